@@ -36,3 +36,17 @@ def session(master: str | None = None, conf: dict[str, str] | None = None) -> Sp
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def catalog(spark: SparkSession, database: str, warehouse: str) -> str:
+    """Register the Iceberg JDBC catalog of a home in the session and return its name."""
+    import hashlib
+    name = "altneu_" + hashlib.sha256(f"{database} {warehouse}".encode()).hexdigest()[:8]
+    key = f"spark.sql.catalog.{name}"
+    if spark.conf.get(key, None) is None:
+        spark.conf.set(f"{key}.type", "jdbc")
+        spark.conf.set(f"{key}.uri", "jdbc:sqlite:" + database.removeprefix("sqlite:///") + "?busy_timeout=60000")
+        spark.conf.set(f"{key}.warehouse", warehouse)
+        spark.conf.set(f"{key}.jdbc.schema-version", "V1")
+        spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
+    return name

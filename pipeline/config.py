@@ -1,0 +1,209 @@
+"""The home directory and its `altneu.toml`: read once, checked whole, then frozen.
+
+All problems of the file are collected and told together (`UsageError`). The *semantic* part (what decides the meaning
+of history: ids, values, the filter, the window) has a digest that the ledger keeps, so that a run notices a change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import UsageError
+from .schedule import Schedule
+
+TYPES = ("long", "double", "string", "boolean")
+
+TEMPLATE = """\
+# altneu.toml: every setting has a default; uncomment what you change.
+
+[epochs]
+# every = "1d"          # epochs are intervals of time since 1970-01-01 UTC (1d, 12h, 7d, 15m); else plain integers
+
+[vertices]
+# ids = "integer"       # or "string": names go through a dictionary table
+
+[values]                # value columns of the upserts and their types: long, double, string, boolean
+# rating = "long"
+
+[edges]
+# live_for = 30         # an upsert at epoch e keeps the edge at epochs e .. e+29; without it, until it is deleted
+# where = "rating > 0"  # only upserts with such a value make an edge (Spark SQL over src, dst and the value columns)
+
+[ingest]
+# max_bad_share = 0.05  # a run with a larger share of malformed rows fails before it publishes
+
+[storage]
+# database = "postgresql+psycopg://user@host/altneu"   # default: a SQLite file in the home
+# warehouse = "s3://bucket/altneu"                     # default: a folder in the home
+
+[spark]
+# master = "local[*]"
+# conf = { "spark.driver.memory" = "8g" }
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of a home. Units are in the names or in `TEMPLATE`."""
+
+    every: str | None = None
+    ids: str = "integer"
+    values: dict[str, str] = field(default_factory=dict)
+    live_for: int | None = None
+    where: str | None = None
+    max_bad_share: float = 0.05
+    database: str | None = None
+    warehouse: str | None = None
+    master: str | None = None
+    conf: dict[str, str] = field(default_factory=dict)
+
+    def semantic(self) -> dict[str, Any]:
+        """What decides the meaning of history."""
+        return {
+            "every": self.every,
+            "ids": self.ids,
+            "values": self.values,
+            "live_for": self.live_for,
+            "where": self.where,
+        }
+
+    def digest(self) -> str:
+        text = json.dumps(self.semantic(), sort_keys=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# where each setting stands in the file: section, key, accepted types
+_PLACES: dict[str, tuple[str, str, tuple[type, ...]]] = {
+    "every": ("epochs", "every", (str,)),
+    "ids": ("vertices", "ids", (str,)),
+    "live_for": ("edges", "live_for", (int,)),
+    "where": ("edges", "where", (str,)),
+    "max_bad_share": ("ingest", "max_bad_share", (int, float)),
+    "database": ("storage", "database", (str,)),
+    "warehouse": ("storage", "warehouse", (str,)),
+    "master": ("spark", "master", (str,)),
+    "conf": ("spark", "conf", (dict,)),
+}
+_SECTIONS = {section for section, _, _ in _PLACES.values()} | {"values"}
+_RESERVED = {"src", "dst", "op", "seq", "file", "line", "epoch", "revision", "diff", "until", "a", "b"}
+
+
+def parse(text: str, source: str) -> Config:
+    """`altneu.toml` text → `Config`. Raises `UsageError` with every problem found."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{source} is not TOML: {error}.", f"edit {source}") from None
+    found: dict[str, Any] = {"values": raw.get("values", {})}
+    problems = [f"[{section}] is no section of altneu.toml" for section in raw if section not in _SECTIONS]
+    known: dict[str, set[str]] = {}
+    for name, (section, key, types) in _PLACES.items():
+        known.setdefault(section, set()).add(key)
+        value = raw.get(section, {}).get(key)
+        if value is None:
+            continue
+        if not isinstance(value, types) or isinstance(value, bool):
+            problems.append(f"[{section}] {key} = {value!r}: expected {' or '.join(t.__name__ for t in types)}")
+            continue
+        found[name] = value
+    for section, keys in known.items():
+        for key in raw.get(section, {}):
+            if key not in keys:
+                problems.append(f"[{section}] {key} is no setting; there are: {', '.join(sorted(keys))}")
+    problems += _check(found)
+    if problems:
+        listed = "".join(f"\n  - {problem}" for problem in problems)
+        raise UsageError(f"{source} has {len(problems)} problem(s):{listed}", f"edit {source}")
+    return Config(**found)
+
+
+def _check(found: dict[str, Any]) -> list[str]:
+    problems = []
+    if found.get("every"):
+        try:
+            Schedule.parse(found["every"])
+        except UsageError as error:
+            problems.append(f"[epochs] {error.what}")
+    if found.get("ids", "integer") not in ("integer", "string"):
+        problems.append(f'[vertices] ids = {found["ids"]!r}: "integer" or "string"')
+    if found.get("live_for", 1) < 1:
+        problems.append(f"[edges] live_for = {found['live_for']}: at least 1 epoch")
+    if not 0 <= found.get("max_bad_share", 0) <= 1:
+        problems.append(f"[ingest] max_bad_share = {found['max_bad_share']}: between 0 and 1")
+    for column, type_ in found["values"].items():
+        if type_ not in TYPES:
+            problems.append(f"[values] {column} = {type_!r}: one of {', '.join(TYPES)}")
+        if column.lower() in _RESERVED:
+            problems.append(f"[values] {column}: the name is altneu's own")
+    return problems
+
+
+@dataclass(frozen=True)
+class Home:
+    """A home directory: `altneu.toml`, landing, warehouse, database, reports."""
+
+    path: Path
+    config: Config
+
+    @classmethod
+    def open(cls, path: Path | str, create: bool = False) -> Home:
+        """Read the home at `path`. With `create`, make it (and a commented `altneu.toml`) when it is not there."""
+        path = Path(path).resolve()
+        file = path / "altneu.toml"
+        if not file.exists():
+            if not create:
+                raise UsageError(
+                    f"{path} is no altneu home (it has no altneu.toml).",
+                    "altneu land FILE --columns src,dst --epoch 1   (makes one), or: altneu demo",
+                )
+            path.mkdir(parents=True, exist_ok=True)
+            file.write_text(TEMPLATE)
+        return cls(path, parse(file.read_text(), str(file)))
+
+    @property
+    def landing(self) -> Path:
+        return self.path / "landing"
+
+    @property
+    def reports(self) -> Path:
+        return self.path / "reports"
+
+    @property
+    def database(self) -> str:
+        return self.config.database or f"sqlite:///{self.path / 'altneu.db'}"
+
+    @property
+    def warehouse(self) -> str:
+        return self.config.warehouse or str(self.path / "warehouse")
+
+    @property
+    def schedule(self) -> Schedule:
+        return Schedule.parse(self.config.every)
+
+    def declare(self, **settings: Any) -> Home:
+        """Write settings that are not there yet into `altneu.toml` (used by `land`), and return the new home."""
+        file = self.path / "altneu.toml"
+        text = file.read_text()
+        for name, value in settings.items():
+            section, lines = "values", [f"{key} = {json.dumps(of)}" for key, of in value.items()] if name == "values" else []
+            if name != "values":
+                section, key, _ = _PLACES[name]
+                lines = [f"{key} = {json.dumps(value)}"]
+            out, done = [], False
+            for line in text.splitlines():
+                out.append(line)
+                if line.split("#")[0].strip() == f"[{section}]":
+                    out += lines
+                    done = True
+            text = "\n".join(out if done else [*out, "", f"[{section}]", *lines]) + "\n"
+        config = parse(text, str(file))
+        temporary = file.with_suffix(".toml.new")
+        temporary.write_text(text)
+        temporary.replace(file)
+        return dataclasses.replace(self, config=config)

@@ -1,0 +1,71 @@
+"""Epochs and what people call them: `epoch = intervals since 1970-01-01 UTC`, shown as the interval's start.
+
+Without `every`, epochs are plain integers and their own labels.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from .errors import UsageError
+
+_ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS = {"d": 86_400, "h": 3_600, "m": 60}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`seconds` of one epoch, or None for plain integer epochs."""
+
+    seconds: int | None = None
+
+    @classmethod
+    def parse(cls, every: str | None) -> Schedule:
+        """`1d`, `12h`, `7d`, `15m` or None."""
+        if every is None:
+            return cls()
+        match = re.fullmatch(r"([1-9]\d*)([dhm])", every)
+        if not match:
+            raise UsageError(f"every = {every!r}: expected a number and d, h or m (1d, 12h, 7d, 15m).")
+        return cls(int(match[1]) * _UNITS[match[2]])
+
+    def epoch_of(self, when: datetime) -> int:
+        """The epoch that holds an instant."""
+        assert self.seconds is not None
+        return int((when - _ORIGIN).total_seconds() // self.seconds)
+
+    def start(self, epoch: int) -> datetime:
+        """The first instant of an epoch (by-time schedules only)."""
+        assert self.seconds is not None
+        return _ORIGIN + timedelta(seconds=epoch * self.seconds)
+
+    def label(self, epoch: int) -> str:
+        """What a person reads: `2004-04-15`, `2004-04-15T12`, `2004-04-15T12-15`, or the integer."""
+        if self.seconds is None:
+            return str(epoch)
+        try:
+            start = self.start(epoch)
+        except OverflowError:
+            return str(epoch)
+        if self.seconds % _UNITS["d"] == 0:
+            return f"{start:%Y-%m-%d}"
+        return f"{start:%Y-%m-%dT%H}" if self.seconds % _UNITS["h"] == 0 else f"{start:%Y-%m-%dT%H-%M}"
+
+    def epoch(self, text: str) -> int:
+        """A label or an integer, as typed, → the epoch. Raises `UsageError` naming the text."""
+        if re.fullmatch(r"-?\d+", text):
+            return int(text)
+        if self.seconds is None:
+            raise UsageError(f"epoch {text!r} is not an integer (this home has no [epochs] every).", "altneu status")
+        iso = re.sub(r"T(\d\d)-(\d\d)$", r"T\1:\2", text)
+        try:
+            when = datetime.fromisoformat(iso)
+        except ValueError:
+            raise UsageError(f"epoch {text!r} is neither an integer nor a date such as {self.label(0)}.") from None
+        when = when.replace(tzinfo=when.tzinfo or UTC)
+        epoch = self.epoch_of(when)
+        if self.start(epoch) != when:
+            raise UsageError(f"epoch {text!r} is no interval's start; the interval that holds it is {self.label(epoch)}.")
+        return epoch
