@@ -1,0 +1,202 @@
+"""Collections: streams of `(data, time, diff)` triples held in Spark DataFrames.
+
+Law      The contents at time t are, for every record, the sum of its diffs at times <= t. Two collections are
+         equal when their contents are equal at every time; `consolidate` gives the one form in which equal
+         means equal rows.
+Shapes   `df` has the data columns, the time columns of `time` (bigint) and `diff` (bigint); anything that is
+         neither time nor diff is data. Interval form: `epoch`, `until` (half-open, `FOREVER` when open) and
+         `diff`.
+Cost     Lazy: every method returns a plan and none collects or caches. `consolidate`, `as_of`, `changes`,
+         `compact` and `to_intervals` shuffle once; all others are projections or unions without a shuffle.
+Errors   ValueError when a time column or `diff` is missing, or lattices or data columns do not match.
+Source   Seed 1 (triples, accumulation, compaction, enter and leave), design §1 and §2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from algorithms.times import EPOCH_REVISION, FOREVER, Lattice, Product, Time, literal, time_columns
+
+DIFF = "diff"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection: its triples and the lattice of their times."""
+
+    df: DataFrame
+    time: Lattice = EPOCH_REVISION
+
+    def __post_init__(self) -> None:
+        missing = [c for c in (*self.time.columns, DIFF) if c not in self.df.columns]
+        if missing:
+            raise ValueError(f"triples lack the columns {', '.join(missing)}; they have {', '.join(self.df.columns)}")
+
+    # --- making one -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_triples(cls, df: DataFrame, time: Lattice = EPOCH_REVISION) -> Collection:
+        """Triples as they are: data columns, time columns, `diff`; diffs and times become bigints."""
+        exact = {name: F.col(name).cast("bigint") for name in (*time.columns, DIFF) if name in df.columns}
+        return cls(df.withColumns(exact), time)
+
+    @classmethod
+    def from_intervals(cls, df: DataFrame, time: Lattice) -> Collection:
+        """Signed validity intervals to triples: `diff` at `epoch`, `-diff` at `until` unless that is
+        `FOREVER`."""
+        rest = [c for c in df.columns if c not in ("epoch", "until", DIFF)]
+        diff = F.col(DIFF).cast("bigint")
+        start = F.struct(F.col("epoch").cast("bigint").alias("epoch"), diff.alias(DIFF))
+        stop = F.struct(F.col("until").cast("bigint").alias("epoch"), (-diff).alias(DIFF))
+        ends = F.when(F.col("until") == FOREVER, F.array(start)).otherwise(F.array(start, stop))
+        return cls(df.where("epoch < until").select(*rest, F.inline(ends)), time)
+
+    # --- shape
+    ------------------------------------------------------------------------------------------------------
+
+    @property
+    def data(self) -> list[str]:
+        """The names of the data columns."""
+        return [c for c in self.df.columns if c not in (*self.time.columns, DIFF)]
+
+    def rename(self, names: Mapping[str, str]) -> Collection:
+        """Rename data columns: {old: new}."""
+        unknown = [c for c in names if c not in self.data]
+        if unknown:
+            raise ValueError(f"no data columns {', '.join(unknown)}; the data columns are {',
+            '.join(self.data)}")
+        return Collection(self.df.withColumnsRenamed(dict(names)), self.time)
+
+    def pipe(self, operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """`operator(self, …)`, so that a chain reads from left to right."""
+        return operator(self, *args, **kwargs)
+
+    # --- the group
+    --------------------------------------------------------------------------------------------------
+
+    def concat(self, *others: Collection) -> Collection:
+        """The sum of collections: their triples together. Data columns are matched by name."""
+        df = self.df
+        for other in others:
+            if other.time.columns != self.time.columns or set(other.data) != set(self.data):
+                raise ValueError(
+                    f"cannot add data {other.data} at {other.time.columns} to data {self.data} at
+                    {self.time.columns}"
+                )
+            df = df.unionByName(other.df)
+        return Collection(df, self.time)
+
+    def negate(self) -> Collection:
+        """Every diff with the other sign: the inverse of the group."""
+        return Collection(self.df.withColumn(DIFF, -F.col(DIFF)), self.time)
+
+    def minus(self, other: Collection) -> Collection:
+        """`self` plus the inverse of `other`."""
+        return self.concat(other.negate())
+
+    def consolidate(self) -> Collection:
+        """One triple per (data, time), without zeros. Equal collections over total or product times have
+        equal rows."""
+        keys = [*self.data, *self.time.columns]
+        total = self.df.groupBy(*keys).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
+        return Collection(total.select(*self.df.columns), self.time)
+
+    # --- looking at it ----------------------------------------------------------------------------------------------
+
+    def as_of(self, *time: int) -> DataFrame:
+        """The contents at `time`: data columns and `diff`, the multiplicity (never zero, perhaps
+        negative)."""
+        seen = self.df.where(self.time.less_equal_columns(time_columns(self.time), literal(self.time, time)))
+        return _accumulate(seen, self.data)
+
+    def changes(self, before: Time, after: Time) -> DataFrame:
+        """The contents at `after` minus those at `before`: data columns and `diff`."""
+        here = time_columns(self.time)
+        late = self.time.less_equal_columns(here, literal(self.time, after))
+        early = self.time.less_equal_columns(here, literal(self.time, before))
+        weight = late.cast("bigint") - early.cast("bigint")
+        return _accumulate(self.df.withColumn(DIFF, F.col(DIFF) * weight).where(F.col(DIFF) != 0), self.data)
+
+    def at(self, **coordinates: int) -> Collection:
+        """Fix coordinates of a product time, such as `at(revision=7)`: the collection over the others.
+
+        The coordinates must be whole parts of the product, because only then does `<=` split.
+        """
+        parts = self.time.parts if isinstance(self.time, Product) else (self.time,)
+        rest = [p for p in parts if not set(p.columns) & set(coordinates)]
+        fixed = [name for p in parts if p not in rest for name in p.columns]
+        if sorted(fixed) != sorted(coordinates) or not rest or any(len(p.columns) > 1 for p in parts if p not
+        in rest):
+            raise ValueError(f"cannot fix {sorted(coordinates)} in times with parts {[p.columns for p in
+            parts]}")
+        df = self.df
+        for name, bound in coordinates.items():
+            df = df.where(F.col(name) <= bound).drop(name)
+        return Collection(df, rest[0] if len(rest) == 1 else Product(*rest))
+
+    def compact(self, since: Time) -> Collection:
+        """Forget what no reader at or after `since` can tell apart: times are joined with `since`, sums
+        taken.
+
+        `as_of` is unchanged at every time >= since. What it says before is no longer the truth: keep `since` with it.
+        """
+        later = self.time.join_columns(time_columns(self.time), literal(self.time, since))
+        moved = self.df.withColumns(dict(zip(self.time.columns, later, strict=True)))
+        return Collection(moved, self.time).consolidate()
+
+    # --- scopes
+    -----------------------------------------------------------------------------------------------------
+
+    def enter(self, inner: Lattice) -> Collection:
+        """Into a scope whose times have further coordinates: they start at their minimum."""
+        lost = [c for c in self.time.columns if c not in inner.columns]
+        if lost:
+            raise ValueError(f"the inner times {inner.columns} lack the outer coordinates {lost}")
+        first = dict(zip(inner.columns, literal(inner, inner.minimum()), strict=True))
+        new = {c: v for c, v in first.items() if c not in self.time.columns}
+        return Collection(self.df.withColumns(new), inner)
+
+    def leave(self, outer: Lattice) -> Collection:
+        """Out of a scope: drop the coordinates that `outer` does not have. The contents are those after all
+        of them."""
+        inner = [c for c in self.time.columns if c not in outer.columns]
+        return Collection(self.df.drop(*inner), outer)
+
+    def delay(self, later: Mapping[str, Column]) -> Collection:
+        """Replace time coordinates by expressions of the time.
+
+        On trust: the new time is >= the old one and the map keeps the order; otherwise later operators are
+        wrong.
+        """
+        alien = [c for c in later if c not in self.time.columns]
+        if alien:
+            raise ValueError(f"{alien} are no time columns; those are {self.time.columns}")
+        return Collection(self.df.withColumns({c: v.cast("bigint") for c, v in later.items()}), self.time)
+
+    # --- intervals --------------------------------------------------------------------------------------------------
+
+    def to_intervals(self) -> DataFrame:
+        """The integral along `epoch`: data, other time columns, `epoch`, `until`, `diff` = the multiplicity
+        there.
+
+        With further coordinates (revision) each of their values keeps its own signed intervals, which add up.
+        """
+        if "epoch" not in self.time.columns:
+            raise ValueError(f"intervals run along `epoch`; the times here are {self.time.columns}")
+        other = [c for c in self.time.columns if c != "epoch"]
+        one = self.df.groupBy(*self.data, *other, "epoch").agg(F.sum(DIFF).alias("_step")).where("_step <> 0")
+        line = Window.partitionBy(*self.data, *other).orderBy("epoch") if self.data or other else Window.orderBy("epoch")
+        spans = one.withColumn(DIFF, F.sum("_step").over(line)).withColumn(
+            "until", F.coalesce(F.lead("epoch").over(line), F.lit(FOREVER))
+        )
+        return spans.where(F.col(DIFF) != 0).select(*self.data, *other, "epoch", "until", DIFF)
+
+
+def _accumulate(df: DataFrame, data: Sequence[str]) -> DataFrame:
+    return df.groupBy(*data).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)

@@ -1,0 +1,254 @@
+"""Upserts to collections and back: what a keyed stream of `(key, value or nothing)` means over time.
+
+Law      Law 1 of the design. At epoch t a key has the last value at epochs <= t. Within one epoch the highest
+         `seq` wins; at equal `seq` the greatest value wins, and a value beats a delete. A repetition of the
+         value in force says nothing; neither does the deletion of what is absent.
+Shapes   Upsert rows: key columns, value columns (possibly none), `op` ('upsert' | 'delete'), `seq` bigint,
+         `epoch` bigint; further columns allowed. Timelines: one row per half-open interval `[epoch, until)`;
+         `until` is `FOREVER` while open. Interval sets of one key do not overlap, unless a function says that
+         they may.
+Cost     Every function shuffles its rows once, on the key, and sorts them once; nothing else moves. Rows
+         already hashed on the same key are not shuffled again, so a chain of these functions costs one
+         exchange.
+Errors   ValueError naming the missing columns. Rows with a null epoch or seq are the caller's to refuse.
+Source   Seed 3 (upserts, their conversion, state machines); the way back (`to_upserts`) is what that text
+         leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce as fold
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from algorithms.collection import Collection
+from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER
+
+UPSERT, DELETE = "upsert", "delete"
+
+
+def winners(
+    rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Sequence[str] = ("epoch",)
+) -> DataFrame:
+    """One row per key and `at`: the upsert in force there, with all its columns.
+
+    `at` may hold further grouping columns before the epoch, such as a tag for the old and the new version of
+    a batch. Rows that agree in everything the law compares are told apart by their remaining columns of
+    simple type, so that a retry keeps the same row.
+    """
+    _require(rows, [*key, *value, *at, "op", "seq"])
+    simple = [f.name for f in rows.schema.fields if f.dataType.typeName() not in ("map", "variant", "struct", "array")]
+    rest = [c for c in simple if c not in {*key, *value, *at, "op", "seq"}]
+    order = [
+        *[F.asc(c) for c in at],
+        F.desc("seq"),
+        (F.col("op") == DELETE).asc(),
+        *[F.desc_nulls_last(c) for c in (*value, *rest)],
+    ]
+    # Partitioned by the key alone: the windows that follow on the same key reuse this exchange and this order.
+    before = F.lag(F.struct(*at)).over(Window.partitionBy(*key).orderBy(*order))
+    first = rows.withColumn("_before", before).where(~F.col("_before").eqNullSafe(F.struct(*at)))
+    return first.drop("_before")
+
+
+def timelines(
+    rows: DataFrame,
+    key: Sequence[str],
+    value: Sequence[str],
+    live_for: int | None = None,
+    where: Column | str | None = None,
+    by: Sequence[str] = (),
+) -> DataFrame:
+    """Upsert rows to validity intervals: key, value, `by`, `epoch` (from), `until`; one per maximal run of a
+    value.
+
+    live_for=N keeps the value of an upsert at epoch e at e … e+N-1 unless a later upsert or delete of the key
+    ends it sooner; a repetition extends the life. A value row that fails `where` counts as absent: it wins
+    its epoch, and ends the value before it. `by` holds further grouping columns: each group has timelines of
+    its own.
+    """
+    if live_for is not None and live_for < 1:
+        raise ValueError(f"live_for counts epochs, so it is at least 1; got {live_for}")
+    steps = Window.partitionBy(*key, *by).orderBy("epoch")
+    present = F.col("op") != DELETE
+    if where is not None:
+        test = F.expr(where) if isinstance(where, str) else where
+        present = present & F.coalesce(test, F.lit(False))
+    until = F.coalesce(F.lead("epoch").over(steps), F.lit(FOREVER))
+    if live_for is not None:
+        until = F.least(until, F.col("epoch") + F.lit(live_for).cast("bigint"))
+    spans = (
+        winners(rows, key, value, [*by, "epoch"])
+        .withColumn("_present", present)
+        .withColumn("until", until)
+        .where("_present")
+        .select(*key, *value, *by, "epoch", "until")
+    )
+    follows = F.lag("until").over(steps) == F.col("epoch")
+    same = [F.col(v).eqNullSafe(F.lag(v).over(steps)) for v in value]
+    starts = (~F.coalesce(fold(Column.__and__, same, follows), F.lit(False))).cast("bigint")
+    runs = spans.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
+    merged = runs.groupBy(*key, *by, *value, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
+    return merged.select(*key, *value, *by, "epoch", "until")
+
+
+def union_intervals(intervals: DataFrame, key: Sequence[str], by: Sequence[str] = ()) -> DataFrame:
+    """The union of the intervals of each key (and `by`), as disjoint maximal intervals: the distinct of
+    timelines.
+
+    The input intervals may overlap; empty ones (epoch >= until) are ignored.
+    """
+    _require(intervals, [*key, *by, "epoch", "until"])
+    rows = intervals.select(*key, *by, "epoch", "until").where("epoch < until")
+    if by:
+        rows = rows.repartition(*key)  # Hash on the key alone; Spark drops this when the rows are so already.
+    steps = Window.partitionBy(*key, *by).orderBy("epoch", "until")
+    earlier = F.max("until").over(steps.rowsBetween(Window.unboundedPreceding, -1))
+    starts = F.coalesce(F.col("epoch") > earlier, F.lit(True)).cast("bigint")
+    runs = rows.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
+    merged = runs.groupBy(*key, *by, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
+    return merged.select(*key, *by, "epoch", "until")
+
+
+def net_intervals(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
+    """The pointwise sum of signed intervals (`diff`), as disjoint maximal intervals with their nonzero sum.
+
+    The interval form of `consolidate`. Input intervals may overlap and carry any diff. Tag the rows of two
+    versions, take their `timelines(…, by=[tag])`, turn the tag into a sign: then this is their difference, in
+    one shuffle.
+    """
+    _require(intervals, [*key, "epoch", "until", "diff"])
+    diff = F.col("diff").cast("bigint")
+    ends = F.array(
+        F.struct(F.col("epoch").alias("epoch"), diff.alias("step")),
+        F.struct(F.col("until").alias("epoch"), (-diff).alias("step")),
+    )
+    steps = intervals.where("epoch < until").select(*key, F.inline(ends))
+    line = Window.partitionBy(*key).orderBy("epoch")
+    # The running sum has a RANGE frame: all steps of one epoch see the level after them all.
+    levels = steps.withColumn("diff", F.sum("step").over(line)).withColumn("_before", F.lag("epoch").over(line))
+    levels = levels.where(~F.col("_before").eqNullSafe(F.col("epoch")))
+    changes = levels.withColumn("_level", F.coalesce(F.lag("diff").over(line), F.lit(0))).where("diff <> _level")
+    spans = changes.withColumn("until", F.lead("epoch").over(line)).where("diff <> 0")
+    return spans.select(*key, "epoch", "until", "diff")
+
+
+def signed_difference(new: DataFrame, old: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Pointwise new minus old of two sets of disjoint intervals: key, `epoch`, `until`, `diff` (+1 or -1),
+    maximal."""
+    plus = new.select(*key, "epoch", "until", F.lit(1).cast("bigint").alias("diff"))
+    minus = old.select(*key, "epoch", "until", F.lit(-1).cast("bigint").alias("diff"))
+    return net_intervals(plus.unionByName(minus), key)
+
+
+def to_triples(rows: DataFrame, key: Sequence[str], value: Sequence[str], live_for: int | None = None) ->
+Collection:
+    """Upsert rows to a collection over epochs, with data columns key and value: seed 3's conversion.
+
+    A retraction of the value before and an insertion of the next one at every change; silence at a no-op.
+    """
+    spans = timelines(rows, key, value, live_for).withColumn("diff", F.lit(1).cast("bigint"))
+    return Collection.from_intervals(spans, EPOCH)
+
+
+def replacement(
+    new: DataFrame,
+    old: DataFrame,
+    key: Sequence[str],
+    value: Sequence[str],
+    revision: int,
+    live_for: int | None = None,
+) -> Collection:
+    """The diffs that turn the collection of the rows `old` into that of `new`, stamped with `revision`.
+
+    Both hold ALL upserts of the touched keys (a rerun of an epoch replaces its batch in `new`). Same rows: no diffs.
+    """
+    columns = [*key, *value, "op", "seq", "epoch"]
+    both = new.select(*columns, F.lit(1).alias("_sign")).unionByName(old.select(*columns,
+    F.lit(-1).alias("_sign"))) lines = timelines(both, key, value, live_for,
+    by=["_sign"]).withColumnRenamed("_sign", "diff") spans = net_intervals(lines, [*key,
+    *value]).withColumn("revision", F.lit(revision).cast("bigint")) return Collection.from_intervals(spans,
+    EPOCH_REVISION)
+
+
+def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str]) -> DataFrame:
+    """A collection over epochs back to upserts: key, value, `op`, `seq` (always 0), `epoch`; one row per
+    change.
+
+    Needs at most one value per key at every epoch; where there are several, `seq` cannot order them, so the row's
+    `op` is 'conflict' and the caller must refuse it. `to_triples` of the result is the collection again.
+    """
+    if tuple(collection.time.columns) != ("epoch",):
+        raise ValueError(f"upserts have one time, epoch; this collection has {collection.time.columns}: use
+        as_of first")
+    one = collection.consolidate().df.repartition(*key)
+    line = Window.partitionBy(*key).orderBy("epoch")
+    per_epoch = one.groupBy(*key, "epoch").agg(
+        F.sum("diff").alias("_net"),
+        F.max(F.when(F.col("diff") > 0, F.struct(F.lit(True).alias("_is"), *value))).alias("_new"),
+        F.max(F.abs("diff")).alias("_size"),
+        F.sum((F.col("diff") > 0).cast("int")).alias("_added"),
+    )
+    live = F.sum("_net").over(line)
+    bad = (live > 1) | (live < 0) | (F.col("_size") > 1) | (F.col("_added") > 1)
+    op = F.when(bad, "conflict").when(F.col("_new").isNull(), DELETE).otherwise(UPSERT)
+    columns = [F.col(f"_new.{v}").alias(v) for v in value]
+    return per_epoch.select(*key, *columns, op.alias("op"), F.lit(0).cast("bigint").alias("seq"), "epoch")
+
+
+def state_machine(
+    events: DataFrame,
+    key: Sequence[str],
+    symbol: Column,
+    order: Sequence[str],
+    start: Column,
+    step: Callable[[Column, Column], Column],
+    emit: Callable[[Column], Column],
+    value: str = "value",
+) -> Collection:
+    """A keyed stream of symbols and a transition function to a collection over epochs: upserts, generalised.
+
+    `start` is the state before any event; `step(state, symbol)` the next state, of the SAME type; `emit(state)` an
+    array of the values that the key holds in that state (none, one or many; repetitions count once). Events are taken
+    by `epoch`, then by `order`; the collection changes by what differs between the states at the ends of its epochs.
+    All three are Spark expressions, so no Python runs per row. Cost: one shuffle on the key; the events and the states
+    of ONE key are in memory together (n events, n states).
+    """
+    event = F.struct("epoch", *[F.col(c).alias(f"_{i}") for i, c in enumerate(order)], symbol.alias("symbol"))
+    runs = events.groupBy(*key).agg(F.sort_array(F.collect_list(event)).alias("_events"))
+    # Fold to (state, held values at the end of each epoch); a later event of an epoch replaces its entry.
+    kind = _array_type(runs, start, emit)
+    nothing = F.expr(f"cast(array() as array<struct<epoch: bigint, held: {kind}>>)")
+    zero = F.struct(start.alias("state"), nothing.alias("log"))
+
+    def advance(acc: Column, e: Column) -> Column:
+        state = step(acc["state"], e["symbol"])
+        kept = F.filter(acc["log"], lambda entry: entry["epoch"] < e["epoch"])
+        entry = F.struct(e["epoch"].cast("bigint").alias("epoch"),
+        F.array_distinct(emit(state)).alias("held")) return F.struct(state.alias("state"), F.concat(kept,
+        F.array(entry)).alias("log"))
+
+    logs = runs.select(*key, F.aggregate("_events", zero, advance)["log"].alias("log"))
+    line = Window.partitionBy(*key).orderBy("epoch")
+    held = logs.select(*key, F.inline("log")).withColumn("_was", F.lag("held").over(line))
+    was = F.coalesce("_was", F.expr(f"cast(array() as {kind})"))
+    gone = F.transform(F.array_except(was, "held"), lambda v: _signed(v, value, -1))
+    came = F.transform(F.array_except("held", was), lambda v: _signed(v, value, 1))
+    triples = held.select(*key, "epoch", F.inline(F.concat(gone, came)))
+    return Collection(triples.select(*key, value, "epoch", "diff"), EPOCH)
+
+
+def _signed(v: Column, value: str, diff: int) -> Column:
+    return F.struct(v.alias(value), F.lit(diff).cast("bigint").alias("diff"))
+
+
+def _array_type(frame: DataFrame, start: Column, emit: Callable[[Column], Column]) -> str:
+    return frame.select(emit(start).alias("x")).schema["x"].dataType.simpleString()
+
+
+def _require(frame: DataFrame, columns: Sequence[str]) -> None:
+    missing = [c for c in columns if c not in frame.columns]
+    if missing:
+        raise ValueError(f"rows lack the columns {', '.join(missing)}; they have {', '.join(frame.columns)}")
