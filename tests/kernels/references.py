@@ -1,0 +1,130 @@
+"""Slow, obvious references and random inputs for the kernel tests. They share nothing with the kernels."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+Edge = tuple[int, int]
+
+TOTALS = {  # file: (edges, triangles, greatest trussness), from the README beside the data
+    "CollegeMsg.txt.gz": (13838, 14319, 7),
+    "email-Eu-core-temporal.txt.gz": (16064, 105461, 23),
+    "soc-sign-bitcoinotc.csv.gz": (21492, 33493, 12),
+    "soc-sign-bitcoinalpha.csv.gz": (14124, 22153, 12),
+    "as-caida20071105.txt.gz": (53381, 36365, 16),
+    "as-caida20070917.txt.gz": (18203, 21278, 15),
+    "facebook_combined.txt.gz": (88234, 1612010, 97),
+    "ca-GrQc_relabelled.txt.gz": (14484, 48260, 44),
+    "as20000102.txt.gz": (12572, 6584, 10),
+}
+
+
+def arrays(edges) -> tuple[np.ndarray, np.ndarray]:
+    pairs = np.array(list(edges), np.int64).reshape(-1, 2)
+    return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+
+def pairs(a, b) -> set[Edge]:
+    return set(zip(a.tolist(), b.tolist(), strict=True))
+
+
+def neighbours(edges: set[Edge]) -> dict[int, set[int]]:
+    out: dict[int, set[int]] = {}
+    for u, v in edges:
+        out.setdefault(u, set()).add(v)
+        out.setdefault(v, set()).add(u)
+    return out
+
+
+def slow_triangles(edges: set[Edge]) -> set[tuple[int, int, int]]:
+    near = neighbours(edges)
+    return {(u, v, w) for u, v in edges for w in near[u] & near[v] if w > v}
+
+
+def slow_trussness(edges: set[Edge]) -> dict[Edge, int]:
+    """By the definition: drop edges in fewer than k-2 triangles until none is left to drop: the k-truss."""
+    left, trussness, k = set(edges), dict.fromkeys(edges, 2), 2
+    while left:
+        k += 1
+        while True:
+            near = neighbours(left)
+            weak = {(u, v) for u, v in left if len(near[u] & near[v]) < k - 2}
+            if not weak:
+                break
+            left -= weak
+        for edge in left:
+            trussness[edge] = k
+    return trussness
+
+
+def random_graph(rng: np.random.Generator, greatest: int = 40) -> set[Edge]:
+    """Sparse, dense, clustered or star-like; half of them with scattered 64-bit ids, negative ones too."""
+    n = int(rng.integers(2, greatest))
+    edges = {e for e in combinations(range(n), 2) if rng.random() < 0.05}
+    kind = rng.integers(4)
+    if kind == 0:
+        density = rng.random()
+        edges |= {e for e in combinations(range(n), 2) if rng.random() < density}
+    elif kind == 1:
+        for _ in range(int(rng.integers(1, 6))):
+            group = sorted(rng.choice(n, int(rng.integers(1, min(n, 10) + 1)), replace=False).tolist())
+            edges |= set(combinations(group, 2))
+    elif kind == 2:
+        edges |= {(0, v) for v in range(1, n)} | {(v, v + 1) for v in range(1, n - 1) if rng.random() < 0.7}
+    if rng.random() < 0.5:
+        ids = np.sort(rng.choice(2**62, n, replace=False) - 2**61).tolist()
+        edges = {(ids[u], ids[v]) for u, v in edges}
+    return edges
+
+
+def shuffled(rng: np.random.Generator, edges: set[Edge]) -> tuple[np.ndarray, np.ndarray]:
+    order = sorted(edges)
+    rng.shuffle(order)
+    return arrays(order)
+
+
+def clique(n: int, first: int = 0) -> set[Edge]:
+    return set(combinations(range(first, first + n), 2))
+
+
+def data_file(name: str) -> Path:
+    """A real graph from ALTNEU_SHARED_DATA or from shared/data beside the repository; else skip the test."""
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("ALTNEU_SHARED_DATA", beside))
+    if not (folder / name).exists():
+        pytest.skip(f"{name} is not in {folder}; set ALTNEU_SHARED_DATA to the folder with the real graphs")
+    return folder / name
+
+
+def read_rows(name: str) -> np.ndarray:
+    """The numeric rows, float64[rows, columns], without comments, wrapped headers and column names."""
+    rows = []
+    with gzip.open(data_file(name), "rt") as lines:
+        for line in lines:
+            fields = line.replace(",", " ").split()
+            if len(fields) < 2 or not all(_is_number(field) for field in fields):
+                continue
+            rows.append([float(field) for field in fields])
+    return np.array(rows)
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def simple_edges(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The simple undirected graph of the first two columns."""
+    s, d = rows[:, 0].astype(np.int64), rows[:, 1].astype(np.int64)
+    low, high = np.minimum(s, d)[s != d], np.maximum(s, d)[s != d]
+    both = np.unique(np.stack([low, high], axis=1), axis=0)
+    return both[:, 0].copy(), both[:, 1].copy()
