@@ -36,9 +36,11 @@ class Collection:
     def __post_init__(self) -> None:
         missing = [c for c in (*self.time.columns, DIFF) if c not in self.df.columns]
         if missing:
-            raise ValueError(f"triples lack the columns {', '.join(missing)}; they have {', '.join(self.df.columns)}")
+            raise ValueError(
+                f"triples lack the columns {', '.join(missing)}; they have {', '.join(self.df.columns)}"
+            )
 
-    # --- making one -------------------------------------------------------------------------------------------------
+    # --- making one
 
     @classmethod
     def from_triples(cls, df: DataFrame, time: Lattice = EPOCH_REVISION) -> Collection:
@@ -58,7 +60,6 @@ class Collection:
         return cls(df.where("epoch < until").select(*rest, F.inline(ends)), time)
 
     # --- shape
-    ------------------------------------------------------------------------------------------------------
 
     @property
     def data(self) -> list[str]:
@@ -69,8 +70,9 @@ class Collection:
         """Rename data columns: {old: new}."""
         unknown = [c for c in names if c not in self.data]
         if unknown:
-            raise ValueError(f"no data columns {', '.join(unknown)}; the data columns are {',
-            '.join(self.data)}")
+            raise ValueError(
+                f"no data columns {', '.join(unknown)}; the data columns are {', '.join(self.data)}"
+            )
         return Collection(self.df.withColumnsRenamed(dict(names)), self.time)
 
     def pipe(self, operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +80,6 @@ class Collection:
         return operator(self, *args, **kwargs)
 
     # --- the group
-    --------------------------------------------------------------------------------------------------
 
     def concat(self, *others: Collection) -> Collection:
         """The sum of collections: their triples together. Data columns are matched by name."""
@@ -86,8 +87,8 @@ class Collection:
         for other in others:
             if other.time.columns != self.time.columns or set(other.data) != set(self.data):
                 raise ValueError(
-                    f"cannot add data {other.data} at {other.time.columns} to data {self.data} at
-                    {self.time.columns}"
+                    f"cannot add data {other.data} at {other.time.columns} to data {self.data} at "
+                    f"{self.time.columns}"
                 )
             df = df.unionByName(other.df)
         return Collection(df, self.time)
@@ -107,7 +108,7 @@ class Collection:
         total = self.df.groupBy(*keys).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
         return Collection(total.select(*self.df.columns), self.time)
 
-    # --- looking at it ----------------------------------------------------------------------------------------------
+    # --- looking at it
 
     def as_of(self, *time: int) -> DataFrame:
         """The contents at `time`: data columns and `diff`, the multiplicity (never zero, perhaps
@@ -131,10 +132,14 @@ class Collection:
         parts = self.time.parts if isinstance(self.time, Product) else (self.time,)
         rest = [p for p in parts if not set(p.columns) & set(coordinates)]
         fixed = [name for p in parts if p not in rest for name in p.columns]
-        if sorted(fixed) != sorted(coordinates) or not rest or any(len(p.columns) > 1 for p in parts if p not
-        in rest):
-            raise ValueError(f"cannot fix {sorted(coordinates)} in times with parts {[p.columns for p in
-            parts]}")
+        if (
+            sorted(fixed) != sorted(coordinates)
+            or not rest
+            or any(len(p.columns) > 1 for p in parts if p not in rest)
+        ):
+            raise ValueError(
+                f"cannot fix {sorted(coordinates)} in times with parts {[p.columns for p in parts]}"
+            )
         df = self.df
         for name, bound in coordinates.items():
             df = df.where(F.col(name) <= bound).drop(name)
@@ -144,14 +149,14 @@ class Collection:
         """Forget what no reader at or after `since` can tell apart: times are joined with `since`, sums
         taken.
 
-        `as_of` is unchanged at every time >= since. What it says before is no longer the truth: keep `since` with it.
+        `as_of` is unchanged at every time >= since. What it says before is no longer the truth: keep `since`
+        with it.
         """
         later = self.time.join_columns(time_columns(self.time), literal(self.time, since))
         moved = self.df.withColumns(dict(zip(self.time.columns, later, strict=True)))
         return Collection(moved, self.time).consolidate()
 
     # --- scopes
-    -----------------------------------------------------------------------------------------------------
 
     def enter(self, inner: Lattice) -> Collection:
         """Into a scope whose times have further coordinates: they start at their minimum."""
@@ -179,7 +184,7 @@ class Collection:
             raise ValueError(f"{alien} are no time columns; those are {self.time.columns}")
         return Collection(self.df.withColumns({c: v.cast("bigint") for c, v in later.items()}), self.time)
 
-    # --- intervals --------------------------------------------------------------------------------------------------
+    # --- intervals
 
     def to_intervals(self) -> DataFrame:
         """The integral along `epoch`: data, other time columns, `epoch`, `until`, `diff` = the multiplicity
@@ -191,7 +196,11 @@ class Collection:
             raise ValueError(f"intervals run along `epoch`; the times here are {self.time.columns}")
         other = [c for c in self.time.columns if c != "epoch"]
         one = self.df.groupBy(*self.data, *other, "epoch").agg(F.sum(DIFF).alias("_step")).where("_step <> 0")
-        line = Window.partitionBy(*self.data, *other).orderBy("epoch") if self.data or other else Window.orderBy("epoch")
+        line = (
+            Window.partitionBy(*self.data, *other).orderBy("epoch")
+            if self.data or other
+            else Window.orderBy("epoch")
+        )
         spans = one.withColumn(DIFF, F.sum("_step").over(line)).withColumn(
             "until", F.coalesce(F.lead("epoch").over(line), F.lit(FOREVER))
         )

@@ -39,7 +39,8 @@ def winners(
     simple type, so that a retry keeps the same row.
     """
     _require(rows, [*key, *value, *at, "op", "seq"])
-    simple = [f.name for f in rows.schema.fields if f.dataType.typeName() not in ("map", "variant", "struct", "array")]
+    nested = ("map", "variant", "struct", "array")
+    simple = [f.name for f in rows.schema.fields if f.dataType.typeName() not in nested]
     rest = [c for c in simple if c not in {*key, *value, *at, "op", "seq"}]
     order = [
         *[F.asc(c) for c in at],
@@ -47,7 +48,7 @@ def winners(
         (F.col("op") == DELETE).asc(),
         *[F.desc_nulls_last(c) for c in (*value, *rest)],
     ]
-    # Partitioned by the key alone: the windows that follow on the same key reuse this exchange and this order.
+    # Partitioned by the key alone: later windows on this key reuse the exchange and the order.
     before = F.lag(F.struct(*at)).over(Window.partitionBy(*key).orderBy(*order))
     first = rows.withColumn("_before", before).where(~F.col("_before").eqNullSafe(F.struct(*at)))
     return first.drop("_before")
@@ -90,7 +91,9 @@ def timelines(
     same = [F.col(v).eqNullSafe(F.lag(v).over(steps)) for v in value]
     starts = (~F.coalesce(fold(Column.__and__, same, follows), F.lit(False))).cast("bigint")
     runs = spans.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
-    merged = runs.groupBy(*key, *by, *value, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
+    merged = runs.groupBy(*key, *by, *value, "_run").agg(
+        F.min("epoch").alias("epoch"), F.max("until").alias("until")
+    )
     return merged.select(*key, *value, *by, "epoch", "until")
 
 
@@ -128,9 +131,13 @@ def net_intervals(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
     steps = intervals.where("epoch < until").select(*key, F.inline(ends))
     line = Window.partitionBy(*key).orderBy("epoch")
     # The running sum has a RANGE frame: all steps of one epoch see the level after them all.
-    levels = steps.withColumn("diff", F.sum("step").over(line)).withColumn("_before", F.lag("epoch").over(line))
+    levels = steps.withColumn("diff", F.sum("step").over(line)).withColumn(
+        "_before", F.lag("epoch").over(line)
+    )
     levels = levels.where(~F.col("_before").eqNullSafe(F.col("epoch")))
-    changes = levels.withColumn("_level", F.coalesce(F.lag("diff").over(line), F.lit(0))).where("diff <> _level")
+    changes = levels.withColumn("_level", F.coalesce(F.lag("diff").over(line), F.lit(0))).where(
+        "diff <> _level"
+    )
     spans = changes.withColumn("until", F.lead("epoch").over(line)).where("diff <> 0")
     return spans.select(*key, "epoch", "until", "diff")
 
@@ -143,8 +150,9 @@ def signed_difference(new: DataFrame, old: DataFrame, key: Sequence[str]) -> Dat
     return net_intervals(plus.unionByName(minus), key)
 
 
-def to_triples(rows: DataFrame, key: Sequence[str], value: Sequence[str], live_for: int | None = None) ->
-Collection:
+def to_triples(
+    rows: DataFrame, key: Sequence[str], value: Sequence[str], live_for: int | None = None
+) -> Collection:
     """Upsert rows to a collection over epochs, with data columns key and value: seed 3's conversion.
 
     A retraction of the value before and an insertion of the next one at every change; silence at a no-op.
@@ -163,26 +171,30 @@ def replacement(
 ) -> Collection:
     """The diffs that turn the collection of the rows `old` into that of `new`, stamped with `revision`.
 
-    Both hold ALL upserts of the touched keys (a rerun of an epoch replaces its batch in `new`). Same rows: no diffs.
+    Both hold ALL upserts of the touched keys (a rerun of an epoch replaces its batch in `new`). Same rows: no
+    diffs.
     """
     columns = [*key, *value, "op", "seq", "epoch"]
-    both = new.select(*columns, F.lit(1).alias("_sign")).unionByName(old.select(*columns,
-    F.lit(-1).alias("_sign"))) lines = timelines(both, key, value, live_for,
-    by=["_sign"]).withColumnRenamed("_sign", "diff") spans = net_intervals(lines, [*key,
-    *value]).withColumn("revision", F.lit(revision).cast("bigint")) return Collection.from_intervals(spans,
-    EPOCH_REVISION)
+    tagged = [rows.select(*columns, F.lit(sign).alias("_sign")) for rows, sign in ((new, 1), (old, -1))]
+    lines = timelines(tagged[0].unionByName(tagged[1]), key, value, live_for, by=["_sign"])
+    spans = net_intervals(lines.withColumnRenamed("_sign", "diff"), [*key, *value])
+    return Collection.from_intervals(
+        spans.withColumn("revision", F.lit(revision).cast("bigint")), EPOCH_REVISION
+    )
 
 
 def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str]) -> DataFrame:
     """A collection over epochs back to upserts: key, value, `op`, `seq` (always 0), `epoch`; one row per
     change.
 
-    Needs at most one value per key at every epoch; where there are several, `seq` cannot order them, so the row's
-    `op` is 'conflict' and the caller must refuse it. `to_triples` of the result is the collection again.
+    Needs at most one value per key at every epoch; where there are several, `seq` cannot order them, so the
+    row's `op` is 'conflict' and the caller must refuse it. `to_triples` of the result is the collection
+    again.
     """
     if tuple(collection.time.columns) != ("epoch",):
-        raise ValueError(f"upserts have one time, epoch; this collection has {collection.time.columns}: use
-        as_of first")
+        raise ValueError(
+            f"upserts have one time, epoch; this collection has {collection.time.columns}: use at()"
+        )
     one = collection.consolidate().df.repartition(*key)
     line = Window.partitionBy(*key).orderBy("epoch")
     per_epoch = one.groupBy(*key, "epoch").agg(
@@ -210,11 +222,12 @@ def state_machine(
 ) -> Collection:
     """A keyed stream of symbols and a transition function to a collection over epochs: upserts, generalised.
 
-    `start` is the state before any event; `step(state, symbol)` the next state, of the SAME type; `emit(state)` an
-    array of the values that the key holds in that state (none, one or many; repetitions count once). Events are taken
-    by `epoch`, then by `order`; the collection changes by what differs between the states at the ends of its epochs.
-    All three are Spark expressions, so no Python runs per row. Cost: one shuffle on the key; the events and the states
-    of ONE key are in memory together (n events, n states).
+    `start` is the state before any event; `step(state, symbol)` the next state, of the SAME type;
+    `emit(state)` an array of the values that the key holds in that state (none, one or many; repetitions
+    count once). Events are taken by `epoch`, then by `order`; the collection changes by what differs between
+    the states at the ends of its epochs. All three are Spark expressions, so no Python runs per row. Cost:
+    one shuffle on the key; the events and the states of ONE key are in memory together, and
+    copying the log of states makes n events of one key cost n².
     """
     event = F.struct("epoch", *[F.col(c).alias(f"_{i}") for i, c in enumerate(order)], symbol.alias("symbol"))
     runs = events.groupBy(*key).agg(F.sort_array(F.collect_list(event)).alias("_events"))
@@ -226,9 +239,9 @@ def state_machine(
     def advance(acc: Column, e: Column) -> Column:
         state = step(acc["state"], e["symbol"])
         kept = F.filter(acc["log"], lambda entry: entry["epoch"] < e["epoch"])
-        entry = F.struct(e["epoch"].cast("bigint").alias("epoch"),
-        F.array_distinct(emit(state)).alias("held")) return F.struct(state.alias("state"), F.concat(kept,
-        F.array(entry)).alias("log"))
+        held = F.array_distinct(emit(state))
+        entry = F.struct(e["epoch"].cast("bigint").alias("epoch"), held.alias("held"))
+        return F.struct(state.alias("state"), F.concat(kept, F.array(entry)).alias("log"))
 
     logs = runs.select(*key, F.aggregate("_events", zero, advance)["log"].alias("log"))
     line = Window.partitionBy(*key).orderBy("epoch")
