@@ -1,52 +1,153 @@
 """The Spark session: one per process, and the Iceberg catalog of a home.
 
-`session()` starts (or returns) the process's session; it starts offline, from the jars that set-up resolved into
-`<venv>/altneu/jars`. `tests/conftest.py` uses the same one for the whole suite.
+`session()` starts (or returns) the process's session: offline, from what set-up left in `ASSETS`. There: `jars/`; `java/`,
+the home of the Java that set-up chose; `spark.jsa`, a class-data archive that halves the start of the JVM (ignored when the
+JVM is another one). Without them Spark starts all the same, as long as a Java and the jars are found.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
+import sqlalchemy as sa
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from .errors import AltneuError, UsageError
+
 ASSETS = Path(sys.prefix) / "altneu"
+ARCHIVE = ASSETS / "spark.jsa"
+REPO = Path(__file__).resolve().parents[1]
+BUSY_MS = 60_000  # how long a writer waits for another process's write lock in SQLite
+
+_STATIC = {
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_RUNTIME = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
 
 
 def session(master: str | None = None, conf: dict[str, str] | None = None) -> SparkSession:
-    """Start or return the Spark session; `conf` holds further Spark settings, `master` a Spark master URL."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    jars = sorted((ASSETS / "jars").glob("*.jar"))
-    settings = {
-        "spark.jars": ",".join(map(str, jars)),
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "4",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.memory": "4g",
-    } | (conf or {})
-    builder = SparkSession.builder.appName("altneu").master(master or "local[*]")
+    """Start or return the Spark session; `conf` holds further Spark settings, `master` a Spark master URL.
+
+    `sc://host:port` is a Spark Connect server, whose own configuration must hold the jars and the Iceberg extension.
+    """
+    master, conf = master or "local[*]", conf or {}
+    if master.startswith("sc://"):
+        return _configured(SparkSession.builder.remote(master), _RUNTIME | conf).getOrCreate()
+    if SparkContext._active_spark_context is not None:  # a JVM is up: static settings cannot change any more
+        return _configured(SparkSession.builder, conf).getOrCreate()
+    _environment()
+    settings = _STATIC | _RUNTIME | _jars(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
+    settings["spark.driver.extraJavaOptions"] = " ".join(
+        [*java_options(), conf.get("spark.driver.extraJavaOptions", "")]
+    ).strip()
+    # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
+    path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
+    settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(path)
+    spark = _configured(SparkSession.builder.appName("altneu").master(master), settings).getOrCreate()
+    spark.sparkContext.setLogLevel(os.environ.get("SPARK_LOG", "error").upper())
+    return spark
+
+
+def _configured(builder: SparkSession.Builder, settings: dict[str, str]) -> SparkSession.Builder:
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return builder
+
+
+def _environment() -> None:
+    """What the JVM and its children read from the environment; a value that is there stays, but for Java's home."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # `bin/spark-submit` first runs a tiny JVM that only words the command line of the real one
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    if (ASSETS / "java" / "bin" / "java").exists():
+        os.environ["JAVA_HOME"] = str(ASSETS / "java")
+    elif not os.environ.get("JAVA_HOME") and not shutil.which("java"):
+        raise AltneuError("There is no Java here, and Spark needs one (17 to 21).", "infra/setup   (finds or brings one)")
+
+
+def _jars(master: str) -> dict[str, str]:
+    """Settings that bring the jars to the driver and to executors in processes of their own.
+
+    On the driver they stand on the class path, because the archive holds no classes that come by `spark.jars`.
+    """
+    jars = sorted(map(str, (ASSETS / "jars").glob("*.jar")))
+    settings = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
+    return settings if master.split("[")[0] == "local" else settings | {"spark.jars": ",".join(jars)}
+
+
+def java_options() -> list[str]:
+    """Options of the driver's JVM: a quiet terminal, and the class-data archive when there is one."""
+    options = [f"-Dlog4j2.configurationFile={(REPO / 'infra' / 'log4j2.properties').as_uri()}"]
+    if ARCHIVE.exists():
+        options += [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    return options
+
+
+def driver_memory_mb() -> int:
+    """Half of the memory of this machine or container, in MiB: the other half is for Python workers and the page cache."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+        total = min(total, int(text))
+    # from 32 GiB on pointers take twice the space, and the archive does not fit
+    return max(1024, min(total // 2 // 2**20, 31 * 1024))
 
 
 def catalog(spark: SparkSession, database: str, warehouse: str) -> str:
     """Register the Iceberg JDBC catalog of a home in the session and return its name."""
-    import hashlib
     name = "altneu_" + hashlib.sha256(f"{database} {warehouse}".encode()).hexdigest()[:8]
     key = f"spark.sql.catalog.{name}"
     if spark.conf.get(key, None) is None:
-        spark.conf.set(f"{key}.type", "jdbc")
-        spark.conf.set(f"{key}.uri", "jdbc:sqlite:" + database.removeprefix("sqlite:///") + "?busy_timeout=60000")
-        spark.conf.set(f"{key}.warehouse", warehouse)
-        spark.conf.set(f"{key}.jdbc.schema-version", "V1")
+        for option, value in catalog_options(database, warehouse).items():
+            spark.conf.set(f"{key}.{option}", value)
         spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
     return name
+
+
+def catalog_options(database: str, warehouse: str) -> dict[str, str]:
+    """An SQLAlchemy URI and a warehouse → options of Iceberg's JDBC catalog.
+
+    >>> catalog_options("sqlite:////data/a.db", "/data/w")["uri"]
+    'jdbc:sqlite:/data/a.db?busy_timeout=60000'
+    >>> options = catalog_options("postgresql+psycopg://me:se%40cret@db:5433/altneu?sslmode=require", "s3://b/w")
+    >>> options["uri"], options["jdbc.user"], options["jdbc.password"]
+    ('jdbc:postgresql://db:5433/altneu?sslmode=require', 'me', 'se@cret')
+    """
+    url = sa.make_url(database)
+    options = {
+        "type": "jdbc",
+        "warehouse": warehouse,
+        "jdbc.schema-version": "V1",
+        "cache-enabled": "false",  # another process may have committed since we last looked
+    }
+    match url.get_backend_name():
+        case "sqlite" if url.database and url.database != ":memory:":
+            return options | {"uri": f"jdbc:sqlite:{Path(url.database).resolve()}?busy_timeout={BUSY_MS}"}
+        case "postgresql":
+            host = (url.host or "localhost") + (f":{url.port}" if url.port else "")
+            query = "&".join(f"{quote(k)}={quote(str(v))}" for k, v in url.query.items())
+            options["uri"] = f"jdbc:postgresql://{host}/{url.database}" + (f"?{query}" if query else "")
+            if url.username:
+                options["jdbc.user"] = url.username
+            if url.password:
+                options["jdbc.password"] = str(url.password)
+            return options
+    raise UsageError(
+        f"[storage] database = {url.render_as_string(hide_password=True)}: neither a SQLite file nor PostgreSQL.",
+        'database = "sqlite:////path/altneu.db"   or   "postgresql+psycopg://user@host/altneu"',
+    )
