@@ -23,7 +23,7 @@ import pyarrow.csv as pacsv
 from .config import TYPES, Home
 from .errors import AltneuError, UsageError
 from .ledger import Ledger
-from .reading import FileBroken, Layout, read
+from .reading import ARROW, FileBroken, Layout, read
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
 OPERATIONS = ("upsert", "delete")
@@ -168,6 +168,28 @@ def land(
     finally:
         shutil.rmtree(incoming, ignore_errors=True)
     return report
+
+
+def guess_types(
+    files: list[Path], names: list[str], values: list[str], separator: str | None, header: bool
+) -> dict[str, str]:
+    """The types of undeclared value columns, from the first rows of the first file: long, double or string."""
+    types = {name: "string" for name in names if name != "_"}
+    form = Layout(types, frozenset(types), tuple(names), separator, header)
+    try:
+        rows = next(read(files[0], form)).good.slice(0, 10_000)
+    except (FileBroken, StopIteration):
+        return dict.fromkeys(values, "string")
+    found = {}
+    for name in values:
+        for type_ in ("long", "double", "string"):
+            try:
+                rows[name].cast(ARROW[type_])
+            except pa.ArrowInvalid:
+                continue
+            found[name] = type_
+            break
+    return found
 
 
 def _raw_types(home: Home, columns: list[str], time_column: str | None, time_format: str | None) -> dict[str, str]:

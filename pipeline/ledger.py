@@ -165,6 +165,8 @@ class Ledger:
 
     def at(self, revision: int | None = None) -> Revision:
         """The ledger row of a revision (default: the newest; `EMPTY` when nothing was published)."""
+        if revision == 0:
+            return EMPTY
         statement = sa.select(ledger).order_by(ledger.c.revision.desc()).limit(1)
         if revision is not None:
             statement = statement.where(ledger.c.revision == revision)
@@ -234,6 +236,14 @@ class Ledger:
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
         return [(row.measure, row.k, row.epoch, row.revision, row.diff) for row in self._rows(statement)]
+
+    def staged_totals(self, run_id: str, revision: int) -> list[tuple[str, int, int, int, int]]:
+        """The total diffs of a run that is not published yet, as if it were."""
+        rows = self._rows(sa.select(totals).where(totals.c.run_id == run_id))
+        return [(row.measure, row.k, row.epoch, revision, row.diff) for row in rows]
+
+    def staged_batches(self, run_id: str) -> Sequence[sa.Row[Any]]:
+        return self._rows(sa.select(batches).where(batches.c.run_id == run_id).order_by(batches.c.epoch))
 
     # -- writers ------------------------------------------------------------------------------------------------
 

@@ -193,8 +193,8 @@ def _lines(path: Path, layout: Layout, form: _JsonLines | _Delimited) -> Iterato
                 yield _block(block + b"\n", line, layout, form)
                 line += block.count(b"\n") + 1
             rest = tail
-        if rest.strip(b"\r\n"):
-            yield _block(rest + b"\n", line, layout, form)
+        if rest:
+            yield _block(rest if rest.endswith(b"\n") else rest + b"\n", line, layout, form)
 
 
 def _block(block: bytes, before: int, layout: Layout, form: _JsonLines | _Delimited) -> Block:

@@ -1,0 +1,105 @@
+"""From upserts of a keyed relation to the simple undirected graph: filter, window, distinct; and the vertices' degrees.
+
+Law      At epoch t the edge {a, b} (a < b) is there iff at least one of the keys (a, b), (b, a) has a value then that
+         passes the filter. Self-loops make no edge. Only touched pairs are recomputed: delta = new timeline - old one,
+         so the same input again gives an empty delta (laws 1 to 3).
+Shapes   Upsert rows are diff triples of landed rows: src, dst, value columns, op, seq, epoch, `diff`. Edges are signed
+         validity intervals: a, b, epoch (from), until, diff: the two triples `(epoch, +diff)`, `(until, -diff)`.
+Cost     One shuffle of the touched rows, on (a, b). The stored rows are scanned once; they are joined to the touched
+         pairs by broadcast when told so, otherwise by a shuffle.
+Source   Seed 3 (upserts), seed 2 (temporal filter, distinct is not linear).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from algorithms.times import FOREVER
+from algorithms.upserts import net_intervals, timelines, union_intervals
+
+
+
+def _pair() -> tuple[Column, Column]:
+    """The ends of a key as an unordered pair: a < b."""
+    return F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
+
+
+def touched_pairs(delta: DataFrame, values: Sequence[str]) -> DataFrame:
+    """The unordered pairs (a < b) for which an upsert really changed: where it came from (file, line) does not count."""
+    net = delta.where("src <> dst").groupBy("src", "dst", *values, "op", "seq", "epoch").agg(F.sum("diff").alias("n"))
+    return net.where("n <> 0").select(*_pair()).distinct()
+
+
+def edge_changes(
+    base: DataFrame | None,
+    delta: DataFrame,
+    pairs: DataFrame,
+    values: Sequence[str],
+    live_for: int | None = None,
+    where: Column | str | None = None,
+    broadcast: bool = True,
+) -> DataFrame:
+    """Signed intervals `a, b, epoch, until, diff` by which the edges change when `delta` is added to `base`.
+
+    `base`: upsert rows before (None: there are none); `pairs`: the touched pairs of `delta`. With `broadcast` the pairs
+    must fit an executor's memory (about 100 bytes each).
+    """
+    columns = ["src", "dst", *values, "op", "seq", "epoch", "diff"]
+    rows = delta.where("src <> dst").select(*columns, F.lit(0).cast("bigint").alias("before"))
+    if base is not None:
+        few = F.broadcast(pairs) if broadcast else pairs
+        old = base.select(*columns, *_pair()).join(few, ["a", "b"])
+        rows = rows.unionByName(old.select(*columns, F.col("diff").alias("before")))
+    rows = rows.select(*_pair(), *columns, "before").repartition("a", "b")
+    # One landed row may stand in several files: what counts is whether it is there, before and after.
+    key = ["a", "b", "src", "dst"]
+    there = rows.groupBy(*key, *values, "op", "seq", "epoch").agg(
+        F.sum("diff").alias("now"), F.sum("before").alias("before")
+    )
+    signs = F.array_compact(
+        F.array(F.when(F.col("now") > 0, F.lit(1)), F.when(F.col("before") > 0, F.lit(-1)))
+    )
+    versions = there.select(*key, *values, "op", "seq", "epoch", F.explode(signs).alias("version"))
+    lives = timelines(versions, key, values, live_for, where, by=["version"])
+    pair_lives = union_intervals(lives, ["a", "b"], by=["version"])
+    return net_intervals(pair_lives.withColumn("diff", F.col("version").cast("bigint")), ["a", "b"])
+
+
+def steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:
+    """Signed intervals → diff triples over epochs: data, epoch, diff. An open interval has no second triple."""
+    ends = F.array(
+        F.struct(F.col("epoch"), F.col("diff")),
+        F.struct(F.col("until").alias("epoch"), (-F.col("diff")).alias("diff")),
+    )
+    return intervals.select(*data, F.inline(ends)).where(F.col("epoch") < FOREVER)
+
+
+def degree_changes(edges: DataFrame) -> DataFrame:
+    """Signed edge intervals → diff triples `vertex, epoch, diff` of the degrees (linear: seed 2)."""
+    ends = steps(edges, ["a", "b"]).select(F.explode(F.array("a", "b")).alias("vertex"), "epoch", "diff")
+    return ends.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def vertex_count_changes(before: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFrame:
+    """How many vertices have an edge: diff triples `epoch, diff` of that number, from degree triples.
+
+    `before`: degrees until now (vertex, epoch, diff); `delta`: their change. Incremental distinct-count: only the
+    vertices of `delta` are looked at.
+    """
+    few = delta.select("vertex").distinct()
+    old = before.join(F.broadcast(few) if broadcast else few, "vertex")
+    zero = F.lit(0).cast("bigint")
+    both = old.select("vertex", "epoch", F.col("diff").alias("old"), zero.alias("new")).unionByName(
+        delta.select("vertex", "epoch", zero.alias("old"), F.col("diff").alias("new"))
+    )
+    by_epoch = both.groupBy("vertex", "epoch").agg(F.sum("old").alias("old"), F.sum("new").alias("new"))
+    line = Window.partitionBy("vertex").orderBy("epoch")
+    degree_old = F.sum("old").over(line)
+    degree_new = F.sum(F.col("old") + F.col("new")).over(line)
+    change = (degree_new > 0).cast("bigint") - (degree_old > 0).cast("bigint")
+    levels = by_epoch.select("vertex", "epoch", change.alias("level"))
+    diffs = levels.select("epoch", (F.col("level") - F.coalesce(F.lag("level").over(line), F.lit(0))).alias("diff"))
+    return diffs.groupBy("epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")

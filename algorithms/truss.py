@@ -1,0 +1,132 @@
+"""The trussness of every edge, maintained per epoch: the Spark side of `kernels/`.
+
+Law      At every epoch of the replay, the stored trussness equals a full peel of that epoch's graph (law 4). Trussness
+         is not linear, so the epochs are replayed in order, from the earliest changed one to the frontier, starting
+         from the state that the diffs give just before it.
+Shapes   Edges: a, b, epoch, until, diff: signed validity intervals. Trussness: diff triples a, b, k, epoch, diff.
+         Result: the same triples, as the difference to those stored, and one row per replayed epoch with diff 0 and
+         a JSON `note` (what the epoch's maintenance did).
+Cost     One task: all edges alive in the replayed range and the stored trussness are brought together there. Time is
+         that of the kernels.
+Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et al. 2014; Zhang, Yu 2019.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from algorithms.kernels.replay import replay
+from algorithms.times import FOREVER
+
+Longs = NDArray[np.int64]
+SCHEMA = "a bigint, b bigint, k bigint, epoch bigint, diff bigint, note string"
+
+
+def trussness_changes(edges: DataFrame, trussness: DataFrame, first: int, last: int) -> DataFrame:
+    """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
+
+    `edges`: all signed intervals as they are now; `trussness`: the stored triples. See the head of this file.
+    """
+    alive = edges.where((F.col("until") >= first) & (F.col("epoch") <= last))
+    # Clipped to the window: outside of it the signed intervals left out would be missed.
+    start = F.greatest("epoch", F.lit(first - 1)).alias("epoch")
+    until = F.when(F.col("until") > last, FOREVER).otherwise(F.col("until")).alias("until")
+    left = alive.select("a", "b", start, until, "diff", F.lit(0).alias("one"))
+    right = trussness.where(F.col("epoch") <= last).select("a", "b", "k", "epoch", "diff", F.lit(0).alias("one"))
+    return left.groupBy("one").cogroup(right.groupBy("one")).applyInArrow(_replay(first, last), SCHEMA)
+
+
+def _replay(first: int, last: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    def task(edges: pa.Table, stored: pa.Table) -> pa.Table:
+        a, b, start, until = net_intervals(*_longs(edges, ["a", "b", "epoch", "until", "diff"]))
+        sa, sb, sk, se, sd = _longs(stored, ["a", "b", "k", "epoch", "diff"])
+        earlier = se < first
+        ea, eb, ek, present = _net([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
+        assert (present == 1).all(), "the stored trussness holds an edge twice"
+        result = replay(a, b, start, until, ea, eb, ek.astype(np.int32), first, last)
+        change = result.changes
+        gone, come = change.before > 0, change.after > 0
+        later = ~earlier
+        triples = [
+            np.concatenate(parts)
+            for parts in (
+                (change.a[gone], change.a[come], sa[later]),
+                (change.b[gone], change.b[come], sb[later]),
+                (change.before[gone], change.after[come], sk[later]),
+                (change.epoch[gone], change.epoch[come], se[later]),
+            )
+        ]
+        diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd[later]])
+        oa, ob, ok, oe, od = _net(triples, diffs)
+        notes = [(step.epoch, json.dumps(step._asdict())) for step in result.steps]
+        pad = np.zeros(len(notes), np.int64)
+        return pa.table(
+            {
+                "a": np.concatenate([oa, pad]),
+                "b": np.concatenate([ob, pad]),
+                "k": np.concatenate([ok, pad]),
+                "epoch": np.concatenate([oe, np.array([epoch for epoch, _ in notes], np.int64)]),
+                "diff": np.concatenate([od, pad]),
+                "note": pa.array([None] * len(oa) + [note for _, note in notes], pa.string()),
+            }
+        )
+
+    return task
+
+
+def _longs(table: pa.Table, names: Sequence[str]) -> list[Longs]:
+    return [table[name].to_numpy().astype(np.int64, copy=False) for name in names]
+
+
+def _net(data: Sequence[Longs], diff: Longs) -> list[Longs]:
+    """Consolidate: equal data summed, zeros dropped; returns the data columns and the sums, in the data's order."""
+    if not diff.size:
+        return [*data, diff]
+    order = np.lexsort(tuple(reversed(data)))
+    columns = [column[order] for column in data]
+    new = np.ones(diff.size, bool)
+    new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    starts = np.flatnonzero(new)
+    sums = np.add.reduceat(diff[order], starts)
+    keep = sums != 0
+    return [*(column[starts][keep] for column in columns), sums[keep]]
+
+
+def net_intervals(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tuple[Longs, Longs, Longs, Longs]:
+    """Signed intervals, possibly overlapping → the disjoint intervals on which each edge is there.
+
+    Raises ValueError when an edge is there more than once or less than not at all.
+    """
+    if not a.size:
+        return a, b, start, until
+    ends = [np.concatenate([a, a]), np.concatenate([b, b]), np.concatenate([start, until])]
+    a, b, at, step = _net(ends, np.concatenate([diff, -diff]))
+    if not a.size:
+        return a, b, at, at
+    last = np.ones(a.size, bool)
+    last[:-1] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    level = np.cumsum(step)  # every edge's steps add up to 0, so the running sum needs no reset
+    if ((level != 0) & (level != 1)).any() or (level[last] != 0).any():
+        wrong = int(np.flatnonzero((level != 0) & (level != 1))[0])
+        raise ValueError(f"edge ({a[wrong]}, {b[wrong]}) is there {level[wrong]} times at epoch {at[wrong]}")
+    opens = level == 1
+    return a[opens], b[opens], at[opens], np.append(at[1:], FOREVER)[opens]
+
+
+def summary(notes: Iterable[str]) -> dict[str, Any]:
+    """What the replayed epochs' notes say together: how often each method was chosen, changed edges, seconds."""
+    methods: dict[str, int] = {}
+    total = {"inserted": 0, "deleted": 0, "seconds": 0.0}
+    for note in map(json.loads, notes):
+        methods[note["method"]] = methods.get(note["method"], 0) + 1
+        for name in total:
+            total[name] += note[name]
+    return {"methods": methods, **total, "seconds": round(total["seconds"], 4)}

