@@ -73,7 +73,9 @@ class Collection:
             raise ValueError(
                 f"no data columns {', '.join(unknown)}; the data columns are {', '.join(self.data)}"
             )
-        return Collection(self.df.withColumnsRenamed(dict(names)), self.time)
+        return Collection(
+            self.df.select([F.col(c).alias(names.get(c, c)) for c in self.df.columns]), self.time
+        )
 
     def pipe(self, operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """`operator(self, …)`, so that a chain reads from left to right."""
