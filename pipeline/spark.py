@@ -57,7 +57,7 @@ def session(master: str | None = None, conf: dict[str, str] | None = None) -> Sp
     path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
     settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(path)
     spark = _configured(SparkSession.builder.appName("altneu").master(master), settings).getOrCreate()
-    spark.sparkContext.setLogLevel(os.environ.get("SPARK_LOG", "error").upper())
+    spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
     return spark
 
 
