@@ -45,8 +45,8 @@ class NotConverged(RuntimeError):
     def __init__(self, names: list[str], limit: int) -> None:
         self.names, self.limit = names, limit
         super().__init__(
-            f"{', '.join(names)} still changed after {limit} rounds. Either the body has no fixpoint (a toggle such as "
-            f"x = not x), or it needs a larger limit=."
+            f"{', '.join(names)} still changed after {limit} rounds: the body has no fixpoint (a toggle such as "
+            f"x = not x has none), or it needs a larger limit=."
         )
 
 

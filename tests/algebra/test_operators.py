@@ -1,0 +1,260 @@
+"""Linear operators, joins and reductions: full diff lists against recomputation, at every time, for every
+lattice.
+
+Each test is one Spark job over many cases. Inputs have retractions, negative and large diffs, ties at one
+time, incomparable times; `want` comes from tests/algebra/reference.py alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from algorithms import joins, linear
+from algorithms import reduce as reductions
+from algorithms.collection import Collection
+from algorithms.times import EPOCH, Time
+from tests.algebra.reference import (
+    LATTICES,
+    assert_same,
+    closure,
+    collected,
+    contents,
+    differences,
+    expected,
+    frame,
+    random_triples,
+    recompute,
+)
+
+SEED, CASES = 20, 60
+
+
+def inputs(seed: int, lattice_name: str, domains: list[int], cases: int = CASES) -> list:
+    rng = random.Random(f"{seed}{lattice_name}")
+    return [random_triples(rng, LATTICES[lattice_name], domains) for _ in range(cases)]
+
+
+def by_record(function: Callable[[tuple], list[tuple[tuple, int]]]) -> Callable[[Counter], Counter]:
+    """A linear function on contents from its value on one record."""
+
+    def on(contents: Counter) -> Counter:
+        out: Counter = Counter()
+        for data, n in contents.items():
+            for data2, m in function(data):
+                out[data2] += n * m
+        return out
+
+    return on
+
+
+def at(name: str) -> Column:
+    return F.col(name)  # Inside functions only: a column needs a running session.
+
+
+LINEAR = {
+    "map": (
+        lambda c: linear.map(c, case=F.col("case"), s=at("x") + at("y")),
+        lambda r: [((r[0] + r[1],), 1)],
+    ),
+    "filter": (lambda c: linear.filter(c, "x < 2"), lambda r: [(r, 1)] if r[0] < 2 else []),
+    "explode": (
+        lambda c: linear.join_function(
+            c,
+            F.array(
+                F.struct(F.col("case").alias("case"), at("x").alias("v"), (at("y") - 1).alias("diff")),
+                F.struct(F.col("case").alias("case"), at("y").alias("v"), F.lit(-4).alias("diff")),
+            ),
+        ),
+        lambda r: [((r[0],), r[1] - 1), ((r[1],), -4)],
+    ),
+    "join_function, two updates and a condition": (
+        lambda c: linear.join_function(
+            c,
+            [
+                linear.Update({"case": F.col("case"), "v": at("x")}, diff=at("x") * 3),
+                linear.Update({"case": F.col("case"), "v": at("y")}, diff=-2, when=at("x") > at("y")),
+            ],
+        ),
+        lambda r: [((r[0],), r[0] * 3), *([((r[1],), -2)] if r[0] > r[1] else [])],
+    ),
+}
+
+
+@pytest.mark.parametrize("lattice", LATTICES)
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear(spark, name: str, lattice: str) -> None:
+    operator, record = LINEAR[name]
+    cases = inputs(SEED, lattice, [3, 3])
+    got = collected(operator(frame(spark, cases, ["x", "y"], LATTICES[lattice])))
+    assert_same(got, expected([cases], LATTICES[lattice], by_record(record)), SEED)
+
+
+@pytest.mark.parametrize("lattice", ["epoch", "epoch×revision"])
+def test_temporal_filter(spark, lattice: str) -> None:
+    """Contents at epoch e are the input's contents there, of the records with lower <= e < upper."""
+    cases = inputs(SEED, lattice, [3, 5])
+    time = LATTICES[lattice]
+    c = frame(spark, cases, ["x", "y"], time)
+    got = collected(linear.temporal_filter(c, at("x"), F.when(at("y") < 4, at("y"))))
+    ticks = [(e, *time.minimum()[1:]) for e in range(6)]
+
+    def live(contents: Counter, t: Time) -> Counter:
+        return Counter({(x, y): n for (x, y), n in contents.items() if x <= t[0] and (y == 4 or t[0] < y)})
+
+    want: Counter = Counter()
+    for case, triples in enumerate(cases):
+        times = closure([t for _, t, _ in triples] + ticks, time)
+        diffs = differences({t: live(contents(triples, time, t), t) for t in times}, time)
+        want.update({((case, *data), t): n for (data, t), n in diffs.items()})
+    assert_same(got, want, SEED)
+
+
+def test_flat_map_and_explode_of_a_count(spark) -> None:
+    c = Collection(
+        spark.createDataFrame(
+            [("a", 3, 0, 1), ("b", 1000000000, 1, -2)], "k string, n long, epoch long, diff long"
+        ),
+        EPOCH,
+    )
+    words = collected(linear.flat_map(c, F.array("k", F.upper("k")), "w"))
+    assert words == Counter({(("a",), (0,)): 1, (("A",), (0,)): 1, (("b",), (1,)): -2, (("B",), (1,)): -2})
+    copies = collected(linear.explode(c, F.array(F.struct("k", "n")), "k"))
+    assert copies == Counter({(("a",), (0,)): 3, (("b",), (1,)): -2000000000}), "no copy is ever made"
+
+
+def test_seed_2s_example(spark) -> None:
+    """`x` copies of `2*x` from time `3*x` until `4*x`, for x from 0 through 9."""
+    c = Collection(
+        spark.range(10).select(
+            F.col("id").alias("x"), F.lit(0).cast("long").alias("epoch"), F.lit(1).cast("long").alias("diff")
+        ),
+        EPOCH,
+    )
+    got = collected(
+        linear.join_function(
+            c,
+            [
+                linear.Update({"v": 2 * at("x")}, {"epoch": 3 * at("x")}, at("x")),
+                linear.Update({"v": 2 * at("x")}, {"epoch": 4 * at("x")}, -at("x")),
+            ],
+        )
+    )
+    want = Counter({((2 * x,), (3 * x,)): x for x in range(1, 10)})
+    want.update({((2 * x,), (4 * x,)): -x for x in range(1, 10)})
+    assert got == want
+
+
+def natural(r: Counter, s: Counter) -> Counter:
+    out: Counter = Counter()
+    for (k, x), n in r.items():
+        for (k2, y), m in s.items():
+            if k == k2:
+                out[k, x, y] += n * m
+    return out
+
+
+def semi(r: Counter, s: Counter) -> Counter:
+    keys = Counter()
+    for (k, _), n in s.items():
+        keys[k] += n
+    return Counter({(k, x): n for (k, x), n in r.items() if keys[k] > 0})
+
+
+JOINS = {
+    "join": (lambda r, s: joins.join(r, s), natural),
+    "semijoin": (lambda r, s: joins.semijoin(r, s, ["case", "k"]), semi),
+    "antijoin": (
+        lambda r, s: joins.antijoin(r, s, ["case", "k"]),
+        lambda r, s: Counter({d: n for d, n in r.items() if d not in semi(r, s)}),
+    ),
+}
+
+
+@pytest.mark.parametrize("lattice", LATTICES)
+@pytest.mark.parametrize("name", JOINS)
+def test_joins(spark, name: str, lattice: str) -> None:
+    operator, function = JOINS[name]
+    left, right = inputs(SEED, lattice, [2, 2]), inputs(SEED + 1, lattice, [2, 2])
+    time = LATTICES[lattice]
+    got = collected(operator(frame(spark, left, ["k", "x"], time), frame(spark, right, ["k", "y"], time)))
+    assert_same(got, expected([left, right], time, function), SEED)
+
+
+def per_key(function: Callable[[dict], tuple | None]) -> Callable[[Counter], Counter]:
+    def on(contents: Counter) -> Counter:
+        groups: dict = {}
+        for (k, x), n in contents.items():
+            groups.setdefault(k, {})[x] = n
+        found = {k: function(g) for k, g in groups.items()}
+        return Counter({(k, *v): 1 for k, v in found.items() if v is not None})
+
+    return on
+
+
+def low_and_total(group: dict) -> tuple | None:
+    seen = {x: n for x, n in group.items() if n > 0}
+    return (min(seen), sum(x * n for x, n in seen.items())) if seen else None
+
+
+def aggregates() -> dict[str, Column]:
+    return {"low": F.min("x"), "total": F.sum(F.col("x") * F.col("multiplicity"))}
+
+
+REDUCTIONS = {
+    "reduce": (lambda c: reductions.reduce(c, ["case", "k"], aggregates()), per_key(low_and_total)),
+    "reduce, nonzero rows": (
+        lambda c: reductions.reduce(c, ["case", "k"], {"n": F.sum("multiplicity")}, rows="nonzero"),
+        per_key(lambda g: (sum(g.values()),)),
+    ),
+    "count": (
+        lambda c: reductions.count(c, ["case", "k"]),
+        per_key(lambda g: (sum(g.values()),) if sum(g.values()) else None),
+    ),
+    "distinct": (reductions.distinct, lambda c: Counter({d: 1 for d, n in c.items() if n > 0})),
+    "threshold": (
+        lambda c: reductions.threshold(c, lambda m: m * m - m),
+        lambda c: Counter({d: n * n - n for d, n in c.items()}),
+    ),
+}
+
+
+@pytest.mark.parametrize("lattice", LATTICES)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions(spark, name: str, lattice: str) -> None:
+    operator, function = REDUCTIONS[name]
+    cases = inputs(SEED, lattice, [2, 3])
+    got = collected(operator(frame(spark, cases, ["k", "x"], LATTICES[lattice])), raw=True)
+    assert_same(got, expected([cases], LATTICES[lattice], function), SEED)
+
+
+def test_reduce_without_a_key_is_one_group(spark) -> None:
+    rng = random.Random(SEED)
+    triples = random_triples(rng, EPOCH, [3], most=12)
+    c = frame(spark, [triples], ["x"], EPOCH)
+    got = collected(reductions.count(linear.map(c, x=at("x")), []))
+    want = recompute([triples], EPOCH, lambda c: Counter({(n,): 1 for n in [sum(c.values())] if n}))
+    assert_same(got, want, SEED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("lattice", LATTICES)
+def test_wide_sweep(spark, lattice: str, seed: int) -> None:
+    time = LATTICES[lattice]
+    for operator, function in REDUCTIONS.values():
+        cases = inputs(seed, lattice, [2, 3], cases=300)
+        assert_same(
+            collected(operator(frame(spark, cases, ["k", "x"], time))),
+            expected([cases], time, function),
+            seed,
+        )
+    for operator, function in JOINS.values():
+        left, right = inputs(seed, lattice, [2, 2], 300), inputs(seed + 1, lattice, [2, 2], 300)
+        out = operator(frame(spark, left, ["k", "x"], time), frame(spark, right, ["k", "y"], time))
+        assert_same(collected(out), expected([left, right], time, function), seed)
