@@ -67,7 +67,7 @@ class Run:
         return self.warehouse.delta(table, self.run_id, self.parent)
 
     def after(self, table: str) -> DataFrame:
-        return self.warehouse.staged(table, self.run_id)
+        return self.warehouse.staged(table, self.run_id, self.parent)
 
     def write(self, table: str, frame: DataFrame | None) -> int:
         return self.warehouse.stage(table, self.run_id, self.parent, frame, self.revision)
@@ -223,11 +223,11 @@ def audit(run: Run) -> Facts:
 def publish(run: Run) -> Facts:
     """The ledger row: from here on the revision exists."""
     warned = run.ledger.facts(run.run_id, "audit")["failed"]
-    snapshots = {table: run.warehouse.head(table, run.run_id) for table in TABLES}
+    snapshots = {table: run.warehouse.head(table, run.run_id, run.parent) for table in TABLES}
     row = run.ledger.publish(
         run.run_id, run.parent.revision, run.frontier, snapshots, run.home.config.digest(), "warning" if warned else None
     )
-    run.warehouse.publish(row.snapshots, run.run_id, row.revision)
+    run.warehouse.publish(row.snapshots, run.run_id)
     return {"revision": row.revision}
 
 
