@@ -100,7 +100,7 @@ def orient(a: Ints, b: Ints) -> Oriented:
 
 def adjacency(graph: Oriented) -> Adjacency:
     """Both directions of an oriented graph."""
-    return Adjacency(*_both_ways(graph.indptr, graph.tail, graph.head))
+    return Adjacency(*both_ways(graph.indptr, graph.tail, graph.head))
 
 
 def _checked(a: Ints, b: Ints) -> tuple[Ints, Ints]:
@@ -153,7 +153,7 @@ def _repeat(indptr, head):
 
 
 @njit(cache=True, nogil=True)
-def _both_ways(indptr, tail, head):
+def both_ways(indptr, tail, head):
     """Lower neighbours first, then the higher: each part ascends, for the edges come by (tail, head)."""
     n, m = indptr.size - 1, head.size
     start = np.zeros(n + 1, np.int64)

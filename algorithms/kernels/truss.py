@@ -1,11 +1,14 @@
-"""The trussness of every edge, by peeling; the base that maintenance starts from and falls back to.
+"""The trussness of every edge by the batch peel; the base that maintenance starts from and falls back to.
 
 The k-truss is the largest subgraph in which every edge lies in at least k-2 triangles; the trussness of an
-edge is the largest k such that the k-truss holds it, hence >= 2. `a, b`: int64[m], a[i] < b[i], no edge
-twice, any order. Results are int32[m] in the caller's order. Cost: O(m^1.5) by degree order; 0.3-1.5
-million edges a second on one thread for the graphs of the benchmarks. Memory: about 70 bytes an edge at the
-peak; triangles are intersected on the fly and never stored.
-Source: Wang, Cheng, "Truss decomposition in massive networks" (VLDB 2012), algorithm 2.
+edge is the largest k such that the k-truss holds it, hence >= 2. kappa = trussness - 2.
+`a, b`: int64[m], a[i] < b[i], no edge twice, any order. Results are int32[m] in the caller's order.
+For k = 0, 1, ...: take away, in one batch, all edges with at most k triangles left; repeat until there are
+none; they have kappa k. The batches, numbered through, are the layers: at the start of its batch an edge
+has at most kappa triangles with edges of its own or a later layer. That is the certificate that
+`maintain.lift` uses. Cost: O(m^1.5) by degree order, and one scan of the remaining edges per level. Memory:
+about 70 bytes an edge at the peak; triangles are intersected on the fly and never stored.
+Source: Kabir, Madduri, "Shared-memory graph truss decomposition" (HiPC 2017), on one thread.
 """
 
 # numba infers the types of its kernels from the arrays they get.
@@ -16,99 +19,123 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from algorithms.kernels.graph import Ints, Shorts, adjacency, orient
+from algorithms.kernels.graph import Ints, Shorts, both_ways, orient
 from algorithms.kernels.intersect import wings
 from algorithms.kernels.triangles import oriented_support
 
 
 def peel(a: Ints, b: Ints) -> Shorts:
-    """Trussness by the bucket peel: take the edge of least support away, again and again.
+    """Trussness of every edge.
 
     >>> peel(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])).tolist()
     [3, 3, 3, 2]
     """
+    return layers(a, b)[0]
+
+
+def layers(a: Ints, b: Ints) -> tuple[Shorts, Shorts]:
+    """(trussness, layer) of every edge; layers count from 1 over all levels.
+
+    >>> [x.tolist() for x in layers(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]))]
+    [[3, 3, 3, 2], [2, 2, 2, 1]]
+    """
     graph = orient(a, b)
-    support = oriented_support(graph.indptr, graph.head)
-    both = adjacency(graph)
-    kappa, _ = bucket_peel(both.indptr, both.neighbour, both.edge, graph.tail, graph.head, support)
-    trussness = np.empty(kappa.size, np.int32)
+    trussness, layer = np.empty(graph.head.size, np.int32), np.empty(graph.head.size, np.int32)
+    kappa, batch, _ = batch_peel(graph.indptr, graph.tail, graph.head)
     trussness[graph.origin] = kappa
     trussness += np.int32(2)
-    return trussness
+    layer[graph.origin] = batch
+    return trussness, layer
+
+
+def batch_peel(indptr: Ints, tail: Shorts, head: Shorts) -> tuple[Shorts, Shorts, int]:
+    """(kappa int32[m], layer int32[m], steps of intersection) of an oriented graph with sorted lists."""
+    support = oriented_support(indptr, head)
+    layer = np.empty(head.size, np.int32)
+    both, neighbour, edge = both_ways(indptr, tail, head)
+    steps = _take_batches(both, neighbour, edge, tail, head, support, layer)
+    return support, layer, steps
 
 
 @njit(cache=True, nogil=True)
-def bucket_peel(indptr, neighbour, edge, tail, head, support):
-    """(kappa int32[m], order int32[m]): trussness - 2, and the edges in the order they were taken.
-
-    `neighbour`, `edge` and `support` are used up: the lists are shortened in place as edges go.
-    An edge has at most kappa triangles with edges that come after it in `order`.
-    """
+def _take_batches(indptr, neighbour, edge, tail, head, support, layer):
+    """Turn support into kappa and write the layers, both in place; neighbour and edge are used up."""
     m, n = tail.size, indptr.size - 1
-    start, place, order = _buckets(support)
     begin, end = indptr[:n].copy(), indptr[1:].copy()
     gone = np.zeros(n, np.int32)
-    kappa = np.empty(m, np.int32)
     widest = 0
     for v in range(n):
         widest = max(widest, end[v] - begin[v])
     left, right = np.empty(widest, np.int32), np.empty(widest, np.int32)
-    for taken in range(m):
-        e = order[taken]
-        k = support[e]
-        kappa[e] = k
-        if start[k] <= taken:
-            start[k] = taken + 1
-        if k > 0:
-            found, _ = wings(tail[e], head[e], begin, end, neighbour, edge, support, k, k, left, right)
-            for t in range(found):
-                _lower(left[t], k, support, start, place, order)
-                _lower(right[t], k, support, start, place, order)
-        support[e] = -1
-        _forget(tail[e], begin, end, gone, neighbour, edge, support)
-        _forget(head[e], begin, end, gone, neighbour, edge, support)
-    return kappa, order
+    rest, batch, coming = np.arange(m).astype(np.int32), np.empty(m, np.int32), np.empty(m, np.int32)
+    remaining, k, number, steps = m, 0, 0, 0
+    while remaining > 0:
+        remaining, size, k = _start_level(k, rest, remaining, support, batch)
+        while size > 0:
+            number += 1
+            joined = 0
+            for i in range(size):
+                e = batch[i]
+                u, v = tail[e], head[e]
+                if k > 0:
+                    # The edge has at most k triangles left, so the search may stop after k.
+                    found, cost = wings(u, v, begin, end, neighbour, edge, support, k, k, left, right)
+                    steps += cost
+                    for t in range(found):
+                        joined = _lower(left[t], k, support, coming, joined)
+                        joined = _lower(right[t], k, support, coming, joined)
+                layer[e] = number
+                support[e] = ~k  # negative: gone
+                _forget(u, begin, end, gone, neighbour, edge, support)
+                _forget(v, begin, end, gone, neighbour, edge, support)
+            batch, coming = coming, batch
+            size = joined
+        k += 1
+    for e in range(m):
+        support[e] = ~support[e]
+    return steps
 
 
 @njit(cache=True, nogil=True)
-def _buckets(support):
-    """Edges sorted by support: start of each bucket, place of each edge, edge at each place."""
-    m = support.size
-    greatest = 0
-    for e in range(m):
-        greatest = max(greatest, support[e])
-    start = np.zeros(greatest + 2, np.int64)
-    for e in range(m):
-        start[support[e] + 1] += 1
-    for s in range(greatest + 1):
-        start[s + 1] += start[s]
-    place, order = np.empty(m, np.int32), np.empty(m, np.int32)
-    free = start.copy()
-    for e in range(m):
-        place[e] = free[support[e]]
-        order[place[e]] = e
-        free[support[e]] += 1
-    return start, place, order
+def _start_level(k, rest, remaining, support, batch):
+    """Move the edges with support <= k from rest to batch; if there are none, raise k to the least."""
+    while True:
+        kept, size, least = 0, 0, 2**31 - 1
+        for i in range(remaining):
+            e = rest[i]
+            s = support[e]
+            if s < 0:
+                continue
+            if s <= k:
+                batch[size] = e
+                size += 1
+            else:
+                rest[kept] = e
+                kept += 1
+                least = min(least, s)
+        remaining = kept
+        if size > 0 or kept == 0:
+            return remaining, size, k
+        k = least
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _lower(f, k, support, start, place, order):
-    """One triangle less on f, but not below k: swap f with the first of its bucket and move the border."""
+def _lower(f, k, support, coming, joined):
+    """One triangle less on f, but not below k; at k it joins the next batch."""
     s = support[f]
     if s > k:
-        first = start[s]
-        other = order[first]
-        order[place[f]], place[other] = other, place[f]
-        order[first], place[f] = f, first
-        start[s] = first + 1
         support[f] = s - 1
+        if s - 1 == k:
+            coming[joined] = f
+            joined += 1
+    return joined
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _forget(v, begin, end, gone, neighbour, edge, support):
-    """Count a dead entry in the list of v; when half of the list is dead, close it up (amortised O(1))."""
+    """Count a dead entry in the list of v; close the list up when a quarter is dead (amortised O(1))."""
     gone[v] += 1
-    if 2 * gone[v] > end[v] - begin[v]:
+    if 4 * gone[v] > end[v] - begin[v]:
         kept = begin[v]
         for i in range(begin[v], end[v]):
             if support[edge[i]] >= 0:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import truss
+from algorithms.kernels.bucket import bucket_trussness
 from tests.kernels.references import (
     TOTALS,
     arrays,
@@ -16,6 +17,7 @@ from tests.kernels.references import (
     read_rows,
     shuffled,
     simple_edges,
+    slow_triangles,
     slow_trussness,
 )
 
@@ -52,3 +54,20 @@ def test_every_k_truss_equals_networkx(name):
         graph = nx.k_truss(graph, k)  # the k-truss lies within the (k-1)-truss
         kept = {(min(e), max(e)) for e in graph.edges}
         assert kept == pairs(a[trussness >= k], b[trussness >= k]), f"the {k}-truss differs"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_second_opinion_and_layer_certificate(seed):
+    """At most kappa triangles of an edge have both others higher, or level with it and in no earlier layer."""
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    edges = random_graph(rng)
+    a, b = shuffled(rng, edges)
+    trussness, layer = truss.layers(a, b)
+    assert bucket_trussness(a, b).tolist() == trussness.tolist()
+    key = dict(zip(zip(a.tolist(), b.tolist(), strict=True), zip(trussness, layer, strict=True), strict=True))
+    later = dict.fromkeys(edges, 0)
+    for u, v, w in slow_triangles(edges):
+        for e, f, g in (((u, v), (u, w), (v, w)), ((u, w), (u, v), (v, w)), ((v, w), (u, v), (u, w))):
+            later[e] += key[f] >= key[e] and key[g] >= key[e]
+    assert all(later[e] <= key[e][0] - 2 for e in edges)
