@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -21,11 +22,8 @@ def double(frames):
         yield pd.DataFrame({"a": frame.a * 2})
 
 
-def main() -> None:
-    ARCHIVE.unlink(missing_ok=True)
-    fresh = ARCHIVE.with_name("spark.jsa.new")
-    fresh.unlink(missing_ok=True)
-    options = f"-XX:ArchiveClassesAtExit={fresh} -Xlog:disable -Xlog:all=error:stderr"
+def round_trip(options: str) -> None:
+    """Start Spark with further JVM options, use it, and wait until the JVM has ended (it saves the archive then)."""
     with tempfile.TemporaryDirectory() as folder:
         spark = session("local[2]", {"spark.driver.extraJavaOptions": options})
         name = catalog(spark, f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
@@ -36,10 +34,23 @@ def main() -> None:
         t = spark.table(f"{name}.graph.t")
         t.join(t.groupBy("b").count(), "b").mapInPandas(double, "a bigint").agg({"a": "sum"}).toPandas()
         spark.stop()
-    jvm = SparkContext._gateway.proc  # it saves the archive when it ends
+    jvm = SparkContext._gateway.proc
     jvm.stdin.close()
     jvm.wait()
-    fresh.rename(ARCHIVE)
+
+
+def main() -> None:
+    fresh = ARCHIVE.with_name("spark.jsa.new")
+    for file in (ARCHIVE, fresh):
+        file.unlink(missing_ok=True)
+    try:
+        round_trip(f"-XX:ArchiveClassesAtExit={fresh} -Xlog:disable -Xlog:all=error:stderr")
+    except PySparkRuntimeError:  # a Java that cannot save its classes does not start with that option
+        round_trip("")  # raises when Spark does not start at all
+    if fresh.exists():
+        fresh.rename(ARCHIVE)
+    else:
+        print("This Java saves no archive: Spark starts some seconds slower.")
 
 
 if __name__ == "__main__":
