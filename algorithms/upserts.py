@@ -105,11 +105,17 @@ def union_intervals(intervals: DataFrame, key: Sequence[str], by: Sequence[str] 
     """
     _require(intervals, [*key, *by, "epoch", "until"])
     rows = intervals.select(*key, *by, "epoch", "until").where("epoch < until")
-    if by:
-        rows = rows.repartition(*key)  # Hash on the key alone; Spark drops this when the rows are so already.
-    steps = Window.partitionBy(*key, *by).orderBy("epoch", "until")
-    earlier = F.max("until").over(steps.rowsBetween(Window.unboundedPreceding, -1))
-    starts = F.coalesce(F.col("epoch") > earlier, F.lit(True)).cast("bigint")
+    # Partitioned by the key alone, so that any chain on this key is one shuffle; the greatest earlier (by, until) has
+    # this row's `by` if the group has an earlier row at all.
+    line = Window.partitionBy(*key).orderBy(*by, "epoch", "until")
+    earlier = F.max(F.struct(*by, "until")).over(line.rowsBetween(Window.unboundedPreceding, -1))
+    same = [F.col(c).eqNullSafe(F.col(f"_earlier.{c}")) for c in by]
+    goes_on = fold(Column.__and__, same, F.col("epoch") <= F.col("_earlier.until"))
+    rows = rows.withColumn("_earlier", earlier)
+    starts, steps = (
+        (~F.coalesce(goes_on, F.lit(False))).cast("bigint"),
+        line.rowsBetween(Window.unboundedPreceding, 0),
+    )
     runs = rows.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
     merged = runs.groupBy(*key, *by, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
     return merged.select(*key, *by, "epoch", "until")

@@ -118,13 +118,14 @@ def frame(
 
 
 def collected(collection: Collection, raw: bool = False) -> Contents:
-    """The diffs of a collection as the reference writes them, with the case first in the data."""
-    out = collection if raw else collection.consolidate()
-    data, times = out.data, list(out.time.columns)
+    """The diffs of a collection as the reference writes them; `raw` demands that they come consolidated."""
+    data, times = collection.data, list(collection.time.columns)
     got: Contents = Counter()
-    for row in out.df.select(*data, *times, "diff").collect():
-        got[tuple(row)[: len(data)], tuple(row)[len(data) : -1]] += row["diff"]
-    return got
+    rows = [tuple(row) for row in collection.df.select(*data, *times, "diff").collect()]
+    for row in rows:
+        got[row[: len(data)], row[len(data) : -1]] += row[-1]
+    assert not raw or (len(rows) == len(got) and all(got.values())), "the output was to be consolidated"
+    return Counter({row: n for row, n in got.items() if n})
 
 
 def expected(

@@ -33,6 +33,8 @@ from tests.algebra.reference import (
 )
 
 SEED, CASES = 20, 60
+QUICK = {"epoch×revision", "(epoch×revision, index)"}
+SOME_LATTICES = [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in LATTICES]
 
 
 def inputs(seed: int, lattice_name: str, domains: list[int], cases: int = CASES) -> list:
@@ -86,7 +88,7 @@ LINEAR = {
 }
 
 
-@pytest.mark.parametrize("lattice", LATTICES)
+@pytest.mark.parametrize("lattice", SOME_LATTICES)
 @pytest.mark.parametrize("name", LINEAR)
 def test_linear(spark, name: str, lattice: str) -> None:
     operator, record = LINEAR[name]
@@ -176,7 +178,7 @@ JOINS = {
 }
 
 
-@pytest.mark.parametrize("lattice", LATTICES)
+@pytest.mark.parametrize("lattice", SOME_LATTICES)
 @pytest.mark.parametrize("name", JOINS)
 def test_joins(spark, name: str, lattice: str) -> None:
     operator, function = JOINS[name]
@@ -224,7 +226,7 @@ REDUCTIONS = {
 }
 
 
-@pytest.mark.parametrize("lattice", LATTICES)
+@pytest.mark.parametrize("lattice", SOME_LATTICES)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(spark, name: str, lattice: str) -> None:
     operator, function = REDUCTIONS[name]
