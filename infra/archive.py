@@ -1,4 +1,4 @@
-"""Make the class-data archive that shortens the start of Spark: run a small round trip, and let the JVM save its classes.
+"""Make the class-data archive that shortens the start of Spark: a small round trip, then the JVM saves its classes.
 
 The round trip touches what every run touches: an Iceberg table on the JDBC catalog, a join, an aggregate, Arrow.
 Usage: python infra/archive.py

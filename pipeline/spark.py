@@ -1,8 +1,8 @@
 """The Spark session: one per process, and the Iceberg catalog of a home.
 
-`session()` starts (or returns) the process's session: offline, from what set-up left in `ASSETS`. There: `jars/`; `java/`,
-the home of the Java that set-up chose; `spark.jsa`, a class-data archive that halves the start of the JVM (ignored when the
-JVM is another one). Without them Spark starts all the same, as long as a Java and the jars are found.
+`session()` starts (or returns) the process's session: offline, from what set-up left in `ASSETS`. There: `jars/`;
+`java/`, the home of the Java that set-up chose; `spark.jsa`, a class-data archive that halves the start of the JVM (and
+is ignored when the JVM is another one). Without `java/` and the archive any Java on the PATH will do.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _environment() -> None:
     if (ASSETS / "java" / "bin" / "java").exists():
         os.environ["JAVA_HOME"] = str(ASSETS / "java")
     elif not os.environ.get("JAVA_HOME") and not shutil.which("java"):
-        raise AltneuError("There is no Java here, and Spark needs one (17 to 21).", "infra/setup   (finds or brings one)")
+        raise AltneuError(
+            "there is no Java here, and Spark needs one (17 to 21).", "infra/setup   (finds or brings one)"
+        )
 
 
 def _jars(master: str) -> dict[str, str]:
@@ -99,7 +101,7 @@ def java_options() -> list[str]:
 
 
 def driver_memory_mb() -> int:
-    """Half of the memory of this machine or container, in MiB: the other half is for Python workers and the page cache."""
+    """Half of the memory of this machine or container, in MiB: the rest is for Python workers and the page cache."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.exists() and (text := limit.read_text().strip()).isdigit():

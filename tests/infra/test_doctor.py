@@ -1,0 +1,110 @@
+"""Doctor tells what is there and what is missing, with a remedy each time, quickly, and starts nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline import doctor
+from pipeline.doctor import Check, checks
+
+
+def named(found: list[Check], name: str) -> Check:
+    return next(check for check in found if check.name == name)
+
+
+def test_every_check_that_is_not_fine_has_a_remedy(tmp_path: Path) -> None:
+    for check in checks(tmp_path / "home"):
+        assert check.ok is True or check.remedy, check
+
+
+def test_an_empty_assets_folder_is_reported_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "ASSETS", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    found = checks()
+    assert named(found, "Java").ok is False
+    assert named(found, "Jar: Iceberg").ok is False and "infra/setup" in named(found, "Jar: Iceberg").remedy
+    assert named(found, "Jar: GraphFrames").ok is None and "GraphX" in named(found, "Jar: GraphFrames").found
+    assert named(found, "Class-data archive").ok is None
+
+
+@pytest.mark.parametrize(("version", "ok"), [("17.0.15", True), ("21", True), ("11.0.2", False), ("25.0.1", False)])
+def test_only_a_java_that_spark_supports_is_fine(
+    version: str, ok: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setattr(doctor, "ASSETS", tmp_path)
+    check = named(checks(), "Java")
+    assert check.ok is ok and version in check.found
+
+
+def test_a_java_that_does_not_start_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("not a program")
+    java.chmod(0o755)
+    monkeypatch.setattr(doctor, "ASSETS", tmp_path)
+    assert named(checks(), "Java").ok is False
+
+
+def test_a_missing_and_a_wrong_package_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "EXPECTED", {"pyspark": "0.1", "no-such-package": "1"})
+    found = checks()
+    assert named(found, "pyspark").ok is None and "tested with 0.1" in named(found, "pyspark").found
+    assert named(found, "no-such-package").ok is False
+
+
+def test_the_expected_versions_are_those_of_the_project() -> None:
+    text = (Path(doctor.__file__).parents[1] / "pyproject.toml").read_text()
+    for name, version in doctor.EXPECTED.items():
+        assert f'"{name}=={version}"' in text
+
+
+def home_with(path: Path, toml: str) -> Path:
+    path.mkdir()
+    (path / "altneu.toml").write_text(toml)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("toml", "ok", "found"),
+    [
+        ("", True, "sqlite"),
+        ('[storage]\ndatabase = "postgresql+psycopg://u:secret@127.0.0.1:9/none"', False, "u:***@127.0.0.1"),
+        ('[storage]\ndatabase = "nonsense"', False, "parse"),
+        ("not toml", False, "TOML"),
+    ],
+)
+def test_the_database(toml: str, ok: bool, found: str, tmp_path: Path) -> None:
+    check = named(checks(home_with(tmp_path / "home", toml)), "Database")
+    assert check.ok is ok and found in check.found and "secret" not in check.found
+
+
+def test_a_broken_sqlite_file_is_told(tmp_path: Path) -> None:
+    home = home_with(tmp_path / "home", "")
+    (home / "altneu.db").write_text("this is no database, whatever its name says" * 10)
+    assert named(checks(home), "Database").ok is False
+
+
+def test_a_home_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    assert named(checks(tmp_path / "home"), "Home").ok is False
+
+
+def test_doctor_loads_neither_spark_nor_great_expectations(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from pipeline.doctor import checks; "
+        f"checks(Path({str(tmp_path)!r})); "
+        "print([m for m in ('pyspark', 'great_expectations', 'airflow', 'pandas', 'numba') if m in sys.modules])"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(doctor.__file__).parents[1]
+    )
+    assert said.stdout.strip() == "[]"

@@ -1,0 +1,90 @@
+"""The scripts are sound bash, and no tracked file names a package registry or a place on somebody's machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[2]
+SCRIPTS = ["infra/setup", "infra/demo", "infra/test", "infra/lock", ".ci/run"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_script_parses_stops_at_errors_and_can_be_started(script: str) -> None:
+    path = REPO / script
+    subprocess.run(["bash", "-n", str(path)], check=True)
+    assert path.stat().st_mode & 0o111, f"{script} is not executable"
+    text = path.read_text()
+    assert text.startswith("#!/usr/bin/env bash\n")
+    assert "set -euo pipefail" in text or text.count("\n") == 2, f"{script} goes on after an error"
+
+
+def test_ci_runs_the_tests_and_nothing_else() -> None:
+    lines = (REPO / ".ci" / "run").read_text().splitlines()
+    assert len(lines) == 2 and "infra/test" in lines[1]
+
+
+def test_the_launcher_drops_the_incubator_module_and_keeps_every_other_argument(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    real = tmp_path / "real" / "bin" / "java"
+    for file in (java, real):
+        file.parent.mkdir(parents=True)
+    java.write_text((REPO / "infra" / "java").read_text())
+    real.write_text('#!/bin/sh\nfor a; do echo "[$a]"; done\n')
+    for file in (java, real):
+        file.chmod(0o755)
+    given = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Da=b c", "*", ""]
+    said = subprocess.run([str(java), *given], capture_output=True, text=True, check=True).stdout
+    assert said == "[-Xmx1g]\n[-Da=b c]\n[*]\n[]\n"
+
+
+@pytest.mark.parametrize("name", ["requirements", "requirements-dev", "requirements-java", "requirements-uv"])
+def test_requirements_are_pinned_hashed_and_without_an_index(name: str) -> None:
+    text = (REPO / "infra" / f"{name}.txt").read_text()
+    assert not re.search(r"https?:|index-url|find-links|trusted-host", text)
+    entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert entries
+    for entry in entries:
+        assert re.match(r"[a-z0-9._\[\],-]+==\S+", entry), entry.splitlines()[0]
+        assert "--hash=sha256:" in entry, entry.splitlines()[0]
+
+
+def test_requirements_hold_the_versions_that_the_project_names() -> None:
+    import tomllib
+
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+    text = (REPO / "infra" / "requirements.txt").read_text()
+    pinned = set(re.findall(r"^(\S+==[^\s;]+)", text, flags=re.MULTILINE))
+    for requirement in project["dependencies"]:
+        if "==" in requirement:
+            assert requirement in pinned, f"{requirement}: run infra/lock"
+
+
+# spelled in parts, so that this file does not find itself
+REGISTRIES = [
+    "py" + r"pi\.org",
+    "pythonhosted" + r"\.org",
+    "repo1" + r"\.maven",
+    "maven" + r"\.org",
+    "spark-packages" + r"\.org",
+]
+PLACES = ["/ro" + "ot/", "/wo" + "rk/", "/ho" + r"me/[a-z]", "/Us" + "ers/", "/tmp" + "/w/"]
+INDEX = [r"--(extra-)?index" + r"-url[ =]\S*:", "--find" + r"-links[ =]"]
+
+
+def test_no_tracked_file_names_a_registry_or_a_place_on_a_machine() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    pattern = re.compile("|".join(REGISTRIES + PLACES + INDEX))
+    hits = []
+    for name in listed.stdout.splitlines():
+        try:
+            lines = (REPO / name).read_text().splitlines()
+        except (UnicodeDecodeError, OSError):
+            continue  # data, or deleted in the work tree
+        hits += [f"{name}:{n}: {line.strip()[:100]}" for n, line in enumerate(lines, 1) if pattern.search(line)]
+    assert not hits, "\n".join(hits)

@@ -1,0 +1,149 @@
+"""The session's settings, the catalog's options, and two processes that commit to one SQLite catalog at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import spark as module
+from pipeline.errors import UsageError
+from pipeline.spark import catalog, catalog_options, driver_memory_mb, java_options
+
+REPO = Path(module.__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("database", "expected"),
+    [
+        ("sqlite:////data/a b.db", {"uri": "jdbc:sqlite:/data/a b.db?busy_timeout=60000"}),
+        ("postgresql+psycopg://db/altneu", {"uri": "jdbc:postgresql://db/altneu"}),
+        (
+            "postgresql://me:p%40ss@db:5433/altneu",
+            {"uri": "jdbc:postgresql://db:5433/altneu", "jdbc.user": "me", "jdbc.password": "p@ss"},
+        ),
+    ],
+)
+def test_an_sqlalchemy_uri_becomes_jdbc_options(database: str, expected: dict[str, str]) -> None:
+    options = catalog_options(database, "s3://bucket/w")
+    assert options["jdbc.schema-version"] == "V1" and options["warehouse"] == "s3://bucket/w"
+    assert {key: options[key] for key in ("uri", "jdbc.user", "jdbc.password") if key in options} == expected
+
+
+def test_a_relative_sqlite_file_is_the_same_file_for_both_sides() -> None:
+    assert catalog_options("sqlite:///a.db", "w")["uri"] == f"jdbc:sqlite:{Path('a.db').resolve()}?busy_timeout=60000"
+
+
+@pytest.mark.parametrize("database", ["mysql://me:secret@db/altneu", "sqlite://", "sqlite:///:memory:"])
+def test_another_database_is_a_usage_error_without_the_password(database: str) -> None:
+    with pytest.raises(UsageError) as error:
+        catalog_options(database, "w")
+    assert "secret" not in str(error.value)
+
+
+def test_memory_is_at_most_half_of_the_machine() -> None:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20
+    assert 1024 <= driver_memory_mb() <= max(1024, total / 2)
+
+
+def test_no_archive_no_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "ARCHIVE", tmp_path / "none")
+    assert not any("SharedArchiveFile" in option for option in java_options())
+
+
+def test_the_session_is_set_as_promised(spark: SparkSession) -> None:
+    expected = {
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.enabled": "false",
+    }
+    assert {key: spark.conf.get(key) for key in expected} == expected
+    assert spark.conf.get("spark.jars.packages", None) is None, "a session never resolves jars"
+    assert module.session() is spark or module.session().sparkContext is spark.sparkContext
+
+
+def test_a_catalog_is_registered_once_and_works(spark: SparkSession, tmp_path: Path) -> None:
+    database, warehouse = f"sqlite:///{tmp_path}/catalog.db", str(tmp_path / "warehouse")
+    name = catalog(spark, database, warehouse)
+    assert catalog(spark, database, warehouse) == name
+    spark.sql(f"CREATE NAMESPACE {name}.g")
+    spark.sql(f"CREATE TABLE {name}.g.t (a bigint) USING iceberg")
+    spark.range(5).selectExpr("id a").writeTo(f"{name}.g.t").append()
+    assert spark.table(f"{name}.g.t").count() == 5
+
+
+COMMITS = """
+import sys
+from pipeline.spark import catalog, session
+
+spark = session("local[1]", {"spark.driver.memory": "1g"})
+name = catalog(spark, sys.argv[1], sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+for i in range(int(sys.argv[3])):
+    spark.range(1).selectExpr("id a").writeTo(f"{name}.g.t").append()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_commit_to_one_table_and_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    each = 50
+    database, warehouse = f"sqlite:///{tmp_path}/catalog.db", str(tmp_path / "warehouse")
+    name = catalog(spark, database, warehouse)
+    spark.sql(f"CREATE NAMESPACE {name}.g")
+    spark.sql(f"CREATE TABLE {name}.g.t (a bigint) USING iceberg TBLPROPERTIES ('commit.retry.num-retries'='20')")
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", COMMITS, database, warehouse, str(each)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=REPO,
+        )
+        for _ in range(2)
+    ]
+    for writer in writers:  # both are up before either begins
+        assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    assert [writer.wait(timeout=600) for writer in writers] == [0, 0]
+    assert spark.table(f"{name}.g.t").count() == 2 * each
+    assert spark.table(f"{name}.g.t.snapshots").count() == 2 * each
+
+
+EXECUTORS = """
+from pipeline.spark import session
+
+spark = session("local-cluster[2,1,1024]", {"spark.driver.memory": "1g"})
+
+def where(frames):
+    import os, algorithms, pipeline
+    for frame in frames:
+        frame["parent"] = os.getppid()
+        yield frame
+
+parents = spark.range(0, 8, 1, 4).mapInPandas(where, "id bigint, parent bigint").toPandas()
+print(len(parents), parents.parent.nunique())
+"""
+
+
+@pytest.mark.slow
+def test_executors_in_processes_of_their_own_find_our_packages(tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {"PYTHONPATH": ""}
+    said = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(REPO)!r})\n{EXECUTORS}"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=300,
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.split()[0] == "8" and int(said.stdout.split()[1]) >= 2
