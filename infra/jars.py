@@ -10,8 +10,9 @@ import shutil
 import sys
 from pathlib import Path
 
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"
 REQUIRED = {  # coordinate -> sha256
-    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0": "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
+    ICEBERG: "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
     "org.xerial:sqlite-jdbc:3.50.3.0": "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
     "org.postgresql:postgresql:42.7.7": "157963d60ae66d607e09466e8c0cdf8087e9cb20d0159899ffca96bca2528460",
 }

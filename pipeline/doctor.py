@@ -1,6 +1,6 @@
 """What altneu finds on this machine, and what to do about what it does not find. Fast: no Spark, no heavy import.
 
-`checks(home)` returns one `Check` per line of `altneu doctor`; with `deep`, Spark starts too, for an Iceberg round trip.
+`checks(home)` returns one `Check` per line of `altneu doctor`; with `deep`, Spark starts too, for a round trip.
 """
 
 from __future__ import annotations

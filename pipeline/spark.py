@@ -85,11 +85,17 @@ def _environment() -> None:
 def _jars(master: str) -> dict[str, str]:
     """Settings that bring the jars to the driver and to executors in processes of their own.
 
-    On the driver they stand on the class path, because the archive holds no classes that come by `spark.jars`.
+    On this machine they stand on the class path, because the archive holds no classes that come by `spark.jars`, and
+    because nothing is copied then.
     """
     jars = sorted(map(str, (ASSETS / "jars").glob("*.jar")))
     settings = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
-    return settings if master.split("[")[0] == "local" else settings | {"spark.jars": ",".join(jars)}
+    match master.split("[")[0]:
+        case "local":
+            return settings
+        case "local-cluster":
+            return settings | {"spark.executor.extraClassPath": os.pathsep.join(jars)}
+    return settings | {"spark.jars": ",".join(jars)}
 
 
 def java_options() -> list[str]:
