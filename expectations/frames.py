@@ -1,0 +1,353 @@
+"""The frames that expectations look at, built from those that a run gives: helper columns, small joins, sums.
+
+A helper column holds null where all is well and words where it is not, so that an offending row explains itself. Each
+frame is built once for all expectations on it. Cost: `upserts` and `edge_delta` one window each, `edge_set` and
+`vertices` one grouping each of what they cover; `sums` and `trusses` read those two again, persisted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from .volumes import bad_share_bound, surprise, usual
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import Column, DataFrame
+
+Frames = Mapping[str, "DataFrame"]
+Context = Mapping[str, Any]
+
+_SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
+_TIME = {"epoch": "bigint", "revision": "bigint", "diff": "bigint"}
+
+
+class Workshop:
+    """Builds the frames of one call, each at most once; `close` lets go of what it persisted."""
+
+    def __init__(self, given: Frames, context: Context) -> None:
+        self.given: dict[str, DataFrame] = {}
+        self.context = context
+        self._built: dict[str, Any] = {}
+        self._held: list[DataFrame] = []
+        several = {"upserts_net", "edges_at"}  # read by more than one frame
+        for name, frame in given.items():
+            self.given[name] = self._hold(frame) if name in several else frame
+
+    def _hold(self, frame: DataFrame) -> DataFrame:
+        held = frame.persist()
+        self._held.append(held)
+        return held
+
+    def close(self) -> None:
+        for frame in self._held:
+            frame.unpersist()
+
+    def frame(self, name: str) -> Any:
+        """A frame by name, pandas or persisted Spark; None: what it is made of was not given."""
+        import pandas as pd
+
+        if name not in self._built:
+            made = _BUILDERS[name](self)
+            held = made is None or isinstance(made, pd.DataFrame) or any(made is frame for frame in self._held)
+            self._built[name] = made if held else self._hold(made)
+        return self._built[name]
+
+    def epochs(self) -> list[int] | None:
+        """The epochs of the run."""
+        volumes = self.frame("volumes")
+        return None if volumes is None else [int(epoch) for epoch in volumes["epoch"]]
+
+
+def _columns(shop: Workshop, table: str, declared: dict[str, str]) -> pd.DataFrame | None:
+    """Column by column: its type, and the one it should have."""
+    import pandas as pd
+
+    if table not in shop.given:
+        return None
+    found = dict(shop.given[table].dtypes)
+    names = [*declared, *(name for name in found if name not in declared)]
+    rows = [(name, found.get(name, "missing"), declared.get(name, "no such column")) for name in names]
+    return pd.DataFrame(rows, columns=["column", "type", "declared"])
+
+
+def _upserts_columns(shop: Workshop) -> pd.DataFrame | None:
+    values = {name: _SQL_TYPES[type_] for name, type_ in shop.context["value_types"].items()}
+    own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint"}
+    return _columns(shop, "upserts", {"src": "bigint", "dst": "bigint"} | values | own | _TIME)
+
+
+def _edge_delta_columns(shop: Workshop) -> pd.DataFrame | None:
+    return _columns(shop, "edge_delta", {"a": "bigint", "b": "bigint", "until": "bigint"} | _TIME)
+
+
+def _sound(shop: Workshop, table: str) -> bool:
+    """Whether a table was given and has the columns that helper columns are made of."""
+    columns = shop.frame(f"{table}_columns")
+    return columns is not None and bool((columns["type"] == columns["declared"]).all())
+
+
+def _words(bad: Column, text: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.when(bad, text)
+
+
+def _upserts(shop: Workshop) -> DataFrame | None:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    if not _sound(shop, "upserts"):
+        return None
+    types: dict[str, str] = shop.context["value_types"]
+    contents = F.struct("op", *types)
+    tie = Window.partitionBy("epoch", "src", "dst", "seq")
+    doubles = [name for name, type_ in types.items() if type_ == "double"]
+    strange = [F.when(F.isnan(name) | (F.abs(name) == math.inf), F.lit(name)) for name in doubles]
+    empty = [F.when(F.col(name).isNull(), F.lit(name)) for name in types]
+    epochs = shop.epochs()
+    known = F.col("epoch").isin(epochs) if epochs is not None else F.lit(True)
+    differ = F.min(contents).over(tie) != F.max(contents).over(tie)
+    return shop.given["upserts"].select(
+        "*",
+        _words(~known, F.lit("not an epoch of this run")).alias("foreign"),
+        _words(differ, F.lit("same key, same seq, other contents")).alias("rivals"),
+        F.coalesce(*strange, F.lit(None).cast("string")).alias("not_finite"),
+        _words(F.col("op") == "upsert", F.coalesce(*empty, F.lit(None).cast("string"))).alias("no_value"),
+        _words(F.col("src") == F.col("dst"), F.lit("src = dst")).alias("self_loop"),
+    )
+
+
+def _upserts_net(shop: Workshop) -> DataFrame | None:
+    return shop.given.get("upserts_net")
+
+
+def _quarantine(shop: Workshop) -> DataFrame | None:
+    from pyspark.sql import functions as F
+
+    if "quarantine" not in shop.given:
+        return None
+    return shop.given["quarantine"].withColumn("reason_text", F.coalesce(F.trim("reason"), F.lit("")))
+
+
+def _edge_delta(shop: Workshop) -> DataFrame | None:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    if not _sound(shop, "edge_delta"):
+        return None
+    line = Window.partitionBy("a", "b").orderBy("epoch", "until").rowsBetween(Window.unboundedPreceding, -1)
+    earlier = F.max("until").over(line)
+    overlaps = _words(F.col("epoch") < earlier, F.concat(F.lit("an earlier row lasts until "), earlier.cast("string")))
+    frame = shop.given["edge_delta"].withColumn("overlaps", overlaps)
+    if "upserts_net" not in shop.given:
+        return frame
+    ends = [F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")]
+    batches = shop.given["upserts_net"].groupBy(*ends).agg(F.min("epoch").alias("_first"))
+    first = F.col("_first")
+    why = F.when(first.isNull(), F.lit("no upsert of this edge in the run's batches")).when(
+        first > F.col("epoch"), F.concat(F.lit("its first upsert is at epoch "), first.cast("string"))
+    )
+    return frame.join(batches, ["a", "b"], "left").withColumn("unexplained", why).drop("_first")
+
+
+def _edge_set(shop: Workshop) -> DataFrame | None:
+    """One row per pair that is an edge or has a trussness; the columns of the side that lacks it are null."""
+    from pyspark.sql import functions as F
+
+    none = F.lit(None).cast("bigint")
+    parts = []
+    if "edges_at" in shop.given:
+        parts.append(shop.given["edges_at"].select("a", "b", "copies", none.alias("k"), none.alias("k_copies")))
+    if "trussness_at" in shop.given:
+        listed = shop.given["trussness_at"]
+        parts.append(listed.select("a", "b", none.alias("copies"), "k", F.col("copies").alias("k_copies")))
+    if not parts:
+        return None
+    # copies that are not all 1: show one that is not
+    worst = F.when(F.max("k_copies") != 1, F.max("k_copies")).otherwise(F.min("k_copies"))
+    return _union(parts).groupBy("a", "b").agg(
+        _null_if_zero(F.count("copies")).alias("edge_rows"),
+        F.sum("copies").alias("copies"),
+        _null_if_zero(F.count("k")).alias("k_rows"),
+        F.min("k").alias("k"),
+        F.max("k").alias("greatest_k"),
+        worst.alias("k_copies"),
+    )
+
+
+def _vertices(shop: Workshop) -> DataFrame | None:
+    """One row per vertex with an edge, a degree or triangles: what is listed for it, and its edges counted afresh."""
+    from pyspark.sql import functions as F
+
+    none = F.lit(None).cast("bigint")
+    parts = []
+    if "degrees_at" in shop.given:
+        parts.append(shop.given["degrees_at"].select("vertex", "degree", none.alias("triangles"), none.alias("ends")))
+    if "triangle_counts_at" in shop.given:
+        listed = shop.given["triangle_counts_at"]
+        parts.append(listed.select("vertex", none.alias("degree"), "triangles", none.alias("ends")))
+    if not parts:
+        return None
+    if "edges_at" in shop.given:
+        ends = shop.given["edges_at"].select(F.explode(F.array("a", "b")).alias("vertex"), "copies")
+        found = F.col("copies").alias("ends")
+        parts.append(ends.select("vertex", none.alias("degree"), none.alias("triangles"), found))
+    frame = _union(parts).groupBy("vertex").agg(
+        _null_if_zero(F.count("degree")).alias("degree_rows"),
+        F.sum("degree").alias("degree"),
+        _null_if_zero(F.count("triangles")).alias("triangle_rows"),
+        F.sum("triangles").alias("triangles"),
+        F.sum("ends").alias("edges"),
+    )
+    d = F.coalesce("degree", F.lit(0)).cast("double")
+    most = F.greatest(d * (d - 1) / 2, F.lit(0.0))
+    too_many = F.concat(F.lit("at most "), most.cast("decimal(38,0)").cast("string"))
+    wrong = F.concat(F.lit("the edge set says "), F.coalesce("edges", F.lit(0)).cast("string"))
+    return frame.select(
+        "*",
+        _words(F.col("triangles") > most, too_many).alias("too_many_triangles"),
+        _words(~F.col("degree").eqNullSafe(F.col("edges")), wrong).alias("wrong_degree"),
+    )
+
+
+def _trusses(shop: Workshop) -> pd.DataFrame | None:
+    """Per k that occurs: how many edges there are with that trussness or a greater one."""
+    import pandas as pd
+    from pyspark.sql import functions as F
+
+    edge_set = shop.frame("edge_set")
+    if edge_set is None:
+        return None
+    counted = edge_set.groupBy(F.col("greatest_k").alias("k")).agg(
+        F.count("k").alias("edges"), F.sum("copies").alias("copies")
+    )
+    rows = [row.asDict() for row in counted.collect()]
+    rows.sort(key=lambda row: (row["k"] is not None, row["k"]), reverse=True)
+    out, so_far = [], 0
+    for row in rows:
+        so_far += row["edges"]
+        k = row["k"]
+        bounds = (None, None) if k is None else (so_far, k * (k - 1) // 2 if k > 0 else 0)
+        out.append((k, *bounds, row["copies"] or 0))
+    columns = ["k", "edges_with_k_or_more", "at_least", "copies"]
+    return pd.DataFrame(out, columns=columns).astype("Int64")
+
+
+def _sums(shop: Workshop) -> pd.DataFrame | None:
+    """One row: the totals, the same numbers counted from the tables, and what is impossible about them."""
+    import pandas as pd
+    from pyspark.sql import functions as F
+
+    row: dict[str, Any] = {"epoch": shop.context["epoch"]}
+    vertices, trusses = shop.frame("vertices"), shop.frame("trusses")
+    if vertices is not None:
+        counted = vertices.agg(
+            F.count("degree").alias("vertices_counted"),
+            F.coalesce(F.sum("degree"), F.lit(0)).alias("sum_of_degrees"),
+            F.coalesce(F.sum("triangles"), F.lit(0)).alias("sum_of_counts"),
+        )
+        row |= counted.collect()[0].asDict()
+    if trusses is not None:
+        row["edges_counted"] = int(trusses["copies"].sum())
+        row["twice_the_edges"] = 2 * row["edges_counted"]
+        row["greatest_k"] = int(trusses["k"].max()) if trusses["k"].notna().any() else 0
+    if "totals" in shop.given:
+        totals = shop.given["totals"].collect()[0].asDict()
+        row |= totals | {"three_times_the_triangles": 3 * totals["triangles"]} | _impossible(totals)
+        row |= _growth(shop, totals)
+    return pd.DataFrame([row])
+
+
+def _impossible(totals: dict[str, int]) -> dict[str, str | None]:
+    """What the totals say that no graph can: words, or None."""
+    n, m, t, k = (totals[name] for name in ("vertices", "edges", "triangles", "max_trussness"))
+    most = math.isqrt(2 * max(m, 0) ** 3) // 3
+    fewest = 0 if k < 3 else k * (k - 1) * (k - 2) // 6
+    fits = n <= 2 * m and 2 * m <= n * (n - 1) if m > 0 else n == 0 and m == 0
+    proper = k == 0 if m <= 0 else (k >= 3) == (t > 0) and k >= 2 and t >= fewest
+    return {
+        "impossible_triangles": None if 0 <= t <= most else f"between 0 and {most}",
+        "impossible_vertices": None if fits else f"{n} vertices do not have {m} edges",
+        "impossible_trussness": None if proper else f"trussness {k} and {t} triangles do not go together",
+    }
+
+
+def _growth(shop: Workshop, totals: dict[str, int]) -> dict[str, float | None]:
+    """How surprising the steps of the totals are, from the epoch before; None where that is not known."""
+    past = [entry for entry in _history(shop) if entry["epoch"] < totals["epoch"]]
+    between = [e for e in shop.epochs() or [] if past and past[-1]["epoch"] < e < totals["epoch"]]
+    out: dict[str, float | None] = {}
+    for measure in ("edges", "triangles"):
+        logs = [math.log1p(max(entry[measure], 0)) for entry in past]
+        steps = [new - old for old, new in pairwise(logs)]
+        step = math.log1p(max(totals[measure], 0)) - logs[-1] if logs else 0.0
+        out[f"{measure}_surprise"] = None if between else surprise(step, steps)
+    return out
+
+
+def _history(shop: Workshop) -> list[dict[str, Any]]:
+    return sorted(shop.context.get("history", []), key=lambda entry: entry["epoch"])
+
+
+def _volumes(shop: Workshop) -> pd.DataFrame | None:
+    """Per epoch of the run: what landed, what is stored, and what is usual."""
+    import pandas as pd
+    from pyspark.sql import functions as F
+
+    if "volumes" not in shop.given:
+        return None
+    rows = sorted((row.asDict() for row in shop.given["volumes"].collect()), key=lambda row: row["epoch"])
+    stored: dict[int, int] = {}
+    if "upserts_net" in shop.given:
+        counted = shop.given["upserts_net"].groupBy("epoch").agg(F.sum("copies").alias("copies"))
+        stored = {row["epoch"]: row["copies"] for row in counted.collect()}
+    known = [*_history(shop), *rows]  # in a backfill the epochs of the run are each other's history
+    for row in rows:
+        past = sorted((p for p in known if p["epoch"] < row["epoch"]), key=lambda p: p["epoch"])
+        counts = [p["rows"] for p in past]
+        row |= {
+            "stored": stored.get(row["epoch"]),
+            "bad_share": _share(row),
+            "bad_share_bound": bad_share_bound([_share(p) for p in past]),
+            "usual_rows": usual(counts),
+            "rows_surprise": surprise(math.log1p(row["rows"]), [math.log1p(c) for c in counts]),
+        }
+    kinds = dict.fromkeys(("epoch", "rows", "bad_rows", "stored"), "Int64") | {"rows_surprise": "Float64"}
+    columns = ["epoch", "rows", "bad_rows", "stored", "bad_share", "bad_share_bound", "usual_rows", "rows_surprise"]
+    return pd.DataFrame(rows, columns=columns).astype(kinds)
+
+
+def _share(row: Mapping[str, Any]) -> float:
+    return row["bad_rows"] / max(row["rows"] + row["bad_rows"], 1)
+
+
+def _null_if_zero(column: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.nullif(column, F.lit(0).cast("bigint"))
+
+
+def _union(parts: list[DataFrame]) -> DataFrame:
+    out = parts[0]
+    for part in parts[1:]:
+        out = out.unionByName(part)
+    return out
+
+
+_BUILDERS: dict[str, Callable[[Workshop], Any]] = {
+    "upserts_columns": _upserts_columns,
+    "upserts": _upserts,
+    "upserts_net": _upserts_net,
+    "quarantine": _quarantine,
+    "edge_delta_columns": _edge_delta_columns,
+    "edge_delta": _edge_delta,
+    "edge_set": _edge_set,
+    "vertices": _vertices,
+    "trusses": _trusses,
+    "sums": _sums,
+    "volumes": _volumes,
+}

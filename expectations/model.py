@@ -1,0 +1,44 @@
+"""What an expectation is: a rule of Great Expectations with the words that a person needs beside it.
+
+`on` names the frame it is checked on (`frames.py` builds them), `needs` the given frames without which it is skipped.
+`kind` and `args` are the Great Expectations class and its arguments. Within a suite names are unique and stable: the
+ledger keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["critical", "warning", "info"]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """One check. `remedy` says what to do when it fails; `{epoch}` in it becomes the epoch's label."""
+
+    suite: str
+    name: str
+    severity: Severity
+    meaning: str
+    remedy: str
+    on: str
+    kind: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    show: tuple[str, ...] = ()  # the columns of an offending row that are kept; none: all of them
+    unjudged: str = ""  # what to say when the column holds nothing to judge
+    per_epoch: bool = False  # one result for each epoch of the frame
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What Great Expectations found: `wrong` of `total` rows, and up to 20 of them."""
+
+    expectation: Expectation
+    passed: bool
+    wrong: int
+    total: int
+    rows: list[dict[str, Any]]
+    judged: bool = True

@@ -1,0 +1,138 @@
+"""Run the suites: frames of rows in, one result per check out, passed ones too.
+
+A result is a dict with the columns of the ledger's `checks`: epoch, suite, name, severity, passed, meaning, remedy,
+observed (short text), rows (up to 20 offending rows, as JSON has them). A check whose frames were not given is not
+returned. Nothing is written, nothing decided here. Errors: `engine.CheckCrashed` when a check could not be evaluated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import degrees, edges, incremental_versus_full, ledger, quarantine, triangle_counts, trussness, upserts, volumes
+from .engine import ROWS, SMALL, Judge, plain_row
+from .frames import Workshop
+from .model import Expectation, Verdict
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Check = dict[str, Any]
+
+SUITES = (upserts, quarantine, edges, degrees, triangle_counts, trussness, ledger, volumes)
+EXPECTATIONS: list[Expectation] = [expectation for suite in SUITES for expectation in suite.EXPECTATIONS]
+
+
+def check_tables(frames: dict[str, DataFrame], context: dict[str, Any], small: int = SMALL) -> list[Check]:
+    """All checks of the tables that `frames` allows.
+
+    frames   upserts (rows of this run with diff +1), upserts_net (all rows of the epochs that this run touched, summed
+             to `copies`), quarantine, edge_delta, edges_at, degrees_at, triangle_counts_at, trussness_at, totals (one
+             row), volumes (a row per epoch of the run). Any may be absent.
+    context  epoch, label, value_types; history: earlier epochs as {epoch, rows, bad_rows, edges, triangles}; labels
+             (optional): epoch -> label, for remedies at other epochs than `epoch`.
+    small    frames of up to so many rows are judged in pandas, larger ones in Spark.
+    """
+    shop, judge = Workshop(frames, context), Judge(small)
+    verdicts: dict[tuple[str, str], Verdict] = {}
+    tables: dict[str, Any] = {}
+    try:
+        for on in dict.fromkeys(expectation.on for expectation in EXPECTATIONS):
+            wanted = [e for e in EXPECTATIONS if e.on == on and all(need in frames for need in e.needs)]
+            frame = shop.frame(on) if wanted else None
+            if frame is None:
+                continue
+            tables[on] = frame
+            verdicts |= {(v.expectation.suite, v.expectation.name): v for v in judge.judge(on, frame, wanted)}
+    finally:
+        shop.close()
+    labels = {**context.get("labels", {}), context["epoch"]: context.get("label", context["epoch"])}
+    checks = []
+    for expectation in EXPECTATIONS:
+        verdict = verdicts.get((expectation.suite, expectation.name))
+        if verdict is None:
+            continue
+        if expectation.per_epoch:
+            checks += [_at_epoch(verdict, row, labels) for row in tables[expectation.on].to_dict("records")]
+        else:
+            checks.append(_check(verdict, context["epoch"], labels))
+    return checks
+
+
+def check_differences(frame: DataFrame, context: dict[str, Any]) -> list[Check]:
+    """Incremental versus full: a check per audited epoch and kind of difference.
+
+    frame    differing rows: epoch, what (see `incremental_versus_full`), key, maintained, recomputed. May be empty.
+    context  epochs: the audited ones; labels (optional): epoch -> label.
+    """
+    import pandas as pd
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    kinds = [expectation.args["column"] for expectation in incremental_versus_full.EXPECTATIONS]
+    each = Window.partitionBy("epoch", "what")
+    ranked = frame.select(
+        "epoch", "what", "key", "maintained", "recomputed",
+        F.count("*").over(each).alias("count"),
+        F.row_number().over(each.orderBy("key")).alias("place"),
+    )  # fmt: skip
+    first: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    counts: dict[tuple[int, str], int] = {}
+    for row in ranked.where(F.col("place") <= ROWS).orderBy("epoch", "what", "place").collect():
+        if row["what"] not in kinds:
+            raise ValueError(f"differences of an unknown kind: {row['what']!r}; there are: {', '.join(kinds)}")
+        at = (row["epoch"], row["what"])
+        counts[at] = row["count"]
+        first.setdefault(at, []).append(row.asDict())
+    epochs = sorted({*context["epochs"], *(epoch for epoch, _ in counts)})
+    if not epochs:
+        return []
+    table = pd.DataFrame({"epoch": epochs} | {kind: [counts.get((e, kind), 0) for e in epochs] for kind in kinds})
+    checks = []
+    for verdict in Judge().judge("differences", table, incremental_versus_full.EXPECTATIONS):
+        kind = verdict.expectation.args["column"]
+        failed = {row["epoch"] for row in verdict.rows}
+        for epoch in epochs:
+            here = [_json(row, ("key", "maintained", "recomputed")) for row in first.get((epoch, kind), [])]
+            wrong = counts.get((epoch, kind), 0)
+            one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, here)
+            check = _check(one, epoch, context.get("labels", {}))
+            checks.append(check | {"observed": f"{wrong:,} difference{'' if wrong == 1 else 's'}"})
+    return sorted(checks, key=lambda check: check["epoch"])
+
+
+def _check(verdict: Verdict, epoch: int, labels: Mapping[int, Any]) -> Check:
+    expectation = verdict.expectation
+    return {
+        "epoch": epoch,
+        "suite": expectation.suite,
+        "name": expectation.name,
+        "severity": expectation.severity,
+        "passed": verdict.passed,
+        "meaning": expectation.meaning,
+        "remedy": expectation.remedy.replace("{epoch}", str(labels.get(epoch, epoch))),
+        "observed": _observed(verdict),
+        "rows": verdict.rows,
+    }
+
+
+def _at_epoch(verdict: Verdict, row: dict[str, Any], labels: Mapping[int, Any]) -> Check:
+    """The result of one epoch, out of the verdict on a frame with a row per epoch."""
+    epoch = int(row["epoch"])
+    here = [found for found in verdict.rows if found["epoch"] == epoch]
+    judged = not verdict.expectation.unjudged or plain_row(row)[verdict.expectation.args["column"]] is not None
+    return _check(Verdict(verdict.expectation, not here, len(here), 1, here, judged), epoch, labels)
+
+
+def _observed(verdict: Verdict) -> str:
+    if not verdict.judged:
+        return verdict.expectation.unjudged
+    if verdict.total == 1 and verdict.rows:
+        shown = verdict.expectation.show or tuple(verdict.rows[0])
+        return ", ".join(f"{name.replace('_', ' ')} {verdict.rows[0][name]}" for name in shown if name != "epoch")
+    return f"{verdict.wrong:,} of {verdict.total:,} row{'' if verdict.total == 1 else 's'}"
+
+
+def _json(row: Mapping[str, Any], columns: Iterable[str]) -> dict[str, Any]:
+    return plain_row({column: row[column] for column in columns})

@@ -1,0 +1,143 @@
+"""Suite `upserts`: the rows that this run has landed, and the store's rows of the epochs it touched."""
+
+from __future__ import annotations
+
+from .model import Expectation
+
+SUITE = "upserts"
+_MEND = "mend the file in the landing, then: altneu run {epoch}"
+_BUG = "nothing was lost: run altneu run {epoch} again; if it fails again, report it with the rows below"
+
+
+def _there(column: str, why: str) -> Expectation:
+    return Expectation(
+        SUITE,
+        f"{column} is there",
+        "critical",
+        f"Every stored upsert has a {column}: {why}.",
+        _BUG,
+        on="upserts",
+        kind="ExpectColumnValuesToNotBeNull",
+        args={"column": column},
+    )
+
+
+EXPECTATIONS = [
+    Expectation(
+        SUITE,
+        "columns have their declared types",
+        "critical",
+        "The table of upserts has the columns that altneu.toml declares, with their types, and no others.",
+        "compare [values] in altneu.toml with the rows below; a value column cannot change its type once it has data",
+        on="upserts_columns",
+        kind="ExpectColumnPairValuesToBeEqual",
+        args={"column_A": "type", "column_B": "declared", "ignore_row_if": "neither"},
+    ),
+    _there("src", "it is one end of the edge"),
+    _there("dst", "it is one end of the edge"),
+    _there("op", "without it nobody knows whether the row sets or deletes"),
+    _there("seq", "it orders the upserts of one key within an epoch"),
+    _there("epoch", "it says when the row holds"),
+    Expectation(
+        SUITE,
+        "op is upsert or delete",
+        "critical",
+        "An upsert sets the value of its key or deletes it; there is no third operation.",
+        _BUG,
+        on="upserts",
+        kind="ExpectColumnValuesToBeInSet",
+        args={"column": "op", "value_set": ["upsert", "delete"]},
+    ),
+    Expectation(
+        SUITE,
+        "epoch is one of this run",
+        "critical",
+        "A run writes upserts of the epochs it was started for, and of no other.",
+        _BUG,
+        on="upserts",
+        needs=("volumes",),
+        kind="ExpectColumnValuesToBeNull",
+        args={"column": "foreign"},
+    ),
+    Expectation(
+        SUITE,
+        "each row is added once",
+        "critical",
+        "A landed row enters the store with diff +1; more would count it twice.",
+        _BUG,
+        on="upserts",
+        kind="ExpectColumnValuesToBeInSet",
+        args={"column": "diff", "value_set": [1]},
+    ),
+    Expectation(
+        SUITE,
+        "file is named",
+        "warning",
+        "Every upsert can be traced to the file that brought it.",
+        _BUG,
+        on="upserts",
+        kind="ExpectColumnValuesToNotBeNull",
+        args={"column": "file"},
+    ),
+    Expectation(
+        SUITE,
+        "line counts from 1",
+        "warning",
+        "Every upsert can be traced to its line; the first line of a file is 1.",
+        _BUG,
+        on="upserts",
+        kind="ExpectColumnValuesToBeBetween",
+        args={"column": "line", "min_value": 1},
+    ),
+    Expectation(
+        SUITE,
+        "one value per key and seq",
+        "warning",
+        "Within an epoch seq decides which upsert of a key is the last one. These rows tie, with different contents: "
+        "the greatest value was taken, and a value before a delete.",
+        "give the rows different seq values, then: altneu run {epoch}",
+        on="upserts",
+        kind="ExpectColumnValuesToBeNull",
+        args={"column": "rivals"},
+    ),
+    Expectation(
+        SUITE,
+        "numbers are finite",
+        "warning",
+        "A value that is NaN or infinite compares in ways that surprise: a filter on it may keep what you would drop.",
+        _MEND,
+        on="upserts",
+        kind="ExpectColumnValuesToBeNull",
+        args={"column": "not_finite"},
+    ),
+    Expectation(
+        SUITE,
+        "upserts carry their values",
+        "info",
+        "The row sets its key but leaves a declared value column empty; a filter on that column counts it as absent.",
+        "nothing, if the column may be empty; else " + _MEND,
+        on="upserts",
+        kind="ExpectColumnValuesToBeNull",
+        args={"column": "no_value"},
+    ),
+    Expectation(
+        SUITE,
+        "no self-loops",
+        "info",
+        "A row whose ends are one vertex makes no edge: it is kept, and counts for nothing.",
+        "nothing, if the source has such rows; else " + _MEND,
+        on="upserts",
+        kind="ExpectColumnValuesToBeNull",
+        args={"column": "self_loop"},
+    ),
+    Expectation(
+        SUITE,
+        "a landed row is stored at most once",
+        "critical",
+        "Summed over all revisions, each landed row is in the store once, or not at all when it was replaced.",
+        _BUG,
+        on="upserts_net",
+        kind="ExpectColumnValuesToBeInSet",
+        args={"column": "copies", "value_set": [0, 1]},
+    ),
+]
