@@ -84,18 +84,23 @@ def compact(a: Ints, b: Ints) -> tuple[Ints, Shorts, Shorts]:
 def orient(a: Ints, b: Ints) -> Oriented:
     """The degree-ordered, oriented graph; ValueError when an edge comes twice or is not a < b."""
     vertices, u, v = compact(a, b)
-    n = vertices.size
+    by_rank, indptr, tail, head, origin = by_degree(vertices.size, u, v)
+    twice = _repeat(indptr, head)
+    if twice >= 0:
+        i = origin[twice]
+        raise ValueError(f"edge ({a[i]}, {b[i]}) comes twice; the kernels take simple graphs")
+    return Oriented(vertices, by_rank, indptr, head, tail, origin)
+
+
+def by_degree(n: int, u: Shorts, v: Shorts) -> tuple[Shorts, Ints, Shorts, Shorts, Shorts]:
+    """(by_rank, indptr, tail, head, origin), as in `Oriented`, of edges over the vertices 0..n-1."""
     degree = np.bincount(u, minlength=n) + np.bincount(v, minlength=n)
     by_rank = np.argsort(degree, kind="stable").astype(np.int32)
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     u, v = rank[u], rank[v]
     indptr, tail, head, origin = _arrange(n, np.minimum(u, v), np.maximum(u, v))
-    twice = _repeat(indptr, head)
-    if twice >= 0:
-        i = origin[twice]
-        raise ValueError(f"edge ({a[i]}, {b[i]}) comes twice; the kernels take simple graphs")
-    return Oriented(vertices, by_rank, indptr, head, tail, origin)
+    return by_rank, indptr, tail, head, origin
 
 
 def adjacency(graph: Oriented) -> Adjacency:

@@ -1,0 +1,276 @@
+"""A dynamic graph whose neighbour lists are sorted by the level of the edges, highest first.
+
+All edges that may ever be present are known at the start; an edge is present when its level is >= 0. At level k
+only the edges of level >= k matter, and they are a prefix of each list, so that looking at a hub costs what the
+hub has at that level, as in a peel, whatever its degree. Changing a level by one swaps one entry per list.
+Memory: 62 bytes an edge (ends 8, level 4, label 8, lists 16, places 8, hash index 16, scratch 2) and 40 a vertex.
+Source of the order: bin sort as in Batagelj, Zaversnik (2003), one per vertex.
+"""
+
+# numba infers the types of its kernels from the arrays they get.
+# mypy: disallow-untyped-defs=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from algorithms.kernels.graph import Ints, Shorts
+
+PROBE = 12  # a look-up in the hash index costs about as much as this many steps along a list
+LOOK = 60  # what an evaluation costs before its first step
+STEPS, EVALUATIONS, STAMP, FRONT, BACK = range(5)  # places in `clock`
+
+
+class Levels(NamedTuple):
+    """One dynamic graph of n vertices and m possible edges; every array is changed in place.
+
+    tail, head  int32[m]    the ends of each edge
+    level       int32[m]    kappa, or -1 when the edge is absent
+    label       int64[m]    order among the edges of one level (see `maintain`)
+    begin       int64[n+1]  the slots of vertex v in neighbour and edge are begin[v] .. begin[v+1]
+    live        int64[n]    how many of them, from the first on, are in use
+    neighbour   int32[2m]
+    edge        int32[2m]
+    place       int32[m, 2] index of the edge within the list of its tail and of its head
+    slots       uint64[..]  open addressing; 32 bits of hash over edge + 1, or 0
+    mark        int64[n]    stamp << 32 | edge: the list that was laid out last
+    state       uint8[m]    what the running operation knows of the edge; 0 between operations
+    clock       int64[5]    steps and evaluations so far, current stamp, next label at the front and at the back
+    """
+
+    tail: Shorts
+    head: Shorts
+    level: Shorts
+    label: Ints
+    begin: Ints
+    live: Ints
+    neighbour: Shorts
+    edge: Shorts
+    place: Shorts
+    slots: NDArray[np.uint64]
+    mark: Ints
+    state: NDArray[np.uint8]
+    clock: Ints
+
+
+def build(n: int, tail: Shorts, head: Shorts, level: Shorts) -> Levels:
+    """The structure over edges tail[i], head[i] (distinct, in any direction); O(n + m)."""
+    m = tail.size
+    begin = np.zeros(n + 1, np.int64)
+    begin[1:] = np.cumsum(np.bincount(tail, minlength=n) + np.bincount(head, minlength=n))
+    graph = Levels(
+        tail=tail,
+        head=head,
+        level=level,
+        label=np.zeros(m, np.int64),
+        begin=begin,
+        live=np.zeros(n, np.int64),
+        neighbour=np.empty(2 * m, np.int32),
+        edge=np.empty(2 * m, np.int32),
+        place=np.empty((m, 2), np.int32),
+        slots=np.zeros(2 * m + 1, np.uint64),
+        mark=np.zeros(n, np.int64),
+        state=np.zeros(m, np.uint8),
+        clock=np.array([0, 0, 0, -1, 1], np.int64),
+    )
+    _fill_slots(graph)
+    arrange(graph)
+    return graph
+
+
+@njit(cache=True, nogil=True)
+def arrange(g):
+    """Lay all lists out anew for the levels as they are."""
+    m = g.level.size
+    greatest = 0
+    for e in range(m):
+        greatest = max(greatest, g.level[e])
+    start = np.zeros(greatest + 2, np.int64)
+    for e in range(m):
+        if g.level[e] >= 0:
+            start[greatest - g.level[e] + 1] += 1
+    for k in range(greatest + 1):
+        start[k + 1] += start[k]
+    falling = np.empty(start[greatest + 1], np.int32)
+    for e in range(m):
+        if g.level[e] >= 0:
+            falling[start[greatest - g.level[e]]] = e
+            start[greatest - g.level[e]] += 1
+    g.live[:] = 0
+    for e in falling:
+        _append(g, g.tail[e], g.head[e], e, 0)
+        _append(g, g.head[e], g.tail[e], e, 1)
+
+
+@njit(cache=True, nogil=True)
+def set_level(g, e, new):
+    """Move an edge to another level in both lists; -1 takes it out, and from -1 it comes in."""
+    old = g.level[e]
+    u, v = np.int64(g.tail[e]), np.int64(g.head[e])
+    if old < 0:
+        _append(g, u, v, e, 0)
+        _append(g, v, u, e, 1)
+    if new > old:
+        _rise(g, u, e, 0, new)
+        _rise(g, v, e, 1, new)
+    else:
+        _fall(g, u, e, 0, new)
+        _fall(g, v, e, 1, new)
+    g.level[e] = new
+    if new < 0:
+        g.live[u] -= 1
+        g.live[v] -= 1
+
+
+@njit(cache=True, nogil=True)
+def reach(g, v, k):
+    """How many edges of v have level >= k: a prefix of its list."""
+    low, high = g.begin[v], g.begin[v] + g.live[v]
+    while low < high:
+        middle = (low + high) >> 1
+        if g.level[g.edge[middle]] >= k:
+            low = middle + 1
+        else:
+            high = middle
+    return low - g.begin[v]
+
+
+@njit(cache=True, nogil=True)
+def closing(g, e, least, left, right):
+    """The pairs of edges at level >= least that close a triangle over e: their number, the pairs in left, right.
+
+    left, right: int32 of at least the greatest degree. Lays the shorter list out over `mark` and walks the longer
+    one; when that is far longer, looks each entry of the shorter one up instead.
+    """
+    u, v = np.int64(g.tail[e]), np.int64(g.head[e])
+    du, dv = reach(g, u, least), reach(g, v, least)
+    if du > dv:
+        u, v, du, dv = v, u, dv, du
+    g.clock[EVALUATIONS] += 1
+    g.clock[STEPS] += LOOK
+    found = 0
+    if du * PROBE < dv:
+        g.clock[STEPS] += du * PROBE
+        for i in range(g.begin[u], g.begin[u] + du):
+            f = find(g, v, np.int64(g.neighbour[i]))
+            if f >= 0 and g.level[f] >= least:
+                left[found] = g.edge[i]
+                right[found] = f
+                found += 1
+        return found
+    g.clock[STEPS] += du + dv
+    g.clock[STAMP] += 1
+    if g.clock[STAMP] == 1 << 31:
+        g.mark[:] = 0
+        g.clock[STAMP] = 1
+    stamp = g.clock[STAMP]
+    for i in range(g.begin[u], g.begin[u] + du):
+        g.mark[g.neighbour[i]] = (stamp << 32) | np.int64(g.edge[i])
+    for i in range(g.begin[v], g.begin[v] + dv):
+        mark = g.mark[g.neighbour[i]]
+        if (mark >> 32) == stamp:
+            left[found] = mark & 0xFFFFFFFF
+            right[found] = g.edge[i]
+            found += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def find(g, u, v):
+    """The edge between two vertices, present or not, or -1."""
+    size = np.uint64(g.slots.size)
+    mixed = _hash(u, v)
+    slot = ((mixed >> np.uint64(32)) * size) >> np.uint64(32)
+    low = mixed & np.uint64(0xFFFFFFFF)
+    while True:
+        entry = g.slots[slot]
+        if entry == 0:
+            return np.int64(-1)
+        if (entry >> np.uint64(32)) == low:
+            e = np.int64(entry & np.uint64(0xFFFFFFFF)) - 1
+            if (g.tail[e] == u and g.head[e] == v) or (g.tail[e] == v and g.head[e] == u):
+                return e
+        slot += np.uint64(1)
+        if slot == size:
+            slot = np.uint64(0)
+
+
+@njit(cache=True, nogil=True)
+def _fill_slots(g):
+    size = np.uint64(g.slots.size)
+    for e in range(g.tail.size):
+        mixed = _hash(np.int64(g.tail[e]), np.int64(g.head[e]))
+        slot = ((mixed >> np.uint64(32)) * size) >> np.uint64(32)
+        while g.slots[slot] != 0:
+            slot += np.uint64(1)
+            if slot == size:
+                slot = np.uint64(0)
+        g.slots[slot] = ((mixed & np.uint64(0xFFFFFFFF)) << np.uint64(32)) | np.uint64(e + 1)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _hash(u, v):
+    """64 mixed bits of an unordered pair (two rounds of multiply and fold)."""
+    mixed = np.uint64((min(u, v) << 32) | max(u, v)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= np.uint64(0xD6E8FEB86659FD93)
+    return mixed ^ (mixed >> np.uint64(29))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _append(g, v, w, e, side):
+    """Put edge e to w at the end of the list of v."""
+    slot = g.begin[v] + g.live[v]
+    g.neighbour[slot] = w
+    g.edge[slot] = e
+    g.place[e, side] = g.live[v]
+    g.live[v] += 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _swap(g, v, p, q):
+    """Exchange two slots of v."""
+    e, f = g.edge[p], g.edge[q]
+    g.edge[p], g.edge[q] = f, e
+    g.neighbour[p], g.neighbour[q] = g.neighbour[q], g.neighbour[p]
+    g.place[f, 0 if g.tail[f] == v else 1] = p - g.begin[v]
+    g.place[e, 0 if g.tail[e] == v else 1] = q - g.begin[v]
+
+
+@njit(cache=True, nogil=True)
+def _rise(g, v, e, side, new):
+    """Swap e upwards, past one level at a time: with the first entry of that level."""
+    p = g.begin[v] + g.place[e, side]
+    while p > g.begin[v] and g.level[g.edge[p - 1]] < new:
+        passed = g.level[g.edge[p - 1]]
+        low, high = g.begin[v], p
+        while low < high:
+            middle = (low + high) >> 1
+            if g.level[g.edge[middle]] > passed:
+                low = middle + 1
+            else:
+                high = middle
+        _swap(g, v, p, low)
+        p = low
+
+
+@njit(cache=True, nogil=True)
+def _fall(g, v, e, side, new):
+    """Swap e downwards, past one level at a time: with the last entry of that level."""
+    p = g.begin[v] + g.place[e, side]
+    end = g.begin[v] + g.live[v]
+    while p + 1 < end and g.level[g.edge[p + 1]] > new:
+        passed = g.level[g.edge[p + 1]]
+        low, high = p + 1, end
+        while low < high:
+            middle = (low + high) >> 1
+            if g.level[g.edge[middle]] >= passed:
+                low = middle + 1
+            else:
+                high = middle
+        _swap(g, v, p, low - 1)
+        p = low - 1

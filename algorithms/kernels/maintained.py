@@ -1,0 +1,166 @@
+"""A graph whose trussness is kept up to date: built once, then changed by batches of removed and inserted edges.
+
+All edges that may ever be present are named at the start. A batch costs what its changes can reach (`maintain`), or
+one batch peel (`truss`) when that is estimated to be less. The estimate is made of a small sample: what looking at
+a changed edge costs, times the triangles that lie on it, times how far changes spread (learnt from earlier batches).
+Maintenance that passes the cost of a peel all the same is given up for the peel, so a batch never costs more than
+about twice the better way. All costs are counted in steps along neighbour lists: the choice does not depend on the
+clock, and the same input gives the same choices.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from algorithms.kernels.graph import Shorts, by_degree
+from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, STEPS, arrange, build
+from algorithms.kernels.maintain import UNKNOWN, delete_edges, insert_edges, peel_steps, probe
+from algorithms.kernels.truss import batch_peel
+
+# Measured on R-MAT and the real graphs of the benchmarks (tests/benchmarks/RESULTS-kernels.md).
+PEEL_EDGE = 300.0  # steps that the peel spends on an edge besides walking its lists
+PEEL_STEP = 3.0  # what one step of the peel costs in steps of the maintenance
+SPREAD = {"descend": 2.0, "lift": 2.0}  # first guess: cost of a batch over the cost of its own triangles
+SAMPLE = 64
+UNLIMITED = 2**62
+
+
+class Done(NamedTuple):
+    """One batch: edges int64[c] whose level differs, kappa before and after (int32[c], -1 absent).
+
+    effort: method, evaluations, steps, estimate, cost of a peel
+    """
+
+    edges: Shorts
+    before: Shorts
+    after: Shorts
+    effort: tuple[str, int, int, int, int]
+
+
+class Maintained:
+    """Edges tail[i], head[i] over vertices 0..n-1 and their kappa, -1 where absent (int32[m], updated in place)."""
+
+    def __init__(self, n: int, tail: Shorts, head: Shorts, kappa: Shorts, spread: dict[str, float] | None = None):
+        self.graph = build(n, tail, head, kappa)
+        widest = int(np.diff(self.graph.begin).max(initial=0))
+        self._left, self._right = np.empty(widest, np.int32), np.empty(widest, np.int32)
+        self._backing = np.full(tail.size, UNKNOWN, np.int32)
+        self._need = np.empty(tail.size, np.int32)
+        self._spread = dict(spread or SPREAD)
+        self._present = int((kappa >= 0).sum())
+        self._sampled = (-1, 0.0)
+        self._rent = 0
+        self.certified = self._present == 0  # labels are true of a graph without edges, and are kept true
+
+    def apply(self, removed: Shorts, inserted: Shorts, method: str = "auto") -> Done:
+        """Remove edges that are present and insert edges that are absent; method: auto, incremental or peel."""
+        if not removed.size and not inserted.size:
+            return self._done(np.empty(0, np.int32), np.empty(0, np.int32), ("none", 0, 0, 0, 0))
+        clock = self.graph.clock
+        steps, evaluations = int(clock[STEPS]), int(clock[EVALUATIONS])
+        peel = self._peel_cost()
+        descend, lift = self._probe(removed), self._probe(inserted)
+        estimate = int(descend * self._spread["descend"] + lift * self._spread["lift"])
+        self._present += inserted.size - removed.size
+        edges, before = np.concatenate([removed, inserted]), np.full(removed.size + inserted.size, -1, np.int32)
+        before[: removed.size] = self.graph.level[removed]
+        name = {"incremental": "mixed", "peel": "peel"}.get(method)
+        if name is None:
+            # Once lifts without certificates have cost a peel, the peel that gives certificates pays for itself.
+            worn = inserted.size > 0 and not self.certified and self._rent > peel
+            name = "peel" if estimate > peel or worn else "mixed"
+        if name == "mixed":
+            limit = UNLIMITED if method == "incremental" else int(clock[STEPS]) + peel
+            finished, lowered, raised = self._maintain(removed, inserted, (descend, lift), limit)
+            edges = np.concatenate([edges, lowered[0], raised[0]])
+            before = np.concatenate([before, lowered[1], raised[1]])
+            name = "peel" if not finished else "mixed" if removed.size and inserted.size else ""
+            name = name or ("descend" if removed.size else "lift")
+        spent = int(clock[STEPS]) - steps
+        if name == "peel":
+            edges, before = self._peel(edges, before, removed, inserted)
+            spent += peel
+        effort = (name, int(clock[EVALUATIONS]) - evaluations, spent, estimate, peel)
+        return self._done(edges, before, effort)
+
+    def _maintain(
+        self, removed: Shorts, inserted: Shorts, own: tuple[float, float], limit: int
+    ) -> tuple[bool, tuple[Shorts, Shorts], tuple[Shorts, Shorts]]:
+        """Descend, then lift: (finished, (edge, level before) of the lowered, of the raised)."""
+        none = np.empty(0, np.int32), np.empty(0, np.int32)
+        lowered, raised, finished = none, none, True
+        clock, scratch = self.graph.clock, (self._left, self._right)
+        if removed.size:
+            begun = int(clock[STEPS])
+            finished, *log = delete_edges(
+                self.graph, removed, self._backing, self.certified, limit, scratch[0], scratch[1]
+            )
+            lowered = log[0], log[1]
+            self._learn("descend", int(clock[STEPS]) - begun, own[0], finished)
+        if inserted.size and finished:
+            begun = int(clock[STEPS])
+            finished, *log = insert_edges(
+                self.graph, inserted, self._need, self.certified, limit, scratch[0], scratch[1]
+            )
+            raised = log[0], log[1]
+            spent = int(clock[STEPS]) - begun
+            self._learn("lift", spent, own[1], finished)
+            self._rent += 0 if self.certified else spent
+        return finished, lowered, raised
+
+    def _peel(self, edges: Shorts, before: Shorts, removed: Shorts, inserted: Shorts) -> tuple[Shorts, Shorts]:
+        """All levels and labels anew; what maintenance did so far (edges, before; oldest first) is undone first."""
+        graph = self.graph
+        old = graph.level.copy()
+        old[edges[::-1]] = before[::-1]
+        present = old >= 0
+        present[removed] = False
+        present[inserted] = True
+        ids = np.flatnonzero(present).astype(np.int32)
+        n = graph.live.size
+        _, indptr, tail, head, origin = by_degree(n, graph.tail[ids], graph.head[ids])
+        kappa, layer, _ = batch_peel(indptr, tail, head)
+        ids = ids[origin]
+        graph.level[:] = -1
+        graph.level[ids] = kappa
+        graph.label[ids] = layer
+        graph.clock[FRONT], graph.clock[BACK] = -1, int(layer.max(initial=0)) + 1
+        graph.state[:] = 0
+        self._backing[:] = UNKNOWN
+        arrange(graph)
+        self.certified, self._rent = True, 0
+        changed = np.flatnonzero(old != graph.level).astype(np.int32)
+        return changed, old[changed]
+
+    def _done(self, edges: Shorts, before: Shorts, effort: tuple[str, int, int, int, int]) -> Done:
+        """The first level before of each edge in the log, and the level now, where they differ."""
+        edges, oldest = np.unique(edges, return_index=True)
+        before, after = before[oldest], self.graph.level[edges]
+        differ = before != after
+        return Done(edges[differ], before[differ], after[differ], effort)
+
+    def _probe(self, edges: Shorts) -> float:
+        """The cost of looking once at all triangles of these edges and at their neighbours, from a sample."""
+        if not edges.size:
+            return 0.0
+        sample = edges if edges.size <= SAMPLE else edges[:: edges.size // SAMPLE]
+        return probe(self.graph, sample, self._left, self._right) * edges.size / sample.size
+
+    def _peel_cost(self) -> int:
+        """Steps a peel would take, from a sample of edges; drawn again when the graph has changed by a tenth."""
+        at, cost = self._sampled
+        if at < 0 or abs(self._present - at) * 10 > at:
+            present = np.flatnonzero(self.graph.level >= 0).astype(np.int32)
+            sample = present[:: max(1, present.size // 2048)]
+            walked = peel_steps(self.graph, sample) / max(1, sample.size)
+            cost = PEEL_EDGE + PEEL_STEP * walked
+            self._sampled = self._present, cost
+        return int(cost * max(self._present, 1))
+
+    def _learn(self, kind: str, spent: int, own: float, finished: bool) -> None:
+        """Move the spread half-way to what this batch showed; an unfinished batch showed only a lower bound."""
+        shown = spent / max(own, 1.0) * (1.0 if finished else 1.5)
+        if finished or shown > self._spread[kind]:
+            self._spread[kind] += 0.5 * (shown - self._spread[kind])

@@ -1,0 +1,189 @@
+"""The trussness of every edge at every epoch of a window, from the state before it: many epochs in one call.
+
+Law     At each epoch of first..last the result equals a full peel of the edges alive there.
+Shapes  a, b, start, until: int64 vectors, one row per interval [start, until) in which edge a < b is alive; an edge
+        may have many, in any order; 2**63 - 1 as `until` is open. ea, eb, ek: the edges alive at first - 1 and their
+        trussness (>= 2).
+Cost    Per epoch that of the edges its changes can reach, or of one peel, whichever is estimated to be less.
+        Epochs without a change cost nothing. Memory: about 90 bytes per edge that is ever alive in the window and
+        40 per interval, besides input and output.
+Source  `maintain` and `truss` in this folder.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.kernels.graph import Ints, Shorts, compact
+from algorithms.kernels.maintained import Done, Maintained
+
+
+class Changes(NamedTuple):
+    """Rows in order of epoch: the trussness of edge (a, b) there and at the epoch before; 0 where it is absent.
+
+    a, b, epoch  int64[c];  before, after  int32[c], never equal
+    """
+
+    a: Ints
+    b: Ints
+    epoch: Ints
+    before: Shorts
+    after: Shorts
+
+
+class Step(NamedTuple):
+    """What one epoch's maintenance did. method: descend, lift, mixed, peel, or none (the changes cancelled out).
+
+    steps: its cost in steps along neighbour lists; estimate: the cost it was chosen by; peel: that of a peel
+    """
+
+    epoch: int
+    inserted: int
+    deleted: int
+    changed: int
+    method: str
+    evaluations: int
+    steps: int
+    estimate: int
+    peel: int
+    seconds: float
+
+
+class Result(NamedTuple):
+    changes: Changes
+    steps: list[Step]
+
+
+def replay(
+    a: Ints,
+    b: Ints,
+    start: Ints,
+    until: Ints,
+    ea: Ints,
+    eb: Ints,
+    ek: NDArray[np.integer],
+    first: int,
+    last: int,
+    method: str = "auto",
+) -> Result:
+    """The changes of trussness at the epochs first..last; see the head of this file.
+
+    method: auto, or incremental or peel to force one. ValueError when ea, eb are not the edges alive at first - 1.
+
+    >>> row = lambda *values: np.array(values, np.int64)
+    >>> changes, steps = replay(row(1, 1, 2), row(2, 3, 3), row(0, 0, 5), row(9, 9, 7), row(1, 1), row(2, 3),
+    ...                         row(2, 2), 4, 8, "incremental")
+    >>> [tuple(map(int, change)) for change in zip(*changes)]  # doctest: +NORMALIZE_WHITESPACE
+    [(1, 2, 5, 2, 3), (1, 3, 5, 2, 3), (2, 3, 5, 0, 3), (1, 2, 7, 3, 2), (1, 3, 7, 3, 2), (2, 3, 7, 3, 0)]
+    >>> [(step.epoch, step.method) for step in steps]
+    [(5, 'lift'), (7, 'descend')]
+    """
+    a, b, start, until = (np.ascontiguousarray(x, np.int64) for x in (a, b, start, until))
+    if not a.shape == b.shape == start.shape == until.shape:
+        raise ValueError(f"a, b, start, until differ in length: {a.size}, {b.size}, {start.size}, {until.size}")
+    inside = (start <= last) & (until >= first) & (start < until)
+    vertices, u, v = compact(a[inside], b[inside])
+    u, v, edge = _distinct(u, v)
+    start, until = start[inside], until[inside]
+    times = np.bincount(edge[start < first], minlength=u.size).astype(np.int32)
+    level = _known_levels(vertices, u, v, ea, eb, ek, times > 0, first)
+    at, touched, sign = _events(edge, start, until, first, last)
+    epochs, bounds = np.unique(at, return_index=True)
+    truss = Maintained(vertices.size, u, v, level)
+    parts: list[Done] = []
+    steps: list[Step] = []
+    for epoch, low, high in zip(epochs.tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
+        began = perf_counter()
+        removed, inserted = _net(times, level, touched[low:high], sign[low:high])
+        done = truss.apply(removed, inserted, method)
+        parts.append(done)
+        effort, seconds = done.effort, round(perf_counter() - began, 6)
+        steps.append(Step(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))  # type: ignore[arg-type]
+    return Result(_changes(vertices, u, v, epochs, parts), steps)
+
+
+def _distinct(u: Shorts, v: Shorts) -> tuple[Shorts, Shorts, Shorts]:
+    """The distinct pairs in order, and the pair of each row."""
+    key = _key(u, v)
+    order = np.argsort(key, kind="stable")
+    key = key[order]
+    new = np.ones(key.size, np.bool_)
+    new[1:] = key[1:] != key[:-1]
+    pair = np.empty(key.size, np.int32)
+    pair[order] = np.cumsum(new, dtype=np.int32) - np.int32(1)
+    key = key[new]
+    return (key >> 32).astype(np.int32), (key & 0xFFFFFFFF).astype(np.int32), pair
+
+
+def _key(u: NDArray[np.integer], v: NDArray[np.integer]) -> Ints:
+    return u.astype(np.int64) << 32 | v
+
+
+def _known_levels(
+    vertices: Ints,
+    u: Shorts,
+    v: Shorts,
+    ea: Ints,
+    eb: Ints,
+    ek: NDArray[np.integer],
+    alive: NDArray[np.bool_],
+    first: int,
+) -> Shorts:
+    """kappa of each pair at first - 1, -1 where absent; ValueError when it is not known for just those alive."""
+    level = np.full(u.size, -1, np.int32)
+    eu, ev = np.searchsorted(vertices, ea), np.searchsorted(vertices, eb)
+    known, key = _key(u, v), _key(eu, ev)
+    place = np.minimum(np.searchsorted(known, key), max(known.size - 1, 0))
+    if key.size:
+        met = np.zeros(key.size, np.bool_)
+        if known.size:
+            met = (known[place] == key) & (vertices[u[place]] == ea) & (vertices[v[place]] == eb)
+        if not met.all():
+            i = int(np.argmin(met))
+            raise ValueError(f"edge ({ea[i]}, {eb[i]}) has a trussness before epoch {first}, but no interval there")
+        level[place] = ek - 2
+    wrong = np.flatnonzero(alive != (level >= 0))
+    if wrong.size:
+        i = wrong[0]
+        edge = f"({vertices[u[i]]}, {vertices[v[i]]})"
+        if alive[i]:
+            raise ValueError(f"edge {edge} is alive just before epoch {first}, but its trussness is not given")
+        raise ValueError(f"edge {edge} is not alive just before epoch {first}, but its trussness is given")
+    return level
+
+
+def _events(edge: Shorts, start: Ints, until: Ints, first: int, last: int) -> tuple[Ints, Shorts, Shorts]:
+    """(epoch, edge, +1 or -1) of every beginning and end within first..last, by epoch."""
+    comes, goes = (start >= first) & (start <= last), until <= last
+    at = np.concatenate([start[comes], until[goes]])
+    order = np.argsort(at, kind="stable")
+    sign = np.ones(at.size, np.int32)
+    sign[int(comes.sum()) :] = -1
+    return at[order], np.concatenate([edge[comes], edge[goes]])[order], sign[order]
+
+
+def _net(times: Shorts, level: Shorts, touched: Shorts, sign: Shorts) -> tuple[Shorts, Shorts]:
+    """(removed, inserted): an interval may end where the next begins. `times`: intervals over each edge, in place."""
+    np.add.at(times, touched, sign)
+    edges = np.unique(touched)
+    alive, was = times[edges] > 0, level[edges] >= 0
+    return edges[was & ~alive], edges[alive & ~was]
+
+
+def _changes(vertices: Ints, u: Shorts, v: Shorts, epochs: Ints, parts: list[Done]) -> Changes:
+    if not parts:
+        none, short = np.empty(0, np.int64), np.empty(0, np.int32)
+        return Changes(none, none, none, short, short)
+    edges = np.concatenate([done.edges for done in parts])
+    before, after = (np.concatenate([done[side] for done in parts]) for side in (1, 2))
+    return Changes(
+        vertices[u[edges]],
+        vertices[v[edges]],
+        np.repeat(epochs, [done.edges.size for done in parts]),
+        np.where(before < 0, 0, before + 2).astype(np.int32),
+        np.where(after < 0, 0, after + 2).astype(np.int32),
+    )

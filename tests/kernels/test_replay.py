@@ -1,0 +1,278 @@
+"""Replay against a full recomputation at EVERY epoch: random histories, adversarial ones, and real messages."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from algorithms.kernels import maintained, truss
+from algorithms.kernels.replay import replay
+from tests.kernels.references import Edge, arrays, clique, random_graph, read_rows, slow_trussness
+
+OPEN = 2**63 - 1
+Interval = tuple[int, int, int, int]
+
+
+def intervals(history: dict[int, set[Edge]], last: int) -> list[Interval]:
+    """The maximal intervals of a history {epoch: the edges alive from there on}, open at `last`."""
+    rows, since = [], {}
+    for epoch in sorted(history):
+        alive = history[epoch]
+        for edge in [edge for edge in since if edge not in alive]:
+            rows.append((*edge, since.pop(edge), epoch))
+        for edge in alive - since.keys():
+            since[edge] = epoch
+    return rows + [(*edge, start, OPEN) for edge, start in since.items()]
+
+
+def columns(rows: list[Interval]) -> list[np.ndarray]:
+    return list(np.array(rows, np.int64).reshape(-1, 4).T.copy())
+
+
+def known(edges: set[Edge], trussness: dict[Edge, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    a, b = arrays(sorted(edges))
+    return a, b, np.array([trussness[edge] for edge in sorted(edges)], np.int32)
+
+
+def check_history(history: dict[int, set[Edge]], first: int, last: int, method: str = "auto", rng=None):
+    """Every change that replay reports, and no other, turns each epoch's true trussness into the next's."""
+    rows = intervals(history, last)
+    if rng is not None:
+        rng.shuffle(rows)
+    before = max((epoch for epoch in history if epoch < first), default=None)
+    state = slow_trussness(history[before]) if before is not None else {}
+    changes, steps = replay(*columns(rows), *known(set(state), state), first, last, method)
+    assert (changes.before != changes.after).all()
+    assert (np.diff(changes.epoch) >= 0).all()
+    for epoch in sorted(e for e in history if first <= e <= last):
+        here = changes.epoch == epoch
+        for a, b, old, new in zip(*(column[here].tolist() for column in changes[:2] + changes[3:]), strict=True):
+            assert state.pop((a, b), 0) == old, f"epoch {epoch}: ({a}, {b}) was not {old}"
+            if new:
+                state[a, b] = new
+        assert state == slow_trussness(history[epoch]), f"epoch {epoch} differs"
+    assert set(changes.epoch.tolist()) <= set(history)
+    return steps
+
+
+def random_history(rng: np.random.Generator, epochs: int) -> dict[int, set[Edge]]:
+    """Edges of one random graph come, go and return; now and then a big batch, an empty graph or the whole one."""
+    pool = sorted(random_graph(rng, 22))
+    times = np.sort(rng.choice(10**12, epochs, replace=False)).tolist()
+    alive: set[Edge] = set()
+    history = {}
+    for epoch in times:
+        kind = rng.integers(12)
+        share = 1.0 if kind == 0 else 0.4 if kind < 3 else 0.08
+        drawn = {edge for edge in pool if rng.random() < share}
+        side = rng.integers(3)
+        alive = alive - drawn if side == 0 else alive | drawn if side == 1 else alive ^ drawn
+        history[epoch] = alive
+    return history
+
+
+@pytest.mark.parametrize("method", ["auto", "incremental", "peel"])
+@pytest.mark.parametrize("seed", range(100))
+def test_random_histories(seed, method):
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    history = random_history(rng, 14)
+    times = sorted(history)
+    check_history(history, times[int(rng.integers(5))], times[-1], method, rng)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_certified_maintenance(seed):
+    """A peel at the first epoch gives labels; then only maintenance, so that the labels have to stay true."""
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    pool = sorted(random_graph(rng, 25)) or [(0, 1)]
+    names = {v: i for i, v in enumerate(sorted({v for e in pool for v in e}))}
+    pool, n = [(names[u], names[v]) for u, v in pool], len(names)
+    u, v = (x.astype(np.int32) for x in arrays(pool))
+    kept = maintained.Maintained(n, u, v, np.full(u.size, -1, np.int32))
+    alive = rng.random(u.size) < 0.6
+    kept.apply(np.empty(0, np.int32), np.flatnonzero(alive).astype(np.int32), "peel")
+    assert kept.certified
+    for _ in range(25):
+        flip = rng.random(u.size) < rng.choice([1.5 / u.size, 0.1, 0.3])
+        flip &= rng.choice([alive, ~alive, np.ones(u.size, bool)])
+        removed, inserted = (np.flatnonzero(flip & x).astype(np.int32) for x in (alive, ~alive))
+        kept.apply(removed, inserted, "incremental")
+        alive ^= flip
+        expected = np.full(u.size, -1)
+        expected[alive] = truss.peel(u[alive].astype(np.int64), v[alive].astype(np.int64)) - 2
+        assert kept.graph.level.tolist() == expected.tolist()
+        assert not kept.graph.state.any()
+        check_structure(kept.graph)
+        check_certificate(kept.graph)
+
+
+def check_structure(graph) -> None:
+    """Each list holds the present edges of its vertex, highest level first, and every place is right."""
+    for vertex in range(graph.live.size):
+        row = slice(graph.begin[vertex], graph.begin[vertex] + graph.live[vertex])
+        listed = graph.edge[row]
+        at = (graph.tail == vertex) | (graph.head == vertex)
+        assert sorted(listed.tolist()) == np.flatnonzero(at & (graph.level >= 0)).tolist()
+        assert (np.diff(graph.level[listed]) <= 0).all()
+        assert (graph.neighbour[row] == graph.tail[listed] + graph.head[listed] - vertex).all()
+        side = np.where(graph.tail[listed] == vertex, 0, 1)
+        assert graph.place[listed, side].tolist() == list(range(listed.size))
+
+
+def check_certificate(graph) -> None:
+    """The invariant of `maintain`, from the definition."""
+    present = np.flatnonzero(graph.level >= 0)
+    pair = {(int(graph.tail[e]), int(graph.head[e])): int(e) for e in present}
+    later = dict.fromkeys(pair.values(), 0)
+    key = {e: (int(graph.level[e]), int(graph.label[e])) for e in later}
+    near: dict[int, set[int]] = {}
+    for u, v in pair:
+        near.setdefault(u, set()).add(v)
+        near.setdefault(v, set()).add(u)
+    for (u, v), e in pair.items():
+        for w in near[u] & near[v]:
+            f, g = pair[min(u, w), max(u, w)], pair[min(v, w), max(v, w)]
+            later[e] += all(key[x] >= key[e] for x in (f, g))
+    assert all(later[e] <= key[e][0] for e in later)
+
+
+@pytest.mark.parametrize("method", ["auto", "incremental"])
+def test_clique_grown_and_cut_edge_by_edge(method):
+    edges = sorted(clique(9))
+    history = {t: set(edges[:t]) for t in range(1, len(edges) + 1)}
+    history |= {100 + t: set(edges[t:]) for t in range(1, len(edges) + 1)}
+    steps = check_history(history, 1, 1000, method)
+    assert sum(step.inserted for step in steps) == sum(step.deleted for step in steps) == len(edges)
+
+
+@pytest.mark.parametrize("method", ["auto", "incremental"])
+def test_one_edge_moves_a_long_chain(method):
+    """A closed band of triangles, each edge in two of them (kappa 2): cut anywhere, all of it falls to 1."""
+    n = 120
+    band = {(min(i, j % n), max(i, j % n)) for i in range(n) for j in (i + 1, i + 2)}
+    rungs = {(i, i + 1) for i in range(n - 1)}
+    history = {1: band, 2: band - {(0, 1)}, 3: band, 4: band - {(5, 6), (50, 52)}, 5: band, 6: rungs, 7: band}
+    steps = check_history(history, 2, 7, method)
+    assert [step.deleted for step in steps] == [1, 0, 2, 0, band.__len__() - len(rungs), 0]
+
+
+def test_emptied_and_refilled_and_hub():
+    wheel = {(0, v) for v in range(1, 60)} | {(v, v + 1) for v in range(1, 59)}
+    history = {1: wheel, 2: set(), 3: wheel, 4: wheel - {(0, 30)}, 5: wheel | clique(6), 6: set(), 7: clique(6)}
+    for method in ("auto", "incremental", "peel"):
+        check_history(history, 1, 7, method)
+
+
+def test_intervals_that_touch_overlap_or_lie_outside():
+    rows = [(1, 2, 0, 5), (1, 2, 5, 9), (1, 3, -4, OPEN), (2, 3, 3, 6), (2, 3, 5, 7), (2, 3, 8, 8), (2, 3, 50, 60)]
+    none = np.empty(0, np.int64)
+    changes, steps = replay(*columns(rows), none, none, none, -(2**63), 40)
+    got = sorted(zip(*(column.tolist() for column in changes), strict=True), key=lambda row: row[2:3] + row[:2])
+    assert got == [
+        (1, 3, -4, 0, 2),
+        (1, 2, 0, 0, 2),
+        (1, 2, 3, 2, 3),
+        (1, 3, 3, 2, 3),
+        (2, 3, 3, 0, 3),
+        (1, 2, 7, 3, 2),
+        (1, 3, 7, 3, 2),
+        (2, 3, 7, 3, 0),
+        (1, 2, 9, 2, 0),
+    ]
+    assert [step.method for step in steps if step.epoch in (5, 6)] == ["none", "none"]
+
+
+def test_nothing_to_do():
+    none = np.empty(0, np.int64)
+    changes, steps = replay(none, none, none, none, none, none, none, 0, 10)
+    assert (changes.a.size, steps) == (0, [])
+    changes, steps = replay(*columns([(1, 2, 0, OPEN)]), *arrays([(1, 2)]), np.array([2]), 5, 10)
+    assert (changes.a.size, steps) == (0, [])
+
+
+def test_state_that_does_not_fit_is_named():
+    rows = columns([(1, 2, 0, OPEN), (2, 3, 7, OPEN)])
+    none = np.empty(0, np.int64)
+    with pytest.raises(ValueError, match=r"\(1, 2\) is alive just before epoch 5, but its trussness is not given"):
+        replay(*rows, none, none, none, 5, 9)
+    with pytest.raises(ValueError, match=r"\(2, 3\) is not alive just before epoch 5"):
+        replay(*rows, *arrays([(1, 2), (2, 3)]), np.array([2, 2]), 5, 9)
+    with pytest.raises(ValueError, match=r"\(1, 9\) has a trussness before epoch 5, but no interval"):
+        replay(*rows, *arrays([(1, 2), (1, 9)]), np.array([2, 2]), 5, 9)
+
+
+def message_intervals(name: str, time: int, live_for: int, every: float) -> list[np.ndarray]:
+    """An edge per message, alive for `live_for` epochs of `every` seconds after it; overlaps joined."""
+    rows = read_rows(name)
+    rows = rows[rows[:, 0] != rows[:, 1]]
+    a, b = rows[:, :2].min(axis=1).astype(np.int64), rows[:, :2].max(axis=1).astype(np.int64)
+    day = np.floor(rows[:, time] / every).astype(np.int64)
+    out: dict[Edge, list[list[int]]] = {}
+    for u, v, t in sorted(zip(a.tolist(), b.tolist(), day.tolist(), strict=True), key=lambda row: row[2]):
+        spans = out.setdefault((u, v), [])
+        if spans and t <= spans[-1][1]:
+            spans[-1][1] = t + live_for
+        else:
+            spans.append([t, t + live_for])
+    return columns([(*edge, *span) for edge, spans in out.items() for span in spans])
+
+
+def check_against_peel(a, b, start, until) -> None:
+    """Replay in one call; at every breakpoint the accumulated trussness equals a peel."""
+    none = np.empty(0, np.int64)
+    first, last = int(start.min()), int(until.max())
+    changes, _ = replay(a, b, start, until, none, none, none, first, last)
+    names = {edge: i for i, edge in enumerate(sorted(set(zip(a.tolist(), b.tolist(), strict=True))))}
+    row = np.array([names[edge] for edge in zip(a.tolist(), b.tolist(), strict=True)])
+    pairs = np.array(sorted(names), np.int64)
+    changed = np.array([names[e] for e in zip(changes.a.tolist(), changes.b.tolist(), strict=True)], np.int64)
+    state = np.zeros(len(names), np.int32)
+    for epoch in np.unique(np.concatenate([start, until])).tolist():
+        here = changes.epoch == epoch
+        assert (state[changed[here]] == changes.before[here]).all()
+        state[changed[here]] = changes.after[here]
+        alive = np.zeros(len(names), bool)
+        alive[row[(start <= epoch) & (epoch < until)]] = True
+        expected = np.zeros(len(names), np.int32)
+        expected[alive] = truss.peel(pairs[alive, 0], pairs[alive, 1])
+        assert (state == expected).all(), f"epoch {epoch}"
+    assert not state.any()
+
+
+def test_college_messages_over_thirty_days_equal_the_peel_at_every_epoch():
+    check_against_peel(*message_intervals("CollegeMsg.txt.gz", 2, 30, 86400.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "time", "live_for", "every"),
+    [
+        ("email-Eu-core-temporal.txt.gz", 2, 14, 86400.0),
+        ("soc-sign-bitcoinotc.csv.gz", 3, 20, 7 * 86400.0),
+        ("soc-sign-bitcoinalpha.csv.gz", 3, 20, 7 * 86400.0),
+        ("CollegeMsg.txt.gz", 2, 48, 3600.0),
+    ],
+)
+def test_real_histories_with_windows(name, time, live_for, every):
+    check_against_peel(*message_intervals(name, time, live_for, every))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1600))
+def test_many_random_histories(seed):
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    history = random_history(rng, 25)
+    check_history(history, min(history), max(history), ["auto", "incremental"][seed % 2], rng)
+
+
+def test_every_triple_of_changes_on_five_vertices():
+    """All graphs reached from K5 by removing any three edges and putting them back one by one."""
+    whole = clique(5)
+    for gone in combinations(sorted(whole), 3):
+        history = {0: whole, 1: whole - set(gone), 2: whole - set(gone[1:]), 3: whole - {gone[2]}, 4: whole}
+        check_history(history, 1, 4, "incremental")
