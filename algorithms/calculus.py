@@ -44,9 +44,7 @@ def moments(time: Lattice, along: str | None = None) -> Lattice:
     return Product(*wrapped)
 
 
-def differentiate(
-    collection: Collection, along: str | None = None, inner: Lattice | None = None
-) -> Collection:
+def differentiate(collection: Collection, along: str | None = None, inner: Lattice | None = None) -> Collection:
     """The changes at the moments they happen: `(data, alt, diff)` and `(data, neu, -diff)`.
 
     `inner` overrides the lattice inside; seed 1's whole-time wrap is `inner=AltNeu(collection.time)`. See
@@ -95,6 +93,7 @@ def delta_join(
     alone and give the output's changes at that moment; the relations must then hold nothing later.
     """
     time = inner or moments(relations[0].time, along)
+    names = list(dict.fromkeys(c for r in relations for c in r.data))
     alt = [r.enter(time) for r in relations]
     neu = [r.delay({MOMENT: F.lit(1)}) for r in alt]
     rules = []
@@ -106,7 +105,7 @@ def delta_join(
             nearest = max(pending, key=lambda r: len(set(r.data) & set(rule.data)))
             pending = [r for r in pending if r is not nearest]
             rule = join(rule, nearest)
-        rules.append(integrate(rule, relation.time))
+        rules.append(integrate(Collection(rule.df.select(*names, *time.columns, DIFF), time), relation.time))
     return rules[0].concat(*rules[1:])
 
 

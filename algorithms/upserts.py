@@ -29,9 +29,7 @@ from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER
 UPSERT, DELETE = "upsert", "delete"
 
 
-def winners(
-    rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Sequence[str] = ("epoch",)
-) -> DataFrame:
+def winners(rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Sequence[str] = ("epoch",)) -> DataFrame:
     """One row per key and `at`: the upsert in force there, with all its columns.
 
     `at` may hold further grouping columns before the epoch, such as a tag for the old and the new version of
@@ -91,9 +89,7 @@ def timelines(
     same = [F.col(v).eqNullSafe(F.lag(v).over(steps)) for v in value]
     starts = (~F.coalesce(fold(Column.__and__, same, follows), F.lit(False))).cast("bigint")
     runs = spans.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
-    merged = runs.groupBy(*key, *by, *value, "_run").agg(
-        F.min("epoch").alias("epoch"), F.max("until").alias("until")
-    )
+    merged = runs.groupBy(*key, *by, *value, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
     return merged.select(*key, *value, *by, "epoch", "until")
 
 
@@ -105,17 +101,15 @@ def union_intervals(intervals: DataFrame, key: Sequence[str], by: Sequence[str] 
     """
     _require(intervals, [*key, *by, "epoch", "until"])
     rows = intervals.select(*key, *by, "epoch", "until").where("epoch < until")
-    # Partitioned by the key alone, so that any chain on this key is one shuffle; the greatest earlier (by, until) has
-    # this row's `by` if the group has an earlier row at all.
+    # Partitioned by the key alone, so that any chain on this key is one shuffle; the greatest earlier
+    # (by, until) has this row's `by` if the group has an earlier row at all.
     line = Window.partitionBy(*key).orderBy(*by, "epoch", "until")
     earlier = F.max(F.struct(*by, "until")).over(line.rowsBetween(Window.unboundedPreceding, -1))
     same = [F.col(c).eqNullSafe(F.col(f"_earlier.{c}")) for c in by]
     goes_on = fold(Column.__and__, same, F.col("epoch") <= F.col("_earlier.until"))
     rows = rows.withColumn("_earlier", earlier)
-    starts, steps = (
-        (~F.coalesce(goes_on, F.lit(False))).cast("bigint"),
-        line.rowsBetween(Window.unboundedPreceding, 0),
-    )
+    starts = (~F.coalesce(goes_on, F.lit(False))).cast("bigint")
+    steps = line.rowsBetween(Window.unboundedPreceding, 0)
     runs = rows.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
     merged = runs.groupBy(*key, *by, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
     return merged.select(*key, *by, "epoch", "until")
@@ -137,13 +131,9 @@ def net_intervals(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
     steps = intervals.where("epoch < until").select(*key, F.inline(ends))
     line = Window.partitionBy(*key).orderBy("epoch")
     # The running sum has a RANGE frame: all steps of one epoch see the level after them all.
-    levels = steps.withColumn("diff", F.sum("step").over(line)).withColumn(
-        "_before", F.lag("epoch").over(line)
-    )
+    levels = steps.withColumn("diff", F.sum("step").over(line)).withColumn("_before", F.lag("epoch").over(line))
     levels = levels.where(~F.col("_before").eqNullSafe(F.col("epoch")))
-    changes = levels.withColumn("_level", F.coalesce(F.lag("diff").over(line), F.lit(0))).where(
-        "diff <> _level"
-    )
+    changes = levels.withColumn("_level", F.coalesce(F.lag("diff").over(line), F.lit(0))).where("diff <> _level")
     spans = changes.withColumn("until", F.lead("epoch").over(line)).where("diff <> 0")
     return spans.select(*key, "epoch", "until", "diff")
 
@@ -156,9 +146,7 @@ def signed_difference(new: DataFrame, old: DataFrame, key: Sequence[str]) -> Dat
     return net_intervals(plus.unionByName(minus), key)
 
 
-def to_triples(
-    rows: DataFrame, key: Sequence[str], value: Sequence[str], live_for: int | None = None
-) -> Collection:
+def to_triples(rows: DataFrame, key: Sequence[str], value: Sequence[str], live_for: int | None = None) -> Collection:
     """Upsert rows to a collection over epochs, with data columns key and value: seed 3's conversion.
 
     A retraction of the value before and an insertion of the next one at every change; silence at a no-op.
@@ -184,9 +172,7 @@ def replacement(
     tagged = [rows.select(*columns, F.lit(sign).alias("_sign")) for rows, sign in ((new, 1), (old, -1))]
     lines = timelines(tagged[0].unionByName(tagged[1]), key, value, live_for, by=["_sign"])
     spans = net_intervals(lines.withColumnRenamed("_sign", "diff"), [*key, *value])
-    return Collection.from_intervals(
-        spans.withColumn("revision", F.lit(revision).cast("bigint")), EPOCH_REVISION
-    )
+    return Collection.from_intervals(spans.withColumn("revision", F.lit(revision).cast("bigint")), EPOCH_REVISION)
 
 
 def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str]) -> DataFrame:
@@ -198,9 +184,7 @@ def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str])
     again.
     """
     if tuple(collection.time.columns) != ("epoch",):
-        raise ValueError(
-            f"upserts have one time, epoch; this collection has {collection.time.columns}: use at()"
-        )
+        raise ValueError(f"upserts have one time, epoch; this collection has {collection.time.columns}: use at()")
     one = collection.consolidate().df.repartition(*key)
     line = Window.partitionBy(*key).orderBy("epoch")
     per_epoch = one.groupBy(*key, "epoch").agg(

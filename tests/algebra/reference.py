@@ -57,14 +57,19 @@ def random_triples(
 
 
 def random_sets(
-    rng: random.Random, lattice: Lattice, records: Iterable[tuple], most: int = 3, high: int = 3
+    rng: random.Random,
+    lattice: Lattice,
+    records: Iterable[tuple],
+    most: int = 3,
+    high: int = 3,
+    present: float = 0.6,
 ) -> list[Triple]:
     """Triples whose multiplicity is 0 or 1 at every time: an indicator per record, drawn at grid times,
     differenced."""
     triples: list[Triple] = []
     for record in records:
         times = [random_time(rng, lattice, high) for _ in range(rng.randint(0, most))]
-        states = {t: rng.random() < 0.6 for t in closure(times, lattice)}
+        states = {t: rng.random() < present for t in closure(times, lattice)}
         here = {t: Counter({record: 1}) if states[t] else Counter() for t in states}
         triples += [(d, t, n) for (d, t), n in differences(here, lattice).items()]
     rng.shuffle(triples)
@@ -99,18 +104,14 @@ def differences(at: dict[Time, Contents], lattice: Lattice) -> Contents:
     return diffs
 
 
-def recompute(
-    inputs: Sequence[list[Triple]], lattice: Lattice, function: Callable[..., Contents]
-) -> Contents:
+def recompute(inputs: Sequence[list[Triple]], lattice: Lattice, function: Callable[..., Contents]) -> Contents:
     """The only right answer of an operator: function(contents…) at every time, differenced."""
     times = closure({t for triples in inputs for _, t, _ in triples}, lattice)
     results = {t: function(*[contents(i, lattice, t) for i in inputs]) for t in times}
     return differences({t: Counter({d: n for d, n in c.items() if n}) for t, c in results.items()}, lattice)
 
 
-def frame(
-    spark: SparkSession, cases: Sequence[list[Triple]], names: Sequence[str], lattice: Lattice
-) -> Collection:
+def frame(spark: SparkSession, cases: Sequence[list[Triple]], names: Sequence[str], lattice: Lattice) -> Collection:
     """Many cases in one collection: the number of the case is the first data column."""
     columns = ["case", *names, *lattice.columns, "diff"]
     rows = [(i, *data, *time, diff) for i, triples in enumerate(cases) for data, time, diff in triples]
@@ -128,9 +129,7 @@ def collected(collection: Collection, raw: bool = False) -> Contents:
     return Counter({row: n for row, n in got.items() if n})
 
 
-def expected(
-    inputs: Sequence[Sequence[list[Triple]]], lattice: Lattice, function: Callable[..., Contents]
-) -> Contents:
+def expected(inputs: Sequence[Sequence[list[Triple]]], lattice: Lattice, function: Callable[..., Contents]) -> Contents:
     """`recompute` for every case; inputs[i][case] are the triples of input i."""
     want: Contents = Counter()
     for case, triples in enumerate(zip(*inputs, strict=True)):

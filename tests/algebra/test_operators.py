@@ -119,9 +119,7 @@ def test_temporal_filter(spark, lattice: str) -> None:
 
 def test_flat_map_and_explode_of_a_count(spark) -> None:
     c = Collection(
-        spark.createDataFrame(
-            [("a", 3, 0, 1), ("b", 1000000000, 1, -2)], "k string, n long, epoch long, diff long"
-        ),
+        spark.createDataFrame([("a", 3, 0, 1), ("b", 1000000000, 1, -2)], "k string, n long, epoch long, diff long"),
         EPOCH,
     )
     words = collected(linear.flat_map(c, F.array("k", F.upper("k")), "w"))

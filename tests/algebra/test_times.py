@@ -29,9 +29,7 @@ def test_order_join_and_meet_obey_the_laws(name: str) -> None:
         assert above[b] <= above[a] if le(a, b) else True
         join, meet = lattice.join(a, b), lattice.meet(a, b)
         assert above[join] == above[a] & above[b], f"{name}: {join} is not the least bound above {a} and {b}"
-        assert below[meet] == below[a] & below[b], (
-            f"{name}: {meet} is not the greatest bound below {a} and {b}"
-        )
+        assert below[meet] == below[a] & below[b], f"{name}: {meet} is not the greatest bound below {a} and {b}"
 
 
 @pytest.mark.parametrize("name", LATTICES)

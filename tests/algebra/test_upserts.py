@@ -111,11 +111,7 @@ def test_one_winner_keeps_all_its_columns(spark) -> None:
 
 def test_versions_share_one_shuffle_and_give_the_signed_difference(spark) -> None:
     old, new = rows_of(SEED), rows_of(SEED + 1)
-    tagged = (
-        frame(spark, old)
-        .withColumn("diff", F.lit(-1))
-        .unionByName(frame(spark, new).withColumn("diff", F.lit(1)))
-    )
+    tagged = frame(spark, old).withColumn("diff", F.lit(-1)).unionByName(frame(spark, new).withColumn("diff", F.lit(1)))
     lines = timelines(tagged, KEY, VALUE, 2, by=["diff"])
     edges = union_intervals(lines, KEY, ["diff"])
     net = net_intervals(edges, KEY)
@@ -167,9 +163,7 @@ def test_upserts_to_triples_and_back(spark) -> None:
 
 
 def test_two_values_for_a_key_are_reported_as_a_conflict(spark) -> None:
-    c = Collection(
-        spark.createDataFrame([(1, 5, 0, 1), (1, 6, 2, 1)], "k long, v long, epoch long, diff long"), EPOCH
-    )
+    c = Collection(spark.createDataFrame([(1, 5, 0, 1), (1, 6, 2, 1)], "k long, v long, epoch long, diff long"), EPOCH)
     ops = {r["epoch"]: r["op"] for r in to_upserts(c, ["k"], ["v"]).collect()}
     assert ops == {0: "upsert", 2: "conflict"}
 
@@ -182,11 +176,7 @@ def test_replacement_publishes_the_difference_and_nothing_twice(spark) -> None:
     change = collected(replacement(b, a, KEY, VALUE, revision=2, live_for=2), raw=True)
     before, after = (collected(to_triples(x, KEY, VALUE, live_for=2)) for x in (a, b))
     want = Counter(
-        {
-            (data, (*t, 2)): n
-            for data, t in set(before) | set(after)
-            if (n := after[data, t] - before[data, t])
-        }
+        {(data, (*t, 2)): n for data, t in set(before) | set(after) if (n := after[data, t] - before[data, t])}
     )
     assert want and change == want, f"seed {SEED}"
 
@@ -227,9 +217,7 @@ def test_state_machine_equals_a_loop(spark) -> None:
         )
 
     def emit(state):
-        return F.when(state == "", F.expr("cast(array() as array<string>)")).otherwise(
-            F.array(state, F.upper(state))
-        )
+        return F.when(state == "", F.expr("cast(array() as array<string>)")).otherwise(F.array(state, F.upper(state)))
 
     got = collected(state_machine(df, ["case"], F.col("s"), ["seq"], F.lit(""), step, emit), raw=True)
     want: Counter = Counter()
@@ -238,9 +226,7 @@ def test_state_machine_equals_a_loop(spark) -> None:
         mine = sorted(e for e in events if e[0] == case)
         for epoch, group in groupby(mine, key=lambda e: e[1]):
             for *_, s in group:
-                state = (
-                    "a" if s == "a" else "abc" if state + s == "abc" else "ab" if state + s == "ab" else ""
-                )
+                state = "a" if s == "a" else "abc" if state + s == "abc" else "ab" if state + s == "ab" else ""
             now = {state, state.upper()} - {""}
             want.update({((case, v), (epoch,)): 1 for v in now - held})
             want.update({((case, v), (epoch,)): -1 for v in held - now})
