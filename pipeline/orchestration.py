@@ -1,14 +1,16 @@
-"""What the Airflow tasks decide and do, as plain functions of plain values; this file knows nothing of Airflow.
+"""What the Airflow tasks decide and do, as plain functions of plain values; this file knows nothing of
+Airflow.
 
-A task of `dags/` calls one function here with the home's path and strings, numbers or small dicts, so that everything
-travels by XCom and everything can be tested without a scheduler. At parse time only `calendar` is called; Spark and
-the suites are imported inside the functions that need them.
+A task of `dags/` calls one function here with the home's path and strings, numbers or small dicts, so that
+everything travels by XCom and everything can be tested without a scheduler. At parse time only `calendar`
+is called; Spark and the suites are imported inside the functions that need them.
 
-Runs may race: a backfill with several active runs, somebody typing `altneu run`. Their stages may then build on a
-revision that is no longer the newest. The rule: a stage whose run has lost already does nothing (`stage` says so), and
-`publish` is the one place that settles it. It has a pool of one slot: there it runs the epochs again on the newest
-revision, alone, until they are published as landed. The cost of a lost race is the stages done in vain, and one chain of
-stages inside the publish task; the order of the epochs never matters.
+Runs may race: a backfill with several active runs, somebody typing `altneu run`. Their stages may then
+build on a revision that is no longer the newest. The rule: a stage whose run has lost already does nothing
+(`stage` says so), and `publish` is the one place that settles it. It has a pool of one slot: there it runs
+the epochs again on the newest revision, alone, until they are published as landed. The cost of a lost race
+is the stages done in vain, and one chain of stages inside the publish task; the order of the epochs never
+matters.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ def quiet(text: str) -> None:
     """Say nothing."""
 
 
-# -- at parse time ----------------------------------------------------------------------------------------------------
+# -- at parse time -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ def home_path() -> str:
 
 
 def calendar(path: str) -> Calendar:
-    """The home's schedule; never raises. A home that is not there or broken counts as daily until it is mended."""
+    """The home's schedule; never raises. A home that is not there or broken counts as daily until it is
+    mended."""
     try:
         every, problem = Home.open(path).config.every, None
     except (AltneuError, OSError, ValueError) as error:
@@ -69,7 +72,8 @@ def calendar(path: str) -> Calendar:
 
 
 def cron(seconds: int) -> str | None:
-    """Intervals of so many seconds since 1970-01-01 UTC as a cron expression, or None where cron has no such word.
+    """Intervals of so many seconds since 1970-01-01 UTC as a cron expression, or None where cron has no
+    such word.
 
     >>> [cron(s) for s in (900, 3_600, 43_200, 86_400, 604_800)]
     ['*/15 * * * *', '0 * * * *', '0 */12 * * *', '0 0 * * *', '0 0 * * 4']
@@ -108,16 +112,15 @@ def bounds(first: str | None, last: str | None) -> tuple[datetime | None, dateti
     return instant("ALTNEU_START", first), instant("ALTNEU_END", last)
 
 
-# -- which epoch, and is it there -------------------------------------------------------------------------------------
+# -- which epoch, and is it there ----------------------------------------------------------------------------
 
 
-def epoch_of(
-    path: str, asked: str | int | None, logical: datetime | None, start: datetime | None, manual: bool
-) -> int:
+def epoch_of(path: str, asked: str | int | None, logical: datetime | None, start: datetime | None, manual: bool) -> int:
     """The epoch of a DAG run: the one asked for; else the one of its data interval.
 
-    A run triggered by hand for an instant that starts an epoch means that epoch (as a scheduled run of that logical
-    date does); for any other instant, such as now, the last whole interval before it. Raises `UsageError`.
+    A run triggered by hand for an instant that starts an epoch means that epoch (as a scheduled run of that
+    logical date does); for any other instant, such as now, the last whole interval before it. Raises
+    `UsageError`.
     """
     schedule = Home.open(path).schedule
     if asked not in (None, ""):
@@ -132,7 +135,8 @@ def epoch_of(
     if start is None:
         raise UsageError(
             "this run has no logical date, so it must name its epoch.",
-            f'trigger the DAG with the parameter epoch, e.g. {{"epoch": "{schedule.label(schedule.epoch_of(_now()))}"}}',
+            f"trigger the DAG with the parameter epoch, e.g. "
+            f'{{"epoch": "{schedule.label(schedule.epoch_of(_now()))}"}}',
         )
     return schedule.epoch_of(start)
 
@@ -143,7 +147,8 @@ def _now() -> datetime:
 
 @dataclass(frozen=True)
 class Landing:
-    """Whether a run may start: `state` is landed, waiting, or gap (nothing came, and later epochs are there)."""
+    """Whether a run may start: `state` is landed, waiting, or gap (nothing came, and later epochs are
+    there)."""
 
     epoch: int
     label: str
@@ -152,10 +157,11 @@ class Landing:
 
 
 def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: datetime | None = None) -> Landing:
-    """Is an epoch's batch there? An epoch that is published counts as landed, also when its folder has gone since.
+    """Is an epoch's batch there? An epoch that is published counts as landed, also when its folder has gone
+    since.
 
-    A gap is an epoch that ended longer than `patience` ago and is not there while a later one is: nothing happened in
-    it, and waiting would hold up the history behind it. A run started by hand always waits.
+    A gap is an epoch that ended longer than `patience` ago and is not there while a later one is: nothing
+    happened in it, and waiting would hold up the history behind it. A run started by hand always waits.
     """
     from . import landing as landed
 
@@ -176,13 +182,14 @@ def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: da
             epoch,
             label,
             "gap",
-            f"nothing has landed for epoch {label} ({folder}), but {len(later)} later epoch(s) have: taken as a gap. "
+            f"nothing has landed for epoch {label} ({folder}), but {len(later)} later epoch(s) have: "
+            f"taken as a gap. "
             "If it lands late, clear this run or trigger altneu_backfill",
         )
     return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet")
 
 
-# -- a run ------------------------------------------------------------------------------------------------------------
+# -- a run ---------------------------------------------------------------------------------------------------
 
 
 def plan(path: str, epochs: Iterable[int], say: Say = quiet) -> Planned | None:
@@ -195,10 +202,9 @@ def plan(path: str, epochs: Iterable[int], say: Say = quiet) -> Planned | None:
     return _begin(home, ledger, found, say)
 
 
-def plan_range(
-    path: str, first: str | None, last: str | None, force: bool = False, say: Say = quiet
-) -> Planned | None:
-    """Begin one run over every landed epoch of a range that is missing or changed (`force`: over all of them)."""
+def plan_range(path: str, first: str | None, last: str | None, force: bool = False, say: Say = quiet) -> Planned | None:
+    """Begin one run over every landed epoch of a range that is missing or changed (`force`: over all of
+    them)."""
     from . import runner
 
     home, ledger = _open(path)
@@ -224,8 +230,8 @@ def _begin(home: Home, ledger: Ledger, found: Any, say: Say) -> Planned | None:
 
     run_id = runner.begin(home, ledger, found)
     if run_id is None:
-        labels = _some([epoch.label for epoch in found.epochs])
-        say(f"nothing to do: {labels} published as landed (revision {found.parent.revision})")
+        whole = _some([epoch.label for epoch in found.epochs])
+        say(f"nothing to do: {whole} published as landed (revision {found.parent.revision})")
         return None
     labels = [home.schedule.label(epoch) for epoch in found.run]
     say(f"run {run_id}: {_some(labels)} on revision {found.parent.revision}")
@@ -254,7 +260,8 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
     run_id = planned["run_id"]
     winner = _winner(ledger, run_id)
     if winner is not None:
-        text = f"revision {winner} was published since this run was planned: publish runs its epochs again on it"
+        text = f"revision {winner} was published since this run was planned: publish runs its epochs "
+        "again on it"
         say(text)
         if ledger.run(run_id).state != "failed":
             ledger.finish(run_id, "failed", f"superseded by revision {winner}")
@@ -267,9 +274,9 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
 def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
     """See to it that the planned epochs are published as landed; which revision did it.
 
-    The run's own publish when it still builds on the newest revision; else its epochs run again here on the newest.
-    Returns run_id, revision (None: others had published the same meanwhile), epochs, reruns. Raises `Conflict` when
-    writers outside the pool win `ATTEMPTS` times.
+    The run's own publish when it still builds on the newest revision; else its epochs run again here on the
+    newest. Returns run_id, revision (None: others had published the same meanwhile), epochs, reruns. Raises
+    `Conflict` when writers outside the pool win `ATTEMPTS` times.
     """
     from . import runner
 
@@ -295,7 +302,8 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
             facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
             say(f"{name}: {_shown(facts)}")
     raise Conflict(
-        f"{_some(planned['labels'])}: other writers published first, {ATTEMPTS} times in a row. Nothing of it was published.",
+        f"{_some(planned['labels'])}: other writers published first, {ATTEMPTS} times in a row. Nothing "
+        f"of it was published.",
         "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
     )
 
@@ -317,7 +325,7 @@ def report(path: str, epochs: list[int], say: Say = quiet) -> list[str]:
     return pages
 
 
-# -- audits -----------------------------------------------------------------------------------------------------------
+# -- audits --------------------------------------------------------------------------------------------------
 
 
 def sample(epochs: list[int], how_many: int, seed: str) -> list[int]:
@@ -333,7 +341,8 @@ def sample(epochs: list[int], how_many: int, seed: str) -> list[int]:
 
 
 def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[str, Any]:
-    """Compare published epochs with a full recomputation, and record it. Raises `CheckFailed` with the differing rows."""
+    """Compare published epochs with a full recomputation, and record it. Raises `CheckFailed` with the
+    differing rows."""
     from . import audit
     from .spark import session
     from .warehouse import Warehouse
@@ -351,7 +360,8 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
     failed = [result for result in results if not result["passed"]]
     if failed:
         raise CheckFailed(
-            f"{len({result['epoch'] for result in failed})} of {len(epochs)} audited epochs differ from the full "
+            f"{len({result['epoch'] for result in failed})} of {len(epochs)} audited epochs differ from "
+            f"the full "
             f"recomputation at revision {revision.revision}:\n" + failures(home, failed),
             f"altneu report {home.schedule.label(min(result['epoch'] for result in failed))}",
         )
@@ -381,11 +391,12 @@ def validate(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
 
 
-# -- helpers ----------------------------------------------------------------------------------------------------------
+# -- helpers -------------------------------------------------------------------------------------------------
 
 
 def retry_helps(error: BaseException) -> bool:
-    """May the same task succeed when it is tried again with nothing changed? Not for wrong use or a failed check."""
+    """May the same task succeed when it is tried again with nothing changed? Not for wrong use or a failed
+    check."""
     return not isinstance(error, (UsageError, CheckFailed)) or isinstance(error, RunFailed)
 
 

@@ -1,0 +1,164 @@
+"""What the altneu DAGs share: defaults, the tables as assets, errors as Airflow wants them, and the chain
+of stages.
+
+Settings come from the environment of the scheduler and the workers:
+
+- `ALTNEU_HOME`: the home directory.
+- `ALTNEU_START`, `ALTNEU_END`: ISO dates. With a start the schedule catches up from there; with an end it
+stops there. - `ALTNEU_WAIT_HOURS`: how long a run waits for its landing before it fails (default 24). -
+`ALTNEU_ON_FAILURE`: `module:function`, called with a dict when a task has failed for good: dag, run, task,
+error, log.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Asset, chain, task
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from pipeline import orchestration
+from pipeline.errors import AltneuError
+
+log = logging.getLogger("altneu.tasks")
+HOME = orchestration.home_path()
+WAIT = timedelta(hours=float(os.environ.get("ALTNEU_WAIT_HOURS", "24")))
+
+try:
+    BOUNDS = orchestration.bounds(os.environ.get("ALTNEU_START"), os.environ.get("ALTNEU_END"))
+except AltneuError as error:  # wrong bounds must not break the import: no catch-up then
+    log.error(error.what)
+    BOUNDS = (None, None)
+
+# the output tables, as other DAGs may depend on them; updated by publish alone
+TABLES = ("edges", "degrees", "triangle_counts", "trussness", "quarantine")
+ASSETS = [Asset(name=f"altneu_{table}", uri=f"altneu://graph/{table}", group="altneu") for table in TABLES]
+
+
+def on_failure(context: dict[str, Any]) -> None:
+    """The hook for alerts: call `ALTNEU_ON_FAILURE` with plain values. A broken hook is logged, never
+    raised."""
+    hook = os.environ.get("ALTNEU_ON_FAILURE")
+    if not hook:
+        return
+    ti = context["ti"]
+    alert = {
+        "dag": ti.dag_id,
+        "run": ti.run_id,
+        "task": ti.task_id,
+        "error": str(context.get("exception")),
+        "log": getattr(ti, "log_url", None),
+    }
+    try:
+        module, _, function = hook.partition(":")
+        getattr(importlib.import_module(module), function)(alert)
+    except Exception:
+        log.exception("ALTNEU_ON_FAILURE = %r could not be told of %s", hook, alert)
+
+
+DEFAULTS = {
+    "owner": "altneu",
+    "retries": 2,
+    "retry_delay": timedelta(minutes=1),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=15),
+    "execution_timeout": timedelta(hours=2),
+    "on_failure_callback": on_failure,
+}
+
+
+def say(text: str) -> None:
+    """A line of the task's log."""
+    log.info(text)
+
+
+def told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An `AltneuError` as a task failure that says what to type next; no retries where they cannot help."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except AltneuError as error:
+            kind = AirflowException if orchestration.retry_helps(error) else AirflowFailException
+            raise kind(orchestration.worded(error)) from error
+
+    return wrapper
+
+
+@task(doc_md="Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.")
+@told
+def ingest(planned: dict[str, Any]) -> dict[str, Any]:
+    return orchestration.stage(HOME, planned, "ingest", say)
+
+
+@task(doc_md="Changed upserts → changed edges, degrees and their totals.")
+@told
+def edges(planned: dict[str, Any]) -> dict[str, Any]:
+    return orchestration.stage(HOME, planned, "edges", say)
+
+
+@task(doc_md="Changed edges → changed triangle counts, by delta queries.")
+@told
+def triangles(planned: dict[str, Any]) -> dict[str, Any]:
+    return orchestration.stage(HOME, planned, "triangles", say)
+
+
+@task(doc_md="Changed edges → changed trussness, replayed from the first changed epoch to the frontier.")
+@told
+def truss(planned: dict[str, Any]) -> dict[str, Any]:
+    return orchestration.stage(HOME, planned, "truss", say)
+
+
+@task(
+    doc_md="The suites and a full recomputation. A critical failure fails this task, naming check, epoch "
+    "and rows; publish then does not run and no asset is updated. No retry: the same data fails again."
+)
+@told
+def validate(planned: dict[str, Any]) -> dict[str, Any]:
+    return orchestration.validate(HOME, planned, say)
+
+
+@task(
+    pool=orchestration.POOL,
+    outlets=ASSETS,
+    execution_timeout=timedelta(hours=6),
+    doc_md=f"Makes the revision visible. Alone in the pool `{orchestration.POOL}`: when another run has "
+    f"published since the plan, the epochs run again here, on the newest revision. Clearing it is safe: "
+    f"it publishes what is missing.",
+)
+@told
+def publish(planned: dict[str, Any], outlet_events: Any = None) -> dict[str, Any]:
+    done = orchestration.publish(HOME, planned, say)
+    for asset in ASSETS:
+        outlet_events[asset].extra = {"revision": done["revision"], "epochs": planned["labels"][:100]}
+    return done
+
+
+@task(
+    execution_timeout=timedelta(minutes=30),
+    doc_md="Writes the report pages from the database. The epochs are published whether or not this succeeds.",
+)
+@told
+def report(published: dict[str, Any]) -> list[str]:
+    return orchestration.report(HOME, published["epochs"], say)
+
+
+def stages(planned: Any) -> None:
+    """plan → ingest → edges → triangles → truss → validate → publish → report; the plan travels by XCom."""
+    done = publish(planned)
+    chain(
+        ingest(planned),
+        edges(planned),
+        triangles(planned),
+        truss(planned),
+        validate(planned),
+        done,
+        report(done),
+    )

@@ -1,0 +1,126 @@
+"""Parsing the DAG files: no error for any home, nothing heavy imported, the right schedule and chain."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import homes
+
+from .conftest import DAGS, REPO
+
+Load = Callable[..., dict[str, Any]]
+STAGES = ["landed", "plan", "ingest", "edges", "triangles", "truss", "validate", "publish", "report"]
+
+
+@pytest.mark.parametrize(
+    ("toml", "schedule"),
+    [
+        ('[epochs]\nevery = "1d"\n', "0 0 * * *"),
+        ('[epochs]\nevery = "12h"\n', "0 */12 * * *"),
+        ('[epochs]\nevery = "7d"\n', "0 0 * * 4"),
+        ('[epochs]\nevery = "15m"\n', "*/15 * * * *"),
+        ('[epochs]\nevery = "5d"\n', "5 days, 0:00:00"),
+        ("[epochs\n", "0 0 * * *"),
+        ('[epochs]\nevery = "soon"\n', "0 0 * * *"),
+        (None, "0 0 * * *"),
+        ("", None),
+    ],
+)
+def test_the_schedule_comes_from_the_home(load: Load, tmp_path: Path, toml: str | None, schedule: str | None) -> None:
+    if toml is not None:
+        (tmp_path / "altneu.toml").write_text(toml)
+    dag = load(tmp_path)["altneu_epoch"]
+    from airflow.serialization.encoders import coerce_to_core_timetable
+
+    assert coerce_to_core_timetable(dag.timetable).summary == (schedule or "None")
+    assert ("until it is mended" in dag.doc_md) is (toml is None or "[epochs\n" in toml or "soon" in toml)
+
+
+def test_the_intervals_are_the_epochs_of_the_home(load: Load, tmp_path: Path) -> None:
+    """Every scheduled interval is one epoch, whatever its length: cron and delta, the grid starts at 1970
+    UTC."""
+    from airflow.sdk.timezone import coerce_datetime
+    from airflow.serialization.encoders import coerce_to_core_timetable
+    from airflow.timetables.base import TimeRestriction
+
+    from pipeline.schedule import Schedule
+
+    for every in ("1d", "7d", "12h", "5d", "7h", "15m", "20m"):
+        (tmp_path / "altneu.toml").write_text(f'[epochs]\nevery = "{every}"\n')
+        timetable = coerce_to_core_timetable(load(tmp_path)["altneu_epoch"].timetable)
+        between = TimeRestriction(coerce_datetime(datetime(2004, 4, 15, 3, 7, tzinfo=UTC)), None, False)
+        info = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=between)
+        assert info is not None and info.data_interval is not None
+        schedule = Schedule.parse(every)
+        epoch = schedule.epoch_of(info.data_interval.start)
+        assert schedule.start(epoch) == info.data_interval.start, every
+        assert schedule.start(epoch + 1) == info.data_interval.end, every
+
+
+def test_one_task_a_stage_in_order(load: Load, tmp_path: Path) -> None:
+    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    dag = load(tmp_path)["altneu_epoch"]
+    assert [task.task_id for task in dag.topological_sort()] == STAGES
+    assert dag.max_active_runs == 1
+    assert dag.get_task("publish").pool == "altneu_publish"
+    assert dag.get_task("landed").mode == "reschedule"
+
+
+def test_every_dag_and_task_is_documented_and_owned(load: Load, tmp_path: Path) -> None:
+    for dag in load(tmp_path).values():
+        assert dag.doc_md and dag.description and "altneu" in dag.tags
+        for task in dag.tasks:
+            assert task.doc_md, task
+            assert task.owner == "altneu"
+            assert task.execution_timeout is not None or task.task_id == "landed"
+            assert task.has_on_failure_callback
+
+
+def test_a_start_makes_the_schedule_catch_up(load: Load, tmp_path: Path) -> None:
+    assert load(tmp_path)["altneu_epoch"].catchup is False
+    dag = load(tmp_path, ALTNEU_START="2004-04-15", ALTNEU_END="2004-05-14")["altneu_epoch"]
+    assert dag.catchup is True
+    assert dag.start_date == datetime(2004, 4, 15, tzinfo=UTC)
+    assert dag.end_date == datetime(2004, 5, 14, tzinfo=UTC)
+    assert load(tmp_path, ALTNEU_START="soon")["altneu_epoch"].catchup is False
+
+
+def test_the_wait_is_a_setting(load: Load, tmp_path: Path) -> None:
+    dag = load(tmp_path, ALTNEU_WAIT_HOURS="6")["altneu_epoch"]
+    assert timedelta(seconds=dag.get_task("landed").timeout) == timedelta(hours=6)
+
+
+_PARSE = """
+import sys
+
+class Blocked:  # a scheduler on which these are not installed
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+BLOCKED = {"pyspark", "great_expectations", "py4j", "numba"} if sys.argv[1] == "block" else set()
+sys.meta_path.insert(0, Blocked())
+from airflow.dag_processing.dagbag import DagBag
+bag = DagBag(sys.argv[2])
+assert not bag.import_errors, bag.import_errors
+print(sorted(bag.dags))
+heavy = {"pyspark", "great_expectations", "numba", "pyarrow"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize("mode", ["plain", "block"])
+def test_parsing_imports_nothing_heavy_and_needs_no_spark(tmp_path: Path, mode: str) -> None:
+    environment = os.environ | {"ALTNEU_HOME": str(tmp_path / "none"), "PYTHONPATH": str(REPO)}
+    command = [sys.executable, "-c", _PARSE, mode, str(DAGS)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "altneu_epoch" in done.stdout
