@@ -1,0 +1,37 @@
+"""Small homes for tests: write batches into the landing, run, and read back what is published."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipeline import runner
+from pipeline.config import Home
+from pipeline.ledger import Ledger, Revision
+
+from tests.reference import Row
+
+
+def make(path: Path, toml: str = "") -> tuple[Home, Ledger]:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "altneu.toml").write_text(toml)
+    home = Home.open(path)
+    return home, Ledger(home.database)
+
+
+def put(home: Home, epoch: int, rows: Iterable[Row]) -> None:
+    """Land a batch, replacing the epoch's folder."""
+    folder = home.landing / f"epoch={home.schedule.label(epoch)}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    values = list(home.config.values)
+    lines = [",".join(["src", "dst", *values, "op", "seq"])]
+    for src, dst, value, op, seq in rows:
+        cells = [src, dst, *(["" if value is None else value] if values else []), op, seq]
+        lines.append(",".join(map(str, cells)))
+    (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+
+
+def run(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Revision | None:
+    return runner.run(home, ledger, runner.plan_epochs(home, ledger, epochs, remove))

@@ -1,0 +1,113 @@
+"""Landing: raw files split into epochs, batches replaced or added to, nothing lost; digests follow the content."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline import landing
+from pipeline.config import Home
+from pipeline.errors import AltneuError, UsageError
+from pipeline.ledger import Ledger
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.open(tmp_path / "home", create=True)
+
+
+def raw(tmp_path: Path, text: str, name: str = "raw.txt") -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def content(home: Home) -> dict[str, list[str]]:
+    return {
+        landed.label: sorted(line for file in landed.files for line in file.read_text().splitlines()[1:])
+        for landed in landing.listing(home).values()
+    }
+
+
+def test_by_time(home: Home, tmp_path: Path) -> None:
+    home = home.declare(every="1d", max_bad_share=0.5)
+    path = raw(tmp_path, "1 2 0\n3 4 86399.5\n5 6 86400\n7 8 soon\n9 10 -1\n")
+    report = landing.land(home, [path], ["src", "dst", "ts"], time_column="ts")
+    assert content(home) == {
+        "1969-12-31": ["9,10,-1000000"],
+        "1970-01-01": ["1,2,0", "3,4,86399500000"],
+        "1970-01-02": ["5,6,86400000000"],
+    }
+    assert [(line, reason) for _, line, reason, _ in report.rejected] == [(4, "ts is 'soon', not a number")]
+    assert report.rejected_file is not None and "soon" in report.rejected_file.read_text()
+
+
+def test_one_epoch_replaced_and_added_to(home: Home, tmp_path: Path) -> None:
+    first, second = raw(tmp_path, "1,2\n", "a.csv"), raw(tmp_path, "3,4\n", "b.csv")
+    landing.land(home, [first], ["src", "dst"], epoch=7)
+    landing.land(home, [second], ["src", "dst"], epoch=7, append=True)
+    landing.land(home, [second], ["src", "dst"], epoch=7, append=True)  # the same name again: a second file
+    assert content(home) == {"7": ["1,2", "3,4", "3,4"]}
+    landing.land(home, [second], ["src", "dst"], epoch=7)
+    assert content(home) == {"7": ["3,4"]}
+
+
+def test_too_many_bad_rows_land_nothing(home: Home, tmp_path: Path) -> None:
+    landing.land(home, [raw(tmp_path, "1,2\n")], ["src", "dst"], epoch=1)
+    with pytest.raises(AltneuError, match="line 2: dst is 'x', not an integer"):
+        landing.land(home, [raw(tmp_path, "1,2\n1,x\n")], ["src", "dst"], epoch=1)
+    assert content(home) == {"1": ["1,2"]}
+    with pytest.raises(AltneuError, match="no row could be read"):
+        landing.land(home, [raw(tmp_path, "# nothing\n")], ["src", "dst"], epoch=1)
+    assert content(home) == {"1": ["1,2"]}
+
+
+def test_wrong_columns(home: Home, tmp_path: Path) -> None:
+    path = raw(tmp_path, "1,2,3\n")
+    with pytest.raises(UsageError, match="dst is missing"):
+        landing.land(home, [path], ["src", "_", "_"], epoch=1)
+    with pytest.raises(UsageError, match="colour is not declared"):
+        landing.land(home, [path], ["src", "dst", "colour"], epoch=1)
+
+
+def test_the_types_of_values_are_guessed(tmp_path: Path) -> None:
+    path = raw(tmp_path, "1,2,5,0.5,red\n3,4,-1,2,blue\n")
+    names = ["src", "dst", "rating", "weight", "hue"]
+    found = landing.guess_types([path], names, ["rating", "weight", "hue"], None, False)
+    assert found == {"rating": "long", "weight": "double", "hue": "string"}
+
+
+def test_digests_follow_content(home: Home, tmp_path: Path) -> None:
+    ledger = Ledger(home.database)
+    path = home.landing / "epoch=3" / "a.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("src,dst\n1,2\n")
+
+    def now() -> str:
+        return landing.digest(ledger, landing.listing(home).values())[3]
+
+    first = now()
+    path.rename(path.with_name("b.csv"))
+    assert now() == first  # the name does not matter
+    old = path.with_name("b.csv")
+    old.write_text("src,dst\n1,3\n")
+    os.utime(old, ns=(1, 1))
+    second = now()
+    assert second != first
+    old.write_text("src,dst\n1,4\n")  # as long, and its clock goes back to the same time
+    os.utime(old, ns=(1, 1))
+    assert now() not in (first, second)
+    old.unlink()
+    assert now() == landing.EMPTY_DIGEST
+
+
+def test_folders_that_are_no_epochs(home: Home) -> None:
+    (home.landing / "epoch=tomorrow").mkdir(parents=True)
+    with pytest.raises(AltneuError, match="tomorrow"):
+        landing.listing(home)
+    (home.landing / "epoch=tomorrow").rename(home.landing / "epoch=4")
+    (home.landing / "epoch=4" / "notes.doc").touch()
+    with pytest.raises(AltneuError, match=r"notes\.doc"):
+        landing.listing(home)

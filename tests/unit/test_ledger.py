@@ -1,0 +1,94 @@
+"""The ledger: compare-and-swap, and what is not in it does not exist for a reader."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import AltneuError, Conflict
+from pipeline.ledger import EMPTY, Ledger
+from pipeline.views import accumulate
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(f"sqlite:///{tmp_path / 'l.db'}")
+
+
+def begin(ledger: Ledger, run_id: str, parent: int = 0) -> None:
+    ledger.begin(run_id, parent, [1], {})
+    ledger.put_totals(run_id, ["edges"], [("edges", 0, 1, 5)])
+    ledger.put_batches(run_id, [{"epoch": 1, "digest": run_id, "files": 1, "rows": 5, "bad_rows": 0}])
+
+
+def test_nothing_exists_before_its_row(ledger: Ledger) -> None:
+    assert ledger.at() == EMPTY
+    begin(ledger, "a")
+    assert (ledger.at(), ledger.batches(), ledger.total_diffs()) == (EMPTY, {}, [])
+    row = ledger.publish("a", 0, 1, {"edges": 2**62 + 1}, "d", None)
+    assert (row.revision, row.snapshots) == (1, {"edges": 2**62 + 1})
+    assert ledger.total_diffs() == [("edges", 0, 1, 1, 5)]
+    assert ledger.batches()[1].digest == "a"
+    assert ledger.publish("a", 0, 1, {"edges": 2**62 + 1}, "d", None) == row  # a lost answer, asked again
+    with pytest.raises(AltneuError, match="revision 7 was not published; the newest is 1"):
+        ledger.at(7)
+
+
+def test_of_many_writers_one_wins(ledger: Ledger) -> None:
+    """Eight at once on one parent: one row, seven conflicts that name the winner."""
+    names = [f"w{i}" for i in range(8)]
+    for name in names:
+        begin(ledger, name)
+    barrier, outcomes = threading.Barrier(8), {}
+
+    def write(name: str) -> None:
+        barrier.wait()
+        try:
+            outcomes[name] = ledger.publish(name, 0, 1, {}, "d", None)
+        except Conflict as error:
+            outcomes[name] = error
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    won = [name for name, outcome in outcomes.items() if not isinstance(outcome, Conflict)]
+    assert len(won) == 1
+    assert all(won[0] in outcome.what for outcome in outcomes.values() if isinstance(outcome, Conflict))
+    assert [row.run_id for row in ledger.revisions()] == won
+    assert len(ledger.total_diffs()) == 1
+
+
+def test_a_stage_tried_again_replaces_what_it_wrote(ledger: Ledger) -> None:
+    begin(ledger, "a")
+    ledger.put_totals("a", ["edges"], [("edges", 0, 1, 7), ("edges", 0, 2, 0)])
+    ledger.put_totals("a", ["triangles"], [("triangles", 0, 1, 1)])
+    ledger.publish("a", 0, 1, {}, "d", None)
+    assert sorted(ledger.total_diffs()) == [("edges", 0, 1, 1, 7), ("triangles", 0, 1, 1, 1)]
+
+
+def test_totals_accumulate_over_epochs_and_revisions() -> None:
+    diffs = [
+        ("edges", 0, 1, 1, 3),
+        ("truss", 3, 1, 1, 3),
+        ("edges", 0, 4, 1, -3),
+        ("truss", 3, 4, 1, -3),
+        ("edges", 0, 2, 2, 1),
+        ("truss", 2, 2, 2, 1),
+    ]
+    points = accumulate(diffs, None, 9)
+    assert {epoch: (p["edges"], p["max_trussness"], p["revision"]) for epoch, p in points.items()} == {
+        1: (3, 3, 1),
+        2: (4, 3, 2),
+        4: (1, 2, 2),
+    }
+    assert points[2]["trusses"] == {2: 1, 3: 3}
+
+
+def test_an_unreachable_database_says_so(tmp_path: Path) -> None:
+    with pytest.raises(AltneuError, match="does not answer") as caught:
+        Ledger("postgresql+psycopg://me:secret@127.0.0.1:9/none")
+    assert "secret" not in caught.value.what
