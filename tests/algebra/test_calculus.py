@@ -64,7 +64,7 @@ def test_integrate_undoes_differentiate(spark, lattice: str) -> None:
     assert not collected(there.leave(time)), "at any other time the blips cancel"
 
 
-@pytest.mark.parametrize("lattice", ALONG)
+@pytest.mark.parametrize("lattice", [pytest.param("epoch", marks=pytest.mark.slow), "epoch×revision"])
 def test_three_rules_count_each_triangle_once(spark, lattice: str) -> None:
     cases, time = edge_cases(SEED, lattice), LATTICES[lattice]
     want = expected([cases], time, three_edges)
@@ -157,7 +157,7 @@ def brute(text: str, relations: dict[str, Counter]) -> Counter:
     return out
 
 
-SLOW = {"path", "4-cycle"}
+SLOW = {"path", "4-cycle", "triangle of two relations"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in QUERIES])

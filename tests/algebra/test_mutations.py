@@ -138,7 +138,11 @@ MUTANTS: dict[Callable, tuple] = {
 _passed: set[Callable] = set()
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)
+WIDE = {less_for_less_equal, forget_to_take_differences}
+PARAMS = [pytest.param(m, id=m.__name__, marks=[pytest.mark.slow] if m in WIDE else []) for m in MUTANTS]
+
+
+@pytest.mark.parametrize("mutant", PARAMS)
 def test_the_suite_sees_a_broken_operator(spark, monkeypatch, mutant: Callable) -> None:
     operator, function, sets = MUTANTS[mutant]
     cases = sample(sets)

@@ -31,7 +31,7 @@ def test_a_chain_of_linear_operators_is_one_projection(records) -> None:
     chain = linear.map(records, case=F.col("case"), k=F.col("k"), y=F.col("x") * 2)
     chain = linear.filter(linear.filter(chain, "y > 1"), F.col("k") < 2)
     chain = linear.map(chain, case=F.col("case"), z=F.col("y") + F.col("k")).negate()
-    chain = linear.join_function(chain, [linear.Update({"z": F.col("z")}, {"epoch": F.col("z")}, F.col("z"))])
+    chain = linear.join_function(chain, [linear.Update({"z": F.col("z")}, {"epoch": F.lit(3)}, -2)])
     chain = chain.delay({"epoch": F.col("epoch") + 1})
     assert nodes(chain, "Project") == 1 and plan(chain.df).count("Filter") == 1 and exchanges(chain.df) == 0
     assert no_python(chain.df)
