@@ -21,14 +21,13 @@ from algorithms.times import FOREVER
 from algorithms.upserts import net_intervals, timelines, union_intervals
 
 
-
 def _pair() -> tuple[Column, Column]:
     """The ends of a key as an unordered pair: a < b."""
     return F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
 
 
 def touched_pairs(delta: DataFrame, values: Sequence[str]) -> DataFrame:
-    """The unordered pairs (a < b) for which an upsert really changed: where it came from (file, line) does not count."""
+    """The unordered pairs (a < b) for which an upsert really changed; from which file and line does not count."""
     net = delta.where("src <> dst").groupBy("src", "dst", *values, "op", "seq", "epoch").agg(F.sum("diff").alias("n"))
     return net.where("n <> 0").select(*_pair()).distinct()
 
@@ -59,9 +58,7 @@ def edge_changes(
     there = rows.groupBy(*key, *values, "op", "seq", "epoch").agg(
         F.sum("diff").alias("now"), F.sum("before").alias("before")
     )
-    signs = F.array_compact(
-        F.array(F.when(F.col("now") > 0, F.lit(1)), F.when(F.col("before") > 0, F.lit(-1)))
-    )
+    signs = F.array_compact(F.array(F.when(F.col("now") > 0, F.lit(1)), F.when(F.col("before") > 0, F.lit(-1))))
     versions = there.select(*key, *values, "op", "seq", "epoch", F.explode(signs).alias("version"))
     lives = timelines(versions, key, values, live_for, where, by=["version"])
     pair_lives = union_intervals(lives, ["a", "b"], by=["version"])

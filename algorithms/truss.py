@@ -55,8 +55,8 @@ def _replay(first: int, last: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
         change = result.changes
         gone, come = change.before > 0, change.after > 0
         later = ~earlier
-        triples = [
-            np.concatenate(parts)
+        triples: list[Longs] = [
+            np.concatenate(parts).astype(np.int64)
             for parts in (
                 (change.a[gone], change.a[come], sa[later]),
                 (change.b[gone], change.b[come], sb[later]),

@@ -7,13 +7,13 @@ an epoch, distinct pairs, then one task per epoch that counts every triangle and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.kernels import triangles as triangle_kernel
@@ -21,21 +21,21 @@ from algorithms.kernels import truss as truss_kernel
 
 from .config import Home
 from .ledger import Revision
-from .views import accumulate
+from .views import accumulate, at_epochs
 from .warehouse import Warehouse
 
 if TYPE_CHECKING:
     from .stages import Run
 
 Check = dict[str, Any]
-_RECOMPUTED = "epoch bigint, kind string, a bigint, b bigint, value bigint"
+_RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 
 
 def recompute(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
-    """The results at some epochs from scratch: epoch, kind, a, b, value.
+    """The results at some epochs from scratch: epoch, what, a, b, value.
 
-    Kinds: `trussness` of edge (a, b); `triangles` at vertex a (b = -1), where there are any; `edges`, `vertices`,
-    `triangles_total`, `max_trussness` (a = b = -1).
+    What: `edge` (a, b) (value 1) and `trussness_of_edge` (a, b); `triangles_at_vertex` a (b null), where there are any;
+    the totals `edges`, `vertices`, `triangles`, `max_trussness` (a and b null). Zeros are left out.
     """
     config = home.config
     spark = upserts.sparkSession
@@ -56,7 +56,7 @@ def recompute(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     if config.where is not None:
         last = last.where(config.where)
     pairs = last.select("at", F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")).distinct()
-    return pairs.groupBy("at").applyInArrow(_from_scratch, _RECOMPUTED)
+    return pairs.groupBy("at").applyInArrow(_from_scratch, _RESULTS)
 
 
 def _from_scratch(graph: pa.Table) -> pa.Table:
@@ -65,110 +65,80 @@ def _from_scratch(graph: pa.Table) -> pa.Table:
     total, vertices, per_vertex, _ = triangle_kernel.count(a, b)
     trussness = truss_kernel.peel(a, b)
     busy = per_vertex > 0
-    none = np.full(4, -1, np.int64)
-    summary = np.array([a.size, vertices.size, total, int(trussness.max())], np.int64)
-    kinds = ["trussness"] * a.size + ["triangles"] * int(busy.sum())
-    columns = {
-        "a": np.concatenate([a, vertices[busy], none]),
-        "b": np.concatenate([b, np.full(busy.sum(), -1, np.int64), none]),
-        "value": np.concatenate([trussness.astype(np.int64), per_vertex[busy], summary]),
-    }
-    kind = pa.array([*kinds, "edges", "vertices", "triangles_total", "max_trussness"])
-    return pa.table({"epoch": pa.repeat(pa.scalar(epoch, pa.int64()), len(kind)), "kind": kind, **columns})
+    parts = [
+        ("edge", a, b, np.ones(a.size, np.int64)),
+        ("trussness_of_edge", a, b, trussness),
+        ("triangles_at_vertex", vertices[busy], None, per_vertex[busy]),
+        ("edges", None, None, [a.size]),
+        ("vertices", None, None, [vertices.size]),
+        ("triangles", None, None, [total] if total else []),
+        ("max_trussness", None, None, [trussness.max()]),
+    ]
+    return pa.concat_tables(_part(epoch, *part) for part in parts)
+
+
+def _part(epoch: int, what: str, a: Any, b: Any, value: Any) -> pa.Table:
+    n, long = len(value), pa.int64()
+    columns = [pa.nulls(n, long) if end is None else pa.array(end, long) for end in (a, b)]
+    named = [pa.repeat(pa.scalar(epoch, long), n), pa.repeat(pa.scalar(what), n)]
+    return pa.table([*named, *columns, pa.array(value, long)], names=["epoch", "what", "a", "b", "value"])
 
 
 def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
     """The maintained results at the same epochs, in the same shape, from the tables as a reader sees them."""
     spark = read("edges").sparkSession
     at = F.broadcast(spark.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
+    none = F.lit(None).cast("bigint")
 
     def as_of(table: str, *data: str) -> DataFrame:
         rows = read(table).join(at, F.col("epoch") <= F.col("at"))
         return rows.groupBy("at", *data).agg(F.sum("diff").alias("n")).where("n <> 0")
 
-    minus = F.lit(-1).cast("bigint")
+    def results(rows: DataFrame, what: str, a: Column, b: Column, value: Column) -> DataFrame:
+        return rows.select(F.col("at"), F.lit(what), a, b, value).toDF("epoch", "what", "a", "b", "value")
+
+    def total(rows: DataFrame, what: str, value: Column) -> DataFrame:
+        return results(rows.groupBy("at").agg(value.alias("value")), what, none, none, F.col("value"))
+
     alive = read("edges").join(at, (F.col("epoch") <= F.col("at")) & (F.col("at") < F.col("until")))
     edges = alive.groupBy("at", "a", "b").agg(F.sum("diff").alias("n")).where("n <> 0")
     degrees, counts = as_of("degrees", "vertex"), as_of("triangle_counts", "vertex")
     trussness = as_of("trussness", "a", "b", "k")
-
-    def total(rows: DataFrame, kind: str, value: Any) -> DataFrame:
-        found = rows.groupBy("at").agg(value.alias("value"))
-        return found.select(
-            F.col("at").alias("epoch"), F.lit(kind).alias("kind"), minus.alias("a"), minus.alias("b"), "value"
-        )
-
-    # An edge stored twice, or a trussness of an edge that is not there, must show as a difference: n counts.
-    per_edge = trussness.select(F.col("at").alias("epoch"), F.lit("trussness").alias("kind"), "a", "b", F.col("k") * F.col("n"))
-    per_vertex = counts.select(
-        F.col("at").alias("epoch"), F.lit("triangles").alias("kind"), F.col("vertex").alias("a"), minus.alias("b"), "n"
-    )
+    a, b, n = F.col("a"), F.col("b"), F.col("n")
+    # An edge stored twice, or with two values, must show as a difference: n counts, values are not deduplicated.
     frames = [
-        per_edge.toDF("epoch", "kind", "a", "b", "value"),
-        per_vertex.toDF("epoch", "kind", "a", "b", "value"),
+        results(edges, "edge", a, b, n),
+        results(trussness, "trussness_of_edge", a, b, F.col("k") * n),
+        results(counts, "triangles_at_vertex", F.col("vertex"), none, n),
         total(edges, "edges", F.sum("n")),
         total(degrees, "vertices", F.count("*")),
-        total(counts, "triangles_total", (F.sum("n") / 3).cast("bigint")),
+        total(counts, "triangles", (F.sum("n") / 3).cast("bigint")),
         total(trussness, "max_trussness", F.max("k")),
     ]
-    out = frames[0]
-    for frame in frames[1:]:
-        out = out.unionByName(frame)
-    return out
+    return reduce(DataFrame.unionByName, frames)
 
 
 def differences(recomputed: DataFrame, kept: DataFrame) -> DataFrame:
-    """Rows on which the two disagree: epoch, kind, a, b, maintained, recomputed (null: not there)."""
-    key = ["epoch", "kind", "a", "b"]
-    left = kept.select(*key, F.col("value").alias("maintained"))
-    right = recomputed.where("value <> 0").select(*key, F.col("value").alias("recomputed"))
-    return left.where("maintained <> 0").join(right, key, "full").where("NOT maintained <=> recomputed")
+    """Rows on which the two disagree: epoch, what, a, b, maintained, recomputed (null: not there)."""
+    sides = (
+        F.sum(F.when(F.col("side") == 1, F.col("value"))).alias("maintained"),
+        F.sum(F.when(F.col("side") == 2, F.col("value"))).alias("recomputed"),
+    )
+    both = kept.withColumn("side", F.lit(1)).unionByName(recomputed.withColumn("side", F.lit(2)))
+    return both.groupBy("epoch", "what", "a", "b").agg(*sides).where("NOT maintained <=> recomputed")
 
 
 def incremental_versus_full(
     warehouse: Warehouse, read: Callable[[str], DataFrame], epochs: list[int], say: Callable[[str], None]
 ) -> list[Check]:
-    """One check per epoch and kind; critical. Offending rows are kept, at most 20 a check."""
+    """One check per epoch and kind of result, with the first differing rows: the suite of `expectations/`."""
+    from expectations.suite import check_differences
+
     say(f"recomputing {len(epochs)} epoch(s) from scratch")
-    found = differences(recompute(read("upserts"), warehouse.home, epochs), maintained(read, epochs)).persist()
-    try:
-        counted = {(r.epoch, r.kind): r["count"] for r in found.groupBy("epoch", "kind").count().collect()}
-        rows: dict[tuple[int, str], list[dict[str, Any]]] = {}
-        if counted:
-            ranked = found.selectExpr("*", "row_number() OVER (PARTITION BY epoch, kind ORDER BY a, b) AS place")
-            for row in ranked.where("place <= 20").drop("place").collect():
-                rows.setdefault((row.epoch, row.kind), []).append(row.asDict())
-    finally:
-        found.unpersist()
-    checks = []
-    for epoch in epochs:
-        for kind, meaning in _MEANINGS.items():
-            wrong = counted.get((epoch, kind), 0)
-            first = rows.get((epoch, kind), [])
-            checks.append(
-                {
-                    "epoch": epoch,
-                    "suite": "incremental_versus_full",
-                    "name": f"{kind} equal the recomputation",
-                    "severity": "critical",
-                    "passed": not wrong,
-                    "meaning": meaning,
-                    "remedy": f"altneu audit {epoch}",
-                    "observed": f"{wrong} difference(s)" + (f", the first: {json.dumps(first[0])}" if first else ""),
-                    "rows": first,
-                }
-            )
-    return checks
-
-
-_MEANINGS = {
-    "edges": "As many edges as the landed upserts, taken afresh, leave at this epoch.",
-    "vertices": "As many vertices with an edge as a fresh count finds.",
-    "triangles_total": "As many triangles as counting them all from scratch finds.",
-    "triangles": "Every vertex is in as many triangles as counting them all from scratch finds.",
-    "trussness": "Every edge has the trussness that peeling the whole graph from scratch gives it.",
-    "max_trussness": "The greatest trussness is that of a full peel.",
-}
+    found = differences(recompute(read("upserts"), warehouse.home, epochs), maintained(read, epochs))
+    keyed = found.select("epoch", "what", F.concat_ws("-", "a", "b").alias("key"), "maintained", "recomputed")
+    labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
+    return check_differences(keyed, {"epochs": epochs, "labels": labels})
 
 
 def suites(run: Run) -> list[Check]:
@@ -188,12 +158,14 @@ def suites(run: Run) -> list[Check]:
         return rows.where(F.col(name) != 0)
 
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
-    series = accumulate(diffs, None, run.frontier)
-    now = series.get(epoch, {"vertices": 0, "edges": 0, "triangles": 0, "max_trussness": 0})
+    before = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
+    points = at_epochs(accumulate(diffs, epoch), [*before, epoch])
+    now = points[epoch]
     spark = run.spark
     batches = run.ledger.staged_batches(run.run_id)
     frames = {
         "upserts": delta.where("diff > 0"),
+        "quarantine": run.delta("quarantine").where("diff > 0"),
         "upserts_net": copies,
         "edge_delta": run.delta("edges"),
         "edges_at": alive.groupBy("a", "b").agg(F.sum("diff").alias("copies")).where("copies <> 0"),
@@ -208,24 +180,19 @@ def suites(run: Run) -> list[Check]:
             [(b.epoch, b.rows, b.bad_rows) for b in batches], "epoch bigint, rows bigint, bad_rows bigint"
         ),
     }
-    before = run.ledger.batches(run.parent.revision)
     history = [
-        {"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows, **_measures(series.get(b.epoch))}
-        for b in before.values()
-        if b.epoch not in run.epochs
+        {"epoch": e, "rows": b.rows, "bad_rows": b.bad_rows, **{m: points[e][m] for m in ("edges", "triangles")}}
+        for e, b in before.items()
     ]
     context = {
         "epoch": epoch,
         "label": run.home.schedule.label(epoch),
         "value_types": run.home.config.values,
+        "labels": {epoch: run.home.schedule.label(epoch) for epoch in run.epochs},
         "history": history,
     }
     run.say("running the suites")
     return check_tables(frames, context)
-
-
-def _measures(point: dict[str, int] | None) -> dict[str, int]:
-    return {"edges": (point or {}).get("edges", 0), "triangles": (point or {}).get("triangles", 0)}
 
 
 def audit_published(

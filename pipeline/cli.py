@@ -99,14 +99,22 @@ class Progress:
 @app.command()
 def land(
     files: Annotated[list[Path], typer.Argument(help="Raw event files: csv, txt, tsv (also .gz), jsonl, parquet.")],
-    columns: Annotated[str, typer.Option(help="The file's columns in order, e.g. src,dst,rating,ts; _ leaves one out.")],
+    columns: Annotated[
+        str, typer.Option(help="The file's columns in order, e.g. src,dst,rating,ts; _ leaves one out.")
+    ],
     sep: Annotated[str | None, typer.Option(help="Separator; guessed from the first line when not given.")] = None,
     header: Annotated[bool, typer.Option("--header", help="The first line is a header; --columns renames it.")] = False,
-    time_: Annotated[str | None, typer.Option("--time", help="The column that holds the event time (unix seconds).")] = None,
-    time_format: Annotated[str | None, typer.Option(help="Its form when it is text, e.g. '%Y-%m-%d %H:%M:%S' (UTC).")] = None,
+    time_: Annotated[
+        str | None, typer.Option("--time", help="The column that holds the event time (unix seconds).")
+    ] = None,
+    time_format: Annotated[
+        str | None, typer.Option(help="Its form when it is text, e.g. '%Y-%m-%d %H:%M:%S' (UTC).")
+    ] = None,
     every: Annotated[str | None, typer.Option(help="Length of an epoch: 1d, 12h, 7d, 15m.")] = None,
     epoch: Annotated[str | None, typer.Option(help="Land the files as this one epoch.")] = None,
-    append: Annotated[bool, typer.Option("--append", help="Add to the epochs' batches instead of replacing them.")] = False,
+    append: Annotated[
+        bool, typer.Option("--append", help="Add to the epochs' batches instead of replacing them.")
+    ] = False,
 ) -> None:
     """Split raw event files into epochs of the landing, or land files as one epoch.
 
@@ -193,7 +201,9 @@ def _print_plan(found: Plan) -> None:
     out.print(f"would run {len(labels)} epoch(s) as revision {found.parent.revision + 1}: {shown}")
     late = [e for e in found.run if found.parent.frontier is not None and e <= found.parent.frontier]
     if late:
-        out.print(f"{len(late)} of them at or before the frontier: trusses are replayed from the first changed epoch on")
+        out.print(
+            f"{len(late)} of them at or before the frontier: trusses are replayed from the first changed epoch on"
+        )
 
 
 @app.command()
@@ -230,7 +240,9 @@ def _execute(home: Home, ledger: Ledger, found: Plan) -> None:
     from . import runner
 
     if not found.run:
-        out.print(f"nothing new: {len(found.epochs)} epoch(s) are published as landed (revision {found.parent.revision})")
+        out.print(
+            f"nothing new: {len(found.epochs)} epoch(s) are published as landed (revision {found.parent.revision})"
+        )
         return
     err.print(f"revision {found.parent.revision + 1}: {len(found.run)} epoch(s)")
     progress = Progress()
@@ -241,7 +253,9 @@ def _execute(home: Home, ledger: Ledger, found: Plan) -> None:
         progress.close()
     assert revision is not None
     mark = f", with a {revision.mark}" if revision.mark else ""
-    out.print(f"published revision {revision.revision}{mark}: {len(found.run)} epoch(s) in {time.time() - started:.1f} s")
+    out.print(
+        f"published revision {revision.revision}{mark}: {len(found.run)} epoch(s) in {time.time() - started:.1f} s"
+    )
     _print_totals(home, ledger)
 
 
@@ -392,7 +406,9 @@ def _emit(rows: list[dict[str, Any]], format: Format, output: Path | None, limit
 
 
 @app.command()
-def audit(epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None) -> None:
+def audit(
+    epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None,
+) -> None:
     """Compare the published result with a full recomputation; exit 1 on any difference."""
     from . import audit as auditing
     from .spark import session

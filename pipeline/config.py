@@ -191,10 +191,9 @@ class Home:
         file = self.path / "altneu.toml"
         text = file.read_text()
         for name, value in settings.items():
-            section, lines = "values", [f"{key} = {json.dumps(of)}" for key, of in value.items()] if name == "values" else []
-            if name != "values":
-                section, key, _ = _PLACES[name]
-                lines = [f"{key} = {json.dumps(value)}"]
+            section, key = ("values", None) if name == "values" else _PLACES[name][:2]
+            entries = value if key is None else {key: value}
+            lines = [f"{key} = {json.dumps(entry)}" for key, entry in entries.items()]
             out, done = [], False
             for line in text.splitlines():
                 out.append(line)

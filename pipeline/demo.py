@@ -7,6 +7,7 @@ days after its last message. A second call finds everything published and says s
 from __future__ import annotations
 
 import importlib.util
+from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
@@ -89,13 +90,13 @@ def _summary(home: Home, ledger: Ledger, out: Console) -> None:
     points = views.totals(home, ledger, all_epochs=True)
     peak = max(points, key=lambda point: point["triangles"])
     dense = max(points, key=lambda point: point["max_trussness"])
-    pairs = list(zip(points, points[1:], strict=False))
-    before, after = max(pairs, key=lambda pair: abs(pair[1]["triangles"] - pair[0]["triangles"]))
+    before, after = max(pairwise(points), key=lambda pair: abs(pair[1]["triangles"] - pair[0]["triangles"]))
     last = points[-1]
     out.print(
         f"most triangles on {peak['label']}: {peak['triangles']:,} among {peak['vertices']:,} people and "
         f"{peak['edges']:,} pairs\n"
         f"greatest trussness {dense['max_trussness']}, first on {dense['label']}\n"
         f"biggest day {after['label']}: {after['triangles'] - before['triangles']:+,} triangles\n"
-        f"at the end, {last['label']}: {last['vertices']:,} people, {last['edges']:,} pairs, {last['triangles']:,} triangles"
+        f"at the end, {last['label']}: {last['vertices']:,} people, {last['edges']:,} pairs, "
+        f"{last['triangles']:,} triangles"
     )

@@ -27,7 +27,7 @@ _SQL = {"long": "bigint", "double": "double", "string": "string", "boolean": "bo
 
 
 def parse(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
-    """All rows of the landed files: src, dst, values, op, seq, file, line, epoch, and for bad ones reason, text, fatal."""
+    """All rows of the landed files: src, dst, values, op, seq, file, line, epoch; for bad ones reason, text, fatal."""
     form = layout(home)
     files = [(batch.epoch, str(f), f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
     values = "".join(f"{name} {_SQL[type_]}, " for name, type_ in home.config.values.items())
@@ -48,8 +48,8 @@ def _classic(spark: SparkSession) -> bool:
     return hasattr(spark, "_jsparkSession")
 
 
-def _reader(form: Layout) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _reader(form: Layout) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for epoch, path, name in zip(*(batch[c].to_pylist() for c in ("epoch", "path", "name")), strict=True):
                 for table in _file(Path(path), name, epoch, form):
@@ -154,8 +154,9 @@ def difference(new: DataFrame, old: DataFrame | None) -> DataFrame:
 def number_names(rows: DataFrame, names: DataFrame) -> tuple[DataFrame, DataFrame]:
     """String ids → integers: (rows with src, dst as ids, the new entries of the dictionary as id, name).
 
-    `names`: the dictionary before (id, name). New names are numbered in their order, after the greatest id; the ids mean
-    nothing outside the store. Cost: one shuffle of the names and two joins, at ingest alone; the graph joins see integers.
+    `names`: the dictionary before (id, name). New names are numbered in their order, after the greatest id; the ids
+    mean nothing outside the store. Cost: one shuffle of the names and two joins, at ingest alone; the graph joins see
+    integers.
     """
     from pyspark.sql import Window
 

@@ -134,7 +134,9 @@ def land(
     """
     types = _raw_types(home, columns, time_column, time_format)
     names = None if header else tuple(columns)
-    form = Layout(types, frozenset(types) - {"src", "dst", time_column or "src"}, names or tuple(columns), separator, header)
+    form = Layout(
+        types, frozenset(types) - {"src", "dst", time_column or "src"}, names or tuple(columns), separator, header
+    )
     report = LandReport()
     incoming = home.landing / "_incoming"
     shutil.rmtree(incoming, ignore_errors=True)

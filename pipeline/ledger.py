@@ -5,7 +5,8 @@ transaction, and makes them all visible at once. `revision` is the primary key a
 is a compare-and-swap: of two writers on one parent, one gets `Conflict` and has changed nothing.
 
 `totals` is a collection like every other: diff triples `((measure, k), (epoch, revision), diff)`. Measures: `edges`,
-`vertices`, `triangles`, and `truss` (how many edges have trussness k). SQLAlchemy; SQLite by default, PostgreSQL by URI.
+`vertices`, `triangles`, and `truss` (how many edges have trussness k). Through SQLAlchemy; SQLite by default,
+PostgreSQL by URI.
 """
 
 from __future__ import annotations
@@ -258,9 +259,7 @@ class Ledger:
     def finish(self, run_id: str, state: str, error: str | None = None) -> None:
         with self.engine.begin() as connection:
             connection.execute(
-                runs.update()
-                .where(runs.c.run_id == run_id)
-                .values(state=state, error=error, finished_at=now())
+                runs.update().where(runs.c.run_id == run_id).values(state=state, error=error, finished_at=now())
             )
 
     def stage(self, run_id: str, stage: str, state: str, started: float, facts: dict[str, Any]) -> None:

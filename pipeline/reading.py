@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +73,7 @@ def read(path: Path, layout: Layout) -> Iterator[Block]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path) if path.name.endswith(".gz") else path.open("rb")
+    return cast(IO[bytes], gzip.open(path) if path.name.endswith(".gz") else path.open("rb"))
 
 
 class _JsonLines:
@@ -142,7 +142,7 @@ class _Delimited:
         if unknown:
             raise FileBroken(
                 f"column {', '.join(unknown)} is unknown; the header has: {shown}. "
-                f"Declare it in altneu.toml: [values] {unknown[0]} = \"string\""
+                f'Declare it in altneu.toml: [values] {unknown[0]} = "string"'
             )
         twice = sorted({name for name in self.names if self.names.count(name) > 1 and name != "_"})
         if twice:

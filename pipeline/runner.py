@@ -164,4 +164,6 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
 
 def _shown(facts: dict[str, Any]) -> str:
     kept = {k: v for k, v in facts.items() if isinstance(v, (int, str)) and not isinstance(v, bool)}
-    return ", ".join(f"{key.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{value}" for key, value in kept.items())
+    return ", ".join(
+        f"{key.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{value}" for key, value in kept.items()
+    )

@@ -67,5 +67,7 @@ class Schedule:
         when = when.replace(tzinfo=when.tzinfo or UTC)
         epoch = self.epoch_of(when)
         if self.start(epoch) != when:
-            raise UsageError(f"epoch {text!r} is no interval's start; the interval that holds it is {self.label(epoch)}.")
+            raise UsageError(
+                f"epoch {text!r} is no interval's start; the interval that holds it is {self.label(epoch)}."
+            )
         return epoch

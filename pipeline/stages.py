@@ -1,8 +1,8 @@
 """The stages of a run: `ingest → edges → triangles → truss → audit → publish → report`.
 
 Each is a function of a `Run` that reads the parent's pinned tables and the run's own branches, writes its own tables
-and returns its facts (rows, plans, choices). Safe to retry: a stage replaces what an earlier try of it wrote. Nothing is
-visible to a reader before publish.
+and returns its facts (rows, plans, choices). Safe to retry: a stage replaces what an earlier try of it wrote. Nothing
+is visible to a reader before publish.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def ingest(run: Run) -> Facts:
     try:
         counts = reading.judge(rows, run.home.config.max_bad_share)
         if landing.digest(run.ledger, batches, remember=False) != digests:
-            raise RunFailed("the landing changed while it was read. Nothing was published.", "run the same command again")
+            raise RunFailed(
+                "the landing changed while it was read. Nothing was published.", "run the same command again"
+            )
         published = run.ledger.batches(run.parent.revision)
         again = [epoch for epoch in run.epochs if epoch in published]
         good = rows.where(F.col("reason").isNull()).drop("reason", "text", "fatal")
@@ -170,9 +172,7 @@ def count_triangles(run: Run) -> Facts:
     finally:
         counted.unpersist()
     diffs = run.delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
-    run.ledger.put_totals(
-        run.run_id, ["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()]
-    )
+    run.ledger.put_totals(run.run_id, ["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()])
     return {"rows": written, "proposals": proposals, "broadcast": few}
 
 
@@ -195,10 +195,13 @@ def maintain_truss(run: Run) -> Facts:
     finally:
         new.unpersist()
     sizes = run.delta("trussness").groupBy("k", "epoch").agg(F.sum("diff").alias("diff"))
-    run.ledger.put_totals(
-        run.run_id, ["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()]
-    )
-    return {"rows": written, "first_epoch": first, "epochs": len(log), **truss.summary([entry["note"] for entry in log])}
+    run.ledger.put_totals(run.run_id, ["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()])
+    return {
+        "rows": written,
+        "first_epoch": first,
+        "epochs": len(log),
+        **truss.summary([entry["note"] for entry in log]),
+    }
 
 
 def audit(run: Run) -> Facts:
@@ -225,7 +228,12 @@ def publish(run: Run) -> Facts:
     warned = run.ledger.facts(run.run_id, "audit")["failed"]
     snapshots = {table: run.warehouse.head(table, run.run_id, run.parent) for table in TABLES}
     row = run.ledger.publish(
-        run.run_id, run.parent.revision, run.frontier, snapshots, run.home.config.digest(), "warning" if warned else None
+        run.run_id,
+        run.parent.revision,
+        run.frontier,
+        snapshots,
+        run.home.config.digest(),
+        "warning" if warned else None,
     )
     run.warehouse.publish(row.snapshots, run.run_id)
     return {"revision": row.revision}

@@ -5,6 +5,7 @@ Everything here reads one row of the ledger and the snapshots that it pins.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,16 +19,16 @@ from .warehouse import Warehouse
 TotalDiff = tuple[str, int, int, int, int]  # measure, k, epoch, revision, diff
 
 
-def accumulate(diffs: Iterable[TotalDiff], first: int | None, last: int | None) -> dict[int, dict[str, Any]]:
+def accumulate(diffs: Iterable[TotalDiff], last: int | None) -> dict[int, dict[str, Any]]:
     """Total diffs → epoch → {vertices, edges, triangles, max_trussness, trusses: {k: edges}, revision}.
 
-    Only epochs at which something changes are listed; `spread` fills the others. `revision`: the newest one that
+    Only epochs at which something changes are listed; `at_epochs` fills the others. `revision`: the newest one that
     touched this or an earlier epoch's sums.
     """
     by_epoch: dict[int, list[TotalDiff]] = {}
-    for diff in diffs:
-        if last is None or diff[2] <= last:
-            by_epoch.setdefault(diff[2], []).append(diff)
+    for each in diffs:
+        if last is None or each[2] <= last:
+            by_epoch.setdefault(each[2], []).append(each)
     sums = {"vertices": 0, "edges": 0, "triangles": 0}
     trusses: dict[int, int] = {}
     revision = 0
@@ -46,12 +47,27 @@ def accumulate(diffs: Iterable[TotalDiff], first: int | None, last: int | None) 
             "trusses": dict(sorted(trusses.items())),
             "revision": revision,
         }
-    if first is not None:
-        out = {epoch: point for epoch, point in out.items() if epoch >= first}
     return out
 
 
-_NOTHING = {"vertices": 0, "edges": 0, "triangles": 0, "max_trussness": 0, "trusses": {}, "revision": 0}
+_NOTHING: dict[str, Any] = {
+    "vertices": 0,
+    "edges": 0,
+    "triangles": 0,
+    "max_trussness": 0,
+    "trusses": {},
+    "revision": 0,
+}
+
+
+def at_epochs(points: dict[int, dict[str, Any]], epochs: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """The point in force at each epoch: the last one at or before it."""
+    changed = sorted(points)
+    out = {}
+    for epoch in epochs:
+        place = bisect_right(changed, epoch)
+        out[epoch] = points[changed[place - 1]] if place else _NOTHING
+    return out
 
 
 def totals(
@@ -70,18 +86,13 @@ def totals(
     row = ledger.at(revision)
     if row.frontier is None:
         return []
-    points = accumulate(ledger.total_diffs(row.revision), None, row.frontier)
+    points = accumulate(ledger.total_diffs(row.revision), row.frontier)
     batches = ledger.batches(row.revision)
     first = min(batches, default=row.frontier)
     until = row.frontier if as_of is None else min(as_of, row.frontier)
     epochs = range(first, until + 1) if all_epochs else [until]
-    changed = sorted(points)
-    out, place, point = [], 0, dict(_NOTHING)
-    newest = 0
-    for epoch in epochs:
-        while place < len(changed) and changed[place] <= epoch:
-            point = points[changed[place]]
-            place += 1
+    out, newest = [], 0
+    for epoch, point in at_epochs(points, epochs).items():
         if epoch in batches:
             newest = max(newest, batches[epoch].revision)
         out.append(

@@ -9,7 +9,6 @@ from pathlib import Path
 from pipeline import runner
 from pipeline.config import Home
 from pipeline.ledger import Ledger, Revision
-
 from tests.reference import Row
 
 

@@ -54,9 +54,7 @@ def neighbours(graph: Iterable[Edge]) -> dict[int, set[int]]:
 
 def triangles(graph: set[Edge]) -> set[tuple[int, int, int]]:
     near = neighbours(graph)
-    return {
-        (a, b, c) for a in near for b, c in combinations(sorted(v for v in near[a] if v > a), 2) if (b, c) in graph
-    }
+    return {(a, b, c) for a in near for b, c in combinations(sorted(v for v in near[a] if v > a), 2) if (b, c) in graph}
 
 
 def trussness(graph: set[Edge]) -> dict[Edge, int]:

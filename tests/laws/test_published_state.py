@@ -91,18 +91,18 @@ def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> Non
     warehouse = Warehouse(spark, home)
     epochs = list(range(row.frontier + 1))
     found = {
-        (r.epoch, r.kind, r.a, r.b): r.value
+        (r.epoch, r.what, r.a, r.b): r.value
         for r in audit.maintained(lambda table: warehouse.at(table, row), epochs).collect()
-        if r.kind in ("trussness", "triangles") and r.value
+        if r.what in ("trussness_of_edge", "triangles_at_vertex")
     }
     expected = {}
     for epoch in epochs:
         graph = reference.edges(landed, epoch, live_for, where)
         for (a, b), k in reference.trussness(graph).items():
-            expected[(epoch, "trussness", a, b)] = k
+            expected[(epoch, "trussness_of_edge", a, b)] = k
         for corners in reference.triangles(graph):
             for v in corners:
-                key = (epoch, "triangles", v, -1)
+                key = (epoch, "triangles_at_vertex", v, None)
                 expected[key] = expected.get(key, 0) + 1
     assert found == expected, f"seed {seed}"
     # and what the product's own audit says of it
@@ -117,9 +117,9 @@ def test_the_audit_finds_a_seeded_fault(spark: SparkSession, tmp_path: Path) -> 
     homes.run(home, ledger, [0])
     row, warehouse = ledger.at(), Warehouse(spark, home)
     faults = {
-        "edges": ("edges", "a = 0 AND b = 1", 0),
-        "trussness": ("trussness", "a = 0 AND b = 1", 1),
-        "triangles": ("triangle_counts", "vertex = 2", 1),
+        "edges one by one": ("edges", "a = 0 AND b = 1", 0),
+        "trussness values of edges": ("trussness", "a = 0 AND b = 1", 1),
+        "triangle counts of vertices": ("triangle_counts", "vertex = 2", 1),
     }
     for kind, (table, at, add) in faults.items():
 
@@ -134,7 +134,7 @@ def test_the_audit_finds_a_seeded_fault(spark: SparkSession, tmp_path: Path) -> 
 
         results = audit.incremental_versus_full(warehouse, broken, [0], lambda text: None)
         failed = {result["name"] for result in results if not result["passed"]}
-        assert f"{kind} equal the recomputation" in failed
+        assert f"{kind} equal a full recomputation" in failed
 
 
 def spark_when(condition: str, then: str, otherwise: str):  # type: ignore[no-untyped-def]

@@ -79,7 +79,7 @@ def test_totals_accumulate_over_epochs_and_revisions() -> None:
         ("edges", 0, 2, 2, 1),
         ("truss", 2, 2, 2, 1),
     ]
-    points = accumulate(diffs, None, 9)
+    points = accumulate(diffs, 9)
     assert {epoch: (p["edges"], p["max_trussness"], p["revision"]) for epoch, p in points.items()} == {
         1: (3, 3, 1),
         2: (4, 3, 2),

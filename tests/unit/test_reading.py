@@ -60,9 +60,7 @@ def test_block_borders_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyP
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    lines = [
-        rng.choice(["%d,%d", "%d,%d", "%d,%d", "%dx,%d", "", "# %d,%d", "%d;%d"]) for _ in range(400)
-    ]
+    lines = [rng.choice(["%d,%d", "%d,%d", "%d,%d", "%dx,%d", "", "# %d,%d", "%d;%d"]) for _ in range(400)]
     text = "src,dst\n" + "".join((line % (i, i + 1) if "%" in line else line) + "\n" for i, line in enumerate(lines))
     path = write(tmp_path, text)
     whole = rows(path)
@@ -100,7 +98,9 @@ def test_a_truncated_gzip_breaks_the_file(tmp_path: Path) -> None:
 def test_a_header_that_wraps(tmp_path: Path) -> None:
     """The published header of a CAIDA graph: one comment line lacks its mark."""
     raw = Layout({"src": "long", "dst": "long"}, names=("src", "dst", "_"), separator="\t", header=False)
-    good, bad = rows(write(tmp_path, "# Relationships:\t\n   -1 (a is a customer of b)\n# 1 provider\n1\t2\t-1\n", "x.txt"), raw)
+    good, bad = rows(
+        write(tmp_path, "# Relationships:\t\n   -1 (a is a customer of b)\n# 1 provider\n1\t2\t-1\n", "x.txt"), raw
+    )
     assert [(r["src"], r["dst"]) for r in good] == [(1, 2)]
     assert [(line, reason) for line, reason, _ in bad] == [(2, "1 fields instead of 3")]
 
