@@ -36,9 +36,7 @@ class Collection:
     def __post_init__(self) -> None:
         missing = [c for c in (*self.time.columns, DIFF) if c not in self.df.columns]
         if missing:
-            raise ValueError(
-                f"triples lack the columns {', '.join(missing)}; they have {', '.join(self.df.columns)}"
-            )
+            raise ValueError(f"triples lack the columns {', '.join(missing)}; they have {', '.join(self.df.columns)}")
 
     # --- making one
 
@@ -70,12 +68,8 @@ class Collection:
         """Rename data columns: {old: new}."""
         unknown = [c for c in names if c not in self.data]
         if unknown:
-            raise ValueError(
-                f"no data columns {', '.join(unknown)}; the data columns are {', '.join(self.data)}"
-            )
-        return Collection(
-            self.df.select([F.col(c).alias(names.get(c, c)) for c in self.df.columns]), self.time
-        )
+            raise ValueError(f"no data columns {', '.join(unknown)}; the data columns are {', '.join(self.data)}")
+        return Collection(self.df.select([F.col(c).alias(names.get(c, c)) for c in self.df.columns]), self.time)
 
     def pipe(self, operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """`operator(self, …)`, so that a chain reads from left to right."""
@@ -89,8 +83,7 @@ class Collection:
         for other in others:
             if other.time.columns != self.time.columns or set(other.data) != set(self.data):
                 raise ValueError(
-                    f"cannot add data {other.data} at {other.time.columns} to data {self.data} at "
-                    f"{self.time.columns}"
+                    f"cannot add data {other.data} at {other.time.columns} to data {self.data} at {self.time.columns}"
                 )
             df = df.unionByName(other.df)
         return Collection(df, self.time)
@@ -134,14 +127,8 @@ class Collection:
         parts = self.time.parts if isinstance(self.time, Product) else (self.time,)
         rest = [p for p in parts if not set(p.columns) & set(coordinates)]
         fixed = [name for p in parts if p not in rest for name in p.columns]
-        if (
-            sorted(fixed) != sorted(coordinates)
-            or not rest
-            or any(len(p.columns) > 1 for p in parts if p not in rest)
-        ):
-            raise ValueError(
-                f"cannot fix {sorted(coordinates)} in times with parts {[p.columns for p in parts]}"
-            )
+        if sorted(fixed) != sorted(coordinates) or not rest or any(len(p.columns) > 1 for p in parts if p not in rest):
+            raise ValueError(f"cannot fix {sorted(coordinates)} in times with parts {[p.columns for p in parts]}")
         df = self.df
         for name, bound in coordinates.items():
             df = df.where(F.col(name) <= bound).drop(name)
@@ -199,9 +186,7 @@ class Collection:
         other = [c for c in self.time.columns if c != "epoch"]
         one = self.df.groupBy(*self.data, *other, "epoch").agg(F.sum(DIFF).alias("_step")).where("_step <> 0")
         line = (
-            Window.partitionBy(*self.data, *other).orderBy("epoch")
-            if self.data or other
-            else Window.orderBy("epoch")
+            Window.partitionBy(*self.data, *other).orderBy("epoch") if self.data or other else Window.orderBy("epoch")
         )
         spans = one.withColumn(DIFF, F.sum("_step").over(line)).withColumn(
             "until", F.coalesce(F.lead("epoch").over(line), F.lit(FOREVER))

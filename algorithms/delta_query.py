@@ -190,9 +190,7 @@ def _run(
     # Atoms over the same variables as the delta bind nothing new, but their history counts.
     prefix = _histories(query, relations, rule, time, ties, prefix, bound, joined)
     for v in rule.order:
-        touching = [
-            (j, a) for j, a in enumerate(query.atoms) if v in a.variables and set(a.variables) & set(bound)
-        ]
+        touching = [(j, a) for j, a in enumerate(query.atoms) if v in a.variables and set(a.variables) & set(bound)]
         extenders = []
         for _, a in touching:
             key = tuple(x for x in a.variables if x in bound)

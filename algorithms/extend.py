@@ -53,9 +53,7 @@ def count(prefixes: DataFrame, extenders: Sequence[Extender]) -> DataFrame:
     sizes_here = [F.col(f"_n_{i}") for i in range(len(extenders))]
     least = F.array_min(F.array(*sizes_here))
     winner = F.coalesce(*[F.when(n == least, F.lit(i)) for i, n in enumerate(sizes_here)])
-    return counted.withColumns({COUNT: least, WINNER: winner}).drop(
-        *[f"_n_{i}" for i in range(len(extenders))]
-    )
+    return counted.withColumns({COUNT: least, WINNER: winner}).drop(*[f"_n_{i}" for i in range(len(extenders))])
 
 
 def propose(prefixes: DataFrame, extender: Extender) -> DataFrame:

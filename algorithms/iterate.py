@@ -56,9 +56,7 @@ def nested(outer: Lattice) -> Product:
 
 
 @overload
-def iterate(
-    start: Collection, body: Callable[[Collection], Collection], limit: int = LIMIT
-) -> Collection: ...
+def iterate(start: Collection, body: Callable[[Collection], Collection], limit: int = LIMIT) -> Collection: ...
 @overload
 def iterate(
     start: Mapping[str, Collection], body: Callable[[Collections], Collections], limit: int = LIMIT

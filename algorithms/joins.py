@@ -31,9 +31,7 @@ def join(left: Collection, right: Collection, on: Sequence[str] | None = None) -
     keys = _keys(left, right, on)
     clash = [c for c in left.data if c in right.data and c not in keys]
     if clash:
-        raise ValueError(
-            f"both sides have data columns {clash}, and the join is on {keys}: rename them first"
-        )
+        raise ValueError(f"both sides have data columns {clash}, and the join is on {keys}: rename them first")
     away = right.df.withColumnsRenamed({c: f"_r_{c}" for c in (*keys, *right.time.columns, DIFF)})
     both = left.df.join(away, fold(and_, [F.col(c) == F.col(f"_r_{c}") for c in keys]))
     names = left.time.columns

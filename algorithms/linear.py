@@ -51,10 +51,7 @@ def join_function(collection: Collection, logic: Sequence[Update] | Column) -> C
         kept = collection.df if updates[0].when is None else collection.df.where(updates[0].when)
         return Collection(kept.select(*_output(collection, updates[0])), collection.time)
     each = F.array(
-        *[
-            F.struct(*_output(collection, u), F.coalesce(_when(u), F.lit(False)).alias("_occurs"))
-            for u in updates
-        ]
+        *[F.struct(*_output(collection, u), F.coalesce(_when(u), F.lit(False)).alias("_occurs")) for u in updates]
     )
     if any(u.when is not None for u in updates):
         each = F.filter(each, lambda u: u["_occurs"])
@@ -84,9 +81,7 @@ def explode(collection: Collection, pairs: Column, name: str) -> Collection:
     `(key, count)` becomes `count` copies of `key` by the one pair `(key, count)`: no copy is ever made.
     """
     value, diff = pairs_fields(collection, pairs)
-    return join_function(
-        collection, F.transform(pairs, lambda p: F.struct(p[value].alias(name), p[diff].alias(DIFF)))
-    )
+    return join_function(collection, F.transform(pairs, lambda p: F.struct(p[value].alias(name), p[diff].alias(DIFF))))
 
 
 def temporal_filter(

@@ -112,9 +112,7 @@ def _cells(collection: Collection, key: list[str], values: list[str]) -> DataFra
     cells = _zeta(rows.withColumnRenamed(DIFF, MULTIPLICITY), record, time, times)
     for axis, name in zip(_axes(time), _nexts(time), strict=True):
         others = [c for c in times if c != axis.name]
-        cells = cells.withColumn(
-            name, F.lead(axis.name).over(Window.partitionBy(*record, *others).orderBy(axis.name))
-        )
+        cells = cells.withColumn(name, F.lead(axis.name).over(Window.partitionBy(*record, *others).orderBy(axis.name)))
     return cells
 
 
@@ -147,9 +145,7 @@ def _zeta(df: DataFrame, record: list[str], time: Lattice, times: list[str]) -> 
     total = F.sum(MULTIPLICITY)
     if isinstance(time, Total):
         others = [c for c in times if c != time.name]
-        return df.withColumn(
-            MULTIPLICITY, total.over(Window.partitionBy(*record, *others).orderBy(time.name))
-        )
+        return df.withColumn(MULTIPLICITY, total.over(Window.partitionBy(*record, *others).orderBy(time.name)))
     if isinstance(time, Product):
         for part in time.parts:
             df = _zeta(df, record, part, times)

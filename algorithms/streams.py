@@ -139,9 +139,7 @@ def lattice_reduce(deltas: Stream, key: Sequence[str], merges: Mapping[str, Colu
     collect_set, a greatest struct): idempotent, so weights do not count. There is no inverse: a negative
     weight fails the job.
     """
-    positive = F.when(
-        F.col(DIFF) < 0, F.raise_error(F.lit("lattice_reduce: a lattice value cannot be retracted"))
-    )
+    positive = F.when(F.col(DIFF) < 0, F.raise_error(F.lit("lattice_reduce: a lattice value cannot be retracted")))
     checked = deltas.df.withColumn("_check", positive).where(F.col("_check").isNull())
     line = Window.partitionBy(*key).orderBy(TICK)
     merged = checked.select(*key, TICK, *[m.over(line).alias(n) for n, m in merges.items()])

@@ -130,8 +130,8 @@ def test_as_of_join_equals_a_look_up_at_each_change(spark) -> None:
             for (k2, y), (e2, r2), m in right[case]:
                 if k == k2 and r2 <= r:
                     want[(case, k, x, y), (max(e, e2), r)] += n * m
-    l, r = (frame(spark, c, ["k", n], EPOCH_REVISION) for c, n in ((left, "x"), (right, "y")))
-    assert_same(collected(as_of_join(l, r, along="revision")), Counter({k: n for k, n in want.items() if n}), SEED)
+    old, new = (frame(spark, c, ["k", n], EPOCH_REVISION) for c, n in ((left, "x"), (right, "y")))
+    assert_same(collected(as_of_join(old, new, along="revision")), Counter({k: n for k, n in want.items() if n}), SEED)
 
 
 QUERIES = {

@@ -11,7 +11,10 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOM = HERE.parents[1] / "algorithms"
-MODULES = "times collection linear upserts joins reduce calculus delta_query extend iterate streams".split()
+MODULES = [
+    *("times", "collection", "linear", "upserts", "joins", "reduce"),
+    *("calculus", "delta_query", "extend", "iterate", "streams"),
+]
 
 
 @pytest.mark.parametrize("name", MODULES)
