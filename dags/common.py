@@ -128,7 +128,7 @@ def validate(planned: dict[str, Any]) -> dict[str, Any]:
 @task(
     pool=orchestration.POOL,
     outlets=ASSETS,
-    execution_timeout=timedelta(hours=6),
+    execution_timeout=timedelta(hours=12),
     doc_md=f"Makes the revision visible. Alone in the pool `{orchestration.POOL}`: when another run has "
     f"published since the plan, the epochs run again here, on the newest revision. Clearing it is safe: "
     f"it publishes what is missing.",
@@ -147,7 +147,7 @@ def publish(planned: dict[str, Any], outlet_events: Any = None) -> dict[str, Any
 )
 @told
 def report(published: dict[str, Any]) -> list[str]:
-    return orchestration.report(HOME, published["epochs"], say)
+    return orchestration.report(HOME, published, say)
 
 
 def stages(planned: Any) -> None:

@@ -202,14 +202,15 @@ def plan(path: str, epochs: Iterable[int], say: Say = quiet) -> Planned | None:
     return _begin(home, ledger, found, say)
 
 
-def plan_range(path: str, first: str | None, last: str | None, force: bool = False, say: Say = quiet) -> Planned | None:
+def plan_range(
+    path: str, first: str | int | None, last: str | int | None, force: bool = False, say: Say = quiet
+) -> Planned | None:
     """Begin one run over every landed epoch of a range that is missing or changed (`force`: over all of
     them)."""
     from . import runner
 
     home, ledger = _open(path)
-    low = home.schedule.epoch(str(first)) if first else None
-    high = home.schedule.epoch(str(last)) if last else None
+    low, high = (None if text in (None, "") else home.schedule.epoch(str(text)) for text in (first, last))
     if low is not None and high is not None and low > high:
         raise UsageError(f"the range {first} … {last} is empty: the first epoch is after the last.")
     found = runner.plan(
@@ -220,7 +221,7 @@ def plan_range(path: str, first: str | None, last: str | None, force: bool = Fal
     )
     if not found.epochs:
         raise UsageError(
-            f"no epoch is landed between {first or 'the first'} and {last or 'the last'}.", "altneu status"
+            f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
         )
     return _begin(home, ledger, found, say)
 
@@ -315,12 +316,17 @@ def _winner(ledger: Ledger, run_id: str) -> int | None:
     return newest if run.state != "published" and newest != run.parent else None
 
 
-def report(path: str, epochs: list[int], say: Say = quiet) -> list[str]:
-    """Write the report pages of the epochs; their paths."""
+def report(path: str, published: dict[str, Any], say: Say = quiet) -> list[str]:
+    """Write the report pages of what `publish` handed on; their paths. Needs no Spark."""
+    import time
+
     from .report import write
 
     home, ledger = _open(path)
-    pages = [str(page) for page in write(home, ledger, epochs)]
+    started = time.time()
+    pages = [str(page) for page in write(home, ledger, published["epochs"])]
+    facts = {"pages": len(pages), "page": pages[-1] if pages else None}
+    ledger.stage(published["run_id"], "report", "done", started, facts)
     say(f"report: {pages[-1] if pages else 'nothing to write'}")
     return pages
 

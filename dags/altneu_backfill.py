@@ -1,0 +1,54 @@
+"""Many epochs in one pass: one run, one revision, whatever their number.
+
+Every landed epoch between **first** and **last** that is missing or has changed; empty bounds mean the
+first and the last landed one. Much faster than a run of `altneu_epoch` for each, and with the same result;
+runs of `altneu_epoch` that come later find their epoch published and finish at once. Safe beside them: see
+`publish`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+
+from dags import common
+from pipeline import orchestration
+
+
+@task.short_circuit(
+    execution_timeout=timedelta(minutes=30),
+    doc_md="Begins one run over the epochs of the range that are missing or changed; with none, skips the rest.",
+)
+@common.told
+def plan(params: Any = None) -> dict[str, Any] | None:
+    first, last, again = params["first"], params["last"], params["again"]
+    return orchestration.plan_range(common.HOME, first, last, again, common.say)
+
+
+def bound(title: str) -> Param:
+    about = "A date such as 2004-04-15, or an integer. Empty: no bound."
+    return Param(None, type=["null", "string", "integer"], title=title, description=about)
+
+
+with DAG(
+    "altneu_backfill",
+    description="A range of epochs in one pass and one revision",
+    schedule=None,
+    max_active_runs=1,
+    default_args=common.DEFAULTS | {"execution_timeout": timedelta(hours=12)},
+    params={
+        "first": bound("First epoch"),
+        "last": bound("Last epoch"),
+        "again": Param(
+            False,
+            type="boolean",
+            title="Again",
+            description="Also epochs that are published as landed: they are read and computed again.",
+        ),
+    },
+    tags=["altneu", "graph"],
+    doc_md=__doc__,
+):
+    common.stages(plan())

@@ -1,0 +1,196 @@
+"""`altneu airflow`: a local Airflow with the DAGs, the page and the pool, on a home. Ctrl-C stops it.
+
+Everything of it lives in `HOME/airflow`: settings, database, logs, password. What the environment sets
+already (another database, a port, an executor) stays. It is Airflow's own standalone: for one machine, not
+for production.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from . import landing
+from .config import Home
+from .errors import RunFailed, UsageError
+from .orchestration import POOL
+
+REPO = Path(__file__).resolve().parents[1]
+START_SECONDS = 300  # a first start makes the database; on a busy machine that takes minutes
+STOP_SECONDS = 40
+STALE_EPOCHS = 30  # a landing whose newest epoch is older than this is history, not a feed
+
+_PREPARE = f"""
+from airflow.utils import db
+from airflow.models.pool import Pool
+db.initdb()
+Pool.create_or_update_pool({POOL!r}, slots=1, description="altneu: one publish at a time", include_deferred=False)
+"""
+
+
+def standalone(
+    path: Path, *, port: int = 8080, say: Callable[[str], None] = print, now: datetime | None = None
+) -> None:
+    """Start, tell address and password, wait for Ctrl-C (or SIGTERM), stop.
+
+    A home with nothing landed gets the demo's messages. Raises `UsageError` when the port is taken,
+    `RunFailed` when Airflow does not come up.
+    """
+    home = Home.open(path, create=True)
+    if not landing.listing(home):
+        home = _land_demo(home, say)
+    if _taken(port):
+        raise UsageError(f"port {port} is taken.", f"altneu airflow --port {port + 1}")
+    environment = settings(home, port, now or datetime.now(UTC))
+    folder = Path(environment["AIRFLOW_HOME"])
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "standalone.log"
+    signal.signal(signal.SIGTERM, _interrupt)
+    with log.open("w") as stream:
+        say(f"starting Airflow (log: {log})")
+        _prepare(environment, stream, log)
+        command = [str(Path(sys.executable).with_name("airflow")), "standalone"]
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            _wait(process, port, log)
+            _tell(home, environment, folder, port, say)
+            if process.wait():
+                raise RunFailed(f"Airflow has ended by itself:\n{_tail(log)}", f"less {log}")
+        except KeyboardInterrupt:
+            say("stopping Airflow")
+        finally:
+            _stop(process)
+            say("Airflow has stopped; what was published stays")
+
+
+def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
+    """The environment of every part of the Airflow of a home."""
+    folder = home.path / "airflow"
+    address = f"http://localhost:{port}"
+    # a task is a Spark process: more of them than this share the same cores and memory
+    parallel = max(2, min(4, os.cpu_count() or 2))
+    defaults = {
+        "AIRFLOW_HOME": str(folder),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(REPO / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPO / "infra" / "airflow" / "plugins"),
+        "AIRFLOW__CORE__PARALLELISM": str(parallel),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": address,
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+        **_history(home, now),
+    }
+    path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
+    bin_ = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return defaults | dict(os.environ) | {"ALTNEU_HOME": str(home.path), "PYTHONPATH": path, "PATH": bin_}
+
+
+def _history(home: Home, now: datetime) -> dict[str, str]:
+    """For a landing that is history, the schedule catches up over just it; a feed goes on from now."""
+    epochs, schedule = sorted(landing.listing(home)), home.schedule
+    if not epochs or schedule.seconds is None:
+        return {}
+    try:
+        first, last, stale = (schedule.start(e) for e in (epochs[0], epochs[-1], epochs[-1] + 1 + STALE_EPOCHS))
+    except OverflowError:  # epochs beyond the calendar
+        return {}
+    return {} if stale > now else {"ALTNEU_START": first.isoformat(), "ALTNEU_END": last.isoformat()}
+
+
+def _land_demo(home: Home, say: Callable[[str], None]) -> Home:
+    from .demo import _EVERY, _LIVE_FOR, messages
+
+    if home.config.every is None:
+        home = home.declare(every=_EVERY, live_for=_LIVE_FOR)
+    form = "%m/%d/%y %I:%M %p"
+    columns = ["src", "dst", "ts"]
+    found = landing.land(home, [messages()], columns, header=True, time_column="ts", time_format=form)
+    say(f"nothing was landed in {home.path}: landed the demo's {found.rows:,} messages in {len(found.epochs)} epochs")
+    return home
+
+
+def _taken(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _prepare(environment: dict[str, str], stream: object, log: Path) -> None:
+    """The database and the pool."""
+    done = subprocess.run([sys.executable, "-c", _PREPARE], env=environment, stdout=stream, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
+    if done.returncode:
+        raise RunFailed(f"Airflow's database could not be made:\n{_tail(log)}", f"less {log}")
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Until every part of it is healthy."""
+    deadline = time.monotonic() + START_SECONDS
+    missing = ["api-server"]
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RunFailed(f"Airflow has not started:\n{_tail(log)}", f"less {log}")
+        with suppress(urllib.error.URLError, OSError, ValueError):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/monitor/health", timeout=5) as answer:
+                health = json.load(answer)
+            parts = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+            missing = [part for part in parts if (health.get(part) or {}).get("status") != "healthy"]
+            if not missing:
+                return
+        time.sleep(1)
+    raise RunFailed(f"Airflow was not healthy after {START_SECONDS} s ({', '.join(missing)}).", f"less {log}")
+
+
+def _tell(home: Home, environment: dict[str, str], folder: Path, port: int, say: Callable[[str], None]) -> None:
+    say(f"Airflow is ready: http://localhost:{port}")
+    passwords = folder / "simple_auth_manager_passwords.json.generated"
+    with suppress(OSError, ValueError):
+        for user, password in json.loads(passwords.read_text()).items():
+            say(f"user {user}, password {password}")
+    if "ALTNEU_START" in environment:
+        first, last = (environment[name][:10] for name in ("ALTNEU_START", "ALTNEU_END"))
+        say(f"switch on altneu_epoch to catch up from {first} to {last}, one epoch a run;")
+        say("or trigger altneu_backfill: all of it in one pass")
+    else:
+        say("switch on altneu_epoch for the epochs to come; for those that are landed, trigger altneu_backfill")
+    say("Ctrl-C stops it")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask the whole group, first as Ctrl-C does, then harder."""
+    for number, seconds in ((signal.SIGINT, STOP_SECONDS), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            break
+    with suppress(ProcessLookupError):  # parts that outlived their parent
+        os.killpg(process.pid, signal.SIGTERM)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
