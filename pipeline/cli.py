@@ -49,6 +49,7 @@ class View(StrEnum):
     vertices = "vertices"
     edges = "edges"
     changes = "changes"
+    triangles = "triangles"
 
 
 _home: Path = Path(".altneu")
@@ -321,15 +322,24 @@ def _status(entry: Epoch, audited: tuple[bool, int] | None, error: str | None) -
 
 @app.command()
 def show(
-    view: Annotated[View, typer.Argument(help="totals, vertices, edges, or changes.")],
-    span: Annotated[list[str] | None, typer.Argument(metavar="[FROM TO]", help="For changes: two epochs.")] = None,
+    view: Annotated[View, typer.Argument(help="What to show.")],
+    span: Annotated[
+        list[str] | None, typer.Argument(metavar="[FROM TO]", help="For changes and triangles: between two epochs.")
+    ] = None,
     as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
     revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,
     all_epochs: Annotated[bool, typer.Option("--all-epochs", help="Totals at every epoch to the frontier.")] = False,
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
     output: Annotated[Path | None, typer.Option(help="Write here (needed for parquet).")] = None,
 ) -> None:
-    """What is published: totals of the graph, its vertices or edges, or the changes between two epochs."""
+    """What is published: the graph's totals, vertices, edges, triangles, or what changed between two epochs.
+
+    `altneu show totals --all-epochs --format json`
+
+    `altneu show edges --as-of 2004-05-15 --format csv --output edges.csv`
+
+    `altneu show changes 2004-05-01 2004-05-15`: rows to add (diff 1) and to drop (diff -1)
+    """
     from . import views
 
     home, ledger = _open()
@@ -354,13 +364,19 @@ def show(
     from .warehouse import Warehouse
 
     warehouse = Warehouse(session(home.config.master, home.config.conf), home)
-    if view is View.changes:
-        if not span or len(span) != 2:
-            raise UsageError("changes needs two epochs.", "altneu show changes FROM TO")
-        since, until = (home.schedule.epoch(text) for text in span)
-        frame = views.changes(warehouse, row, since, until)
+    between = [home.schedule.epoch(text) for text in span or ()]
+    at = row.frontier if epoch is None else epoch
+    if view is View.changes and len(between) == 2:
+        frame = views.changes(warehouse, row, *between)
+    elif view is View.triangles and len(between) in (0, 2):
+        frame = views.triangles(warehouse, row, between[1] if between else at, between[0] if between else None)
+    elif view in (View.vertices, View.edges) and not between:
+        frame = views.as_of(warehouse, row, view, at)
     else:
-        frame = views.as_of(warehouse, row, view, row.frontier if epoch is None else epoch)
+        raise UsageError(
+            f"{view} takes {'no epochs as words' if view in (View.vertices, View.edges) else 'two epochs'}.",
+            f"altneu show {view} --as-of E   or   altneu show changes FROM TO",
+        )
     if format is Format.parquet:
         if output is None:
             raise UsageError("parquet needs a place.", "add --output FOLDER")

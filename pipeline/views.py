@@ -9,8 +9,11 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from algorithms.times import FOREVER
+from algorithms.triangles import triangle_changes
 
 from .config import Home
 from .ledger import Ledger, Revision
@@ -107,11 +110,16 @@ def totals(
 
 
 def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int) -> DataFrame:
-    """`vertices` (vertex, degree, triangles) or `edges` (src, dst, trussness) as of an epoch at a revision."""
+    """`vertices` (vertex, degree, triangles, clustering) or `edges` (src, dst, trussness) as of an epoch.
+
+    `clustering`: the local clustering coefficient, triangles / pairs of neighbours; 0 below two neighbours.
+    """
     if view == "vertices":
         degree = _sum(warehouse.at("degrees", revision), epoch, "degree", "vertex")
         triangles = _sum(warehouse.at("triangle_counts", revision), epoch, "triangles", "vertex")
         rows = degree.join(triangles, "vertex", "left").fillna(0, ["triangles"])
+        pairs = F.col("degree") * (F.col("degree") - 1) / 2
+        rows = rows.withColumn("clustering", F.when(pairs > 0, F.col("triangles") / pairs).otherwise(0.0))
         return named(warehouse, revision, rows, ["vertex"]).orderBy("vertex")
     rows = _sum(warehouse.at("trussness", revision), epoch, "n", "a", "b", "k")
     rows = rows.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"))
@@ -124,6 +132,28 @@ def changes(warehouse: Warehouse, revision: Revision, since: int, until: int) ->
     net = rows.groupBy("a", "b", "k").agg(F.sum("diff").alias("diff")).where("diff <> 0")
     net = net.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"), "diff")
     return named(warehouse, revision, net, ["src", "dst"]).orderBy("src", "dst", "diff")
+
+
+def triangles(warehouse: Warehouse, revision: Revision, epoch: int, since: int | None = None) -> DataFrame:
+    """The triangles of an epoch: a, b, c, diff (1). With `since`: those that came (1) and went (-1) since then."""
+    now = _edges_at(warehouse, revision, epoch)
+    index = now.limit(0) if since is None else _edges_at(warehouse, revision, since)
+    changed = now.unionByName(index.withColumn("diff", -F.col("diff")))
+    delta = changed.groupBy("a", "b").agg(F.sum("diff").alias("diff")).where("diff <> 0").select(*_always())
+    found = triangle_changes(index.select(*_always()), delta, broadcast=False)
+    net = found.groupBy("a", "b", "c").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    return named(warehouse, revision, net, ["a", "b", "c"]).orderBy("a", "b", "c")
+
+
+def _edges_at(warehouse: Warehouse, revision: Revision, epoch: int) -> DataFrame:
+    alive = warehouse.at("edges", revision).where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
+    return alive.groupBy("a", "b").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def _always() -> list[Column]:
+    """An edge set as intervals that never end."""
+    zero, ever = F.lit(0).cast("bigint"), F.lit(FOREVER)
+    return [F.col("a"), F.col("b"), zero.alias("epoch"), ever.alias("until"), F.col("diff")]
 
 
 def _sum(rows: DataFrame, epoch: int, name: str, *data: str) -> DataFrame:

@@ -1,0 +1,39 @@
+"""`altneu(...)` runs a command in this process: exit code, standard output, standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import cli
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+Altneu = Callable[..., Outcome]
+
+
+@pytest.fixture
+def altneu(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch) -> Altneu:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str, home: Path = tmp_path / "home") -> Outcome:
+        capsys.readouterr()
+        code = 0
+        try:
+            cli.main(["--home", str(home), *map(str, arguments)])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return call

@@ -1,0 +1,184 @@
+"""What a user types and reads: exit codes, outputs, and errors that lose nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.cli import app
+from tests.e2e.conftest import Altneu
+
+K4 = "src,dst\n" + "".join(f"{a},{b}\n" for a in range(1, 5) for b in range(a + 1, 5))
+
+
+def land(home: Path, epoch: str, text: str | bytes, name: str = "rows.csv") -> Path:
+    folder = home / "landing" / f"epoch={epoch}"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = tmp_path / "home"
+    path.mkdir()
+    (path / "altneu.toml").write_text("")
+    return path
+
+
+BROKEN = {
+    "a missing column": (b"src,op\n1,upsert\n", "rows.csv", "column dst is missing"),
+    "a truncated gzip": (gzip.compress(K4.encode() * 500)[:-30], "rows.csv.gz", "truncated"),
+    "an unknown column": (b"src,dst,colour\n1,2,red\n", "rows.csv", "column colour is unknown"),
+    "bad integers": (b"src,dst\n1,2\n1,x\n", "rows.csv", "line 3: dst is 'x', not an integer"),
+    "a wrong op": (b"src,dst,op\n1,2,upsert\n1,3,erase\n", "rows.csv", "op is 'erase'"),
+    "no file at all, but a note": (b"hello", "notes.doc", "notes.doc is none of"),
+}
+
+
+def test_broken_input_stops_the_run_and_loses_nothing(altneu: Altneu, home: Path) -> None:
+    """One published epoch; then every kind of broken batch: exit 1, the input named, the published state untouched."""
+    land(home, "1", K4)
+    assert altneu("run", "1").code == 0
+    before = altneu("show", "totals", "--all-epochs", "--format", "json").out
+    for name, (content, file, says) in BROKEN.items():
+        broken = land(home, "2", content, file)
+        found = altneu("run", "2")
+        assert found.code == 1, name
+        assert says in found.err, (name, found.err)
+        assert "next:" in found.err, name
+        if file != "notes.doc":
+            status = json.loads(altneu("status", "--format", "json").out)
+            states = {row["epoch"]: row["state"] for row in status["epochs"]}
+            assert states == {1: "published", 2: "failed"}, name
+        broken.unlink()
+        assert altneu("show", "totals", "--all-epochs", "--format", "json").out == before, name
+    # mended, it goes through; a few bad rows among many are quarantined, an empty line is nothing lost
+    good = "".join(f"{a},{a + 1}\n" for a in range(1, 40))
+    land(home, "2", f"src,dst\n{good}\n7,seven\n")
+    mended = altneu("run", "2")
+    assert mended.code == 0, mended.err
+    assert "quarantined 2" in mended.err
+    row = json.loads(altneu("show", "totals", "--format", "json").out)[0]
+    assert (row["edges"], row["triangles"], row["revision"]) == (42, 4, 2)
+
+
+def test_an_empty_batch_and_removal(altneu: Altneu, home: Path) -> None:
+    (home / "altneu.toml").write_text("[edges]\nlive_for = 2\n")
+    land(home, "1", K4)
+    assert altneu("run", "1").code == 0
+    land(home, "3", "src,dst\n")  # nothing happened in epoch 3: the edges of epoch 1 have expired by then
+    assert altneu("run", "3").code == 0
+    rows = json.loads(altneu("show", "totals", "--all-epochs", "--format", "json").out)
+    assert [(row["epoch"], row["edges"], row["max_trussness"]) for row in rows] == [(1, 6, 4), (2, 6, 4), (3, 0, 0)]
+    for file in (home / "landing" / "epoch=1").iterdir():
+        file.unlink()
+    (home / "landing" / "epoch=1").rmdir()
+    refused = altneu("run", "1")
+    assert (refused.code, "--remove" in refused.err) == (2, True)
+    assert altneu("run", "1", "--remove").code == 0
+    rows = json.loads(altneu("show", "totals", "--all-epochs", "--format", "json").out)
+    assert {row["edges"] for row in rows} == {0}
+
+
+def test_string_ids(altneu: Altneu, home: Path, tmp_path: Path) -> None:
+    (home / "altneu.toml").write_text('[vertices]\nids = "string"\n')
+    land(home, "1", "src,dst\nada,bob\nbob,cy\ncy,ada\n")
+    assert altneu("run", "1").code == 0
+    land(home, "2", "src,dst,op\ndee,ada,upsert\ndee,bob,upsert\nada,bob,delete\n")
+    assert altneu("run", "2").code == 0
+    shown = json.loads(altneu("show", "triangles", "--as-of", "1", "--format", "json").out)
+    assert [sorted([row["a"], row["b"], row["c"]]) for row in shown] == [["ada", "bob", "cy"]]
+    edges = json.loads(altneu("show", "edges", "--format", "json").out)
+    assert sorted(tuple(sorted((row["src"], row["dst"]))) for row in edges) == [
+        ("ada", "cy"),
+        ("ada", "dee"),
+        ("bob", "cy"),
+        ("bob", "dee"),
+    ]
+    changes = json.loads(altneu("show", "changes", "1", "2", "--format", "json").out)
+    assert sum(row["diff"] for row in changes) == 1
+    assert altneu("audit").code == 0
+
+
+def test_looking_around(altneu: Altneu, home: Path, tmp_path: Path) -> None:
+    land(home, "5", K4)
+    nothing = altneu("show", "totals")
+    assert (nothing.code, "nothing is published yet" in nothing.err) == (1, True)
+    assert altneu("plan").out.count("1 missing") == 1
+    assert altneu("run", "5").code == 0
+    assert "greatest trussness 4" in altneu("run", "5").out or "nothing new" in altneu("run", "5").out
+    status = json.loads(altneu("status", "--format", "json").out)
+    assert (status["revision"], status["frontier"]) == (1, 5)
+    assert status["epochs"][0]["audited"] is True
+    vertices = json.loads(altneu("show", "vertices", "--format", "json").out)
+    assert vertices[0] == {"vertex": 1, "degree": 3, "triangles": 3, "clustering": 1.0}
+    listed = altneu("show", "edges", "--format", "csv").out.splitlines()
+    assert listed[:2] == ["src,dst,trussness", "1,2,4"]
+    assert altneu("show", "edges", "--format", "parquet", "--output", tmp_path / "edges").code == 0
+    assert pq.read_table(tmp_path / "edges").num_rows == 6
+    assert altneu("show", "totals", "--as-of", "9").code == 2
+    assert altneu("show", "totals", "--revision", "9").code == 1
+    assert altneu("run", "77").code == 2
+    assert altneu("show", "nonsense").code == 2
+    audited = altneu("audit")
+    assert (audited.code, "all equal" in audited.out) == (0, True)
+    report = altneu("report")
+    assert report.code == 0
+    assert all(Path(line).exists() for line in report.out.split())
+
+
+def test_a_changed_meaning_of_history_is_noticed(altneu: Altneu, home: Path) -> None:
+    land(home, "1", K4)
+    assert altneu("run", "1").code == 0
+    (home / "altneu.toml").write_text("[edges]\nlive_for = 3\n")
+    land(home, "2", K4)
+    refused = altneu("run", "2")
+    assert (refused.code, "another meaning to history" in refused.err) == (2, True)
+
+
+def test_no_home_is_an_error_that_helps(altneu: Altneu, tmp_path: Path) -> None:
+    found = altneu("status", home=tmp_path / "nowhere")
+    assert found.code == 2
+    assert "altneu demo" in found.err
+
+
+def test_every_command_has_help() -> None:
+    runner = CliRunner()
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__  # type: ignore[union-attr]
+        shown = runner.invoke(app, [name, "--help"])
+        assert shown.exit_code == 0
+        assert command.callback.__doc__, name  # type: ignore[union-attr]
+
+
+def test_executors_in_processes_of_their_own(tmp_path: Path) -> None:
+    """A run on `local-cluster[2,1,1024]`, started as a user starts it: nothing assumes one process."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "altneu.toml").write_text('[spark]\nmaster = "local-cluster[2,1,1024]"\n')
+    land(home, "1", K4)
+    land(home, "2", "src,dst,op\n1,2,delete\n5,1,upsert\n5,3,upsert\n")
+
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        repo = Path(__file__).resolve().parents[2]
+        env = os.environ | {"PYTHONPATH": str(repo)}
+        line = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
+        return subprocess.run(line, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+
+    ran = command("backfill", "--all")
+    assert ran.returncode == 0, ran.stderr
+    rows = json.loads(command("show", "totals", "--all-epochs", "--format", "json").stdout)
+    assert [(r["vertices"], r["edges"], r["triangles"], r["max_trussness"]) for r in rows] == [
+        (4, 6, 4, 4),
+        (5, 7, 3, 3),
+    ]

@@ -1,0 +1,85 @@
+"""Two runs on one parent, on SQLite and on PostgreSQL: one wins, the other says so, nothing is lost; kill and rerun."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import audit, runner, views
+from pipeline.errors import Conflict
+from pipeline.warehouse import Warehouse
+from tests import homes
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL cluster of its own, on a free port of the loopback interface."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
+    if initdb is None:
+        pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
+    programs = Path(initdb).parent
+    # PostgreSQL refuses to run as root
+    as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    folder = Path(tempfile.mkdtemp(prefix="altneu-pg-"))
+    if as_user:
+        shutil.chown(folder, "postgres")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data = folder / "data"
+
+    def call(*command: str) -> None:
+        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=folder)
+
+    call(str(programs / "initdb"), "-D", str(data), "-U", "altneu", "--auth=trust", "-E", "UTF8")
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+    call(str(programs / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
+    try:
+        call(str(programs / "createdb"), "-h", "127.0.0.1", "-p", str(port), "-U", "altneu", "altneu")
+        yield f"postgresql+psycopg://altneu@127.0.0.1:{port}/altneu"
+    finally:
+        call(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_one_wins(spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    toml = ""
+    if kind == "postgresql":
+        toml = f'[storage]\ndatabase = "{request.getfixturevalue("postgres")}"\n'
+    home, ledger = homes.make(tmp_path / "home", toml)
+    k4 = [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)]
+    homes.put(home, 0, k4)
+    homes.run(home, ledger, [0])
+    homes.put(home, 1, [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)])
+    homes.put(home, 2, [(0, 1, None, "delete", 0)])
+    ids = [runner.begin(home, ledger, runner.plan_epochs(home, ledger, [epoch])) for epoch in (1, 2)]
+    # both go through their stages, interleaved; a stage tried again changes nothing
+    for stage in ("ingest", "edges", "edges", "triangles", "truss", "audit"):
+        for run_id in ids:
+            runner.stage(home, ledger, run_id, stage)
+    before = views.totals(home, ledger, all_epochs=True)
+    assert [row["edges"] for row in before] == [6]  # nothing is visible yet
+    runner.stage(home, ledger, ids[0], "publish")
+    with pytest.raises(Conflict, match="revision 1, but run"):
+        runner.stage(home, ledger, ids[1], "publish")
+    assert [row["edges"] for row in views.totals(home, ledger, all_epochs=True)] == [6, 8]
+    homes.run(home, ledger, [2])
+    found = [
+        (row["edges"], row["triangles"], row["max_trussness"]) for row in views.totals(home, ledger, all_epochs=True)
+    ]
+    assert found == [(6, 4, 4), (8, 5, 4), (7, 2, 3)]
+    row, warehouse = ledger.at(), Warehouse(spark, home)
+    results = audit.audit_published(warehouse, row, [0, 1, 2], lambda text: None)
+    assert [result["name"] for result in results if not result["passed"]] == []
+    # the published past is still what it was: a reader of revision 1 sees revision 1
+    assert warehouse.at("edges", ledger.at(1)).count() == 6
