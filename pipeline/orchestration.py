@@ -397,6 +397,46 @@ def validate(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
 
 
+# -- the page --------------------------------------------------------------------------------------------
+
+
+def grid(path: str) -> dict[str, Any]:
+    """Every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
+    listing."""
+    from . import runner, views
+
+    home, ledger = _open(path)
+    revision, found = runner.survey(home, ledger)
+    points = {row["epoch"]: row for row in views.totals(home, ledger, all_epochs=True)}
+    audited = ledger.audited()
+    errors: dict[int, str | None] = {}
+    for run in ledger.runs():
+        for epoch in run.epochs:
+            errors[epoch] = run.error if run.state == "failed" else None
+    rows = []
+    for entry in found.values():
+        point = points.get(entry.epoch, {}) if entry.revision else {}
+        error = errors.get(entry.epoch) if entry.state in ("missing", "changed") else None
+        page = home.reports / f"epoch-{entry.label}.html"
+        rows.append(
+            {
+                "epoch": entry.epoch,
+                "label": entry.label,
+                "state": "failed" if error else entry.state,
+                "revision": entry.revision,
+                **{name: point.get(name) for name in ("edges", "triangles", "max_trussness")},
+                "audited": audited[entry.epoch][0] if entry.epoch in audited else None,
+                "error": error,
+                "report": page.name if page.is_file() else None,
+            }
+        )
+    says = "nothing is published yet"
+    if revision.frontier is not None:
+        says = f"revision {revision.revision}, frontier {home.schedule.label(revision.frontier)}, "
+        f"{len(rows)} epochs"
+    return {"says": says, "epochs": rows}
+
+
 # -- helpers -------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,123 @@
+"""A page inside Airflow: the grid of epochs, the trend of the totals, audits, and links to reports and runs.
+
+It reads the home's SQL database and the landing's listing; it starts no Spark. Behind Airflow's login:
+without a session, 401. `ALTNEU_HOME` says which home. An error of the home is shown as a page of its own,
+with what to type.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from airflow.api_fastapi.core_api.security import get_user
+from airflow.plugins_manager import AirflowPlugin
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi.responses import FileResponse, HTMLResponse
+
+from pipeline import orchestration
+from pipeline.errors import AltneuError
+
+SHOWN = 400  # epochs, the newest
+
+app = FastAPI(title="altneu", dependencies=[Depends(get_user)], docs_url=None, redoc_url=None, openapi_url=None)
+
+
+@app.get("/", response_class=HTMLResponse)
+def page() -> HTMLResponse:
+    try:
+        return HTMLResponse(document(orchestration.grid(orchestration.home_path())))
+    except AltneuError as error:
+        return HTMLResponse(_whole(f"<p class=bad>{escape(orchestration.worded(error))}</p>"), 503)
+
+
+@app.get("/reports/{name}")
+def report(name: str) -> FileResponse:
+    folder = Path(orchestration.home_path()).resolve() / "reports"
+    file = (folder / name).resolve()
+    if file.parent != folder or file.suffix != ".html" or not file.is_file():
+        raise HTTPException(404, "there is no such report")
+    return FileResponse(file, media_type="text/html")
+
+
+def document(found: dict[str, Any]) -> str:
+    """The page of what `orchestration.grid` found; every text of it is escaped."""
+    rows = found["epochs"][-SHOWN:]
+    head = f"<p>{escape(found['says'])}</p>"
+    cells = "".join(
+        f'<a class="cell {escape(row["state"])}" href="#e{row["epoch"]}" title="{escape(_title(row))}"></a>'
+        for row in rows
+    )
+    legend = "".join(
+        f'<span><i class="cell {s}"></i>{s}</span>' for s in ("published", "missing", "changed", "failed", "gone")
+    )
+    trends = "".join(_trend(rows, name) for name in ("edges", "triangles", "max_trussness"))
+    table = "".join(_row(row) for row in reversed(rows))
+    titles = "".join(
+        f"<th>{t}</th>" for t in ("epoch", "state", "revision", "edges", "triangles", "trussness", "audit", "")
+    )
+    return _whole(
+        f"{head}<div class=grid>{cells}</div><div class=legend>{legend}</div><div class=trends>{trends}</div>"
+        f"<table><thead><tr>{titles}</tr></thead><tbody>{table}</tbody></table>"
+    )
+
+
+def _title(row: dict[str, Any]) -> str:
+    return f"{row['label']}: {row['state']}" + (f", {row['error']}" if row["error"] else "")
+
+
+def _row(row: dict[str, Any]) -> str:
+    audit = {True: "equal", False: "<b class=bad>differs</b>", None: ""}[row["audited"]]
+    links = [f'<a href="reports/{escape(row["report"])}" target=_blank>report</a>'] if row["report"] else []
+    links.append('<a href="/dags/altneu_epoch/runs" target=_top>runs</a>')
+    numbers = "".join(
+        f"<td class=n>{'' if row[name] is None else format(row[name], ',')}</td>"
+        for name in ("revision", "edges", "triangles", "max_trussness")
+    )
+    error = f"<div class=bad>{escape(row['error'])}</div>" if row["error"] else ""
+    return (
+        f'<tr id="e{row["epoch"]}"><td>{escape(row["label"])}</td>'
+        f'<td><i class="cell {escape(row["state"])}"></i>{escape(row["state"])}{error}</td>{numbers}'
+        f"<td>{audit}</td><td>{' · '.join(links)}</td></tr>"
+    )
+
+
+def _trend(rows: list[dict[str, Any]], name: str) -> str:
+    values = [row[name] for row in rows if row[name] is not None]
+    if not values:
+        return ""
+    top, step = max(values) or 1, 240 / max(1, len(values) - 1)
+    points = " ".join(f"{i * step:.1f},{48 - 44 * value / top:.1f}" for i, value in enumerate(values))
+    title = name.replace("max_", "greatest ")
+    return (
+        f"<figure><figcaption>{title}: <b>{values[-1]:,}</b> (most {top:,})</figcaption>"
+        f'<svg viewBox="0 0 240 52" role=img aria-label="{title}"><polyline '
+        f'points="{points}"/></svg></figure>'
+    )
+
+
+def _whole(body: str) -> str:
+    return f"""<!doctype html><html lang=en><meta charset=utf-8><title>altneu</title><style>
+:root{{color-scheme:light dark;font:14px/1.5 system-ui,sans-serif}} body{{margin:24px;max-width:1100px}}
+.grid{{display:flex;flex-wrap:wrap;gap:3px}}
+.cell{{width:14px;height:14px;border-radius:3px;background:#9aa;display:inline-block}}
+td .cell,.legend .cell{{width:10px;height:10px;margin-right:6px}}
+.published{{background:#2a9d6a}} .changed{{background:#d9a400}}
+.missing{{background:#8aa4c8}} .failed{{background:#d04545}} .legend{{display:flex;gap:16px;margin:8px 0 20px}}
+.trends{{display:flex;gap:24px;flex-wrap:wrap}} figure{{margin:0 0 16px}} svg{{width:240px;height:52px}}
+polyline{{fill:none;stroke:#2a7fd0;stroke-width:1.5}} table{{border-collapse:collapse;width:100%}}
+th,td{{text-align:left;padding:4px 10px;border-bottom:1px solid #8884}}
+.n{{text-align:right;font-variant-numeric:tabular-nums}}
+.bad{{color:#d04545;white-space:pre-wrap}}
+</style><h1>altneu</h1>{body}</html>"""
+
+
+class AltneuPage(AirflowPlugin):
+    """The page as a sub-application, and its entry in the navigation."""
+
+    name = "altneu"
+    fastapi_apps = [{"app": app, "url_prefix": "/altneu", "name": "altneu"}]  # noqa: RUF012
+    external_views = [  # noqa: RUF012
+        {"name": "altneu epochs", "href": "/altneu/", "destination": "nav", "url_route": "altneu-epochs"}
+    ]
