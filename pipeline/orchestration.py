@@ -397,6 +397,32 @@ def validate(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
 
 
+# -- maintenance ---------------------------------------------------------------------------------------------
+
+
+def dead(runs: Iterable[tuple[str, str, str]], before: str) -> list[str]:
+    """Of runs as (run_id, state, started_at): those that began before an instant and were not published.
+
+    >>> dead([("a", "failed", "01-01"), ("b", "published", "01-01"), ("c", "running", "01-09")], before="01-05")
+    ['a']
+    """
+    return [run_id for run_id, state, started in runs if state != "published" and started < before]
+
+
+def sweep(path: str, days: float, say: Say = quiet, now: datetime | None = None) -> dict[str, Any]:
+    """Drop the branches that runs which failed or died more than `days` ago have left in the tables."""
+    from .spark import session
+    from .warehouse import Warehouse
+
+    home, ledger = _open(path)
+    before = ((now or _now()) - timedelta(days=days)).isoformat(timespec="milliseconds")
+    found = dead(((run.run_id, run.state, run.started_at) for run in ledger.runs()), before)
+    if found:
+        Warehouse(session(home.config.master, home.config.conf), home).discard(found)
+    say(f"{len(found)} run(s) begun before {before} and never published: none has a branch any more")
+    return {"runs": len(found)}
+
+
 # -- the page --------------------------------------------------------------------------------------------
 
 

@@ -99,6 +99,21 @@ def test_by_parameter_and_after_a_new_landing(
     assert (run.state, states(run)["landed"]) == ("failed", "failed")
 
 
+def test_a_range_in_one_pass(light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]) -> None:
+    home, ledger, first = tiny
+
+    def go(**conf: Any) -> Any:
+        return load(home.path)["altneu_backfill"].test(logical_date=None, run_conf=conf)
+
+    assert skipped(go()) == set()
+    assert (ledger.at().revision, sorted(ledger.batches())) == (1, [first, first + 1])
+    assert skipped(go(first="2004-04-15", last=first)) == AFTER_PLAN
+    assert skipped(go(first="2004-04-16", again=True)) == set()
+    assert ledger.at().revision == 2
+    run = go(first="2004-05-01")  # nothing is landed there
+    assert (run.state, states(run)["plan"]) == ("failed", "failed")
+
+
 def test_a_gap_of_the_history_is_skipped(
     light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,7 +171,17 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
     home, ledger, _ = tiny
     interleave(tiny)
     assert [row["triangles"] for row in views.totals(home, ledger, all_epochs=True)] == [1, 2]
-    orchestration.full_audit(str(home.path), 0, "")
+    assert orchestration.full_audit(str(home.path), 0, "")["epochs"] == 2
+    later = datetime.now(UTC) + timedelta(days=8)
+    lost = [run.run_id for run in ledger.runs() if run.state == "failed"]
+    assert orchestration.sweep(str(home.path), 7, now=later) == {"runs": len(lost)}
+    assert not any(lost[0] in name for name in branches(home, spark))
+
+
+def branches(home: Home, spark: SparkSession) -> list[str]:
+    from pipeline.warehouse import Warehouse
+
+    return [row.name for row in spark.sql(f"SELECT name FROM {Warehouse(spark, home).name('edges')}.refs").collect()]
 
 
 def test_two_interleaved_runs_end_published(light: None, tiny: tuple[Home, Ledger, int]) -> None:
