@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from algorithms.kernels.graph import Ints, Shorts
 
 PROBE = 12  # a look-up in the hash index costs about as much as this many steps along a list
+PAIR = 8  # what the use of a pair that was found costs
 LOOK = 60  # what an evaluation costs before its first step
 STEPS, EVALUATIONS, STAMP, FRONT, BACK = range(5)  # places in `clock`
 
@@ -161,6 +162,7 @@ def closing(g, e, least, left, right):
                 left[found] = g.edge[i]
                 right[found] = f
                 found += 1
+        g.clock[STEPS] += PAIR * found
         return found
     g.clock[STEPS] += du + dv
     g.clock[STAMP] += 1
@@ -176,6 +178,7 @@ def closing(g, e, least, left, right):
             left[found] = mark & 0xFFFFFFFF
             right[found] = g.edge[i]
             found += 1
+    g.clock[STEPS] += PAIR * found
     return found
 
 

@@ -20,8 +20,8 @@ from algorithms.kernels.maintain import UNKNOWN, delete_edges, insert_edges, pee
 from algorithms.kernels.truss import batch_peel
 
 # Measured on R-MAT and the real graphs of the benchmarks (tests/benchmarks/RESULTS-kernels.md).
-PEEL_EDGE = 300.0  # steps that the peel spends on an edge besides walking its lists
-PEEL_STEP = 3.0  # what one step of the peel costs in steps of the maintenance
+PEEL_EDGE = 80.0  # steps that the peel spends on an edge besides walking its lists
+PEEL_STEP = 0.6  # what one step of the peel costs in steps of the maintenance
 SPREAD = {"descend": 2.0, "lift": 2.0}  # first guess: cost of a batch over the cost of its own triangles
 SAMPLE = 64
 UNLIMITED = 2**62
@@ -121,12 +121,12 @@ class Maintained:
         ids = np.flatnonzero(present).astype(np.int32)
         n = graph.live.size
         _, indptr, tail, head, origin = by_degree(n, graph.tail[ids], graph.head[ids])
-        kappa, layer, _ = batch_peel(indptr, tail, head)
+        kappa, order = batch_peel(indptr, tail, head, ordered=True)
         ids = ids[origin]
         graph.level[:] = -1
         graph.level[ids] = kappa
-        graph.label[ids] = layer
-        graph.clock[FRONT], graph.clock[BACK] = -1, int(layer.max(initial=0)) + 1
+        graph.label[ids] = order
+        graph.clock[FRONT], graph.clock[BACK] = -1, ids.size + 1
         graph.state[:] = 0
         self._backing[:] = UNKNOWN
         arrange(graph)

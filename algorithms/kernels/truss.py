@@ -41,24 +41,28 @@ def layers(a: Ints, b: Ints) -> tuple[Shorts, Shorts]:
     """
     graph = orient(a, b)
     trussness, layer = np.empty(graph.head.size, np.int32), np.empty(graph.head.size, np.int32)
-    kappa, batch, _ = batch_peel(graph.indptr, graph.tail, graph.head)
+    kappa, batch = batch_peel(graph.indptr, graph.tail, graph.head, ordered=False)
     trussness[graph.origin] = kappa
     trussness += np.int32(2)
     layer[graph.origin] = batch
     return trussness, layer
 
 
-def batch_peel(indptr: Ints, tail: Shorts, head: Shorts) -> tuple[Shorts, Shorts, int]:
-    """(kappa int32[m], layer int32[m], steps of intersection) of an oriented graph with sorted lists."""
+def batch_peel(indptr: Ints, tail: Shorts, head: Shorts, ordered: bool) -> tuple[Shorts, Shorts]:
+    """(kappa int32[m], layer int32[m]) of an oriented graph with sorted lists.
+
+    ordered: number the edges 1..m in the order they were taken, instead of their batches. That is a certificate
+    as well, and a sharper one: an edge counts those after it only, and not all of its own batch.
+    """
     support = oriented_support(indptr, head)
     layer = np.empty(head.size, np.int32)
     both, neighbour, edge = both_ways(indptr, tail, head)
-    steps = _take_batches(both, neighbour, edge, tail, head, support, layer)
-    return support, layer, steps
+    _take_batches(both, neighbour, edge, tail, head, support, layer, ordered)
+    return support, layer
 
 
 @njit(cache=True, nogil=True)
-def _take_batches(indptr, neighbour, edge, tail, head, support, layer):
+def _take_batches(indptr, neighbour, edge, tail, head, support, layer, ordered):
     """Turn support into kappa and write the layers, both in place; neighbour and edge are used up."""
     m, n = tail.size, indptr.size - 1
     begin, end = indptr[:n].copy(), indptr[1:].copy()
@@ -68,7 +72,7 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer):
         widest = max(widest, end[v] - begin[v])
     left, right = np.empty(widest, np.int32), np.empty(widest, np.int32)
     rest, batch, coming = np.arange(m).astype(np.int32), np.empty(m, np.int32), np.empty(m, np.int32)
-    remaining, k, number, steps = m, 0, 0, 0
+    remaining, k, number, taken = m, 0, 0, 0
     while remaining > 0:
         remaining, size, k = _start_level(k, rest, remaining, support, batch)
         while size > 0:
@@ -79,12 +83,12 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer):
                 u, v = tail[e], head[e]
                 if k > 0:
                     # The edge has at most k triangles left, so the search may stop after k.
-                    found, cost = wings(u, v, begin, end, neighbour, edge, support, k, k, left, right)
-                    steps += cost
+                    found, _ = wings(u, v, begin, end, neighbour, edge, support, k, k, left, right)
                     for t in range(found):
                         joined = _lower(left[t], k, support, coming, joined)
                         joined = _lower(right[t], k, support, coming, joined)
-                layer[e] = number
+                taken += 1
+                layer[e] = taken if ordered else number
                 support[e] = ~k  # negative: gone
                 _forget(u, begin, end, gone, neighbour, edge, support)
                 _forget(v, begin, end, gone, neighbour, edge, support)
@@ -93,7 +97,6 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer):
         k += 1
     for e in range(m):
         support[e] = ~support[e]
-    return steps
 
 
 @njit(cache=True, nogil=True)
