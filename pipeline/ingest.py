@@ -121,7 +121,7 @@ def judge(rows: DataFrame, max_bad_share: float) -> dict[int, tuple[int, int]]:
         F.min(F.when(serious, F.struct("file", "line", "reason", "text"))).alias("first"),
         F.min(F.when(F.col("fatal"), F.struct("file", "reason"))).alias("broken"),
     )
-    found = counted.orderBy("epoch").collect()
+    found = sorted(counted.collect(), key=lambda row: row.epoch)
     for row in found:
         if row.fatal:
             more = f" (and {row.fatal - 1} more)" if row.fatal > 1 else ""

@@ -29,6 +29,8 @@ _STATIC = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # a run has more stages than the default of 100: the next run would compile them all again
+    "spark.sql.codegen.cache.maxEntries": "2000",
 }
 _RUNTIME = {
     "spark.sql.ansi.enabled": "true",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -142,14 +142,13 @@ def edges(run: Run) -> Facts:
     run.write("degrees", graph.degree_changes(delta_edges))
     edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
     vertex_diffs = graph.vertex_count_changes(run.before("degrees"), run.delta("degrees"), broadcast=few)
-    found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(
-        vertex_diffs.select(F.lit("vertices").alias("measure"), "epoch", "diff")
-    )
-    run.ledger.put_totals(
-        run.run_id, ["edges", "vertices"], [(row.measure, 0, row.epoch, row.diff) for row in found.collect()]
-    )
-    first = delta_edges.agg(F.min("epoch")).first()
-    return {"rows": rows, "first_epoch": first[0] if first else None, "broadcast": few}
+    first = delta_edges.agg(F.min("epoch").alias("epoch"), F.lit(0).cast("bigint").alias("diff"))
+    parts = {"edges": edge_diffs, "vertices": vertex_diffs, "first": first}
+    named = [part.select(F.lit(name).alias("measure"), "epoch", "diff") for name, part in parts.items()]
+    found = reduce(DataFrame.unionByName, named).collect()
+    totals = [(row.measure, 0, row.epoch, row.diff) for row in found if row.measure != "first"]
+    run.ledger.put_totals(run.run_id, ["edges", "vertices"], totals)
+    return {"rows": rows, "first_epoch": min(row.epoch for row in found), "broadcast": few}
 
 
 def count_triangles(run: Run) -> Facts:

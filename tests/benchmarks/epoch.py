@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.epoch [--warm 10] [--cold 3]
 
-The real CollegeMsg messages, daily epochs, an edge lives 30 days: the first 150 days in one pass, then single days, each
-one revision. Warm: in one process whose session is up. Cold: one `altneu run` process each, start included.
+The real CollegeMsg messages, daily epochs, an edge lives 30 days: the first 150 days in one pass, then single days,
+each one revision. Warm: in one process whose session is up. Cold: one `altneu run` process each, start included.
 Prints a table in Markdown; medians, and the least and greatest.
 """
 
