@@ -16,8 +16,8 @@ Cost     Candidates per step: at most Σ min(count) (law 8), counts taken over e
          record of h triples costs h rows, so compact old histories. `explain` shows the rules without running
          anything.
 Errors   ValueError for atoms that do not fit their relation, unknown names, or unconnected variables.
-         Relations must be sets at every time: `as_sets` makes them so, and `check_sets` gives the rows that
-         break it.
+Sets     Relations are meant to be sets at every time (`as_sets` makes them so, `check_sets` gives the rows that break
+         it): then every result has multiplicity 1. Of bags it is the bilinear join, multiplicities multiplied.
 Algebra  A semiring of diffs; as_sets needs the order that distinct needs.
 Source   Seed 4 (delta queries, (T, relation index), count/propose/validate); design §2 for the total order.
 """

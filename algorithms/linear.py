@@ -80,7 +80,7 @@ def explode(collection: Collection, pairs: Column, name: str) -> Collection:
 
     `(key, count)` becomes `count` copies of `key` by the one pair `(key, count)`: no copy is ever made.
     """
-    value, diff = pairs_fields(collection, pairs)
+    value, diff = _pair_fields(collection, pairs)
     return join_function(collection, F.transform(pairs, lambda p: F.struct(p[value].alias(name), p[diff].alias(DIFF))))
 
 
@@ -107,7 +107,7 @@ def temporal_filter(
     return join_function(collection, updates)
 
 
-def pairs_fields(collection: Collection, pairs: Column) -> tuple[str, str]:
+def _pair_fields(collection: Collection, pairs: Column) -> tuple[str, str]:
     """The two field names of an array-of-structs column (read from the schema; no data is touched)."""
     names = collection.df.select(pairs.alias("p")).schema["p"].dataType.elementType.names  # type: ignore[attr-defined]
     if len(names) != 2:

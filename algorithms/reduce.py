@@ -12,8 +12,9 @@ Shapes   Data columns `key` + value columns in; `key` + the aggregates' names ou
 Cost     One shuffle on the key; no Python. Cells per record of a key: the product over the axes of the key's
          distinct coordinates (epochs × revisions), so compact old revisions. Memory per key: one row's axes,
          plus Spark's windows.
-Errors   ValueError for unknown columns. Negative multiplicities: `distinct` sees them as absent, `count`
-         reports them, `reduce` skips them, unless rows="nonzero"; `threshold` does what its function says.
+Errors   ValueError for unknown key columns and other lattices. Negative multiplicities: `distinct` sees them as
+         absent, `count` reports them, `reduce` skips them, unless rows="nonzero"; `threshold` does what its function
+         says.
 Algebra  The input needs a group (contents are sums of signed diffs); the operator itself nothing.
 Source   Seed 1 (operators respond with the diffs of their recomputation), law 6 of the design.
 """
@@ -104,6 +105,9 @@ def _cells(collection: Collection, key: list[str], values: list[str]) -> DataFra
     """Every record of a key at every grid time of the key: `multiplicity` there, and the next coordinate per
     axis."""
     time, times = collection.time, list(collection.time.columns)
+    unknown = [c for c in key if c not in collection.data and c != "_all"]
+    if unknown or MULTIPLICITY in collection.data:
+        raise ValueError(f"no key columns {unknown} in data {collection.data} (`{MULTIPLICITY}` is reserved there)")
     df = collection.df.withColumn("_all", F.lit(0)) if key == ["_all"] else collection.df
     record = [*key, *values]
     rows = df.repartition(*key).groupBy(*record, *times).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)

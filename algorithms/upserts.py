@@ -10,7 +10,7 @@ Shapes   Upsert rows: key columns, value columns (possibly none), `op` ('upsert'
 Cost     Every function shuffles its rows once, on the key, and sorts them once; nothing else moves. Rows
          already hashed on the same key are not shuffled again, so a chain of these functions costs one
          exchange.
-Errors   ValueError naming the missing columns. Rows with a null epoch or seq are the caller's to refuse.
+Errors   ValueError naming the missing columns. Rows with a null epoch, seq or op are the caller's to refuse.
 Source   Seed 3 (upserts, their conversion, state machines); the way back (`to_upserts`) is what that text
          leaves open.
 """

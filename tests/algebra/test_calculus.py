@@ -181,6 +181,15 @@ def test_delta_queries(spark, name: str) -> None:
     assert_same(collected(got), want, SEED)
 
 
+def test_a_delta_query_of_bags_is_the_bilinear_join(spark) -> None:
+    rng = random.Random(SEED)
+    r = [random_triples(rng, EPOCH_REVISION, [2, 2]) for _ in range(20)]
+    s = [random_triples(rng, EPOCH_REVISION, [2, 2]) for _ in range(20)]
+    want = expected([r, s], EPOCH_REVISION, lambda r, s: brute(QUERIES["path"], {"r": r, "s": s}))
+    frames = {n: frame(spark, x, ["x", "y"], EPOCH_REVISION) for n, x in (("r", r), ("s", s))}
+    assert_same(collected(delta_query(Query.parse(QUERIES["path"]), frames)), want, SEED)
+
+
 def test_multisets_are_found_and_made_sets(spark) -> None:
     rng = random.Random(SEED)
     cases = [random_triples(rng, EPOCH_REVISION, [2, 2]) for _ in range(20)]

@@ -243,18 +243,18 @@ def test_reduce_without_a_key_is_one_group(spark) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("seed", (100, 101))
 @pytest.mark.parametrize("lattice", LATTICES)
 def test_wide_sweep(spark, lattice: str, seed: int) -> None:
     time = LATTICES[lattice]
     for operator, function in REDUCTIONS.values():
-        cases = inputs(seed, lattice, [2, 3], cases=300)
+        cases = inputs(seed, lattice, [2, 3], cases=200)
         assert_same(
             collected(operator(frame(spark, cases, ["k", "x"], time))),
             expected([cases], time, function),
             seed,
         )
     for operator, function in JOINS.values():
-        left, right = inputs(seed, lattice, [2, 2], 300), inputs(seed + 1, lattice, [2, 2], 300)
+        left, right = inputs(seed, lattice, [2, 2], 200), inputs(seed + 1, lattice, [2, 2], 200)
         out = operator(frame(spark, left, ["k", "x"], time), frame(spark, right, ["k", "y"], time))
         assert_same(collected(out), expected([left, right], time, function), seed)
