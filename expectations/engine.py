@@ -14,6 +14,7 @@ import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from .model import Expectation, Verdict
@@ -31,18 +32,11 @@ class CheckCrashed(Exception):
 
 
 class Judge:
-    """One Great Expectations context, without files, progress bars or telemetry. Its import takes 6 to 8 s, once."""
+    """Judges frames; `small` as in the header. The first one of a process imports Great Expectations: 6 to 8 s."""
 
     def __init__(self, small: int = SMALL) -> None:
-        os.environ["GX_ANALYTICS_ENABLED"] = "false"
-        import great_expectations as gx
-
-        logging.getLogger("great_expectations").setLevel(logging.ERROR)
-        self._gx = gx
+        self._gx, self._context, self._definitions = _great_expectations()
         self._small = small
-        self._context = gx.get_context(mode="ephemeral")
-        self._context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
-        self._sources: dict[str, Any] = {}
 
     def judge(self, name: str, frame: DataFrame | pd.DataFrame, expectations: Sequence[Expectation]) -> list[Verdict]:
         """Judge a frame by its expectations. A Spark frame should be persisted: it is read several times."""
@@ -50,13 +44,13 @@ class Judge:
 
         if isinstance(frame, pd.DataFrame):
             return self._pandas(name, frame, expectations)
-        total = frame.count()
-        if total <= self._small:
-            return self._pandas(name, to_pandas(frame), expectations)
-        return self._spark(name, frame, total, expectations)
+        start = to_pandas(frame.limit(self._small + 1))  # one job when the frame is small, and bounded when it is not
+        if len(start) <= self._small:
+            return self._pandas(name, start, expectations)
+        return self._spark(name, frame, expectations)
 
     def _pandas(self, name: str, frame: pd.DataFrame, expectations: Sequence[Expectation]) -> list[Verdict]:
-        batch = self._batch("pandas", name, frame)
+        batch = self._batch("pandas", frame)
         whole = {"result_format": "SUMMARY", "include_unexpected_rows": True}
         results = self._validate(batch, name, expectations, whole)
         verdicts = []
@@ -69,10 +63,8 @@ class Judge:
             verdicts.append(_verdict(expectation, result, len(frame), listed, judged))
         return verdicts
 
-    def _spark(
-        self, name: str, frame: DataFrame, total: int, expectations: Sequence[Expectation]
-    ) -> list[Verdict]:
-        batch = self._batch("spark", name, frame)
+    def _spark(self, name: str, frame: DataFrame, expectations: Sequence[Expectation]) -> list[Verdict]:
+        batch, total = self._batch("spark", frame), frame.count()
         quick = self._validate(batch, name, expectations, {"result_format": "BOOLEAN_ONLY"})
         failed = [e for e, result in zip(expectations, quick, strict=True) if not result.success]
         bounded = {"result_format": "SUMMARY", "include_unexpected_rows": True, "partial_unexpected_count": ROWS}
@@ -87,13 +79,13 @@ class Judge:
             verdicts.append(_verdict(expectation, result, total, rows[:ROWS]))
         return verdicts
 
-    def _batch(self, engine: str, name: str, frame: Any) -> Any:
-        if engine not in self._sources:
+    def _batch(self, engine: str, frame: Any) -> Any:
+        """A frame as a batch; all frames share one asset per engine, because every new one costs tenths of a second."""
+        if engine not in self._definitions:
             new = self._context.data_sources
             source = new.add_pandas(engine) if engine == "pandas" else new.add_spark(engine, persist=False)
-            self._sources[engine] = source
-        asset = self._sources[engine].add_dataframe_asset(name)
-        return asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
+            self._definitions[engine] = source.add_dataframe_asset("frame").add_batch_definition_whole_dataframe("all")
+        return self._definitions[engine].get_batch({"dataframe": frame})
 
     def _validate(
         self, batch: Any, name: str, expectations: Sequence[Expectation], result_format: dict[str, Any]
@@ -114,6 +106,21 @@ class Judge:
         class_ = getattr(self._gx.expectations, expectation.kind)
         meta = {"name": f"{expectation.suite}: {expectation.name}", "remedy": expectation.remedy}
         return class_(**expectation.args, severity=expectation.severity, description=expectation.meaning, meta=meta)
+
+
+@lru_cache(maxsize=1)
+def _great_expectations() -> tuple[Any, Any, dict[str, Any]]:
+    """The package, one context without progress bars or telemetry, and its batch definitions by engine.
+
+    One per process, because every context leaves a folder in the temporary directory.
+    """
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    import great_expectations as gx
+
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}  # type: ignore[assignment]
+    return gx, context, {}
 
 
 def to_pandas(frame: DataFrame) -> pd.DataFrame:

@@ -145,13 +145,16 @@ def _edge_delta(shop: Workshop) -> DataFrame | None:
     frame = shop.given["edge_delta"].withColumn("overlaps", overlaps)
     if "upserts_net" not in shop.given:
         return frame
-    ends = [F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")]
+    ends = [F.least("src", "dst").alias("_a"), F.greatest("src", "dst").alias("_b")]
     batches = shop.given["upserts_net"].groupBy(*ends).agg(F.min("epoch").alias("_first"))
+    whole = F.col("a").isNotNull() & F.col("b").isNotNull()
     first = F.col("_first")
     why = F.when(first.isNull(), F.lit("no upsert of this edge in the run's batches")).when(
         first > F.col("epoch"), F.concat(F.lit("its first upsert is at epoch "), first.cast("string"))
     )
-    return frame.join(batches, ["a", "b"], "left").withColumn("unexplained", why).drop("_first")
+    same = whole & (F.least("a", "b") == F.col("_a")) & (F.greatest("a", "b") == F.col("_b"))
+    explained = frame.join(batches, same, "left").withColumn("unexplained", _words(whole, why))
+    return explained.drop("_a", "_b", "_first")
 
 
 def _edge_set(shop: Workshop) -> DataFrame | None:
@@ -210,7 +213,7 @@ def _vertices(shop: Workshop) -> DataFrame | None:
     return frame.select(
         "*",
         _words(F.col("triangles") > most, too_many).alias("too_many_triangles"),
-        _words(~F.col("degree").eqNullSafe(F.col("edges")), wrong).alias("wrong_degree"),
+        _words(F.coalesce("degree", F.lit(0)) != F.coalesce("edges", F.lit(0)), wrong).alias("wrong_degree"),
     )
 
 
