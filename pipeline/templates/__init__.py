@@ -1,0 +1,114 @@
+"""The pages: Jinja2 templates (autoescape on: ids, reasons and file names are untrusted), style, script and pictures.
+
+A page is one file: nothing is fetched, and its content security policy forbids it. Same document, same bytes.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from . import charts, words
+
+Document = dict[str, Any]
+LEVELS = 6  # areas in the picture of the k-trusses
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    folder = Path(__file__).parent
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name in ("number", "signed", "duration", "moment", "share", "words", "plan", "listed"):
+        environment.filters[name] = getattr(words, name)
+    environment.globals.update(
+        STATES=words.STATES,
+        plural=words.plural,
+        line=charts.line,
+        bars=charts.bars,
+        style=Markup((folder / "style.css").read_text(encoding="utf-8")),
+        script=Markup((folder / "index.js").read_text(encoding="utf-8")),
+    )
+    return environment
+
+
+def epoch_page(found: Document, pages: set[str]) -> str:
+    """The page of one epoch from its `document`; `pages` are the files that links may point to."""
+    title = found["label"]
+    if found["days"]:
+        title = f"{date.fromisoformat(found['label']):%A}, {found['label']}"
+    severities = []
+    for name, meaning in _SEVERITIES.items():
+        checks = [check for check in found["checks"] if check["severity"] == name]
+        severities.append({"name": name, "meaning": meaning, "checks": checks})
+    return _environment().get_template("epoch.html").render(
+        d=found, title=title, pages=pages, severities=severities, truss_picture=_trusses(found)
+    )  # fmt: skip
+
+
+_SEVERITIES = {
+    "critical": "stops a run before it publishes",
+    "warning": "is published with a mark: look at it",
+    "info": "for your information",
+}
+
+
+def _trusses(found: Document) -> Document | None:
+    """The picture of the k-trusses over the window, and its levels with their colours."""
+    trend = found["trend"]
+    ks = sorted({k for point in trend for k in point["trusses"]})
+    ks = [k for k in range(3, max(ks, default=0) + 1)]
+    if not ks or len(trend) < 2:
+        return None
+    if len(ks) > LEVELS:
+        ks = sorted({ks[round(i * (len(ks) - 1) / (LEVELS - 1))] for i in range(LEVELS)})
+    sizes = [(f"{k}-truss", [sum(n for at, n in point["trusses"].items() if at >= k) for point in trend]) for k in ks]
+    labels = [point["label"] for point in trend]
+    svg = charts.nested("trusses", "Edges in the k-truss", labels, sizes)
+    return {"svg": svg, "names": [name for name, _ in sizes]}
+
+
+def index_page(found: Document, pages: set[str]) -> str:
+    """The index over all epochs; an epoch without a page says the command that writes it."""
+    for entry in found["epochs"]:
+        entry["page"] = f"epoch={entry['label']}.html" in pages
+    order = list(words.STATES)
+    rows = [
+        [e["label"], order.index(e["state"]), int(e["page"]), e["rows"], e["bad_rows"], e["vertices"], e["edges"],
+         e["triangles"], e["max_trussness"]]
+        for e in reversed(found["epochs"])
+    ]  # fmt: skip
+    states = [[state.mark, state.symbol, state.short] for state in words.STATES.values()]
+    data = {"rows": rows, "states": states}
+    groups = _groups(found["epochs"], found["seconds"], found["starts"])
+    return _environment().get_template("index.html").render(d=found, groups=groups, data=data, pages=pages)
+
+
+def _groups(epochs: list[Document], seconds: int | None, starts: dict[int, datetime]) -> list[Document]:
+    """The grid in parts, newest first: months of days, days of hours, years of weeks, hundreds of integers."""
+    groups: dict[str, Document] = {}
+    for entry in epochs:
+        start = starts.get(entry["epoch"])
+        lead = 0
+        if start is None or seconds is None:
+            name = f"{entry['epoch'] // 100 * 100} to {entry['epoch'] // 100 * 100 + 99}"
+            cell = entry["label"]
+        elif seconds == 86_400:
+            name, cell, lead = f"{start:%B %Y}", str(start.day), start.weekday()
+        elif seconds < 86_400:
+            name, cell = f"{start:%Y-%m-%d}", f"{start:%H:%M}"
+        else:
+            name, cell = f"{start:%Y}", f"{start:%m-%d}"
+        group = groups.setdefault(name, {"name": name, "lead": lead, "days": seconds == 86_400, "cells": []})
+        group["cells"].append({**entry, "cell": cell})
+    return list(groups.values())[::-1]

@@ -1,0 +1,146 @@
+"""From the facts of an epoch to the four answers: did it load well, what changed, can I trust it, what should I do?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .words import listed, number, plural, share, signed
+
+Document = dict[str, Any]
+
+
+def verdict(found: Document) -> Document:
+    """`headline` in plain words, the next `command` (or None), and the `answers` to the four questions."""
+    headline, todo, command = _judged(found)
+    return {
+        "headline": headline,
+        "command": command,
+        "answers": {
+            "loaded": _loaded(found),
+            "changed": _changed(found),
+            "trust": _trust(found),
+            "todo": todo,
+        },
+    }
+
+
+def _judged(found: Document) -> tuple[str, str, str | None]:
+    label, state = found["label"], found["state"]
+    failed = [check for check in found["checks"] if not check["passed"] and check["fresh"]]
+    if state == "failed":
+        return _failed(found)
+    if state == "wrong":
+        wrong = [c for c in [*found["audit"]["checks"], *failed] if not c["passed"]]
+        wrong = [check for check in wrong if check["severity"] == "critical"] or wrong
+        said = f"{wrong[0]['name']}: {wrong[0]['observed']}" if wrong else "a critical check failed"
+        return f"Do not use this epoch yet. {_upper(said)}.", _remedy(wrong), f"altneu audit {label}"
+    if state == "warning":
+        first = next(check for check in failed if check["severity"] == "warning")
+        many = sum(1 for check in failed if check["severity"] == "warning")
+        said = f"{plural(many, 'check')} warned: {first['name']} ({first['observed']})."
+        equal = " The numbers are equal to a full recomputation." if found["audit"]["fresh"] else ""
+        return f"Loaded, but look at it. {_upper(said)}{equal}", _remedy([first]), None
+    if state == "empty":
+        said = "Nothing has landed for this epoch."
+        todo = "Nothing, unless you expect data for it: then land a file." if found["final"] else "Land a file."
+        return said, todo, f"altneu land FILE --columns src,dst --epoch {label}"
+    if state == "running":
+        said = "A run of this epoch has started and has not finished. Nothing of it is visible yet."
+        return said, "Wait for it. If it was interrupted, run it again.", f"altneu run {label}"
+    if state == "unaudited":
+        stale = " since it changed" if found["audit"]["checks"] else ""
+        said = f"Loaded well. Not compared with a full recomputation{stale or ' yet'}."
+        return said, "Compare it with a full recomputation when the numbers matter.", f"altneu audit {label}"
+    bad = found["landed"]["quarantined"]
+    if bad:
+        put = plural(bad, "malformed row was put", "malformed rows were put")
+        return (
+            f"Loaded well. Equal to a full recomputation. {put} in quarantine.",
+            "Nothing for the numbers. To have the quarantined rows counted, correct the file and land it again.",
+            None,
+        )
+    return "Loaded well. Equal to a full recomputation. Nothing to do.", "Nothing.", None
+
+
+def _failed(found: Document) -> tuple[str, str, str | None]:
+    run = found["failed_run"]
+    error = (run["error"] or "it stopped without saying why").rstrip(".")
+    if found["revision"] is None:
+        head = f"Not loaded. The run stopped: {error}. Nothing of it was published."
+    else:
+        head = f"The newest run failed: {error}. What was published before (revision {found['revision']}) is untouched."
+    critical = [check for check in run["checks"] if check["severity"] == "critical"]
+    todo = _remedy(critical) if critical else "Correct the cause, then run the epoch again."
+    return head, todo, f"altneu run {found['label']}"
+
+
+def _remedy(checks: list[Document]) -> str:
+    return _upper((checks[0]["remedy"] if checks else "compare with a full recomputation").rstrip(".")) + "."
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _loaded(found: Document) -> str:
+    landed = found["landed"]
+    if landed is None:
+        failed = found["state"] == "failed"
+        return "No: the run failed before it published." if failed else "Nothing is published of it."
+    said = f"{plural(landed['rows'], 'row')} from {plural(landed['files'], 'file')}"
+    if landed["quarantined"]:
+        said += f"; {number(landed['quarantined'])} more in quarantine ({share(landed['share'])})"
+    else:
+        said += ", none in quarantine"
+    return f"{said}. {usual(landed)}".strip()
+
+
+def usual(landed: Document) -> str:
+    """The number of rows against the history."""
+    rows, past = landed["rows"], landed["history"]
+    if past["epochs"] < 3:
+        return ""
+    span = f"the last {past['epochs']} landed epochs ({number(past['low'])} to {number(past['high'])} rows)"
+    if rows > past["high"]:
+        return f"More than in any of {span}."
+    if rows < past["low"]:
+        return f"Fewer than in any of {span}."
+    return f"Within the range of {span}."
+
+
+def _changed(found: Document) -> str:
+    if found["graph"] is None:
+        return "Nothing is visible yet: the epoch is after the frontier."
+    measures = found["graph"]["measures"]
+    moved = [
+        f"{signed(measures[name]['change'])} {name}"
+        for name in ("vertices", "edges", "triangles")
+        if measures[name]["change"]
+    ]
+    top = measures["max_trussness"]
+    if top["change"]:
+        moved.append(f"greatest trussness {top['before']} → {top['value']}")
+    if not moved:
+        return "No total of the graph changed."
+    since = f" since {found['previous']}" if found["previous"] else ""
+    return f"{_upper(listed(moved))}{since}."
+
+
+def _trust(found: Document) -> str:
+    audit = found["audit"]
+    warned = sum(1 for check in found["checks"] if not check["passed"] and check["fresh"])
+    passed = sum(1 for check in found["checks"] if check["passed"] and check["fresh"])
+    failed = f", {warned} failed" if warned else ""
+    others = f" {plural(passed, 'other check')} passed{failed}." if passed + warned else ""
+    if found["state"] == "failed" and found["landed"] is None:
+        return "There is nothing to trust: nothing was published."
+    if not audit["checks"]:
+        return f"Not compared with a full recomputation yet.{others}"
+    wrong = [check for check in audit["checks"] if not check["passed"]]
+    if not audit["fresh"]:
+        return f"It was compared at revision {audit['revision']}, and has changed since.{others}"
+    if wrong:
+        return f"No: {plural(len(wrong), 'comparison')} with a full recomputation found a difference.{others}"
+    if warned and found["state"] == "wrong":
+        return f"No: equal to a full recomputation, but a critical check failed.{others}"
+    return f"Yes: recomputed from the landed rows by another method at revision {audit['revision']}, and equal.{others}"
