@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from algorithms import edges as graph
@@ -25,8 +25,10 @@ from . import landing
 from .config import Home
 from .errors import CheckFailed, RunFailed
 from .ledger import Ledger, Revision
-from .warehouse import TABLES, Warehouse
+from .views import named
+from .warehouse import Warehouse
 
+SAMPLE, TOP, REPORTED = 20, 5, 400  # rows kept for the report: quarantined, most changed, and of how many epochs
 BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
 
 Facts = dict[str, Any]
@@ -115,9 +117,13 @@ def ingest(run: Run) -> Facts:
             for batch in batches
         ],
     )
+    sample = run.delta("quarantine").where("diff > 0").orderBy("epoch", "file", "line").limit(SAMPLE)
+    shown = ["epoch", "file", "line", "reason", "text"]
+    rows_shown = [row.asDict() for row in sample.select(*shown).collect()] if any(b for _, b in counts.values()) else []
     landed = sum(good for good, _ in counts.values())
     quarantined = sum(bad for _, bad in counts.values())
-    return {"rows": landed, "quarantined": quarantined, "changed_rows": changed, "replaced_epochs": len(again)}
+    facts = {"rows": landed, "quarantined": quarantined, "changed_rows": changed, "replaced_epochs": len(again)}
+    return {**facts, "quarantine_sample": rows_shown}
 
 
 def edges(run: Run) -> Facts:
@@ -172,7 +178,8 @@ def count_triangles(run: Run) -> Facts:
         counted.unpersist()
     diffs = run.delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
     run.ledger.put_totals(run.run_id, ["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()])
-    return {"rows": written, "proposals": proposals, "broadcast": few}
+    most = _most_changed(run, run.after("triangle_counts"), ["vertex"], F.col("diff"), "triangles")
+    return {"rows": written, "proposals": proposals, "broadcast": few, "top_vertices": most}
 
 
 def maintain_truss(run: Run) -> Facts:
@@ -195,12 +202,22 @@ def maintain_truss(run: Run) -> Facts:
         new.unpersist()
     sizes = run.delta("trussness").groupBy("k", "epoch").agg(F.sum("diff").alias("diff"))
     run.ledger.put_totals(run.run_id, ["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()])
-    return {
-        "rows": written,
-        "first_epoch": first,
-        "epochs": len(log),
-        **truss.summary([entry["note"] for entry in log]),
-    }
+    summary = truss.summary([entry["note"] for entry in log])
+    most = _most_changed(run, run.after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
+    return {"rows": written, "first_epoch": first, "epochs": len(log), **summary, "top_edges": most}
+
+
+def _most_changed(run: Run, table: DataFrame, data: list[str], amount: Column, name: str) -> Facts:
+    """Epoch → the rows whose value changed most there, for the report. Of at most `REPORTED` epochs of the run."""
+    epochs = sorted(run.epochs)[-REPORTED:]
+    sums = table.where(F.col("epoch").isin(epochs)).groupBy("epoch", *data).agg(F.sum(amount).alias(name))
+    order = Window.partitionBy("epoch").orderBy(F.abs(name).desc(), *data)
+    top = sums.where(F.col(name) != 0).withColumn("place", F.row_number().over(order)).where(F.col("place") <= TOP)
+    readable = named(run.warehouse, run.warehouse.heads(run.run_id, run.parent), top, data)
+    found: Facts = {}
+    for row in sorted(readable.collect(), key=lambda row: (row.epoch, row.place)):
+        found.setdefault(str(row.epoch), []).append({**{c: row[c] for c in data}, name: row[name]})
+    return found
 
 
 def audit(run: Run) -> Facts:
@@ -225,12 +242,11 @@ def audit(run: Run) -> Facts:
 def publish(run: Run) -> Facts:
     """The ledger row: from here on the revision exists."""
     warned = run.ledger.facts(run.run_id, "audit")["failed"]
-    snapshots = {table: run.warehouse.head(table, run.run_id, run.parent) for table in TABLES}
     row = run.ledger.publish(
         run.run_id,
         run.parent.revision,
         run.frontier,
-        snapshots,
+        run.warehouse.heads(run.run_id, run.parent).snapshots,
         run.home.config.digest(),
         "warning" if warned else None,
     )

@@ -9,6 +9,7 @@ convenience for Spark SQL: the ledger decides). A stage that is tried again make
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -109,6 +110,10 @@ class Warehouse:
         """The snapshot that holds what the run made of a table: its branch's, or its parent's when it wrote nothing."""
         branch = self._load(table).snapshot(_branch(run_id))
         return int(branch.snapshotId()) if branch is not None else self._base(table, parent)
+
+    def heads(self, run_id: str, parent: Revision) -> Revision:
+        """What the ledger row of a run would pin, were it published now."""
+        return replace(parent, snapshots={table: self.head(table, run_id, parent) for table in TABLES})
 
     def _base(self, table: str, parent: Revision) -> int:
         """The parent's snapshot; before the first revision, the empty one that `ensure` made."""

@@ -1,0 +1,12 @@
+"""The laws compare with plain Python; the audit stage has tests of its own and would take half of the time here."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline import stages
+
+    monkeypatch.setitem(stages.STAGES, "audit", lambda run: {"checks": 0, "failed": 0, "critical": 0})
