@@ -130,10 +130,11 @@ def set_level(g, e, new):
 @njit(cache=True, nogil=True)
 def reach(g, v, k):
     """How many edges of v have level >= k: a prefix of its list."""
+    level, edge = g.level, g.edge
     low, high = g.begin[v], g.begin[v] + g.live[v]
     while low < high:
         middle = (low + high) >> 1
-        if g.level[g.edge[middle]] >= k:
+        if level[edge[middle]] >= k:
             low = middle + 1
         else:
             high = middle
@@ -147,6 +148,7 @@ def closing(g, e, least, left, right):
     left, right: int32 of at least the greatest degree. Lays the shorter list out over `mark` and walks the longer
     one; when that is far longer, looks each entry of the shorter one up instead.
     """
+    level, begin, neighbour, edge, mark = g.level, g.begin, g.neighbour, g.edge, g.mark
     u, v = np.int64(g.tail[e]), np.int64(g.head[e])
     du, dv = reach(g, u, least), reach(g, v, least)
     if du > dv:
@@ -156,10 +158,10 @@ def closing(g, e, least, left, right):
     found = 0
     if du * PROBE < dv:
         g.clock[STEPS] += du * PROBE
-        for i in range(g.begin[u], g.begin[u] + du):
-            f = find(g, v, np.int64(g.neighbour[i]))
-            if f >= 0 and g.level[f] >= least:
-                left[found] = g.edge[i]
+        for i in range(begin[u], begin[u] + du):
+            f = find(g, v, np.int64(neighbour[i]))
+            if f >= 0 and level[f] >= least:
+                left[found] = edge[i]
                 right[found] = f
                 found += 1
         g.clock[STEPS] += PAIR * found
@@ -167,16 +169,16 @@ def closing(g, e, least, left, right):
     g.clock[STEPS] += du + dv
     g.clock[STAMP] += 1
     if g.clock[STAMP] == 1 << 31:
-        g.mark[:] = 0
+        mark[:] = 0
         g.clock[STAMP] = 1
     stamp = g.clock[STAMP]
-    for i in range(g.begin[u], g.begin[u] + du):
-        g.mark[g.neighbour[i]] = (stamp << 32) | np.int64(g.edge[i])
-    for i in range(g.begin[v], g.begin[v] + dv):
-        mark = g.mark[g.neighbour[i]]
-        if (mark >> 32) == stamp:
-            left[found] = mark & 0xFFFFFFFF
-            right[found] = g.edge[i]
+    for i in range(begin[u], begin[u] + du):
+        mark[neighbour[i]] = (stamp << 32) | np.int64(edge[i])
+    for i in range(begin[v], begin[v] + dv):
+        laid = mark[neighbour[i]]
+        if (laid >> 32) == stamp:
+            left[found] = laid & 0xFFFFFFFF
+            right[found] = edge[i]
             found += 1
     g.clock[STEPS] += PAIR * found
     return found

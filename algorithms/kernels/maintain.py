@@ -48,7 +48,7 @@ def remove(g, edges, backing, queue, left, right):
         found = closing(g, e, 1, left, right)
         set_level(g, e, -1)
         for t in range(found):
-            _lose(g, left[t], right[t], r, -1, backing, queue)
+            _lose(g.level, g.state, left[t], right[t], r, -1, backing, queue)
 
 
 @njit(cache=True, nogil=True)
@@ -80,22 +80,22 @@ def descend(g, backing, queue, certified, changed, limit, left, right):
         found = closing(g, e, h + 1, left, right)
         set_level(g, e, h)
         for t in range(found):
-            _lose(g, left[t], right[t], r, h, backing, queue)
+            _lose(g.level, g.state, left[t], right[t], r, h, backing, queue)
     for e in queue:
         backing[e] = UNKNOWN
     return True
 
 
 @njit(cache=True, nogil=True)
-def _lose(g, f, other, was, now, backing, queue):
+def _lose(level, state, f, other, was, now, backing, queue):
     """The third edge beside f and other fell from level `was` to `now`: who counted the triangle and no longer may?"""
     for _ in range(2):
-        k = g.level[f]
-        if now < k and k <= was and k <= g.level[other]:
+        k = level[f]
+        if now < k and k <= was and k <= level[other]:
             if backing[f] != UNKNOWN:
                 backing[f] -= 1
-            if g.state[f] == UNSEEN and (backing[f] == UNKNOWN or backing[f] < k):
-                g.state[f] = QUEUED
+            if state[f] == UNSEEN and (backing[f] == UNKNOWN or backing[f] < k):
+                state[f] = QUEUED
                 queue.append(np.int64(f))
         f, other = other, f
 
@@ -109,31 +109,36 @@ def _bound(g, e, r, backing, left, right):
     least, step = r - 1, 1
     while least > 0:
         found = closing(g, e, least, left, right)
-        h = _h_index(g, found, r - 1, least, left, right)
+        h = _h_index(g.level, found, r - 1, least, left, right)
         if h >= least:
-            backing[e] = 0
-            for t in range(found):
-                backing[e] += min(g.level[left[t]], g.level[right[t]]) >= h
+            backing[e] = _at_least(g.level, found, h, left, right)
             return h
         least -= step
         step += step
     found = closing(g, e, 1, left, right)
-    h = _h_index(g, found, r - 1, 1, left, right)
-    backing[e] = 0
-    for t in range(found):
-        backing[e] += min(g.level[left[t]], g.level[right[t]]) >= h
+    h = _h_index(g.level, found, r - 1, 1, left, right)
+    backing[e] = _at_least(g.level, found, h, left, right)
     return h
 
 
 @njit(cache=True, nogil=True)
-def _h_index(g, found, most, least, left, right):
+def _at_least(level, found, h, left, right):
+    """How many of the pairs lie at level >= h."""
+    count = 0
+    for t in range(found):
+        count += min(level[left[t]], level[right[t]]) >= h
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _h_index(level, found, most, least, left, right):
     """The largest h <= most such that h of the pairs lie at level >= h; exact when it is >= least, else 0."""
     most = min(most, found)
     if most < least:
         return np.int64(0)
     count = np.zeros(most - least + 1, np.int32)
     for t in range(found):
-        low = min(g.level[left[t]], g.level[right[t]])
+        low = min(level[left[t]], level[right[t]])
         if low >= least:
             count[min(low, most) - least] += 1
     above = 0
@@ -151,13 +156,14 @@ def insert(g, edges, seeds, left, right):
     An edge f gains a triangle that counts against its certificate only if it lies below the new one: an edge of
     the same level stands behind the newcomer, which is itself a seed.
     """
+    level = g.level
     for e in edges:
         found = closing(g, e, 0, left, right)
-        k = _h_index(g, found, found, 1, left, right)
+        k = _h_index(g.level, found, found, 1, left, right)
         for t in range(found):
             f, other = left[t], right[t]
             for _ in range(2):
-                if g.level[f] < k and g.level[f] <= g.level[other]:
+                if level[f] < k and level[f] <= level[other]:
                     seeds.append(np.int64(f))
                 f, other = other, f
         set_level(g, e, k)
@@ -193,89 +199,93 @@ def lift(g, seeds, need, certified, changed, limit, left, right):
 @njit(cache=True, nogil=True)
 def _grow(g, seeds, certified, limit, left, right):
     """Visit from the seeds, smallest label first, all edges that might rise: (visited, those with enough triangles)."""
+    level, label, state = g.level, g.label, g.state  # taken once: each g.x in a loop would cost a reference count
     heap = [(np.int64(0), np.int64(0)) for _ in range(0)]
     visited = [np.int64(0) for _ in range(0)]
     candidates = [np.int64(0) for _ in range(0)]
     for e in seeds:
-        if g.state[e] == UNSEEN:
-            g.state[e] = QUEUED
+        if state[e] == UNSEEN:
+            state[e] = QUEUED
             visited.append(e)
-            heapq.heappush(heap, (g.label[e] if certified else np.int64(0), e))
+            heapq.heappush(heap, (label[e] if certified else np.int64(0), e))
     while len(heap) > 0 and g.clock[STEPS] <= limit:
         e = heapq.heappop(heap)[1]
-        k = g.level[e]
+        k = level[e]
         found = closing(g, e, k, left, right)
         enough = 0
         for t in range(found):
-            enough += _counts(g, left[t], e, certified) and _counts(g, right[t], e, certified)
+            enough += _counts(level, label, state, left[t], e, certified) and _counts(
+                level, label, state, right[t], e, certified
+            )
         if enough <= k:
-            g.state[e] = REJECTED
+            state[e] = REJECTED
             continue
-        g.state[e] = CANDIDATE
+        state[e] = CANDIDATE
         candidates.append(e)
         for t in range(found):
             f, other = left[t], right[t]
             for _ in range(2):
                 if (
-                    g.state[f] == UNSEEN
-                    and g.level[f] == k
-                    and (not certified or g.label[f] > g.label[e])
-                    and _counts(g, other, f, certified)
+                    state[f] == UNSEEN
+                    and level[f] == k
+                    and (not certified or label[f] > label[e])
+                    and _counts(level, label, state, other, f, certified)
                 ):
-                    g.state[f] = QUEUED
+                    state[f] = QUEUED
                     visited.append(np.int64(f))
-                    heapq.heappush(heap, (g.label[f] if certified else np.int64(0), np.int64(f)))
+                    heapq.heappush(heap, (label[f] if certified else np.int64(0), np.int64(f)))
                 f, other = other, f
     return visited, candidates
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _counts(g, f, e, certified):
+def _counts(level, label, state, f, e, certified):
     """May edge f, at the level of e or above, stand in a triangle that lifts e?"""
-    if g.level[f] > g.level[e]:
+    if level[f] > level[e]:
         return True
     if certified:
-        return g.label[f] >= g.label[e] or g.state[f] == CANDIDATE
-    return g.state[f] != REJECTED
+        return label[f] >= label[e] or state[f] == CANDIDATE
+    return state[f] != REJECTED
 
 
 @njit(cache=True, nogil=True)
 def _prune(g, candidates, need, certified, left, right):
     """Reject candidates without level + 1 triangles among candidates and higher edges, until all have them."""
+    level, label, state = g.level, g.label, g.state  # taken once: each g.x in a loop would cost a reference count
     leaving = [np.int64(0) for _ in range(0)]
     for e in candidates:
-        found = closing(g, e, g.level[e], left, right)
+        found = closing(g, e, level[e], left, right)
         need[e] = 0
         for t in range(found):
-            need[e] += _stands(g, left[t], g.level[e]) and _stands(g, right[t], g.level[e])
+            need[e] += _stands(level, state, left[t], level[e]) and _stands(level, state, right[t], level[e])
     for e in candidates:
-        if need[e] <= g.level[e]:
-            g.state[e] = LEAVING
+        if need[e] <= level[e]:
+            state[e] = LEAVING
             leaving.append(e)
     taken = 0
     while taken < len(leaving):
         e = leaving[taken]
         taken += 1
-        k = g.level[e]
+        k = level[e]
         found = closing(g, e, k, left, right)
         for t in range(found):
-            if _stands(g, left[t], k) and _stands(g, right[t], k):
+            if _stands(level, state, left[t], k) and _stands(level, state, right[t], k):
                 for f in (left[t], right[t]):
-                    if g.level[f] == k:
+                    if level[f] == k:
                         need[f] -= 1
-                        if g.state[f] == CANDIDATE and need[f] <= k:
-                            g.state[f] = LEAVING
+                        if state[f] == CANDIDATE and need[f] <= k:
+                            state[f] = LEAVING
                             leaving.append(np.int64(f))
-        g.state[e] = REJECTED
+        state[e] = REJECTED
         if certified:
-            g.label[e] = g.clock[BACK]
+            label[e] = g.clock[BACK]
             g.clock[BACK] += 1
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _stands(g, f, k):
+def _stands(level, state, f, k):
     """Is edge f above level k, or at it and not rejected (one that is leaving counts until its turn)?"""
-    return g.level[f] > k or (g.level[f] == k and (g.state[f] == CANDIDATE or g.state[f] == LEAVING))
+    return level[f] > k or (level[f] == k and (state[f] == CANDIDATE or state[f] == LEAVING))
 
 
 @njit(cache=True, nogil=True)
