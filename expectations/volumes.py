@@ -2,8 +2,8 @@
 
 The learned bounds only warn. They compare logarithms, because volumes differ by factors: the surprise of a number x is
 `(log(1 + x) - median) / spread`, with the median and `spread = max(1.4826 * MAD, FLOOR)` over up to `WINDOW` earlier
-epochs, and a surprise beyond `K` fails. With fewer than `LEAST` earlier epochs nothing is judged: the result says so.
-A total grows, so not it is judged but its step from the epoch before.
+epochs, and a surprise beyond `K` fails, unless two of those epochs were about as far out (quiet weekends come back).
+With fewer than `LEAST` earlier epochs nothing is judged: the result says so. A total grows: its step is judged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .model import Expectation
 
 SUITE = "volumes"
 LEAST, WINDOW = 8, 30  # epochs
-K, FLOOR = 6.0, 0.35  # a calm history still allows a factor exp(K * FLOOR) = 8
+K, FLOOR = 7.0, 0.35  # a calm history still allows a factor exp(K * FLOOR) = 12
 MOST_BAD = 0.01  # share of malformed rows; more than usual, and more than this, warns
 
 _SOON = f"not judged: fewer than {LEAST} earlier epochs to learn from"
@@ -108,18 +108,26 @@ EXPECTATIONS = [
 def surprise(value: float, history: Sequence[float]) -> float | None:
     """How many spreads `value` is away from the median of `history`; None: too short a history. All are logarithms.
 
+    What two recent epochs have done too, up to a factor 2, counts as `K` at most.
+
     >>> calm = [math.log1p(100)] * 9
     >>> [round(surprise(math.log1p(x), calm), 1) for x in (100, 130, 1000)]
-    [0.0, 0.7, 6.5]
+    [0.0, 0.7, 6.6]
     >>> surprise(1.0, [1.0] * 7) is None
     True
+    >>> weeks = [math.log1p(x) for x in [100, 100, 100, 100, 100, 3, 3] * 2]
+    >>> round(surprise(math.log1p(2), weeks), 1), round(surprise(math.log1p(0), weeks), 1)
+    (-7.0, -13.2)
     """
     recent = list(history)[-WINDOW:]
     if len(recent) < LEAST:
         return None
     middle = median(recent)
     spread = max(1.4826 * median(abs(x - middle) for x in recent), FLOOR)
-    return (value - middle) / spread
+    score = (value - middle) / spread
+    sign = math.copysign(1, score)
+    as_far = sum(sign * (x - value) >= -math.log(2) for x in recent)
+    return sign * min(abs(score), K) if as_far >= 2 else score
 
 
 def usual(history: Sequence[int]) -> str:
