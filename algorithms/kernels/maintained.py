@@ -20,9 +20,9 @@ from algorithms.kernels.maintain import UNKNOWN, delete_edges, insert_edges, pee
 from algorithms.kernels.truss import batch_peel
 
 # Measured on R-MAT and the real graphs of the benchmarks (tests/benchmarks/RESULTS-kernels.md).
-PEEL_EDGE = 80.0  # steps that the peel spends on an edge besides walking its lists
-PEEL_STEP = 0.6  # what one step of the peel costs in steps of the maintenance
-SPREAD = {"descend": 2.0, "lift": 2.0}  # first guess: cost of a batch over the cost of its own triangles
+PEEL_EDGE = 100.0  # steps that the peel spends on an edge besides walking its lists
+PEEL_STEP = 0.8  # what one step of the peel costs in steps of the maintenance
+SPREAD = {"descend": 2.0, "lift": 8.0}  # first guess: cost of a batch over the cost of its own triangles
 SAMPLE = 64
 UNLIMITED = 2**62
 
