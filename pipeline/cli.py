@@ -465,15 +465,31 @@ def audit(
 
 
 @app.command()
-def report(epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the newest).")] = None) -> None:
-    """Write the report page of an epoch and the index; print where they are. Reads only the database."""
-    from .report import write
+def report(
+    epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the newest).")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the facts behind the page instead.")] = False,
+) -> None:
+    """Write the report page of an epoch and the index; print where they are. Reads only the database: no Spark."""
+    from .report import document, write
 
     home, ledger = _open()
     row = ledger.at()
     wanted = [home.schedule.epoch(epoch)] if epoch else [] if row.frontier is None else [row.frontier]
+    if json_:
+        if not wanted:
+            raise AltneuError("nothing is published yet.", "altneu backfill --all")
+        print(json.dumps(document(home, ledger, wanted[0]), indent=1, default=str))
+        return
     for page in write(home, ledger, wanted):
         out.print(str(page))
+
+
+@app.command()
+def airflow(port: Annotated[int, typer.Option(help="Port of the web page.")] = 8080) -> None:
+    """Start a local Airflow with the DAGs and the pool on this home; prints address and password, Ctrl-C stops it."""
+    from .airflow import standalone
+
+    standalone(_home, port=port, say=lambda text: out.print(text, markup=False))
 
 
 @app.command()
