@@ -290,16 +290,20 @@ def _graph(state: State, epoch: int) -> Document | None:
             history.append({"revision": revision, "at": state.revisions[revision].published_at, **sums})
     measures = {m: {"value": now[m], "before": then[m], "change": now[m] - then[m]} for m in MEASURES}
     newest = state.revision_of(epoch)
-    facts = {key: _by_epoch(state, newest, epoch, key) for key in ("top_vertices", "top_edges", "entered_core")}
+    landed = state.batches[epoch].revision if epoch in state.batches else 0
+    facts = {
+        key: _by_epoch(state, (newest, landed), epoch, key) for key in ("top_vertices", "top_edges", "entered_core")
+    }
     return {"measures": measures, "trusses": trusses, "revisions": history[-WINDOW:], "revision": newest, **facts}
 
 
-def _by_epoch(state: State, revision: int, epoch: int, key: str) -> list[Any]:
-    """What a stage of a revision's run recorded for one epoch under a key: `{epoch: [...]}`."""
-    if not revision:
-        return []
-    found = state.fact(state.revisions[revision].run_id, key)
-    return list(found.get(str(epoch), [])) if isinstance(found, dict) else []
+def _by_epoch(state: State, revisions: tuple[int, ...], epoch: int, key: str) -> list[Any]:
+    """What the run of the first of some revisions recorded for one epoch under a key: `{epoch: [...]}`."""
+    for revision in revisions:
+        found = state.fact(state.revisions[revision].run_id, key) if revision else None
+        if isinstance(found, dict) and found.get(str(epoch)):
+            return list(found[str(epoch)])
+    return []
 
 
 def _check(state: State, row: Any) -> Document:

@@ -5,13 +5,14 @@ A page is one file: nothing is fetched, and its content security policy forbids 
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from . import charts, words
 
@@ -31,6 +32,7 @@ def _environment() -> jinja2.Environment:
     )
     for name in ("number", "signed", "duration", "moment", "share", "words", "plan", "listed"):
         environment.filters[name] = getattr(words, name)
+    environment.filters["whole"] = _whole
     environment.globals.update(
         STATES=words.STATES,
         plural=words.plural,
@@ -40,6 +42,11 @@ def _environment() -> jinja2.Environment:
         script=Markup((folder / "index.js").read_text(encoding="utf-8")),
     )
     return environment
+
+
+def _whole(text: str) -> Markup:
+    """Text in which dates and runs of digits with hyphens do not break over lines."""
+    return Markup(re.sub(r"\d{4}-\d\d-\d\d(T[\d-]+)?", r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
 def epoch_page(found: Document, pages: set[str]) -> str:
@@ -99,16 +106,18 @@ def _groups(epochs: list[Document], seconds: int | None, starts: dict[int, datet
     groups: dict[str, Document] = {}
     for entry in epochs:
         start = starts.get(entry["epoch"])
-        lead = 0
+        lead, said = 0, entry["label"]
         if start is None or seconds is None:
             name = f"{entry['epoch'] // 100 * 100} to {entry['epoch'] // 100 * 100 + 99}"
             cell = entry["label"]
         elif seconds == 86_400:
             name, cell, lead = f"{start:%B %Y}", str(start.day), start.weekday()
+            said = f"{cell} {name}"
         elif seconds < 86_400:
             name, cell = f"{start:%Y-%m-%d}", f"{start:%H:%M}"
+            said = f"{name} {cell}"
         else:
             name, cell = f"{start:%Y}", f"{start:%m-%d}"
         group = groups.setdefault(name, {"name": name, "lead": lead, "days": seconds == 86_400, "cells": []})
-        group["cells"].append({**entry, "cell": cell})
+        group["cells"].append({**entry, "cell": cell, "said": said})
     return list(groups.values())[::-1]

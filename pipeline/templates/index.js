@@ -7,10 +7,10 @@
   const { rows, states } = JSON.parse(at("data").textContent);
   const boxes = [...document.querySelectorAll(".filter input[type=checkbox]")];
   const cells = [...document.querySelectorAll(".c")];
-  const labels = cells.map(cell => cell.getAttribute("aria-label").split(": ")[0]);
+  const labels = cells.map(cell => cell.value || cell.getAttribute("href").slice("epoch=".length, -".html".length));
   const groups = [...document.querySelectorAll(".group")];
   const number = value => value === null ? "–" : value.toLocaleString("en-US");
-  const page = 60;
+  const page = 20;
   let shown = page, matching = rows;
 
   const make = (name, text, kind) => {

@@ -1,0 +1,37 @@
+"""A clock that ticks by itself, so that the order of runs and audits does not hang on the machine's speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.report.seed import Seed, every_state
+
+
+@pytest.fixture(autouse=True, scope="session")
+def clock() -> Iterator[None]:
+    ticks, start = count(), datetime(2026, 1, 1, tzinfo=UTC)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "pipeline.ledger.now", lambda: (start + timedelta(seconds=next(ticks))).isoformat(timespec="milliseconds")
+        )
+        yield
+
+
+@pytest.fixture
+def seed(tmp_path: Path) -> Seed:
+    return Seed(tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def states(tmp_path_factory: pytest.TempPathFactory, clock: None) -> Seed:
+    """A home with an epoch in every state; its pages are written. Tests only read it."""
+    from pipeline.report import write
+
+    seed = every_state(tmp_path_factory.mktemp("states"))
+    write(seed.home, seed.ledger, [epoch for epoch in range(12_600, 12_646)])
+    return seed

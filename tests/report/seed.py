@@ -1,0 +1,134 @@
+"""Ledgers for the report's tests, written through the Ledger's own methods: no Spark, no files landed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline.config import Home
+from pipeline.ledger import Ledger
+
+DAILY = '[epochs]\nevery = "1d"\n'
+DAY = 12_600  # 2004-07-01
+HOSTILE = """<script>alert('x')</script>"><img src=x onerror=alert(1)> & {{ 7 * 7 }}"""
+
+Totals = dict[int, dict[str, int]]  # epoch -> measure -> diff; measures vertices, edges, triangles, truss2, truss3, …
+
+
+def check(epoch: int, name: str, passed: bool = True, **other: Any) -> dict[str, Any]:
+    row = {
+        "epoch": epoch,
+        "suite": "edges",
+        "name": name,
+        "severity": "critical",
+        "passed": passed,
+        "meaning": f"What {name} means.",
+        "remedy": f"what to do about {name}",
+        "observed": "0 of 10 rows" if passed else "3 of 10 rows",
+        "rows": [],
+    }
+    return row | other
+
+
+def audit(epoch: int, wrong: str | None = None, **other: Any) -> list[dict[str, Any]]:
+    """A comparison with the full recomputation at an epoch; `wrong` names the kind that differs."""
+    kinds = ("vertex totals", "edge totals", "triangle totals", "trussness values of edges")
+    suite = {"suite": "incremental_versus_full"}
+    return [check(epoch, f"{kind} equal", kind != wrong, **suite, **(other if kind == wrong else {})) for kind in kinds]
+
+
+class Seed:
+    """A home whose database is filled run by run."""
+
+    def __init__(self, path: Path, toml: str = DAILY) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "altneu.toml").write_text(toml)
+        self.home = Home.open(path)
+        self.ledger = Ledger(self.home.database)
+        self.ids: Iterator[int] = iter(range(1, 1_000_000))
+
+    def run(
+        self,
+        landed: dict[int, tuple[int, int]],
+        totals: Totals | None = None,
+        checks: list[dict[str, Any]] | None = None,
+        facts: dict[str, dict[str, Any]] | None = None,
+        error: str | None = None,
+        mark: str | None = None,
+    ) -> str:
+        """A run over `landed` (epoch -> rows, quarantined): published, or failed with `error`."""
+        parent = self.ledger.at()
+        run_id = f"run{next(self.ids):04d}"
+        self.ledger.begin(run_id, parent.revision, sorted(landed), {})
+        for place, stage in enumerate(("ingest", "edges", "triangles", "truss", "audit")):
+            self.ledger.stage(run_id, stage, "running", 1_000_000.0 + place, {})
+            self.ledger.stage(run_id, stage, "done", 1_000_000.0 + place, (facts or {}).get(stage, {"rows": 3}))
+        batches = [
+            {"epoch": epoch, "digest": f"{epoch}-{run_id}", "files": 1, "rows": rows, "bad_rows": bad}
+            for epoch, (rows, bad) in landed.items()
+        ]
+        self.ledger.put_batches(run_id, batches)
+        rows = []
+        for epoch, diffs in (totals or {}).items():
+            for name, diff in diffs.items():
+                truss = name.startswith("truss")
+                rows.append(("truss" if truss else name, int(name[5:]) if truss else 0, epoch, diff))
+        self.ledger.put_totals(run_id, ["vertices", "edges", "triangles", "truss"], rows)
+        self.ledger.put_checks(run_id, parent.revision + 1, checks or [])
+        if error is not None:
+            self.ledger.finish(run_id, "failed", error)
+        else:
+            frontier = max([*landed, *([] if parent.frontier is None else [parent.frontier])])
+            self.ledger.publish(run_id, parent.revision, frontier, {}, "digest", mark)
+        return run_id
+
+    def audit(self, results: list[dict[str, Any]]) -> None:
+        """An audit outside a run, of what is published now."""
+        self.ledger.put_checks(None, self.ledger.at().revision, results)
+
+    def good_days(self, count: int, first: int = DAY) -> None:
+        """Days that load well, each a little larger, in one run, and audited."""
+        days = range(first, first + count)
+        totals = {
+            day: {"vertices": 2, "edges": 5, "triangles": 3, "truss2": 1, "truss3": 4}
+            if day % 7
+            else {"edges": -1, "truss2": -1}
+            for day in days
+        }
+        self.run({day: (20 + day % 5, 0) for day in days}, totals)
+        self.audit([row for day in days for row in audit(day)])
+
+
+def every_state(path: Path) -> Seed:
+    """A home that has an epoch in every state, and text of strangers in every field that holds any."""
+    seed = Seed(path)
+    seed.good_days(40)
+    last = DAY + 39
+    sample = [{"epoch": last + 1, "file": f"a{HOSTILE}.csv", "line": 7, "reason": "not a number", "text": HOSTILE}]
+    moved = {str(last + 1): [{"vertex": HOSTILE, "degree_change": 4, "triangles_change": -2}]}
+    seed.run(
+        {last + 1: (90, 5)},
+        {last + 1: {"vertices": 1, "edges": 9, "triangles": 4, "truss4": 6, "truss3": 3}},
+        [
+            check(
+                last + 1, "rows as usual", False, suite="volumes", severity="warning", rows=[{"rows": 90, "usual": 22}]
+            ),
+            check(last + 1, "edges are unique"),
+            *audit(last + 1),
+        ],
+        {"ingest": {"rows": 90, "quarantine_sample": sample}, "triangles": {"top_vertices": moved, "broadcast": True}},
+        mark="warning",
+    )
+    seed.run({last + 2: (21, 0)}, {last + 2: {"edges": 2, "truss2": 2}}, audit(last + 2))
+    difference = {"key": f"edge {HOSTILE}", "maintained": 4, "recomputed": 5}
+    seed.audit(audit(last + 2, "trussness values of edges", rows=[difference], observed="1 difference"))
+    seed.run({last + 3: (22, 0)}, {last + 3: {"edges": 1, "truss2": 1}})
+    seed.run(
+        {last + 4: (23, 0)},
+        {},
+        [check(last + 4, "edges are unique", False, rows=[{"a": 1, "b": 2, "copies": 3, "note": HOSTILE}])],
+        error=f"audit: 1 critical check(s) failed {HOSTILE}",
+    )
+    seed.ledger.begin("open", seed.ledger.at().revision, [last + 5], {})
+    return seed

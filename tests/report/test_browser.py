@@ -1,0 +1,114 @@
+"""The pages in a browser: filter, search, narrow screens, dark mode, no request and no error. Skipped without one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.report import write
+from tests.report.seed import DAY, Seed
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: no browser tests")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """One page in a fresh context, with the requests and the console errors that it made."""
+
+    def __init__(self, browser: Any, file: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda said: self.errors.append(said.text) if said.type != "log" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.goto(file.as_uri())
+
+    def quiet(self) -> None:
+        assert not self.errors
+        assert len(self.requests) == 1 and self.requests[0].startswith("file:")
+        self.context.close()
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("name", ["index", *(f"epoch=2004-08-{day:02d}" for day in (9, 10, 11, 13))])
+def test_no_scroll_to_the_side_no_request_no_error(states: Seed, browser: Any, name: str, width: int) -> None:
+    visit = Visit(browser, states.home.reports / f"{name}.html", width)
+    visit.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    visit.quiet()
+
+
+def test_filter_and_search(states: Seed, browser: Any) -> None:
+    visit = Visit(browser, states.home.reports / "index.html")
+    page = visit.page
+    assert page.locator(".c:visible").count() == 45
+    page.get_by_label("equal 40").uncheck()
+    assert page.locator(".c:visible").count() == 5
+    assert page.locator("#found").inner_text() == "5 of 45 epochs"
+    page.get_by_label("Search").fill("08-11")
+    assert page.locator(".c:visible").count() == 1
+    assert "≠ wrong" in page.locator("#list tbody tr").inner_text()
+    page.locator(".c:visible").click()
+    assert page.locator("h1").inner_text() == "Wednesday, 2004-08-11"
+
+
+def test_an_epoch_without_a_page_says_the_command(seed: Seed, browser: Any) -> None:
+    seed.good_days(30)
+    visit = Visit(browser, write(seed.home, seed.ledger, [DAY])[0])
+    visit.page.get_by_role("button", name="3 July 2004: equal", exact=True).click()
+    assert "altneu report 2004-07-03" in visit.page.locator("#hint").inner_text()
+    visit.page.get_by_role("button", name="Show more").click()
+    assert visit.page.locator("#list tbody tr").count() == 30
+    visit.quiet()
+
+
+def test_dark_mode_follows_the_reader(states: Seed, browser: Any) -> None:
+    colours = []
+    for scheme in ("light", "dark"):
+        visit = Visit(browser, states.home.reports / "epoch=2004-08-10.html", scheme=scheme)
+        colours.append(visit.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        visit.quiet()
+    light, dark = (sum(int(part) for part in colour[4:-1].split(",")) for colour in colours)
+    assert light > 700 and dark < 100
+
+
+def test_the_keyboard_reaches_the_content_and_the_grid(states: Seed, browser: Any) -> None:
+    visit = Visit(browser, states.home.reports / "index.html")
+    visit.page.keyboard.press("Tab")
+    assert visit.page.evaluate("document.activeElement.className") == "skip"
+    visit.page.locator(".c").first.focus()
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_url("**/epoch=*.html")
+
+
+def test_two_thousand_epochs_filter_at_once(seed: Seed, browser: Any) -> None:
+    seed.good_days(2_000)
+    visit = Visit(browser, write(seed.home, seed.ledger, [])[0], 400)
+    visit.page.get_by_label("Search").fill("2006-12-3")
+    assert visit.page.locator(".c:visible").count() == 2
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 400
+    visit.quiet()

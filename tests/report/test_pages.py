@@ -1,0 +1,122 @@
+"""The pages as text: escaped, self-contained, small, the same for the same state, and each fact where it belongs."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+from pipeline.report import write
+from tests.report.seed import DAY, HOSTILE, Seed
+
+VOID = {"meta", "link", "img", "input", "br", "hr"}
+
+
+class Reader(HTMLParser):
+    """The tags, links and ids of a page; fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        found = dict(attrs)
+        self.links += [found[name] or "" for name in ("href", "src", "action", "srcset") if name in found]
+        self.ids += [found["id"] or ""] if "id" in found else []
+        assert not [name for name in found if name.startswith("on")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+
+
+def pages(home: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted((home / "reports").iterdir())}
+
+
+def test_every_page_is_well_formed_escaped_and_self_contained(states: Seed) -> None:
+    found = pages(states.home.path)
+    assert len(found) == 47 and "index.html" in found
+    for name, text in found.items():
+        page = Reader(text)
+        assert "<script>alert" not in text and "onerror=alert(1)>" not in text and "img" not in page.tags
+        assert page.tags.count("script") == (2 if name == "index.html" else 0)
+        assert not re.search(r"https?://|[\"'(]//|@import|url\(", text.replace(HOSTILE, ""))
+        assert all(link.startswith("#") or link in found or link == "data:," for link in page.links), page.links
+        assert len(page.ids) == len(set(page.ids))
+        assert page.tags.count("h1") == 1 and page.tags.count("main") == 1
+
+
+def test_failed_checks_are_named_with_rows_meaning_and_remedy(states: Seed) -> None:
+    found = {name: Reader(text).text for name, text in pages(states.home.path).items()}
+    warned, wrong, failed = (found[f"epoch=2004-08-{day}.html"] for day in (10, 11, 13))
+    for said in ("rows as usual", "What rows as usual means.", "what to do about rows as usual", "90", "usual", "22"):
+        assert said in warned
+    assert "Quarantined rows" in warned and HOSTILE in warned and "not a number" in warned
+    assert "Vertices that changed most" in warned
+    assert f"edge {HOSTILE}" in wrong and "1 difference" in wrong and "altneu audit 2004-08-11" in wrong
+    assert "The run that failed" in failed and "copies" in failed and "what to do about edges are unique" in failed
+
+
+def test_the_order_of_the_returned_paths(seed: Seed) -> None:
+    seed.good_days(5)
+    written = write(seed.home, seed.ledger, [DAY + 3, DAY + 1])
+    assert [path.name for path in written] == ["index.html", "epoch=2004-07-02.html", "epoch=2004-07-04.html"]
+    assert sorted(path.name for path in seed.home.reports.iterdir()) == sorted(path.name for path in written)
+    assert [path.name for path in write(seed.home, seed.ledger, [])] == ["index.html"]
+    index = written[0].read_text()
+    assert 'href="epoch=2004-07-02.html"' in index and '<button class="c g" value="2004-07-03"' in index
+
+
+def test_a_home_without_a_run_has_an_index(seed: Seed) -> None:
+    (index,) = write(seed.home, seed.ledger, [])
+    assert "Nothing has been run yet." in Reader(index.read_text()).text
+
+
+def test_the_same_state_gives_the_same_bytes(seed: Seed) -> None:
+    seed.good_days(35)
+    epochs = [DAY, DAY + 20, DAY + 34]
+    first = [path.read_bytes() for path in write(seed.home, seed.ledger, epochs)]
+    assert [path.read_bytes() for path in write(seed.home, seed.ledger, epochs)] == first
+
+
+def test_an_epochs_page_does_not_change_with_what_is_published_after_it(seed: Seed) -> None:
+    seed.good_days(10)
+    before = write(seed.home, seed.ledger, [DAY + 5])[1].read_text()
+    seed.good_days(5, DAY + 10)
+    after = write(seed.home, seed.ledger, [DAY + 5])[1].read_text()
+    assert before.replace("2004-07-10", "") == after.replace("2004-07-10", "")
+
+
+def test_the_index_of_two_thousand_epochs_is_below_one_megabyte(seed: Seed) -> None:
+    seed.good_days(2_000)
+    (index,) = write(seed.home, seed.ledger, [])
+    text = index.read_text()
+    page = Reader(text)
+    assert text.count('class="c ') == 2_000 and page.tags.count("button") >= 2_000
+    assert len(text.encode()) < 1_000_000
+
+
+def test_schedules_of_hours_weeks_and_integers(tmp_path: Path) -> None:
+    for every, first, group in (("6h", 50_000, "2004-03-23"), ("7d", 1_790, "2004"), (None, 95, "0 to 99")):
+        seed = Seed(tmp_path / str(every), f'[epochs]\nevery = "{every}"\n' if every else "")
+        seed.good_days(10, first)
+        index, page = write(seed.home, seed.ledger, [first + 9])
+        assert f'aria-label="{group}"' in index.read_text()
+        assert "Loaded well." in Reader(page.read_text()).text
