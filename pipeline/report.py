@@ -328,7 +328,7 @@ def _failed_run(state: State, run: Any) -> Document:
 def _run(state: State, run_id: str) -> Document:
     stages = state.stages(run_id)
     kept = [{**{k: row[k] for k in ("stage", "state", "seconds")}, "facts": dict(row["facts"])} for row in stages]
-    elsewhere = sorted({row.epoch for row in state.run_checks.get(run_id, [])})
+    elsewhere = sorted({row.epoch for row in state.run_checks.get(run_id, []) if row.suite != FULL})
     return {
         **_attempt(state, state.runs[run_id]),
         "seconds": sum(row["seconds"] or 0 for row in stages),

@@ -109,6 +109,8 @@ def usual(landed: Document) -> str:
 
 
 def _changed(found: Document) -> str:
+    if found["graph"] is None and found["state"] == "failed":
+        return "Nothing: no part of it was published."
     if found["graph"] is None:
         return "Nothing is visible yet: the epoch is after the frontier."
     measures = found["graph"]["measures"]

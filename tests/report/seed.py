@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,9 @@ class Seed:
         run_id = f"run{next(self.ids):04d}"
         self.ledger.begin(run_id, parent.revision, sorted(landed), {})
         for place, stage in enumerate(("ingest", "edges", "triangles", "truss", "audit")):
-            self.ledger.stage(run_id, stage, "running", 1_000_000.0 + place, {})
-            self.ledger.stage(run_id, stage, "done", 1_000_000.0 + place, (facts or {}).get(stage, {"rows": 3}))
+            started = time.time() - 5 + place
+            self.ledger.stage(run_id, stage, "running", started, {})
+            self.ledger.stage(run_id, stage, "done", started, (facts or {}).get(stage, {"rows": 3}))
         batches = [
             {"epoch": epoch, "digest": f"{epoch}-{run_id}", "files": 1, "rows": rows, "bad_rows": bad}
             for epoch, (rows, bad) in landed.items()
