@@ -35,7 +35,7 @@
     badge.append(sign, " " + short);
     said.append(badge);
     made.append(head, said);
-    row.slice(3).forEach((value, place) => made.append(make("td", number(value), [1, 2, 5].includes(place) ? "wide" : "")));
+    row.slice(3).forEach((value, place) => made.append(make("td", number(value), [0, 1, 2, 5].includes(place) ? "wide" : "")));
     return made;
   };
 

@@ -112,3 +112,13 @@ def test_two_thousand_epochs_filter_at_once(seed: Seed, browser: Any) -> None:
     assert visit.page.locator(".c:visible").count() == 2
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 400
     visit.quiet()
+
+
+def test_great_numbers_fit_a_narrow_screen(seed: Seed, browser: Any) -> None:
+    big = {"vertices": 98_765_432, "edges": 1_234_567_890, "triangles": 98_765_432_109, "truss2": 1_234_567_890}
+    seed.run({DAY: (123_456_789, 1_234_567), DAY + 1: (1, 0)}, {DAY: big, DAY + 1: {"truss150": 7_654_321}})
+    for file in write(seed.home, seed.ledger, [DAY + 1]):
+        visit = Visit(browser, file, 400)
+        visit.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= 400
+        visit.quiet()
