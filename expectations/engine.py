@@ -2,7 +2,8 @@
 
 Small   Up to `SMALL` rows a frame is fetched by Arrow, with nullable types (no 64-bit id becomes a float), and judged
         by the pandas engine; a larger one is judged in Spark. Same expectations, same verdicts: a test says so.
-        A suite of ten expectations on 100,000 rows takes 0.2 s in pandas, and 1 to 3 s in Spark, where it is latency.
+        Measured, all suites: on tiny frames 7 CPU seconds and 26 jobs in pandas against 15 and 76 in Spark; at 100,000
+        rows 17 CPU seconds either way, so `SMALL` is there.
 Bounds  In Spark one aggregation decides all single-column expectations of a frame; rows are fetched for the failed ones
         only, and limited to `ROWS` inside Spark. Nothing grows with the number of offending rows.
 Errors  `CheckCrashed` when Great Expectations could not evaluate a rule: our bug, not bad data.
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-SMALL = 200_000  # rows
+SMALL = 100_000  # rows
 ROWS = 20  # offending rows kept per check
 
 
