@@ -18,11 +18,12 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 24
 
 
 def ticks(top: float) -> list[float]:
-    """0 and at most three round steps, the last one covering `top`."""
+    """0 and at most three round steps, the last one covering `top`; all of them whole."""
     if top <= 0:
         return [0, 1]
     power = 10 ** math.floor(math.log10(top / 3))
-    step = next(max(power * factor, 1) for factor in (1, 2, 2.5, 5, 10) if power * factor * 3 >= top)
+    steps = (max(power * factor, 1) for factor in (1, 2, 2.5, 3, 4, 5, 10))
+    step = next(step for step in steps if step * 3 >= top and step == int(step))
     return [step * place for place in range(math.ceil(top / step) + 1)]
 
 

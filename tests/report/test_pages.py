@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from pipeline.report import write
+from pipeline.templates.charts import ticks
 from tests.report.seed import DAY, HOSTILE, Seed
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
@@ -120,3 +121,10 @@ def test_schedules_of_hours_weeks_and_integers(tmp_path: Path) -> None:
         index, page = write(seed.home, seed.ledger, [first + 9])
         assert f'aria-label="{group}"' in index.read_text()
         assert "Loaded well." in Reader(page.read_text()).text
+
+
+def test_the_ticks_of_a_picture_are_few_whole_and_cover_it() -> None:
+    assert (ticks(7), ticks(8231), ticks(0)) == ([0, 3, 6, 9], [0, 3000, 6000, 9000], [0, 1])
+    for top in [*range(1, 3_000), 10**9, 123_456_789_012]:
+        found = ticks(top)
+        assert len(found) <= 4 and found[-1] >= top and all(tick == int(tick) for tick in found), (top, found)
