@@ -55,9 +55,8 @@ def demo(path: Path, say: Say, out: Console) -> None:
         out.print(f"nothing new: {len(plan.epochs)} epochs are published as landed (revision {plan.parent.revision})")
     _audit(home, ledger, say, out)
     _summary(home, ledger, out)
-    row = ledger.at()
-    pages = write(home, ledger, [row.frontier] if row.frontier is not None else [])
-    out.print(f"report: {pages[-1]}")
+    pages = write(home, ledger, list(ledger.batches()))
+    out.print(f"reports: {pages[0]}")
     out.print(f"look around: altneu --home {path} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
 
 
