@@ -227,7 +227,7 @@ def audit(run: Run) -> Facts:
         run.warehouse, run.after, sorted({run.frontier, max(run.epochs)}), run.say
     )
     run.ledger.put_checks(run.run_id, run.revision, results)
-    failed = [result for result in results if not result["passed"]]
+    failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
     if critical:
         worst = critical[0]

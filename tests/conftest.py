@@ -1,4 +1,4 @@
-"""One Spark session for the whole suite (a start costs 6-10 s)."""
+"""One Spark session for the whole suite (a start costs 6-10 s), and the settings for tests of tiny data."""
 
 from __future__ import annotations
 
@@ -7,11 +7,31 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+# Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
+TINY = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     from pipeline.spark import session
 
-    spark = session("local[2]")
+    # the quick compiler only: the suite is over before the thorough one has paid for itself
+    spark = session("local[2]", {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"})
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def tiny(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with the settings for tiny data, until the test ends."""
+    before = {name: spark.conf.get(name) for name in TINY}
+    for name, value in TINY.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)

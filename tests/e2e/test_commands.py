@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from pipeline.cli import app
 from tests.e2e.conftest import Altneu
 
+pytestmark = pytest.mark.usefixtures("tiny")
+
 K4 = "src,dst\n" + "".join(f"{a},{b}\n" for a in range(1, 5) for b in range(a + 1, 5))
 
 

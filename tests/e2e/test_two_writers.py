@@ -18,6 +18,8 @@ from pipeline.errors import Conflict
 from pipeline.warehouse import Warehouse
 from tests import homes
 
+pytestmark = pytest.mark.usefixtures("tiny")
+
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def _tiny(tiny: SparkSession) -> None:
+    """The graphs are tiny and many."""
 
 
 @pytest.fixture(autouse=True)
