@@ -8,6 +8,7 @@ is ignored when the JVM is another one). Without `java/` and the archive any Jav
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import sys
@@ -46,6 +47,7 @@ def session(master: str | None = None, conf: dict[str, str] | None = None) -> Sp
     `sc://host:port` is a Spark Connect server, whose own configuration must hold the jars and the Iceberg extension.
     """
     master, conf = master or "local[*]", conf or {}
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the exception says it all
     if master.startswith("sc://"):
         return _configured(SparkSession.builder.remote(master), _RUNTIME | conf).getOrCreate()
     if SparkContext._active_spark_context is not None:  # a JVM is up: static settings cannot change any more

@@ -94,8 +94,8 @@ def ingest(run: Run) -> Facts:
         bad = rows.where(F.col("reason").isNotNull()).select("file", "line", "reason", "text", "epoch")
         if run.home.config.ids == "string":
             good, names = reading.number_names(good, run.before("names"))
-            run.write("names", names)
-            good = good.select(*good.columns)
+            always = F.lit(min(run.epochs)).cast("bigint").alias("epoch"), F.lit(1).cast("bigint").alias("diff")
+            run.write("names", names.select("id", "name", *always))
         else:
             run.write("names", None)
         old_rows = run.before("upserts").where(F.col("epoch").isin(again)) if again else None
