@@ -56,7 +56,8 @@ def standalone(
     folder = Path(environment["AIRFLOW_HOME"])
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "standalone.log"
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore Ctrl-C; the children inherit that
+        signal.signal(number, _interrupt)
     with log.open("w") as stream:
         say(f"starting Airflow (log: {log})")
         _prepare(environment, stream, log)
