@@ -100,6 +100,9 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
         "AIRFLOW__API__BASE_URL": address,
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+        # after a restart the scheduler is up before the API server is: a task's worker waits for it, minutes if need be
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "12",
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
         **_history(home, now),
     }
     path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))

@@ -443,7 +443,7 @@ def grid(path: str) -> dict[str, Any]:
     for entry in found.values():
         point = points.get(entry.epoch, {}) if entry.revision else {}
         error = errors.get(entry.epoch) if entry.state in ("missing", "changed") else None
-        page = home.reports / f"epoch-{entry.label}.html"
+        page = home.reports / f"epoch={entry.label}.html"
         rows.append(
             {
                 "epoch": entry.epoch,

@@ -36,7 +36,7 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
     assert run
     ledger.finish(run["run_id"], "failed", "audit: <b>wrong</b>")
     home.reports.mkdir(exist_ok=True)
-    (home.reports / "epoch-2004-04-15.html").write_text("<p>report</p>")
+    (home.reports / "epoch=2004-04-15.html").write_text("<p>report</p>")
 
     found = orchestration.grid(str(home.path))
     assert [(row["label"], row["state"]) for row in found["epochs"]] == [
@@ -44,7 +44,7 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
         ("2004-04-16", "failed"),
     ]
     html = page.document(found)
-    assert 'href="reports/epoch-2004-04-15.html"' in html
+    assert 'href="reports/epoch=2004-04-15.html"' in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
 
 
