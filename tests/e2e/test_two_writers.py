@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("tiny")
 def postgres() -> Iterator[str]:
     """A PostgreSQL cluster of its own, on a free port of the loopback interface."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
+    initdb = str(found[-1]) if found else shutil.which("initdb")
     if initdb is None:
         pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
     programs = Path(initdb).parent
@@ -46,8 +46,7 @@ def postgres() -> Iterator[str]:
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
     call(str(programs / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
     try:
-        call(str(programs / "createdb"), "-h", "127.0.0.1", "-p", str(port), "-U", "altneu", "altneu")
-        yield f"postgresql+psycopg://altneu@127.0.0.1:{port}/altneu"
+        yield f"postgresql+psycopg://altneu@127.0.0.1:{port}/postgres"
     finally:
         call(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)
