@@ -181,15 +181,18 @@ def _tell(home: Home, environment: dict[str, str], folder: Path, port: int, say:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask the whole group, first as Ctrl-C does, then harder."""
+    """Ask the whole group, first as Ctrl-C does, then harder, until none of it is left: parts may outlive their
+    parent."""
     for number, seconds in ((signal.SIGINT, STOP_SECONDS), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
-        with suppress(ProcessLookupError):
+        deadline = time.monotonic() + seconds
+        try:
             os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-            break
-    with suppress(ProcessLookupError):  # parts that outlived their parent
-        os.killpg(process.pid, signal.SIGTERM)
+            while time.monotonic() < deadline:
+                process.poll()  # takes note of the parent's end, so that the group can be empty
+                os.killpg(process.pid, 0)
+                time.sleep(0.2)
+        except ProcessLookupError:
+            return
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -261,8 +261,7 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
     run_id = planned["run_id"]
     winner = _winner(ledger, run_id)
     if winner is not None:
-        text = f"revision {winner} was published since this run was planned: publish runs its epochs "
-        "again on it"
+        text = f"revision {winner} was published since this run was planned: publish runs its epochs again on it"
         say(text)
         if ledger.run(run_id).state != "failed":
             ledger.finish(run_id, "failed", f"superseded by revision {winner}")
@@ -458,8 +457,8 @@ def grid(path: str) -> dict[str, Any]:
         )
     says = "nothing is published yet"
     if revision.frontier is not None:
-        says = f"revision {revision.revision}, frontier {home.schedule.label(revision.frontier)}, "
-        f"{len(rows)} epochs"
+        frontier = home.schedule.label(revision.frontier)
+        says = f"revision {revision.revision}, frontier {frontier}, {len(rows)} epochs"
     return {"says": says, "epochs": rows}
 
 

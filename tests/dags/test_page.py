@@ -43,6 +43,7 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
         ("2004-04-15", "published"),
         ("2004-04-16", "failed"),
     ]
+    assert found["says"] == "revision 1, frontier 2004-04-15, 2 epochs"
     html = page.document(found)
     assert 'href="reports/epoch=2004-04-15.html"' in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
