@@ -53,8 +53,8 @@ def test_a_real_one_starts_and_stops_whole(tmp_path: Path) -> None:
     homes.put(home, home.schedule.epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    code = "from pathlib import Path; from pipeline.airflow import standalone; "
-    f"standalone(Path({str(home.path)!r}), port={port})"
+    start = f"standalone(Path({str(home.path)!r}), port={port})"
+    code = f"from pathlib import Path; from pipeline.airflow import standalone; {start}"
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "ALTNEU"))}
     environment = clean | {"PYTHONPATH": str(REPO), "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
