@@ -20,17 +20,17 @@ from pyspark.sql import functions as F
 from .config import Home
 from .errors import RunFailed
 from .landing import OPERATIONS, Landed, layout
-from .reading import FileBroken, Layout, read
+from .reading import ARROW, FileBroken, Layout, read
+from .warehouse import SQL_TYPES
 
 _ID = {"integer": "bigint", "string": "string"}
-_SQL = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
 
 
 def parse(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
     """All rows of the landed files: src, dst, values, op, seq, file, line, epoch; for bad ones reason, text, fatal."""
     form = layout(home)
     files = [(batch.epoch, str(f), f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
-    values = "".join(f"{name} {_SQL[type_]}, " for name, type_ in home.config.values.items())
+    values = "".join(f"{name} {SQL_TYPES[type_]}, " for name, type_ in home.config.values.items())
     id_type = _ID[home.config.ids]
     schema = (
         f"src {id_type}, dst {id_type}, {values}op string, seq bigint, file string, line bigint, epoch bigint, "
@@ -95,8 +95,6 @@ def _dressed(rows: pa.Table, lines: pa.ChunkedArray, name: str, epoch: int) -> p
 
 
 def _quarantined(bad: list[tuple[int, str, str]], form: Layout, name: str, epoch: int, fatal: bool) -> pa.Table:
-    from .reading import ARROW
-
     n = len(bad)
     columns = {column: pa.nulls(n, ARROW[type_]) for column, type_ in form.types.items()}
     columns |= {

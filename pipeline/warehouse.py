@@ -21,7 +21,7 @@ from .spark import catalog
 
 NAMESPACE = "graph"
 _TIME = "epoch bigint, revision bigint, diff bigint"
-_SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
+SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
 
 # table -> its data columns; the time columns and diff follow in every one
 TABLES = {
@@ -48,7 +48,7 @@ class Warehouse:
 
     def columns(self, table: str) -> str:
         """The table's columns as a Spark DDL string."""
-        values = "".join(f"{name} {_SQL_TYPES[type_]}, " for name, type_ in self.home.config.values.items())
+        values = "".join(f"{name} {SQL_TYPES[type_]}, " for name, type_ in self.home.config.values.items())
         return f"{TABLES[table].format(values=values)}, {_TIME}"
 
     def ensure(self) -> None:
@@ -68,7 +68,7 @@ class Warehouse:
         upserts = {field.name() for field in self._load("upserts").schema().columns()}
         for column, type_ in self.home.config.values.items():
             if column not in upserts:
-                self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {column} {_SQL_TYPES[type_]} AFTER dst")
+                self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {column} {SQL_TYPES[type_]} AFTER dst")
 
     def _load(self, table: str) -> Any:
         """Iceberg's own handle of a table: branches and snapshots cost milliseconds there, and a query each in SQL."""
@@ -91,7 +91,7 @@ class Warehouse:
         columns = [field.strip().split(" ")[0] for field in self.columns(table).split(",")]
         missing = [column for column in columns if column not in frame.columns]  # value columns declared later
         for column in missing:
-            frame = frame.withColumn(column, F.lit(None).cast(_SQL_TYPES[self.home.config.values[column]]))
+            frame = frame.withColumn(column, F.lit(None).cast(SQL_TYPES[self.home.config.values[column]]))
         return frame.select(*columns)
 
     def staged(self, table: str, run_id: str, parent: Revision) -> DataFrame:

@@ -94,11 +94,11 @@ def clique(n: int, first: int = 0) -> set[Edge]:
 
 
 def data_file(name: str) -> Path:
-    """A real graph from ALTNEU_SHARED_DATA or from shared/data beside the repository; else skip the test."""
+    """A real graph from ALTNEU_TEST_DATA or from shared/data beside the repository; else skip the test."""
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("ALTNEU_SHARED_DATA", beside))
+    folder = Path(os.environ.get("ALTNEU_TEST_DATA", beside))
     if not (folder / name).exists():
-        pytest.skip(f"{name} is not in {folder}; set ALTNEU_SHARED_DATA to the folder with the real graphs")
+        pytest.skip(f"{name} is not in {folder}; set ALTNEU_TEST_DATA to the folder with the real graphs")
     return folder / name
 
 
