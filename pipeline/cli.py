@@ -9,6 +9,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,10 +18,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from sqlalchemy.exc import SQLAlchemyError
 
 from .config import Home
-from .errors import AltneuError, CheckFailed, Exit, UsageError
-from .ledger import Ledger
+from .errors import AltneuError, CheckFailed, Exit, UsageError, explained
+from .ledger import Ledger, alive
 from .runner import Epoch, Plan
 
 app = typer.Typer(
@@ -175,37 +178,69 @@ def land(
 def plan(
     first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
     last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
+    format: Annotated[Format, typer.Option(help="table or json.")] = Format.table,
 ) -> None:
-    """What a run would do. No side effects."""
+    """What a backfill would do and about what it would cost: no side effects, no Spark."""
     from . import runner
+    from .forecast import forecast
 
     home, ledger = _open()
+    found = runner.plan(home, ledger, _within(home, first, last))
+    words, needs = runner.changed_meaning(home, ledger)
+    document = forecast(home, ledger, found, len(runner.parts(home, found)))
+    if format is Format.json:
+        print(json.dumps({**document, "settings_changed": words, "settings_need": needs}, indent=1))
+        return
+    _print_plan(home, document)
+    if words:
+        out.print(f"[yellow]the settings have changed[/]: {'; '.join(words)}")
+        out.print(f"  a run will refuse until history is restated: {_RESTATE[needs]}")
+
+
+_RESTATE = {
+    "run": "",
+    "rebuild": "altneu rebuild",
+    "reload": "altneu rebuild --from-landing",
+    "new": "needs a new home",
+}
+
+
+def _within(home: Home, first: str | None, last: str | None) -> Callable[[Epoch], bool]:
     low = home.schedule.epoch(first) if first else None
     high = home.schedule.epoch(last) if last else None
-    found = runner.plan(home, ledger, _within(low, high))
-    _print_plan(found)
-
-
-def _within(low: int | None, high: int | None) -> Any:
+    if low is not None and high is not None and low > high:
+        raise UsageError(f"the range {first} … {last} is empty: the first epoch is after the last.")
     return lambda e: (low is None or e.epoch >= low) and (high is None or e.epoch <= high)
 
 
-def _print_plan(found: Plan) -> None:
-    counts: dict[str, int] = {}
-    for entry in found.epochs:
-        counts[entry.state] = counts.get(entry.state, 0) + 1
-    out.print(", ".join(f"{n} {state}" for state, n in counts.items()) or "nothing is landed")
-    if not found.run:
+def _print_plan(home: Home, found: dict[str, Any]) -> None:
+    label = home.schedule.label
+    out.print(", ".join(f"{n:,} {state}" for state, n in found["counts"].items()) or "nothing is landed")
+    if not found["epochs"]:
         out.print("nothing to run: every landed epoch is published as it is")
         return
-    labels = [e.label for e in found.epochs if e.epoch in set(found.run)]
-    shown = ", ".join(labels if len(labels) <= 8 else [*labels[:4], "…", *labels[-3:]])
-    out.print(f"would run {len(labels)} epoch(s) as revision {found.parent.revision + 1}: {shown}")
-    late = [e for e in found.run if found.parent.frontier is not None and e <= found.parent.frontier]
-    if late:
-        out.print(
-            f"{len(late)} of them at or before the frontier: trusses are replayed from the first changed epoch on"
-        )
+    several = f"{found['revisions']} revisions from {found['revision']} on"
+    where = several if found["revisions"] > 1 else f"revision {found['revision']}"
+    out.print(f"would run {len(found['epochs']):,} epoch(s) as {where}: {_some([e['label'] for e in found['epochs']])}")
+    size = sum(entry["bytes"] for entry in found["epochs"])
+    out.print(f"  rows       about {found['rows']:,} ({size / 1e6:,.1f} MB landed)")
+    if found["late"]:
+        out.print(f"  late       {len(found['late']):,} at or before the frontier: {_some(map(label, found['late']))}")
+    if found["restated"]:
+        restated = _some(map(label, found["restated"]))
+        out.print(f"  restated   {len(found['restated']):,} published epoch(s) may change their results: {restated}")
+    for stage, text in found["plans"].items():
+        out.print(f"  {stage:<10} {text}")
+    if found["seconds"] is None:
+        out.print("  time       no estimate before the first published run")
+    else:
+        parts = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in found["stages"].items() if seconds >= 0.5)
+        out.print(f"  time       about {found['seconds']:,.0f} s, and Spark's start ({parts})")
+
+
+def _some(labels: Iterable[str]) -> str:
+    shown = list(labels)
+    return ", ".join(shown if len(shown) <= 8 else [*shown[:4], "…", *shown[-3:]])
 
 
 @app.command()
@@ -227,37 +262,142 @@ def backfill(
     last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every landed epoch.")] = False,
 ) -> None:
-    """Every landed epoch in the range that is missing or changed, in one pass and one revision."""
+    """Every landed epoch in the range that is missing or changed, in one pass and one revision.
+
+    More landed files than `[ingest] max_revision_mb` make several revisions; stopped in between, the same command goes
+    on after the last published one.
+    """
     from . import runner
 
     home, ledger = _open()
     if not all_ and (first is None or last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
-    low = home.schedule.epoch(first) if first else None
-    high = home.schedule.epoch(last) if last else None
-    _execute(home, ledger, runner.plan(home, ledger, _within(low, high)))
+    _execute(home, ledger, runner.plan(home, ledger, _within(home, first, last)))
+
+
+@app.command()
+def rebuild(
+    from_landing: Annotated[
+        bool, typer.Option("--from-landing", help="Read the landed files again, too, instead of the rows as stored.")
+    ] = False,
+) -> None:
+    """Everything again, as one new revision: after other settings, or when a table's file is lost or wrong.
+
+    Old revisions stay as they were. Needed after a change of `[edges] live_for` or `where`; with `--from-landing` also
+    after one of `[values]`, or when the stored rows themselves are damaged.
+    """
+    from . import runner
+
+    home, ledger = _open()
+    _execute(home, ledger, runner.plan_rebuild(home, ledger, from_landing))
+
+
+@app.command()
+def rollback(revision: Annotated[int, typer.Argument(help="The revision to go back to.")]) -> None:
+    """Publish the state of an old revision as a new one. Nothing is computed: it takes no time and no Spark.
+
+    The landing stays as it is: what it holds beyond that state is missing or changed again, and the next backfill
+    would publish it again. `altneu status` shows it.
+    """
+    from . import runner
+    from .report import write
+
+    home, ledger = _open()
+    row, epochs = runner.rollback(home, ledger, revision)
+    write(home, ledger, [epoch for epoch in epochs if epoch in ledger.batches()])
+    out.print(
+        f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
+    )
+    _print_totals(home, ledger)
+    if row.config_digest != home.config.digest():
+        words, needs = runner.changed_meaning(home, ledger)
+        out.print(f"[yellow]revision {revision} had other settings[/]: {'; '.join(words)} ({_RESTATE[needs]})")
+
+
+@app.command()
+def compact(
+    grace: Annotated[
+        float, typer.Option(help="Hours for which readers may go on reading what is let go.", min=0)
+    ] = 1.0,
+) -> None:
+    """Fold history that is not kept, rewrite small files, drop what nobody can read. No answer that is kept changes.
+
+    `[retention]` in altneu.toml says what is kept: `epochs` for the tables (default: all), `revisions` to look and roll
+    back to (default: 20). Totals are kept for all epochs and revisions.
+    """
+    from .compact import compact as fold
+    from .spark import session
+
+    home, ledger = _open()
+    progress = Progress()
+    started = time.time()
+    try:
+        progress("compact", "")
+        facts = fold(
+            home,
+            ledger,
+            session(home.config.master, home.config.conf),
+            grace * 3600,
+            lambda text: progress("compact", text),
+        )
+    finally:
+        progress.close()
+    table = Table("table", "files", "rows", "MB", box=None, header_style="bold")
+    for name, after in facts["tables"].items():
+        before = facts["before"][name]
+        table.add_row(
+            name,
+            f"{before['files']:,} → {after['files']:,}",
+            f"{before['rows']:,} → {after['rows']:,}",
+            f"{before['bytes'] / 1e6:.2f} → {after['bytes'] / 1e6:.2f}",
+        )
+    out.print(table)
+    first, last = facts["revisions"]
+    answers = "all epochs" if facts["since"] is None else f"epochs from {home.schedule.label(facts['since'])} on"
+    out.print(
+        f"the tables answer for {answers}, at revisions {first} to {last}; {facts['expired_snapshots']} snapshots and "
+        f"{facts['orphans']} orphaned files dropped ({time.time() - started:.1f} s)"
+    )
 
 
 def _execute(home: Home, ledger: Ledger, found: Plan) -> None:
     from . import runner
 
-    if not found.run:
+    if not found.run and found.kind == "run":
         out.print(
             f"nothing new: {len(found.epochs)} epoch(s) are published as landed (revision {found.parent.revision})"
         )
         return
-    err.print(f"revision {found.parent.revision + 1}: {len(found.run)} epoch(s)")
-    progress = Progress()
-    started = time.time()
-    try:
-        revision = runner.run(home, ledger, found, progress)
-    finally:
-        progress.close()
-    assert revision is not None
-    mark = f", with a {revision.mark}" if revision.mark else ""
-    out.print(
-        f"published revision {revision.revision}{mark}: {len(found.run)} epoch(s) in {time.time() - started:.1f} s"
-    )
+    for other in ledger.runs():
+        if alive(other):
+            err.print(
+                f"[yellow]run {other.run_id} is at work[/] (sign of life {other.beat_at}): the first to publish wins"
+            )
+    parts = runner.parts(home, found) if found.kind == "run" else [found.run]
+    size = {entry.epoch: entry.bytes for entry in found.epochs}
+    total = sum(size.get(epoch, 0) for epoch in found.run)
+    progress, started, done = Progress(), time.time(), 0
+    for number, epochs in enumerate(parts):
+        part = replace(found, run=epochs, parent=ledger.at())
+        many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
+        err.print(f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s)")
+        try:
+            revision = runner.run(home, ledger, part, progress)
+        finally:
+            progress.close()
+        assert revision is not None
+        mark = f", with a {revision.mark}" if revision.mark else ""
+        seconds = time.time() - started
+        rows = sum(ledger.facts(revision.run_id, "ingest")[name] for name in ("rows", "quarantined"))
+        rate = f", {rows:,} rows" if rows else ""
+        out.print(
+            f"published revision {revision.revision}{mark}: {len(epochs) or len(found.epochs):,} epoch(s){rate}, "
+            f"{seconds:.1f} s"
+        )
+        done += sum(size.get(epoch, 0) for epoch in epochs)
+        if done < total:
+            left = seconds * (total - done) / done
+            err.print(f"  {done / 1e6:,.1f} of {total / 1e6:,.1f} MB, about {left:,.0f} s left")
     _print_totals(home, ledger)
 
 
@@ -277,48 +417,78 @@ def status(format: Annotated[Format, typer.Option(help="table or json.")] = Form
     from . import runner
 
     home, ledger = _open()
-    parent, found = runner.survey(home, ledger)
-    audited = ledger.audited()
-    failed: dict[int, str] = {}
-    for row in ledger.runs():
-        for epoch in row.epochs:
-            if row.state == "failed":
-                failed[epoch] = row.error
-            elif row.state == "published":
-                failed.pop(epoch, None)
-    rows = [_status(entry, audited.get(entry.epoch), failed.get(entry.epoch)) for entry in found.values()]
+    parent, rows = runner.grid(home, ledger)
+    sizes = ledger.sizes()
+    readable = [row.revision for row in ledger.revisions() if row.snapshots]
+    holes = _holes(home, [row["epoch"] for row in rows])
     if format is Format.json:
-        frontier = parent.frontier
-        document = {"revision": parent.revision, "frontier": frontier, "mark": parent.mark, "epochs": rows}
+        document = {
+            "revision": parent.revision,
+            "frontier": parent.frontier,
+            "mark": parent.mark,
+            "since": parent.since,
+            "readable_revisions": readable,
+            "holes": holes,
+            "tables": sizes,
+            "epochs": rows,
+        }
         print(json.dumps(document, indent=1))
         return
     label = "none" if parent.frontier is None else home.schedule.label(parent.frontier)
-    out.print(f"revision {parent.revision}, frontier {label}, {len(rows)} epochs")
-    table = Table("epoch", "state", "rows", "revision", "audited", "error", box=None, header_style="bold")
-    for entry in rows:
-        table.add_row(
+    out.print(f"revision {parent.revision}, frontier {label}, {len(rows):,} epochs")
+    if readable:
+        answers = "all epochs" if parent.since is None else f"epochs from {home.schedule.label(parent.since)} on"
+        files, size = (sum(entry[unit] for entry in sizes.values()) for unit in ("files", "bytes"))
+        out.print(
+            f"the tables answer for {answers}, at revisions {_ranges(readable)}: {files:,} files, {size / 1e6:,.1f} MB"
+        )
+        if files > MANY_FILES:
+            out.print("[yellow]many small files slow every read down[/]; next: altneu compact")
+    if holes:
+        out.print(f"{len(holes):,} epoch(s) between the first and the last have nothing landed: {_some(holes)}")
+    head = ("epoch", "state", "rows", "revision", "audited", "error")
+    cells = [
+        (
             entry["label"],
             entry["state"],
             f"{entry['rows']:,}",
             str(entry["revision"] or ""),
-            {True: "equal", False: "[red]differs[/]", None: ""}[entry["audited"]],
+            {True: "equal", False: "differs", None: ""}[entry["audited"]],
             entry["error"] or "",
         )
-    out.print(table)
+        for entry in rows
+    ]
+    # rich measures every cell: seconds for thousands of them
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    for line in (head, *cells):
+        print(
+            "  ".join(
+                cell.rjust(w) if n in (2, 3) else cell.ljust(w)
+                for n, (cell, w) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+        )
 
 
-def _status(entry: Epoch, audited: tuple[bool, int] | None, error: str | None) -> dict[str, Any]:
-    state = "failed" if error and entry.state in ("missing", "changed") else entry.state
-    return {
-        "epoch": entry.epoch,
-        "label": entry.label,
-        "state": state,
-        "files": entry.files,
-        "rows": entry.rows,
-        "revision": entry.revision,
-        "audited": audited[0] if audited else None,
-        "error": error,
-    }
+MANY_FILES = 500
+
+
+def _holes(home: Home, epochs: list[int]) -> list[str]:
+    """Labels of the epochs of a schedule by time that lie between known ones and are not known."""
+    if home.schedule.seconds is None or not epochs or max(epochs) - min(epochs) > 100_000:
+        return []
+    known = set(epochs)
+    return [home.schedule.label(epoch) for epoch in range(min(epochs), max(epochs)) if epoch not in known]
+
+
+def _ranges(numbers: list[int]) -> str:
+    """[1, 2, 3, 7] → "1…3, 7"."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}…{high}" for low, high in spans)
 
 
 @app.command()
@@ -329,7 +499,13 @@ def show(
     ] = None,
     as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
     revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,
-    all_epochs: Annotated[bool, typer.Option("--all-epochs", help="Totals at every epoch to the frontier.")] = False,
+    since_revision: Annotated[
+        int | None,
+        typer.Option(help="For changes: what a consumer who has this revision applies (0: who has nothing)."),
+    ] = None,
+    all_epochs: Annotated[
+        bool, typer.Option("--all-epochs", help="Totals at every epoch; changes since a revision with their epochs.")
+    ] = False,
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
     output: Annotated[Path | None, typer.Option(help="Write here (needed for parquet).")] = None,
 ) -> None:
@@ -340,6 +516,9 @@ def show(
     `altneu show edges --as-of 2004-05-15 --format csv --output edges.csv`
 
     `altneu show changes 2004-05-01 2004-05-15`: rows to add (diff 1) and to drop (diff -1)
+
+    `altneu show changes --since-revision 7`: the same between what revision 7 and the newest say of their frontiers, so
+    that a consumer follows every publication, corrections too, exactly once; remember the revision that it names
     """
     from . import views
 
@@ -348,18 +527,15 @@ def show(
     row = ledger.at(revision)
     if row.frontier is None:
         raise AltneuError("nothing is published yet.", "altneu backfill --all")
-    if epoch is not None and epoch > row.frontier:
-        raise UsageError(
-            f"epoch {home.schedule.label(epoch)} is after the frontier {home.schedule.label(row.frontier)}: "
-            "its state is not final.",
-            f"altneu show {view} --as-of {home.schedule.label(row.frontier)}",
-        )
+    if epoch is not None and (view is not View.totals or epoch > row.frontier):
+        views.answerable(home, row, epoch)
     if view is View.totals:
         rows = views.totals(home, ledger, revision=revision, as_of=epoch, all_epochs=all_epochs)
         keep = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness")
         _emit([{key: point[key] for key in keep} for point in rows], format, output)
         return
-    if all_epochs:
+    follows = view is View.changes and since_revision is not None and not span
+    if all_epochs and not follows:
         raise UsageError(f"--all-epochs goes with totals, not with {view}.", "altneu show totals --all-epochs")
     from .spark import session
     from .warehouse import Warehouse
@@ -367,7 +543,10 @@ def show(
     warehouse = Warehouse(session(home.config.master, home.config.conf), home)
     between = [home.schedule.epoch(text) for text in span or ()]
     at = row.frontier if epoch is None else epoch
-    if view is View.changes and len(between) == 2:
+    if follows:
+        frame = views.changes_since(warehouse, ledger.at(since_revision), row, all_epochs)
+        err.print(f"from revision {since_revision} to revision {row.revision}")
+    elif view is View.changes and len(between) == 2:
         frame = views.changes(warehouse, row, *between)
     elif view is View.triangles and len(between) in (0, 2):
         frame = views.triangles(warehouse, row, between[1] if between else at, between[0] if between else None)
@@ -376,7 +555,7 @@ def show(
     else:
         raise UsageError(
             f"{view} takes {'no epochs as words' if view in (View.vertices, View.edges) else 'two epochs'}.",
-            f"altneu show {view} --as-of E   or   altneu show changes FROM TO",
+            f"altneu show {view} --as-of E   or   altneu show changes FROM TO   or   … --since-revision R",
         )
     if format is Format.parquet:
         if output is None:
@@ -518,22 +697,31 @@ def demo() -> None:
     play(_home, Progress(), out)
 
 
+_FOREIGN = ("py4j", "pyspark")  # what they raise speaks of tables and files, not of a mistake in the program
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run `altneu` with these arguments (default: the process's); exit with its code."""
     try:
         app(arguments, standalone_mode=True)
-    except AltneuError as error:
-        err.print("altneu:", style="bold red", end=" ")
-        err.print(error.what, markup=False)
-        if error.next:
-            err.print(f"  next: {error.next}", markup=False)
-        sys.exit(error.exit)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.OK)
     except KeyboardInterrupt:
         err.print("interrupted; what was published is untouched")
         sys.exit(130)
+    except Exception as error:
+        if (
+            not isinstance(error, (AltneuError, SQLAlchemyError))
+            and type(error).__module__.split(".")[0] not in _FOREIGN
+        ):
+            raise  # a mistake of ours: its trace says more than a line
+        what, then = explained(error)
+        err.print("altneu:", style="bold red", end=" ")
+        err.print(what, markup=False)
+        if then:
+            err.print(f"  next: {then}", markup=False)
+        sys.exit(error.exit if isinstance(error, AltneuError) else Exit.FAILED)
     return Exit.OK
 
 

@@ -37,6 +37,11 @@ TEMPLATE = """\
 
 [ingest]
 # max_bad_share = 0.05  # a run with a larger share of malformed rows fails before it publishes
+# max_revision_mb = 2048  # a backfill over more landed files than this is cut into several revisions
+
+[retention]             # what `altneu compact` keeps
+# epochs = 400          # the tables answer for the last 400 epochs; without it, for all of them. Totals: always for all
+# revisions = 20        # how many revisions back one can look, and roll back
 
 [storage]
 # database = "postgresql+psycopg://user@host/altneu"   # default: a SQLite file in the home
@@ -58,6 +63,9 @@ class Config:
     live_for: int | None = None
     where: str | None = None
     max_bad_share: float = 0.05
+    max_revision_mb: float = 2048
+    keep_epochs: int | None = None
+    keep_revisions: int = 20
     database: str | None = None
     warehouse: str | None = None
     master: str | None = None
@@ -85,6 +93,9 @@ _PLACES: dict[str, tuple[str, str, tuple[type, ...]]] = {
     "live_for": ("edges", "live_for", (int,)),
     "where": ("edges", "where", (str,)),
     "max_bad_share": ("ingest", "max_bad_share", (int, float)),
+    "max_revision_mb": ("ingest", "max_revision_mb", (int, float)),
+    "keep_epochs": ("retention", "epochs", (int,)),
+    "keep_revisions": ("retention", "revisions", (int,)),
     "database": ("storage", "database", (str,)),
     "warehouse": ("storage", "warehouse", (str,)),
     "master": ("spark", "master", (str,)),
@@ -136,6 +147,9 @@ def _check(found: dict[str, Any]) -> list[str]:
         problems.append(f"[edges] live_for = {found['live_for']}: at least 1 epoch")
     if not 0 <= found.get("max_bad_share", 0) <= 1:
         problems.append(f"[ingest] max_bad_share = {found['max_bad_share']}: between 0 and 1")
+    for name, unit in (("keep_epochs", "epochs"), ("keep_revisions", "revisions")):
+        if found.get(name, 1) < 1:
+            problems.append(f"[retention] {unit} = {found[name]}: at least 1")
     for column, type_ in found["values"].items():
         if type_ not in TYPES:
             problems.append(f"[values] {column} = {type_!r}: one of {', '.join(TYPES)}")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 
@@ -46,3 +47,28 @@ class Conflict(RunFailed):
 
 class CheckFailed(AltneuError):
     """A critical check failed or the maintained result differs from the recomputation."""
+
+
+_GONE = ("NotFoundException", "FileNotFoundException", "does not exist")
+_FULL = ("No space left on device", "database or disk is full")
+
+
+def explained(error: BaseException) -> tuple[str, str | None]:
+    """What happened, in one line, and the next command: of an error of ours, or of Spark, Iceberg or the database.
+
+    Of a JVM's stack trace it is the line with the real cause, from its exception on.
+    """
+    if isinstance(error, AltneuError):
+        return error.what, error.next
+    lines = str(error).strip().splitlines() or [""]
+    full = [line for line in lines if any(word in line for word in _FULL)]
+    gone = [line for line in lines if any(word in line for word in _GONE)]
+    if full or gone:
+        what = re.split(r"[\w.$]+(?:Exception|Error): ", (full or gone)[0].strip())[-1][:300]
+        if full:
+            return what, "make room on the disk, then run the same command again"
+        return what, "is it a file of the tables: altneu rebuild; with landed rows lost: altneu rebuild --from-landing"
+    what = f"{type(error).__name__}: {lines[0][:300]}"
+    if "OperationalError" in what:
+        return what, "altneu doctor; when the database answers: the same command again"
+    return what, "run the same command again; if it fails again: altneu doctor"

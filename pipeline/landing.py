@@ -37,6 +37,7 @@ class Landed:
     epoch: int
     label: str
     files: tuple[Path, ...]
+    bytes: int = 0
 
 
 def listing(home: Home) -> dict[int, Landed]:
@@ -64,7 +65,7 @@ def listing(home: Home) -> dict[int, Landed]:
                     f"remove it, or give it a name that starts with _ ({file})",
                 )
             files.append(file)
-        found[epoch] = Landed(epoch, text, tuple(files))
+        found[epoch] = Landed(epoch, text, tuple(files), sum(file.stat().st_size for file in files))
     return found
 
 

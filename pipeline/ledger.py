@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,11 +29,15 @@ runs = sa.Table(
     sa.Column("run_id", sa.String(64), primary_key=True),
     sa.Column("parent", sa.BigInteger, nullable=False),  # the revision it builds on; 0 = the empty state
     sa.Column("epochs", sa.JSON, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),  # running, failed, unchanged, published
+    sa.Column("state", sa.String(16), nullable=False),  # running, failed, published, done, discarded
     sa.Column("error", sa.Text),
     sa.Column("config", sa.JSON, nullable=False),
     sa.Column("started_at", sa.String(32), nullable=False),
     sa.Column("finished_at", sa.String(32)),
+    sa.Column("kind", sa.String(16)),  # run (null: of before there were kinds), rebuild, reload, rollback, compact
+    sa.Column("beat_at", sa.String(32)),  # the last sign of life of the process that works on it
+    # what its parent's ledger row said when it began, {"since", "snapshots"}: a compaction meanwhile changes that row
+    sa.Column("base", sa.JSON),
 )
 
 ledger = sa.Table(
@@ -43,10 +47,12 @@ ledger = sa.Table(
     sa.Column("parent", sa.BigInteger, nullable=False),
     sa.Column("run_id", sa.String(64), sa.ForeignKey("runs.run_id"), nullable=False, unique=True),
     sa.Column("frontier", sa.BigInteger, nullable=False),
-    sa.Column("snapshots", sa.JSON, nullable=False),  # table -> Iceberg snapshot id, as text (64 bits do not fit JSON)
+    # table -> Iceberg snapshot id, as text (64 bits do not fit JSON); empty: compaction has let go of the revision
+    sa.Column("snapshots", sa.JSON, nullable=False),
     sa.Column("config_digest", sa.String(16), nullable=False),
     sa.Column("mark", sa.String(16)),  # 'warning' when a check warned
     sa.Column("published_at", sa.String(32), nullable=False),
+    sa.Column("since", sa.BigInteger),  # the tables answer from this epoch on; null: from the first one
 )
 
 batches = sa.Table(
@@ -54,7 +60,7 @@ batches = sa.Table(
     metadata,
     sa.Column("run_id", sa.String(64), primary_key=True),
     sa.Column("epoch", sa.BigInteger, primary_key=True),
-    sa.Column("digest", sa.String(64), nullable=False),  # of the landed content
+    sa.Column("digest", sa.String(64), nullable=False),  # of the landed content; "": a rollback took the batch back
     sa.Column("files", sa.Integer, nullable=False),
     sa.Column("rows", sa.BigInteger, nullable=False),
     sa.Column("bad_rows", sa.BigInteger, nullable=False),
@@ -108,6 +114,9 @@ digests = sa.Table(  # of landed files, so that an unchanged file is read once
 )
 
 
+SILENCE = 60.0  # seconds without a sign of life after which a run counts as dead
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
@@ -124,6 +133,7 @@ class Revision:
     config_digest: str
     mark: str | None
     published_at: str
+    since: int | None = None
 
 
 EMPTY = Revision(0, 0, "", None, {}, "", None, "")
@@ -150,9 +160,21 @@ class Ledger:
         self.engine = sa.create_engine(uri, connect_args=connect)
         try:
             metadata.create_all(self.engine)
+            self._add_columns()
         except sa.exc.OperationalError as error:
             shown = sa.make_url(uri).render_as_string(hide_password=True)
             raise AltneuError(f"the database {shown} does not answer: {error.orig}.", "altneu doctor") from None
+
+    def _add_columns(self) -> None:
+        """Columns that came after a home was made (they all may be null)."""
+        inspector = sa.inspect(self.engine)
+        for table in (runs, ledger):
+            there = {column["name"] for column in inspector.get_columns(table.name)}
+            for column in table.columns:
+                if column.name not in there:
+                    kind = column.type.compile(self.engine.dialect)
+                    with self.engine.begin() as connection:
+                        connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
 
     # -- readers ------------------------------------------------------------------------------------------------
 
@@ -188,10 +210,11 @@ class Ledger:
         )
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
-        return {
+        newest = {
             row.epoch: Batch(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.revision)
             for row in self._rows(statement)
         }
+        return {epoch: batch for epoch, batch in sorted(newest.items()) if batch.digest}
 
     def run(self, run_id: str) -> sa.Row[Any]:
         rows = self._rows(sa.select(runs).where(runs.c.run_id == run_id))
@@ -203,8 +226,47 @@ class Ledger:
         """All runs, oldest first."""
         return self._rows(sa.select(runs).order_by(runs.c.started_at))
 
+    def leftovers(self) -> list[str]:
+        """Runs that can never be published, because their parent is not the newest revision, and that nobody works
+        on any more: what they have left in the tables may go."""
+        newest = self.at().revision
+        lost = (runs.c.parent != newest) | (runs.c.kind == "compact")
+        open_ = runs.c.state.in_(["running", "failed"]) & lost
+        rows = self._rows(sa.select(runs).where(open_))
+        return [row.run_id for row in rows if row.state == "failed" or not alive(row)]
+
+    def parent(self, run: sa.Row[Any]) -> Revision:
+        """The revision that a run builds on, as it was when the run began."""
+        row = self.at(run.parent)
+        if run.base is None:
+            return row
+        return replace(row, since=run.base["since"], snapshots=_numbers(run.base["snapshots"]))
+
+    def pinned(self) -> dict[str, set[int]]:
+        """Table → the snapshots that readers of some revision, or runs that may go on, still need."""
+        pins: dict[str, set[int]] = {}
+        newest = self.at().revision
+        going = sa.select(runs).where(runs.c.state.in_(["running", "failed"]) & (runs.c.parent == newest))
+        bases = [_numbers(row.base["snapshots"]) for row in self._rows(going) if row.base]
+        for snapshots in (*(row.snapshots for row in self.revisions()), *bases):
+            for table, snapshot in snapshots.items():
+                pins.setdefault(table, set()).add(snapshot)
+        return pins
+
     def stages(self, run_id: str) -> Sequence[sa.Row[Any]]:
         return self._rows(sa.select(stages).where(stages.c.run_id == run_id).order_by(stages.c.started_at))
+
+    def history(self, newest: int) -> list[tuple[str, str, float | None, dict[str, Any]]]:
+        """The finished stages of the newest published runs: (run_id, stage, seconds, facts)."""
+        last = sa.select(ledger.c.run_id).order_by(ledger.c.revision.desc()).limit(newest).subquery()
+        statement = sa.select(stages).join(last, last.c.run_id == stages.c.run_id).where(stages.c.state == "done")
+        return [(row.run_id, row.stage, row.seconds, row.facts) for row in self._rows(statement)]
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """Table → files, bytes, rows for a reader of the newest revision, by the last publish or compaction."""
+        last = stages.c.stage.in_(["publish", "compact"]) & (stages.c.state == "done")
+        rows = self._rows(sa.select(stages).where(last).order_by(stages.c.started_at.desc()).limit(1))
+        return dict(rows[0].facts.get("tables", {})) if rows else {}
 
     def facts(self, run_id: str, stage: str) -> dict[str, Any]:
         """What a finished stage recorded."""
@@ -223,13 +285,17 @@ class Ledger:
 
     def audited(self) -> dict[int, tuple[bool, int]]:
         """Epoch → (equal to the recomputation, at which revision), from its newest audit."""
-        statement = sa.select(checks).where(checks.c.suite == "incremental_versus_full").order_by(checks.c.id)
-        newest: dict[int, tuple[str, bool, int]] = {}
-        for row in self._rows(statement):
-            before = newest.get(row.epoch)
-            passed = bool(row.passed) and (before[1] if before and before[0] == row.at else True)
-            newest[row.epoch] = (row.at, passed, row.revision)
-        return {epoch: (passed, revision) for epoch, (_, passed, revision) in newest.items()}
+        full = checks.c.suite == "incremental_versus_full"
+        newest = sa.select(checks.c.epoch, sa.func.max(checks.c.at).label("at")).where(full).group_by(checks.c.epoch)
+        last = newest.subquery()
+        passed = sa.func.min(sa.case((checks.c.passed, 1), else_=0))
+        statement = (
+            sa.select(checks.c.epoch, passed.label("passed"), sa.func.max(checks.c.revision).label("revision"))
+            .join(last, (checks.c.epoch == last.c.epoch) & (checks.c.at == last.c.at))
+            .where(full)
+            .group_by(checks.c.epoch)
+        )
+        return {row.epoch: (bool(row.passed), row.revision) for row in self._rows(statement)}
 
     def total_diffs(self, revision: int | None = None) -> list[tuple[str, int, int, int, int]]:
         """The totals as diff triples `(measure, k, epoch, revision, diff)` up to a revision."""
@@ -248,19 +314,33 @@ class Ledger:
 
     # -- writers ------------------------------------------------------------------------------------------------
 
-    def begin(self, run_id: str, parent: int, epochs: list[int], config: dict[str, Any]) -> None:
+    def begin(self, run_id: str, parent: int, epochs: list[int], config: dict[str, Any], kind: str = "run") -> None:
+        on = self.at(parent)
+        base = {"since": on.since, "snapshots": _texts(on.snapshots)}
+        row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind, "base": base}
         with self.engine.begin() as connection:
-            connection.execute(
-                runs.insert().values(
-                    run_id=run_id, parent=parent, epochs=epochs, state="running", config=config, started_at=now()
-                )
-            )
+            connection.execute(runs.insert().values(**row, state="running", started_at=now(), beat_at=now()))
+
+    def beat(self, run_id: str) -> None:
+        """A sign of life of the process that works on a run; it takes up a failed one that is tried again."""
+        alive = {"state": "running", "error": None, "finished_at": None, "beat_at": now()}
+        with self.engine.begin() as connection:
+            where = (runs.c.run_id == run_id) & runs.c.state.in_(["running", "failed"])
+            connection.execute(runs.update().where(where).values(**alive))
 
     def finish(self, run_id: str, state: str, error: str | None = None) -> None:
         with self.engine.begin() as connection:
             connection.execute(
                 runs.update().where(runs.c.run_id == run_id).values(state=state, error=error, finished_at=now())
             )
+
+    def discard(self, run_ids: list[str]) -> None:
+        """Note that nothing is left of these runs in the tables; a run that was killed is told as such."""
+        with self.engine.begin() as connection:
+            mine = runs.c.run_id.in_(run_ids)
+            killed = {"error": "it stopped without a word (killed, or the machine went down)", "finished_at": now()}
+            connection.execute(runs.update().where(mine & (runs.c.state == "running")).values(**killed))
+            connection.execute(runs.update().where(mine).values(state="discarded"))
 
     def stage(self, run_id: str, stage: str, state: str, started: float, facts: dict[str, Any]) -> None:
         """Record that a stage started (`running`), or ended (`done`, `failed`) with its facts."""
@@ -301,7 +381,14 @@ class Ledger:
                 connection.execute(table.insert(), rows)
 
     def publish(
-        self, run_id: str, parent: int, frontier: int, snapshots: dict[str, int], digest: str, mark: str | None
+        self,
+        run_id: str,
+        parent: int,
+        frontier: int,
+        snapshots: dict[str, int],
+        digest: str,
+        mark: str | None,
+        since: int | None = None,
     ) -> Revision:
         """Insert the ledger row: the one moment at which a run becomes visible. Raises `Conflict`."""
         row = {
@@ -309,10 +396,11 @@ class Ledger:
             "parent": parent,
             "run_id": run_id,
             "frontier": frontier,
-            "snapshots": {table: str(snapshot) for table, snapshot in snapshots.items()},
+            "snapshots": _texts(snapshots),
             "config_digest": digest,
             "mark": mark,
             "published_at": now(),
+            "since": since,
         }
         try:
             with self.engine.begin() as connection:
@@ -333,6 +421,13 @@ class Ledger:
             ) from None
         return self.at(parent + 1)
 
+    def pin(self, snapshots: dict[str, int], revisions: list[int], since: int | None, dropped: list[int]) -> None:
+        """After a compaction: `revisions` are read from these snapshots now, and `dropped` ones not any more."""
+        with self.engine.begin() as connection:
+            mine = ledger.c.revision.in_(revisions)
+            connection.execute(ledger.update().where(mine).values(snapshots=_texts(snapshots), since=since))
+            connection.execute(ledger.update().where(ledger.c.revision.in_(dropped)).values(snapshots={}))
+
     def known_digests(self) -> dict[str, tuple[str, str]]:
         """Path → (stamp, digest) of every landed file read before."""
         return {row.path: (row.stamp, row.digest) for row in self._rows(sa.select(digests))}
@@ -343,14 +438,31 @@ class Ledger:
             self._replace(digests, digests.c.path.in_([row["path"] for row in rows]), rows)
 
 
+def _texts(snapshots: dict[str, int]) -> dict[str, str]:
+    return {table: str(snapshot) for table, snapshot in snapshots.items()}
+
+
+def _numbers(snapshots: dict[str, str]) -> dict[str, int]:
+    return {table: int(snapshot) for table, snapshot in snapshots.items()}
+
+
+def alive(run: sa.Row[Any]) -> bool:
+    """Does a process work on the run, or did one until a minute ago? (A clock that went back counts as life.)"""
+    if run.state != "running":
+        return False
+    since = datetime.now(UTC) - datetime.fromisoformat(run.beat_at or run.started_at)
+    return since.total_seconds() < SILENCE
+
+
 def _revision(row: sa.Row[Any]) -> Revision:
     return Revision(
         row.revision,
         row.parent,
         row.run_id,
         row.frontier,
-        {table: int(snapshot) for table, snapshot in row.snapshots.items()},
+        _numbers(row.snapshots),
         row.config_digest,
         row.mark,
         row.published_at,
+        row.since,
     )

@@ -431,30 +431,13 @@ def grid(path: str) -> dict[str, Any]:
     from . import runner, views
 
     home, ledger = _open(path)
-    revision, found = runner.survey(home, ledger)
+    revision, rows = runner.grid(home, ledger)
     points = {row["epoch"]: row for row in views.totals(home, ledger, all_epochs=True)}
-    audited = ledger.audited()
-    errors: dict[int, str | None] = {}
-    for run in ledger.runs():
-        for epoch in run.epochs:
-            errors[epoch] = run.error if run.state == "failed" else None
-    rows = []
-    for entry in found.values():
-        point = points.get(entry.epoch, {}) if entry.revision else {}
-        error = errors.get(entry.epoch) if entry.state in ("missing", "changed") else None
-        page = home.reports / f"epoch={entry.label}.html"
-        rows.append(
-            {
-                "epoch": entry.epoch,
-                "label": entry.label,
-                "state": "failed" if error else entry.state,
-                "revision": entry.revision,
-                **{name: point.get(name) for name in ("edges", "triangles", "max_trussness")},
-                "audited": audited[entry.epoch][0] if entry.epoch in audited else None,
-                "error": error,
-                "report": page.name if page.is_file() else None,
-            }
-        )
+    for row in rows:
+        point = points.get(row["epoch"], {}) if row["revision"] else {}
+        page = home.reports / f"epoch={row['label']}.html"
+        row |= {name: point.get(name) for name in ("edges", "triangles", "max_trussness")}
+        row["report"] = page.name if page.is_file() else None
     says = "nothing is published yet"
     if revision.frontier is not None:
         frontier = home.schedule.label(revision.frontier)

@@ -1,31 +1,42 @@
-"""Runs: what to run (`plan`), and running it stage by stage (`begin`, `stage`, `run`).
+"""Runs: what to run (`plan`), and running it stage by stage (`begin`, `stage`, `run`); taking one back (`rollback`).
 
 `plan` compares the landing with the ledger and has no side effect on the published state. `begin` records a run on the
 newest revision; `stage` executes one stage of it in this process, so that each may be a task of its own. Every stage is
-recorded with its seconds and facts; a failure is recorded with its error and loses nothing.
+recorded with its seconds and facts, and gives signs of life while it works; a failure is recorded with its error and
+loses nothing. Kinds of runs: `run` adds batches; `rebuild` computes everything again from the landed rows as they are
+stored, `reload` from the landing itself; `rollback` publishes an old revision again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import sqlalchemy as sa
+
 from . import landing
 from .config import Home
-from .errors import AltneuError, RunFailed, UsageError
-from .ledger import Ledger, Revision
+from .errors import AltneuError, RunFailed, UsageError, explained
+from .ledger import Ledger, Revision, alive
 
 STAGES = ("ingest", "edges", "triangles", "truss", "audit", "publish", "report")
+BEAT = 5.0  # seconds between two signs of life
 Say = Callable[[str, str], None]  # stage, text
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch as the landing and the ledger have it. States: missing, changed, published, gone."""
+    """One epoch as the landing and the ledger have it.
+
+    States: missing, changed, published; gone (published, and its folder is not there any more); folded (its landing has
+    changed, but a compaction has folded the history before `since`, so that it cannot be replaced).
+    """
 
     epoch: int
     label: str
@@ -34,6 +45,7 @@ class Epoch:
     files: int = 0
     revision: int | None = None
     rows: int = 0
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,7 @@ class Plan:
     parent: Revision
     epochs: tuple[Epoch, ...]
     run: tuple[int, ...] = field(default=())
+    kind: str = "run"
 
 
 def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
@@ -53,23 +66,60 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
     published = ledger.batches(parent.revision)
     found = {}
     for epoch in sorted(set(landed) | set(published)):
-        batch = published.get(epoch)
-        if epoch not in landed:
+        batch, there = published.get(epoch), landed.get(epoch)
+        if there is None:
             state = "published" if batch and batch.digest == landing.EMPTY_DIGEST else "gone"
-        elif batch is None:
-            state = "missing"
+        elif batch is not None and batch.digest == digests[epoch]:
+            state = "published"
+        elif parent.since is not None and epoch < parent.since:
+            state = "folded"
         else:
-            state = "published" if batch.digest == digests[epoch] else "changed"
+            state = "changed" if batch else "missing"
         found[epoch] = Epoch(
             epoch,
             home.schedule.label(epoch),
             state,
             digests.get(epoch),
-            len(landed[epoch].files) if epoch in landed else 0,
+            len(there.files) if there else 0,
             batch.revision if batch else None,
             batch.rows if batch else 0,
+            there.bytes if there else 0,
         )
     return parent, found
+
+
+def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
+    """Every epoch for `status` and the page in Airflow: that of `survey`, running and failed ones with their error."""
+    parent, found = survey(home, ledger)
+    audited = ledger.audited()
+    working: set[int] = set()
+    errors: dict[int, str | None] = {}
+    for row in ledger.runs():
+        if row.kind == "compact":
+            continue
+        living = alive(row)
+        for epoch in row.epochs:
+            errors[epoch] = None if row.state == "published" or living else row.error or errors.get(epoch)
+            if living:
+                working.add(epoch)
+    rows = []
+    for entry in found.values():
+        open_ = entry.state in ("missing", "changed")
+        error = errors.get(entry.epoch) if open_ else None
+        state = "running" if open_ and entry.epoch in working else "failed" if error else entry.state
+        rows.append(
+            {
+                "epoch": entry.epoch,
+                "label": entry.label,
+                "state": state,
+                "files": entry.files,
+                "rows": entry.rows,
+                "revision": entry.revision,
+                "audited": audited[entry.epoch][0] if entry.epoch in audited else None,
+                "error": error,
+            }
+        )
+    return parent, rows
 
 
 def plan(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: bool = False) -> Plan:
@@ -92,25 +142,101 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool 
             hint = f" The nearest landed: {', '.join(e.label for e in near)}." if near else " Nothing is landed."
             then = f"altneu run {label} --remove" if entry else "altneu land FILE --columns src,dst --epoch " + label
             raise UsageError(f"epoch {label} is not landed (no {home.landing / f'epoch={label}'}).{hint}", then)
+        if entry.state == "folded" or (entry.state == "gone" and parent.since is not None and epoch < parent.since):
+            assert parent.since is not None
+            raise UsageError(
+                f"epoch {label} cannot be replaced: a compaction has folded the history before epoch "
+                f"{home.schedule.label(parent.since)} ([retention] epochs).",
+                "altneu rebuild --from-landing   (everything again, from what is landed)",
+            )
         chosen.append(entry)
         if entry.state != "published":
             run.append(epoch)
     return Plan(parent, tuple(chosen), tuple(run))
 
 
-def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
-    """Record a run of the plan; return its id, or None when there is nothing to do."""
-    if not plan.run:
-        return None
-    parent = plan.parent
-    if parent.revision and parent.config_digest != home.config.digest():
+def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
+    """The plan that computes everything again: from the stored rows, or with `from_landing` from the files."""
+    parent, found = survey(home, ledger)
+    if not parent.revision:
+        raise UsageError("nothing is published yet, so there is nothing to rebuild.", "altneu backfill --all")
+    if not from_landing:
+        return Plan(parent, tuple(e for e in found.values() if e.revision), (), "rebuild")
+    gone = [entry.label for entry in found.values() if entry.state == "gone"]
+    if gone:
         raise UsageError(
-            f"{home.path / 'altneu.toml'} now gives another meaning to history than what revision {parent.revision} "
-            "was published with ([epochs] every, [vertices] ids, [values], or [edges] live_for or where has changed).",
-            "put the old settings back, or publish into a new home",
+            f"{len(gone)} published epoch(s) are not in the landing any more (the first: {gone[0]}): a rebuild from "
+            "the landing would lose them.",
+            f"altneu run {gone[0]} --remove   (takes it back on purpose), or: altneu rebuild",
+        )
+    return Plan(parent, tuple(found.values()), tuple(found), "reload")
+
+
+def parts(home: Home, plan: Plan) -> list[tuple[int, ...]]:
+    """The epochs of a plan cut into revisions, each with at most `[ingest] max_revision_mb` of landed files."""
+    limit, size = home.config.max_revision_mb * 2**20, {e.epoch: e.bytes for e in plan.epochs}
+    out: list[tuple[int, ...]] = []
+    room = 0.0
+    for epoch in plan.run:
+        if not out or size.get(epoch, 0) > room:
+            out.append(())
+            room = limit
+        out[-1] += (epoch,)
+        room -= size.get(epoch, 0)
+    return out
+
+
+def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
+    """The settings that give history another meaning than what is published, in words; the kind of run they need.
+
+    Kinds: `run` (nothing has changed, or only value columns were added, which no earlier file can have held),
+    `rebuild`, `reload`, or `new` (another home).
+    """
+    parent = ledger.at()
+    if not parent.revision or parent.config_digest == home.config.digest():
+        return [], "run"
+    old, new = dict(ledger.run(parent.run_id).config), home.config.semantic()
+    words, needs = [], {"run"}
+    kinds = {"every": "new", "ids": "new", "live_for": "rebuild", "where": "rebuild"}
+    sections = {"every": "epochs", "ids": "vertices", "live_for": "edges", "where": "edges"}
+    for name, kind in kinds.items():
+        if old.get(name) != new[name]:
+            words.append(f"[{sections[name]}] {name}: {_setting(old.get(name))} → {_setting(new[name])}")
+            needs.add(kind)
+    before = old.get("values") or {}
+    for name in before:
+        if new["values"].get(name) != before[name]:
+            words.append(f"[values] {name}: {before[name]} → {_setting(new['values'].get(name))}")
+            needs.add("reload")
+    return words, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs)
+
+
+def _setting(value: Any) -> str:
+    return "none" if value is None else str(value)
+
+
+def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
+    """Record a run of the plan; return its id, or None when there is nothing to do.
+
+    Raises `UsageError` when the settings have given history another meaning and the plan does not restate it.
+    """
+    if not plan.run and plan.kind == "run":
+        return None
+    words, needs = changed_meaning(home, ledger)
+    enough = {"run": ("run",), "rebuild": ("run", "rebuild"), "reload": ("run", "rebuild", "reload")}[plan.kind]
+    if needs not in enough:
+        command = {
+            "rebuild": "altneu rebuild   (every published epoch again, as one revision)",
+            "reload": "altneu rebuild --from-landing   (every epoch again from the landed files, as one revision)",
+            "new": "altneu --home ANOTHER land …   (the epochs or the ids themselves are other ones)",
+        }[needs]
+        raise UsageError(
+            f"{home.path / 'altneu.toml'} gives another meaning to history than what revision {plan.parent.revision} "
+            f"was published with: {'; '.join(words)}. Put it back, or publish history anew.",
+            command,
         )
     run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
-    ledger.begin(run_id, parent.revision, list(plan.run), home.config.semantic())
+    ledger.begin(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind)
     return run_id
 
 
@@ -121,33 +247,61 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     from .stages import Run
 
     row = ledger.run(run_id)
-    if row.state == "published" and name != "report":
+    if row.state == "published" and name not in ("publish", "report"):
         return ledger.facts(run_id, name)
+    if row.state == "discarded":
+        raise RunFailed(
+            f"run {run_id} stopped, and another revision was published since.", "run the same command again"
+        )
     started = time.time()
+    ledger.beat(run_id)
     ledger.stage(run_id, name, "running", started, {})
     try:
-        spark = session(home.config.master, home.config.conf)
-        parent = ledger.at(row.parent)
-        run = Run(home, ledger, spark, run_id, parent, list(row.epochs), lambda text: say(name, text))
-        facts = FUNCTIONS[name](run)
+        with _beating(ledger, run_id):
+            spark = session(home.config.master, home.config.conf)
+            run = Run(
+                home,
+                ledger,
+                spark,
+                run_id,
+                ledger.parent(row),
+                list(row.epochs),
+                lambda text: say(name, text),
+                row.kind or "run",
+            )
+            facts = FUNCTIONS[name](run)
     except BaseException as error:
-        what = error.what if isinstance(error, AltneuError) else f"{type(error).__name__}: {_first_line(error)}"
-        ledger.stage(run_id, name, "failed", started, {"error": what})
-        if name != "report":
-            ledger.finish(run_id, "failed", f"{name}: {what}")
+        what, then = explained(error)
+        with contextlib.suppress(sa.exc.SQLAlchemyError):  # the database itself may be what failed
+            ledger.stage(run_id, name, "failed", started, {"error": what})
+            if name != "report":
+                ledger.finish(run_id, "failed", f"{name}: {what}")
         if isinstance(error, (AltneuError, KeyboardInterrupt)):
             raise
         raise RunFailed(
-            f"stage {name} of run {run_id} failed: {what}. What was published is untouched.",
-            "run the same command again; if it fails again: altneu doctor",
+            f"stage {name} of run {run_id} failed: {what}. What was published is untouched.", then
         ) from error
     ledger.stage(run_id, name, "done", started, facts)
     return facts
 
 
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return text[0][:300] if text else ""
+@contextlib.contextmanager
+def _beating(ledger: Ledger, run_id: str) -> Iterator[None]:
+    """Give signs of life from a thread while the block works."""
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(BEAT):
+            with contextlib.suppress(sa.exc.SQLAlchemyError):  # the stage itself will say so
+                ledger.beat(run_id)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: None) -> Revision | None:
@@ -160,6 +314,48 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
         facts = stage(home, ledger, run_id, name, say)
         say(name, "done " + _shown(facts))
     return ledger.at()
+
+
+def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[int]]:
+    """Publish the state of an old revision as a new one; return it, and the epochs whose batches it takes back.
+
+    The new ledger row pins the old one's tables, so nothing is computed and nothing is written but SQL. The landing is
+    as it was: what it holds beyond that state shows as missing or changed again.
+    """
+    parent, target = ledger.at(), ledger.at(revision)
+    if revision < 1 or target.frontier is None:
+        raise UsageError(f"there is no revision {revision} to go back to.", "altneu status")
+    if not target.snapshots:
+        raise UsageError(
+            f"revision {revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"
+        )
+    before, after = ledger.batches(parent.revision), ledger.batches(target.revision)
+    epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
+    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+    config = dict(ledger.run(target.run_id).config)
+    ledger.begin(run_id, parent.revision, epochs, config, "rollback")
+    nothing = {"digest": "", "files": 0, "rows": 0, "bad_rows": 0}
+    taken = {e: after[e] for e in epochs if e in after}
+    ledger.put_batches(
+        run_id,
+        [{"epoch": e, **({k: getattr(taken[e], k) for k in nothing} if e in taken else nothing)} for e in epochs],
+    )
+    sums: dict[tuple[str, int, int], int] = {}
+    for measure, k, epoch, at, diff in ledger.total_diffs(parent.revision):
+        if at > target.revision:
+            sums[measure, k, epoch] = sums.get((measure, k, epoch), 0) - diff
+    measures = {measure for measure, _, _ in sums}
+    ledger.put_totals(run_id, measures, [(*key, diff) for key, diff in sums.items()])
+    published = ledger.publish(
+        run_id,
+        parent.revision,
+        target.frontier,
+        target.snapshots,
+        target.config_digest,
+        target.mark,
+        target.since,
+    )
+    return published, epochs
 
 
 def _shown(facts: dict[str, Any]) -> str:

@@ -7,8 +7,9 @@ is visible to a reader before publish.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -23,12 +24,13 @@ from . import ingest as reading
 from . import landing
 from .config import Home
 from .errors import CheckFailed, RunFailed
+from .forecast import BROADCAST_ROWS
 from .ledger import Ledger, Revision
 from .views import named
-from .warehouse import Warehouse
+from .warehouse import LANDED, TABLES, Warehouse
 
 SAMPLE, TOP, REPORTED = 20, 5, 400  # rows kept for the report: quarantined, most changed, and of how many epochs
-BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
+SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
 
 Facts = dict[str, Any]
 Say = Callable[[str], None]
@@ -45,6 +47,7 @@ class Run:
     parent: Revision
     epochs: list[int]
     say: Say = lambda text: None
+    kind: str = "run"
 
     @property
     def revision(self) -> int:
@@ -58,24 +61,58 @@ class Run:
     @cached_property
     def warehouse(self) -> Warehouse:
         warehouse = Warehouse(self.spark, self.home)
-        warehouse.ensure()
+        warehouse.ensure(retype=not self.keeps("upserts"))
         return warehouse
 
+    def keeps(self, table: str) -> bool:
+        """Does the run add to a table? A rebuild makes all but the landed rows anew, a reload those as well."""
+        return self.kind == "run" or (self.kind == "rebuild" and table in LANDED)
+
+    def _base(self, table: str) -> int:
+        return self.warehouse.base(table, self.parent) if self.keeps(table) else self.warehouse.first(table)
+
     def before(self, table: str) -> DataFrame:
-        return self.warehouse.at(table, self.parent)
+        """What the run builds on."""
+        return self.warehouse.at(table, self.parent) if self.keeps(table) else self.warehouse.empty(table)
 
     def delta(self, table: str) -> DataFrame:
-        return self.warehouse.delta(table, self.run_id, self.parent)
+        """The rows that the run has written."""
+        return self.after(table).where(F.col("revision") == self.revision)
 
     def after(self, table: str) -> DataFrame:
-        return self.warehouse.staged(table, self.run_id, self.parent)
+        """Both: what a reader will see."""
+        return self.warehouse.snapshot(table, self.warehouse.head(table, self.run_id, self._base(table)))
+
+    def heads(self) -> Revision:
+        """What the ledger row of the run would pin, were it published now."""
+        pins = {table: self.warehouse.head(table, self.run_id, self._base(table)) for table in TABLES}
+        return replace(self.parent, revision=self.revision, snapshots=pins)
 
     def write(self, table: str, frame: DataFrame | None) -> int:
-        return self.warehouse.stage(table, self.run_id, self.parent, frame, self.revision)
+        stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
+        return self.warehouse.stage(table, self.run_id, self._base(table), stamped)
+
+    def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
+        """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's."""
+        if self.keeps("edges"):
+            self.ledger.put_totals(self.run_id, measures, rows)
+            return
+        sums: Counter[tuple[str, int, int]] = Counter()
+        for measure, k, epoch, diff in rows:
+            sums[measure, k, epoch] += diff
+        for measure, k, epoch, _, diff in self.ledger.total_diffs(self.parent.revision):
+            if measure in measures:
+                sums[measure, k, epoch] -= diff
+        self.ledger.put_totals(self.run_id, measures, [(*key, diff) for key, diff in sums.items()])
 
 
 def ingest(run: Run) -> Facts:
     """Landed files → upserts and quarantine, as the difference to the published batches."""
+    if run.kind == "rebuild" and not run.epochs:
+        for table in LANDED:
+            run.write(table, None)
+        run.ledger.put_batches(run.run_id, [])
+        return {"rows": 0, "quarantined": 0, "changed_rows": 0, "replaced_epochs": 0, "quarantine_sample": []}
     everything = landing.listing(run.home)
     batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
     digests = landing.digest(run.ledger, batches)
@@ -87,7 +124,7 @@ def ingest(run: Run) -> Facts:
             raise RunFailed(
                 "the landing changed while it was read. Nothing was published.", "run the same command again"
             )
-        published = run.ledger.batches(run.parent.revision)
+        published = run.ledger.batches(run.parent.revision) if run.keeps("upserts") else {}
         again = [epoch for epoch in run.epochs if epoch in published]
         good = rows.where(F.col("reason").isNull()).drop("reason", "text", "fatal")
         bad = rows.where(F.col("reason").isNotNull()).select("file", "line", "reason", "text", "epoch")
@@ -127,13 +164,16 @@ def ingest(run: Run) -> Facts:
 
 def edges(run: Run) -> Facts:
     """Upserts → edges (filter, window, distinct), degrees, and the totals of both."""
-    changed = run.ledger.facts(run.run_id, "ingest")["changed_rows"]
     config = run.home.config
     values = list(config.values)
+    if run.keeps("edges"):
+        base, delta = run.before("upserts") if run.parent.revision else None, run.delta("upserts")
+        changed = run.ledger.facts(run.run_id, "ingest")["changed_rows"]
+    else:
+        base, delta = None, run.after("upserts")
+        changed = run.warehouse.size("upserts", run.heads().snapshots["upserts"])["rows"]
     few = changed <= BROADCAST_ROWS
     if changed:
-        delta = run.delta("upserts")
-        base = run.before("upserts") if run.parent.revision else None
         pairs = graph.touched_pairs(delta, values)
         new = graph.edge_changes(base, delta, pairs, values, config.live_for, config.where, broadcast=few)
         rows = run.write("edges", new)
@@ -141,7 +181,7 @@ def edges(run: Run) -> Facts:
         rows = run.write("edges", None)
     if not rows:
         run.write("degrees", None)
-        run.ledger.put_totals(run.run_id, ["edges", "vertices"], [])
+        run.put_totals(["edges", "vertices"], [])
         return {"rows": 0, "broadcast": few}
     delta_edges = run.delta("edges")
     run.write("degrees", graph.degree_changes(delta_edges))
@@ -152,7 +192,7 @@ def edges(run: Run) -> Facts:
     named = [part.select(F.lit(name).alias("measure"), "epoch", "diff") for name, part in parts.items()]
     found = reduce(DataFrame.unionByName, named).collect()
     totals = [(row.measure, 0, row.epoch, row.diff) for row in found if row.measure != "first"]
-    run.ledger.put_totals(run.run_id, ["edges", "vertices"], totals)
+    run.put_totals(["edges", "vertices"], totals)
     return {"rows": rows, "first_epoch": min(row.epoch for row in found), "broadcast": few}
 
 
@@ -161,7 +201,7 @@ def count_triangles(run: Run) -> Facts:
     rows = run.ledger.facts(run.run_id, "edges")["rows"]
     if not rows:
         run.write("triangle_counts", None)
-        run.ledger.put_totals(run.run_id, ["triangles"], [])
+        run.put_totals(["triangles"], [])
         return {"rows": 0, "proposals": 0}
     index, delta = run.before("edges"), run.delta("edges")
     counted = triangles.count(index, delta, broadcast=rows <= BROADCAST_ROWS).persist()
@@ -176,7 +216,7 @@ def count_triangles(run: Run) -> Facts:
     finally:
         counted.unpersist()
     diffs = run.delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
-    run.ledger.put_totals(run.run_id, ["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()])
+    run.put_totals(["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()])
     most = _most_changed(run, run.after("triangle_counts"), ["vertex"], F.col("diff"), "triangles")
     return {"rows": written, "proposals": proposals, "broadcast": few, "top_vertices": most}
 
@@ -185,11 +225,11 @@ def maintain_truss(run: Run) -> Facts:
     """Changed edges → changed trussness of every edge, replayed from the earliest changed epoch to the frontier."""
     changed = run.ledger.facts(run.run_id, "edges")
     starts = [changed["first_epoch"]] if changed["rows"] else []
-    if run.parent.frontier is not None and run.frontier > run.parent.frontier:
+    if run.keeps("edges") and run.parent.frontier is not None and run.frontier > run.parent.frontier:
         starts.append(run.parent.frontier + 1)  # scheduled expiries between the old frontier and the new one
     if not starts or min(starts) > run.frontier:
         run.write("trussness", None)
-        run.ledger.put_totals(run.run_id, ["truss"], [])
+        run.put_totals(["truss"], [])
         return {"rows": 0, "epochs": 0}
     first = min(starts)
     run.say(f"replaying from epoch {run.home.schedule.label(first)} to {run.home.schedule.label(run.frontier)}")
@@ -200,7 +240,7 @@ def maintain_truss(run: Run) -> Facts:
     finally:
         new.unpersist()
     sizes = run.delta("trussness").groupBy("k", "epoch").agg(F.sum("diff").alias("diff"))
-    run.ledger.put_totals(run.run_id, ["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()])
+    run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()])
     summary = truss.summary([entry["note"] for entry in log])
     most = _most_changed(run, run.after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
     return {"rows": written, "first_epoch": first, "epochs": len(log), **summary, "top_edges": most}
@@ -212,7 +252,7 @@ def _most_changed(run: Run, table: DataFrame, data: list[str], amount: Column, n
     sums = table.where(F.col("epoch").isin(epochs)).groupBy("epoch", *data).agg(F.sum(amount).alias(name))
     order = Window.partitionBy("epoch").orderBy(F.abs(name).desc(), *data)
     top = sums.where(F.col(name) != 0).withColumn("place", F.row_number().over(order)).where(F.col("place") <= TOP)
-    readable = named(run.warehouse, run.warehouse.heads(run.run_id, run.parent), top, data)
+    readable = named(run.warehouse, run.heads(), top, data)
     found: Facts = {}
     for row in sorted(readable.collect(), key=lambda row: (row.epoch, row.place)):
         found.setdefault(str(row.epoch), []).append({**{c: row[c] for c in data}, name: row[name]})
@@ -222,9 +262,7 @@ def _most_changed(run: Run, table: DataFrame, data: list[str], amount: Column, n
 def audit(run: Run) -> Facts:
     """Great Expectations suites on the new tables, and the incremental result against a full recomputation."""
     results = auditing.suites(run)
-    results += auditing.incremental_versus_full(
-        run.warehouse, run.after, sorted({run.frontier, max(run.epochs)}), run.say
-    )
+    results += auditing.incremental_versus_full(run.warehouse, run.after, _audited(run), run.say)
     run.ledger.put_checks(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
@@ -238,26 +276,41 @@ def audit(run: Run) -> Facts:
     return {"checks": len(results), "failed": len(failed), "critical": len(critical)}
 
 
+def _audited(run: Run) -> list[int]:
+    """The epochs that a run compares with a recomputation: its last one and the frontier; of a rebuild some of all."""
+    known = sorted({*run.ledger.batches(run.parent.revision), *run.epochs, run.frontier})
+    spread = known[:: max(1, len(known) // SPREAD)] if run.kind != "run" else [max(run.epochs)]
+    since = run.parent.since if run.keeps("upserts") else None
+    return sorted(epoch for epoch in {run.frontier, *spread} if since is None or epoch >= since)
+
+
 def publish(run: Run) -> Facts:
     """The ledger row: from here on the revision exists."""
     warned = run.ledger.facts(run.run_id, "audit")["failed"]
+    pins = run.heads().snapshots
     row = run.ledger.publish(
         run.run_id,
         run.parent.revision,
         run.frontier,
-        run.warehouse.heads(run.run_id, run.parent).snapshots,
+        pins,
         run.home.config.digest(),
         "warning" if warned else None,
+        None if run.kind == "reload" else run.parent.since,
     )
     run.warehouse.publish(row.snapshots, run.run_id)
-    return {"revision": row.revision}
+    left = run.ledger.leftovers()
+    if left:
+        run.warehouse.discard(left)
+        run.ledger.discard(left)
+    sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
+    return {"revision": row.revision, "tables": sizes, "dropped_runs": len(left)}
 
 
 def report(run: Run) -> Facts:
     """The HTML pages, from the database alone."""
     from .report import write
 
-    pages = write(run.home, run.ledger, run.epochs)
+    pages = write(run.home, run.ledger, run.epochs if run.kind == "run" else list(run.ledger.batches()))
     return {"pages": len(pages), "page": str(pages[-1]) if pages else None}
 
 

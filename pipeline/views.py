@@ -6,7 +6,7 @@ Everything here reads one row of the ledger and the snapshots that it pins.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -16,6 +16,7 @@ from algorithms.times import FOREVER
 from algorithms.triangles import triangle_changes
 
 from .config import Home
+from .errors import UsageError
 from .ledger import Ledger, Revision
 from .warehouse import Warehouse
 
@@ -114,6 +115,7 @@ def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int) -> Da
 
     `clustering`: the local clustering coefficient, triangles / pairs of neighbours; 0 below two neighbours.
     """
+    answerable(warehouse.home, revision, epoch)
     if view == "vertices":
         degree = _sum(warehouse.at("degrees", revision), epoch, "degree", "vertex")
         triangles = _sum(warehouse.at("triangle_counts", revision), epoch, "triangles", "vertex")
@@ -128,14 +130,57 @@ def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int) -> Da
 
 def changes(warehouse: Warehouse, revision: Revision, since: int, until: int) -> DataFrame:
     """What a consumer applies to the edges of epoch `since` to have those of `until`: src, dst, trussness, diff."""
+    answerable(warehouse.home, revision, since)
     rows = warehouse.at("trussness", revision).where((F.col("epoch") > since) & (F.col("epoch") <= until))
-    net = rows.groupBy("a", "b", "k").agg(F.sum("diff").alias("diff")).where("diff <> 0")
-    net = net.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"), "diff")
-    return named(warehouse, revision, net, ["src", "dst"]).orderBy("src", "dst", "diff")
+    return _net_trussness(warehouse, revision, rows)
+
+
+def changes_since(warehouse: Warehouse, old: Revision, new: Revision, all_epochs: bool = False) -> DataFrame:
+    """What a consumer who has revision `old` applies to have `new`: exactly once, also after corrections.
+
+    By default the edges at the frontier of each: src, dst, trussness, diff. With `all_epochs` the collection that they
+    come from, src, dst, trussness, epoch, diff: the sum of the diffs at epochs <= t is the state at t. Ids of a home
+    with string ids are those of `new`.
+    """
+    since = max((row.since for row in (old, new) if row.since is not None), default=None)
+
+    def rows(revision: Revision, sign: int) -> DataFrame:
+        if not revision.revision:
+            return warehouse.empty("trussness")
+        last = revision.frontier if revision.frontier is not None else 0
+        frame = warehouse.at("trussness", revision).where(F.col("epoch") <= last)
+        at = F.col("epoch") if since is None else F.greatest("epoch", F.lit(since).cast("bigint"))
+        return frame.withColumn("epoch", at).withColumn("diff", F.col("diff") * sign)
+
+    return _net_trussness(warehouse, new, rows(new, 1).unionByName(rows(old, -1)), ["epoch"] if all_epochs else [])
+
+
+def _net_trussness(warehouse: Warehouse, revision: Revision, rows: DataFrame, by: Sequence[str] = ()) -> DataFrame:
+    net = rows.groupBy("a", "b", "k", *by).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    net = net.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"), *by, "diff")
+    return named(warehouse, revision, net, ["src", "dst"]).orderBy(*by, "src", "dst", "diff")
+
+
+def answerable(home: Home, revision: Revision, epoch: int) -> None:
+    """Raises `UsageError` when the tables cannot say what was there at an epoch: after the frontier, before `since`."""
+    label = home.schedule.label
+    if revision.frontier is not None and epoch > revision.frontier:
+        raise UsageError(
+            f"epoch {label(epoch)} is after the frontier {label(revision.frontier)}: its state is not final.",
+            f"--as-of {label(revision.frontier)}",
+        )
+    if revision.since is not None and epoch < revision.since:
+        raise UsageError(
+            f"epoch {label(epoch)} was folded by a compaction: the tables answer from {label(revision.since)} on "
+            "([retention] epochs). Totals are kept for all epochs.",
+            f"--as-of {label(revision.since)}, or: altneu show totals --all-epochs",
+        )
 
 
 def triangles(warehouse: Warehouse, revision: Revision, epoch: int, since: int | None = None) -> DataFrame:
     """The triangles of an epoch: a, b, c, diff (1). With `since`: those that came (1) and went (-1) since then."""
+    for each in (epoch, *(() if since is None else (since,))):
+        answerable(warehouse.home, revision, each)
     now = _edges_at(warehouse, revision, epoch)
     index = now.limit(0) if since is None else _edges_at(warehouse, revision, since)
     changed = now.unionByName(index.withColumn("diff", -F.col("diff")))

@@ -9,13 +9,15 @@ convenience for Spark SQL: the ledger decides). A stage that is tried again make
 
 from __future__ import annotations
 
-from dataclasses import replace
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from .config import Home
+from .errors import AltneuError, UsageError
 from .ledger import Revision
 from .spark import catalog
 
@@ -33,6 +35,7 @@ TABLES = {
     "triangle_counts": "vertex bigint",  # diff = change of the number of triangles at the vertex
     "trussness": "a bigint, b bigint, k bigint",
 }
+LANDED = ("upserts", "quarantine", "names")  # as they came; all others are computed from them
 
 
 class Warehouse:
@@ -51,8 +54,15 @@ class Warehouse:
         values = "".join(f"{name} {SQL_TYPES[type_]}, " for name, type_ in self.home.config.values.items())
         return f"{TABLES[table].format(values=values)}, {_TIME}"
 
-    def ensure(self) -> None:
-        """Make the tables that are not there, each with a first, empty snapshot, so that it can be branched."""
+    def column_names(self, table: str) -> list[str]:
+        return [column.strip().split(" ")[0] for column in self.columns(table).split(",")]
+
+    def ensure(self, retype: bool = False) -> None:
+        """Make the tables that are not there, each with a first, empty snapshot, so that it can be branched.
+
+        A value column that was declared since is added. One with another type is an error, or with `retype` replaced
+        (old snapshots keep theirs): only for a run that writes all upserts anew.
+        """
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{NAMESPACE}")
         there = {row.tableName for row in self.spark.sql(f"SHOW TABLES IN {self.catalog}.{NAMESPACE}").collect()}
         for table in TABLES:
@@ -60,15 +70,26 @@ class Warehouse:
                 self.spark.sql(
                     f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({self.columns(table)}) USING iceberg "
                     "TBLPROPERTIES ('format-version'='2', 'write.parquet.compression-codec'='zstd', "
-                    "'write.distribution-mode'='none', 'commit.retry.num-retries'='20')"
+                    "'write.distribution-mode'='none', 'commit.retry.num-retries'='20', "
+                    "'write.metadata.delete-after-commit.enabled'='true', 'write.metadata.previous-versions-max'='10')"
                 )
             iceberg = self._load(table)
             if iceberg.currentSnapshot() is None:
                 iceberg.newAppend().commit()
-        upserts = {field.name() for field in self._load("upserts").schema().columns()}
+        upserts = {str(f.name()): str(f.type()).lower() for f in self._load("upserts").schema().columns()}
+        iceberg = {"bigint": "long"}
         for column, type_ in self.home.config.values.items():
+            wanted = SQL_TYPES[type_]
+            if column in upserts and upserts[column] != iceberg.get(wanted, wanted):
+                if not retype:
+                    raise UsageError(
+                        f"[values] {column} is {type_} in altneu.toml and {upserts[column]} in what is stored.",
+                        "altneu rebuild --from-landing",
+                    )
+                self.spark.sql(f"ALTER TABLE {self.name('upserts')} DROP COLUMN {column}")
+                del upserts[column]
             if column not in upserts:
-                self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {column} {SQL_TYPES[type_]} AFTER dst")
+                self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {column} {wanted} AFTER dst")
 
     def _load(self, table: str) -> Any:
         """Iceberg's own handle of a table: branches and snapshots cost milliseconds there, and a query each in SQL."""
@@ -81,62 +102,67 @@ class Warehouse:
         return self.spark.createDataFrame([], self.columns(table))
 
     def at(self, table: str, revision: Revision) -> DataFrame:
-        """A table as a ledger row pins it."""
-        if table not in revision.snapshots:
+        """A table as a ledger row pins it. Raises `AltneuError` when compaction has let go of the revision."""
+        if not revision.revision:
             return self.empty(table)
-        return self._snapshot(table, revision.snapshots[table])
+        if table not in revision.snapshots:
+            raise AltneuError(
+                f"revision {revision.revision} cannot be read any more: a compaction kept only the newest ones "
+                "([retention] revisions). Its totals can.",
+                "altneu status",
+            )
+        # A compacted snapshot serves all revisions that were kept then.
+        return self.snapshot(table, revision.snapshots[table]).where(F.col("revision") <= revision.revision)
 
-    def _snapshot(self, table: str, snapshot: int) -> DataFrame:
+    def snapshot(self, table: str, snapshot: int) -> DataFrame:
         frame = self.spark.read.option("versionAsOf", snapshot).table(self.name(table))
-        columns = [field.strip().split(" ")[0] for field in self.columns(table).split(",")]
+        columns = self.column_names(table)
         missing = [column for column in columns if column not in frame.columns]  # value columns declared later
         for column in missing:
             frame = frame.withColumn(column, F.lit(None).cast(SQL_TYPES[self.home.config.values[column]]))
         return frame.select(*columns)
 
-    def staged(self, table: str, run_id: str, parent: Revision) -> DataFrame:
-        """A table as the run sees it: its parent's rows and its own."""
-        return self._snapshot(table, self.head(table, run_id, parent))
+    def base(self, table: str, revision: Revision) -> int:
+        """The snapshot on which a run after `revision` builds; before the first one the empty one of `ensure`."""
+        if table in revision.snapshots:
+            return revision.snapshots[table]
+        return self.first(table)
 
-    def delta(self, table: str, run_id: str, parent: Revision) -> DataFrame:
-        """Only the rows that the run has appended."""
-        head, base = self.head(table, run_id, parent), self._base(table, parent)
-        if head == base:
-            return self.empty(table)
-        reader = self.spark.read.format("iceberg").option("start-snapshot-id", base).option("end-snapshot-id", head)
-        return reader.load(self.name(table))
-
-    def head(self, table: str, run_id: str, parent: Revision) -> int:
-        """The snapshot that holds what the run made of a table: its branch's, or its parent's when it wrote nothing."""
-        branch = self._load(table).snapshot(_branch(run_id))
-        return int(branch.snapshotId()) if branch is not None else self._base(table, parent)
-
-    def heads(self, run_id: str, parent: Revision) -> Revision:
-        """What the ledger row of a run would pin, were it published now."""
-        return replace(parent, snapshots={table: self.head(table, run_id, parent) for table in TABLES})
-
-    def _base(self, table: str, parent: Revision) -> int:
-        """The parent's snapshot; before the first revision, the empty one that `ensure` made."""
-        if table in parent.snapshots:
-            return parent.snapshots[table]
+    def first(self, table: str) -> int:
+        """The empty snapshot with which every table begins."""
         return min((s.sequenceNumber(), s.snapshotId()) for s in self._load(table).snapshots())[1]
+
+    def head(self, table: str, run_id: str, base: int) -> int:
+        """The snapshot that holds what a run made of a table: its branch's, or `base` when it wrote nothing."""
+        branch = self._load(table).snapshot(_branch(run_id))
+        return int(branch.snapshotId()) if branch is not None else base
+
+    def size(self, table: str, snapshot: int) -> dict[str, int]:
+        """What a reader of a snapshot has to open: files, bytes, rows; from Iceberg's metadata alone."""
+        summary = self._load(table).snapshot(snapshot).summary()
+        names = {"files": "total-data-files", "bytes": "total-files-size", "rows": "total-records"}
+        return {name: int(summary.get(key) or 0) for name, key in names.items()}
 
     # -- writers ------------------------------------------------------------------------------------------------
 
-    def stage(self, table: str, run_id: str, parent: Revision, frame: DataFrame | None, revision: int) -> int:
-        """Write a run's rows of one table, stamped with its revision; return how many. Replaces an earlier try."""
+    def stage(self, table: str, run_id: str, base: int, frame: DataFrame | None) -> int:
+        """Write a run's rows of one table after those of `base`; return how many. Replaces an earlier try."""
         iceberg, branch = self._load(table), _branch(run_id)
         if iceberg.snapshot(branch) is not None:
             iceberg.manageSnapshots().removeBranch(branch).commit()
         if frame is None:
             return 0
-        base = self._base(table, parent)
         iceberg.manageSnapshots().createBranch(branch, base).commit()
-        columns = [field.strip().split(" ")[0] for field in self.columns(table).split(",")]
-        stamped = frame.withColumn("revision", F.lit(revision)).select(*columns)
-        stamped.writeTo(f"{self.name(table)}.branch_{branch}").append()
+        frame.select(*self.column_names(table)).writeTo(f"{self.name(table)}.branch_{branch}").append()
         written = self._load(table).snapshot(branch)
         return int(written.summary().get("added-records") or 0) if written.snapshotId() != base else 0
+
+    def rewrite(self, table: str, run_id: str, base: int, frame: DataFrame) -> int:
+        """Write a table anew on the run's branch: these rows instead of those of `base`; return its snapshot."""
+        branch = _branch(run_id)
+        self._load(table).manageSnapshots().createBranch(branch, base).commit()
+        frame.select(*self.column_names(table)).writeTo(f"{self.name(table)}.branch_{branch}").overwrite(F.lit(True))
+        return self.head(table, run_id, base)
 
     def publish(self, tables: dict[str, int], run_id: str) -> None:
         """After the ledger row: let `main` follow it, and drop the run's branches."""
@@ -156,6 +182,44 @@ class Warehouse:
             for branch in map(_branch, run_ids):
                 if iceberg.snapshot(branch) is not None:
                     iceberg.manageSnapshots().removeBranch(branch).commit()
+
+    def expire(self, table: str, kept: set[int], before_ms: int) -> int:
+        """Drop what no reader can reach: snapshots that are not in `kept`, and the files of theirs alone; how many.
+
+        A snapshot that was let go stays under a tag until a later call finds the tag older than `before_ms`
+        (milliseconds since 1970), so that whoever reads it now may finish.
+        """
+        iceberg = self._load(table)
+        refs = {str(name): int(ref.snapshotId()) for name, ref in iceberg.refs().items()}
+        tags = {snapshot: name for name, snapshot in refs.items() if name.startswith(_GOING)}
+        keep = kept | {self.first(table)} | {snapshot for name, snapshot in refs.items() if name not in tags.values()}
+        now = int(time.time() * 1000)
+        change, gone = iceberg.manageSnapshots(), []
+        for snapshot in {int(s.snapshotId()) for s in iceberg.snapshots()}:
+            tag = tags.get(snapshot)
+            if snapshot not in keep and (now <= before_ms or (tag and int(tag.split("_")[1]) <= before_ms)):
+                gone.append(snapshot)
+            elif snapshot not in keep:
+                change = change if tag else change.createTag(f"{_GOING}{now}_{snapshot}", snapshot)
+                continue
+            change = change.removeTag(tag) if tag else change
+        change.commit()
+        if gone:
+            expire = self._load(table).expireSnapshots().cleanExpiredFiles(True)
+            for snapshot in gone:
+                expire = expire.expireSnapshotId(snapshot)
+            expire.commit()
+        return len(gone)
+
+    def remove_orphans(self, table: str) -> int:
+        """Delete files that no snapshot knows (of killed tasks) and that are older than `ORPHAN_DAYS`; how many."""
+        before = datetime.now(UTC) - timedelta(days=ORPHAN_DAYS)
+        call = f"CALL {self.catalog}.system.remove_orphan_files(table => '{NAMESPACE}.{table}', older_than => TIMESTAMP"
+        return len(self.spark.sql(f"{call} '{before:%Y-%m-%d %H:%M:%S}')").collect())
+
+
+ORPHAN_DAYS = 2  # no write takes longer
+_GOING = "going_"
 
 
 def _branch(run_id: str) -> str:

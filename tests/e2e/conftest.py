@@ -1,8 +1,13 @@
-"""`altneu(...)` runs a command in this process: exit code, standard output, standard error."""
+"""`altneu(...)` runs a command in this process; `postgres` is a real server for the suite."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,3 +42,34 @@ def altneu(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[st
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL cluster of its own, on a free port of the loopback interface."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    initdb = str(found[-1]) if found else shutil.which("initdb")
+    if initdb is None:
+        pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
+    programs = Path(initdb).parent
+    # PostgreSQL refuses to run as root
+    as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    folder = Path(tempfile.mkdtemp(prefix="altneu-pg-"))
+    if as_user:
+        shutil.chown(folder, "postgres")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data = folder / "data"
+
+    def call(*command: str) -> None:
+        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=folder)
+
+    call(str(programs / "initdb"), "-D", str(data), "-U", "altneu", "--auth=trust", "-E", "UTF8")
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
+    call(str(programs / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
+    try:
+        yield f"postgresql+psycopg://altneu@127.0.0.1:{port}/postgres"
+    finally:
+        call(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
+        shutil.rmtree(folder, ignore_errors=True)

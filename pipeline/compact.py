@@ -1,0 +1,162 @@
+"""Compaction: the same answers from fewer rows and files (law 9). What is let go is told, and asked for it is an error.
+
+Two frontiers of time, both from `[retention]`: revisions before the oldest kept one become that one, epochs before
+`since` become `since`; equal rows are summed and zeros dropped. Every table is written anew, sorted by its key, beside
+the old one; then one SQL transaction lets the kept revisions read the new one, so that a reader sees either. Revisions
+from before a rollback or a rebuild keep the snapshots that they have. What nobody can read any more goes once it has
+been out of use for the grace period, so that readers and runs at work are left in peace; a run that builds on the old
+snapshots is right all the same, and the next compaction takes its rows along.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from algorithms.upserts import DELETE, winners
+
+from .config import Home
+from .errors import AltneuError
+from .ledger import Ledger, Revision
+from .warehouse import TABLES, Warehouse
+
+FILE_BYTES = 128 * 2**20  # a table is cut into files of about this size
+KEYS = {
+    "upserts": ["src", "dst"],
+    "quarantine": ["epoch"],
+    "names": ["id"],
+    "edges": ["a", "b"],
+    "degrees": ["vertex"],
+    "triangle_counts": ["vertex"],
+    "trussness": ["a", "b"],
+}
+
+
+def fold(table: str, rows: DataFrame, since: int | None, oldest: int, live_for: int | None = None) -> DataFrame:
+    """A table's rows with equal answers at every epoch >= `since` and revision >= `oldest`.
+
+    Upserts are not advanced, because a window counts from their own epoch: before `since` each key keeps the row that
+    is in force there. Keys with a row before `since` that came after `oldest` keep all of theirs.
+    """
+    data = [column for column in rows.columns if column not in ("revision", "diff")]
+    revision = F.greatest("revision", F.lit(oldest).cast("bigint"))
+    if since is None or table in ("names", "quarantine"):
+        return _sum(rows.withColumn("revision", revision), data)
+    begin = F.lit(since).cast("bigint")
+    if table != "upserts":
+        moved = rows.withColumn("revision", revision).withColumn("epoch", F.greatest("epoch", begin))
+        if table == "edges":
+            moved = moved.withColumn("until", F.greatest("until", begin)).where("epoch < until")
+        return _sum(moved, data)
+    before = rows.where(F.col("epoch") < begin)
+    key = ["src", "dst"]
+    late = before.where(F.col("revision") > oldest).select(*key).distinct()
+    whole = before.join(late, key, "left_semi").unionByName(rows.where(F.col("epoch") >= begin))
+    settled = _sum(before.join(late, key, "left_anti").withColumn("revision", revision), data)
+    values = [c for c in data if c not in (*key, "op", "seq", "file", "line", "epoch")]
+    ordered = winners(settled, key, values)
+    last = ordered.groupBy(*key).agg(F.max("epoch").alias("epoch"))
+    kept = ordered.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
+    if live_for is not None:
+        kept = kept.where(F.col("epoch") + live_for > begin)
+    return _sum(whole.withColumn("revision", revision), data).unionByName(kept.select(*data, "revision", "diff"))
+
+
+def _sum(rows: DataFrame, data: list[str]) -> DataFrame:
+    return rows.groupBy(*data, "revision").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def horizon(home: Home, ledger: Ledger) -> tuple[int | None, list[int], list[int]]:
+    """What a compaction now would keep: `since`, the revisions to read from the new tables, those to let go."""
+    newest, row = ledger.at().revision, ledger.at()
+    kinds = {run.run_id: run.kind for run in ledger.runs()}
+    rows = ledger.revisions()
+    breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, "run")]
+    oldest = newest - home.config.keep_revisions + 1
+    line = [r.revision for r in rows if r.revision >= max([oldest, *breaks])]
+    dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
+    since = row.since
+    if home.config.keep_epochs is not None and row.frontier is not None:
+        first = min(ledger.batches(newest), default=row.frontier)
+        wanted = row.frontier - home.config.keep_epochs + 1
+        since = max([wanted, *([] if since is None else [since])]) if wanted > first else since
+    return since, line, dropped
+
+
+def compact(
+    home: Home,
+    ledger: Ledger,
+    spark: SparkSession,
+    grace: float = 3600.0,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Fold, rewrite, let go; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
+    row = ledger.at()
+    if not row.revision:
+        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    warehouse = Warehouse(spark, home)
+    warehouse.ensure()
+    left = ledger.leftovers()
+    if left:
+        warehouse.discard(left)
+        ledger.discard(left)
+    since, line, dropped = horizon(home, ledger)
+    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+    ledger.begin(run_id, row.revision, [], {}, "compact")
+    started = time.time()
+    ledger.stage(run_id, "compact", "running", started, {})
+    try:
+        before = {table: warehouse.size(table, row.snapshots[table]) for table in TABLES}
+        pins: dict[str, int] = {}
+        for table in TABLES:
+            say(f"{table}: {before[table]['files']:,} files, {before[table]['rows']:,} rows")
+            ledger.beat(run_id)
+            pins[table] = _rewrite(warehouse, table, row, run_id, since, line[0], before[table])
+        ledger.pin(pins, line, since, dropped)
+        if ledger.at().revision == row.revision:  # else `main` follows what was published meanwhile
+            warehouse.publish(pins, run_id)
+        else:
+            warehouse.discard([run_id])
+        after = {table: warehouse.size(table, pins[table]) for table in TABLES}
+        before_ms = int((time.time() - grace) * 1000) if grace > 0 else int(time.time() * 1000) + 60_000
+        expired, orphans, pinned = 0, 0, ledger.pinned()
+        for table in TABLES:
+            say(f"{table}: dropping what nobody can read")
+            expired += warehouse.expire(table, pinned.get(table, set()), before_ms)
+            orphans += warehouse.remove_orphans(table)
+    except BaseException as error:
+        ledger.finish(run_id, "failed", f"{type(error).__name__}: {str(error).splitlines()[:1]}")
+        raise
+    facts = {
+        "since": since,
+        "revisions": [line[0], line[-1]],
+        "dropped_revisions": len(dropped),
+        "expired_snapshots": expired,
+        "orphans": orphans,
+        "before": before,
+        "tables": after,
+    }
+    ledger.stage(run_id, "compact", "done", started, facts)
+    ledger.finish(run_id, "done")
+    return facts
+
+
+def _rewrite(
+    warehouse: Warehouse, table: str, row: Revision, run_id: str, since: int | None, oldest: int, size: dict[str, int]
+) -> int:
+    """Write a table anew; return its snapshot, or the one that it has when there is nothing to gain."""
+    base = row.snapshots[table]
+    if not size["rows"] or (size["files"] == 1 and since == row.since):
+        return base
+    rows = warehouse.snapshot(table, base)
+    folded = fold(table, rows, since, oldest, warehouse.home.config.live_for)
+    files = max(1, math.ceil(size["bytes"] / FILE_BYTES))
+    placed = folded.repartitionByRange(files, *KEYS[table]) if files > 1 else folded.coalesce(1)
+    return warehouse.rewrite(table, run_id, base, placed.sortWithinPartitions(*KEYS[table], "epoch"))

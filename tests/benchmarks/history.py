@@ -1,0 +1,153 @@
+"""What it costs to rerun, correct, backfill and compact: one pass against single runs, and long histories.
+
+    python -m tests.benchmarks.history [backfill] [long] [many] [--epochs 300]
+
+backfill  CollegeMsg by day, 30-day window: all days in one pass, against single days in one process (spread over the
+          history) and against `altneu run` commands, times the number of days.
+many      2,000 landed epochs: status, plan and a backfill with nothing to do, as commands.
+long      `--epochs` epochs of 1,000 rows, one revision each: a batch replaced in the middle against one at the end;
+          seconds of an epoch, files and bytes, without compaction and after it.
+Prints tables in Markdown; medians with the least and the greatest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipeline import landing
+from pipeline.compact import compact
+from pipeline.config import Home
+from pipeline.demo import messages
+from pipeline.ledger import Ledger
+from pipeline.spark import session
+from tests import homes
+
+
+def timed(work: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def command(home: Home, *arguments: str) -> float:
+    line = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), *arguments]
+    return timed(lambda: subprocess.run(line, check=True, capture_output=True))
+
+
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f} – {max(values):.2f})"
+
+
+def college(folder: Path) -> tuple[Home, Ledger, list[int]]:
+    home = Home.open(folder, create=True).declare(every="1d", live_for=30)
+    form: dict[str, Any] = {"header": True, "time_column": "ts", "time_format": "%m/%d/%y %I:%M %p"}
+    return home, Ledger(home.database), landing.land(home, [messages()], ["src", "dst", "ts"], **form).epochs
+
+
+def backfill(folder: Path) -> None:
+    home, ledger, days = college(folder / "single")
+    singles, commands = [], []
+    blocks = [days[i : i + 16] for i in range(0, len(days), 16)]
+    for block in blocks:
+        homes.run(home, ledger, block[:-2])
+        singles += [timed(lambda day=day: homes.run(home, ledger, [day])) for day in block[-2:]]  # type: ignore[misc]
+    late, late_ledger, _ = college(folder / "commands")
+    homes.run(late, late_ledger, days[:100])
+    for day in days[100:105]:
+        commands.append(command(late, "run", str(day)))
+    once, once_ledger, _ = college(folder / "once")
+    warm = timed(lambda: homes.run(once, once_ledger, days))
+    truss = next(s.seconds for s in once_ledger.stages(once_ledger.at().run_id) if s.stage == "truss")
+    cold_home, _, _ = college(folder / "cold")
+    cold = command(cold_home, "backfill", "--all")
+    n = len(days)
+    single, alone = statistics.median(singles), statistics.median(commands)
+    print(f"\n| {n} days of CollegeMsg | seconds | all days | ratio to the one pass |\n|---|---|---|---|")
+    print(f"| one pass, warm session (truss stage {truss:.1f} s) | {warm:.1f} | {warm:.1f} | 1 |")
+    print(
+        f"| one day, same process ({len(singles)} of them) | {spread(singles)} | {single * n:,.0f} | "
+        f"{single * n / warm:.0f} × |"
+    )
+    print(f"| `altneu backfill --all`, a process | {cold:.1f} | {cold:.1f} | {cold / warm:.1f} × |")
+    print(
+        f"| `altneu run DAY`, a process each ({len(commands)} of them) | {spread(commands)} | {alone * n:,.0f} | "
+        f"{alone * n / cold:.0f} × the backfill command |"
+    )
+
+
+def many(folder: Path, epochs: int = 2_000) -> None:
+    home, ledger = homes.make(folder / "many", "[edges]\nlive_for = 3\n")
+    rng = random.Random(1)
+    for epoch in range(epochs):
+        homes.put(home, epoch, [(rng.randrange(50), rng.randrange(50), None, "upsert", 0) for _ in range(5)])
+    seconds = timed(lambda: homes.run(home, ledger, range(epochs)))
+    time.sleep(3)  # younger files are read again
+    command(home, "status")
+    print(f"\n| {epochs:,} epochs (published in one pass of {seconds:.0f} s) | seconds |\n|---|---|")
+    for arguments in (["status"], ["status", "--format", "json"], ["plan"], ["backfill", "--all"]):
+        print(f"| `altneu {' '.join(arguments)}` | {spread([command(home, *arguments) for _ in range(5)])} |")
+
+
+def long(folder: Path, epochs: int) -> None:
+    home, ledger = homes.make(folder / "long", "[retention]\nrevisions = 10\n")
+    rng = random.Random(2)
+
+    def batch() -> list[Any]:
+        ops = rng.choices(["upsert", "delete"], [4, 1], k=1_000)
+        return [(rng.randrange(4_000), rng.randrange(4_000), None, op, 0) for op in ops]
+
+    def epoch(number: int) -> tuple[float, float]:
+        """Seconds of the run, and of its truss stage."""
+        homes.put(home, number, batch())
+        seconds = timed(lambda: homes.run(home, ledger, [number]))
+        stages = {row.stage: row.seconds for row in ledger.stages(ledger.at().run_id)}
+        return seconds, stages["truss"]
+
+    def held() -> tuple[int, float]:
+        files = [file for file in (home.path / "warehouse").rglob("*") if file.is_file()]
+        return len(files), sum(file.stat().st_size for file in files) / 1e6
+
+    rows = []
+    last = 0
+    for mark in (m for m in (10, 100, 200, 300) if m <= epochs):
+        found = [epoch(e)[0] for e in range(last, mark)][-5:]
+        last = mark
+        rows.append((f"{mark}", spread(found), *held()))
+    end = [epoch(last + i) for i in range(3)]
+    middle = [epoch(last // 2 + i) for i in range(3)]
+    spark = session()
+    seconds = timed(lambda: compact(home, ledger, spark, grace=0))
+    after = held()
+    flat = [epoch(last + 3 + i)[0] for i in range(5)]
+    rows.append((f"{mark + 3}, after `compact` ({seconds:.0f} s)", spread(flat), *after))
+    print("\n| epochs of 1,000 rows, a revision each | seconds of an epoch | files | MB |\n|---|---|---|---|")
+    for name, seconds_, files, size in rows:
+        print(f"| {name} | {seconds_} | {files:,} | {size:.1f} |")
+    print(f"\n| {last} epochs: a batch of 1,000 rows | seconds | without the truss stage |\n|---|---|---|")
+    for name, found_ in (("new, at the end", end), ("replaced, in the middle", middle)):
+        print(f"| {name} | {spread([s for s, _ in found_])} | {spread([s - t for s, t in found_])} |")
+    ratio = statistics.median(s - t for s, t in middle) / statistics.median(s - t for s, t in end)
+    print(f"| ratio | | {ratio:.2f} × |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", default=["backfill", "many", "long"])
+    parser.add_argument("--epochs", type=int, default=300)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for table in options.tables:
+            {"backfill": backfill, "many": many, "long": lambda path: long(path, options.epochs)}[table](Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Law 7 with real processes: `altneu run` killed at random moments, the reader's look after each, and the rerun.
+
+A kill takes the whole process group, only the JVM, or only Python (whose JVM may live on beside the rerun). The same
+batches are published in another home by runs that nobody disturbs; every look compares the two. `ALTNEU_KILLS` and
+`ALTNEU_RACES` set the numbers; the wide ones run with `infra/test --all`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import audit, views
+from pipeline.compact import compact
+from pipeline.config import Home
+from pipeline.ledger import Ledger
+from pipeline.warehouse import TABLES, Warehouse
+from tests import homes
+from tests.conftest import TINY
+from tests.reference import Row
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+REPO = Path(__file__).resolve().parents[2]
+SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
+TOML = f'[edges]\nlive_for = 4\n[spark]\nmaster = "local[1]"\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g" }}\n'
+PATIENCE = 5  # kills of one step, before it is left to finish
+
+
+def batch(rng: random.Random) -> list[Row]:
+    ops = rng.choices(["upsert", "delete"], [4, 1], k=40)
+    return [(rng.randrange(14), rng.randrange(14), None, op, rng.randrange(3)) for op in ops]
+
+
+def start(home: Home, epoch: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), "run", str(epoch)]
+    env = os.environ | {"PYTHONPATH": str(REPO)}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, env=env, cwd=home.path, start_new_session=True, **pipes)
+
+
+def group(pid: int) -> dict[int, str]:
+    """Process id → name of the living processes of a group."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            head, _, tail = stat.read_text().rpartition(")")
+            fields = tail.split()
+            if int(fields[2]) == pid and fields[0] != "Z":
+                found[int(stat.parent.name)] = head.split("(", 1)[1]
+    return found
+
+
+def kill(process: subprocess.Popen[str], whom: str) -> None:
+    members = group(process.pid)
+    java = [pid for pid, name in members.items() if name == "java"]
+    chosen = {"all": list(members), "java": java or list(members), "python": [process.pid]}[whom]
+    for pid in chosen:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def state(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> Counter[Any]:
+    """Everything that a reader can see at some epochs of the newest revision."""
+    row, warehouse = ledger.at(), Warehouse(spark, home)
+    rows = audit.maintained(lambda table: warehouse.at(table, row), epochs).collect()
+    return Counter((r.epoch, r.what, r.a, r.b, r.value) for r in rows)
+
+
+def totals(home: Home, ledger: Ledger) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k != "revision"} for row in views.totals(home, ledger, all_epochs=True)]
+
+
+def crash(spark: SparkSession, folder: Path, kills: int) -> None:
+    seed = random.randrange(10**6)
+    rng = random.Random(seed)
+    calm, calm_ledger = homes.make(folder / "calm", TOML)
+    home, ledger = homes.make(folder / "home", TOML)
+    done, step, took = 0, 0, [25.0]
+    moments: Counter[str] = Counter()
+    while done < kills:
+        epoch = step if rng.random() < 0.6 else rng.randrange(step + 1)  # in order, late, or replaced
+        rows = batch(rng)
+        for each in (calm, home):
+            homes.put(each, epoch, rows)
+        before = (totals(calm, calm_ledger), state(spark, calm, calm_ledger, [step]) if step else Counter())
+        homes.run(calm, calm_ledger, [epoch])
+        after = (totals(calm, calm_ledger), state(spark, calm, calm_ledger, [step]))
+        step += 1
+        for attempt in range(PATIENCE + 2):
+            process, began = start(home, epoch), time.time()
+            wait = rng.uniform(0.3, 1.1 * statistics.median(took)) if done < kills and attempt < PATIENCE else 300
+            try:
+                output, _ = process.communicate(timeout=wait)
+                assert process.returncode == 0, (seed, output)
+                if "published revision" in output:
+                    took.append(time.time() - began)
+                break
+            except subprocess.TimeoutExpired:
+                assert wait < 300, seed
+            whom = rng.choice(["all", "java", "python"])
+            kill(process, whom)
+            done += 1
+            try:
+                output, _ = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                kill(process, "all")
+                raise AssertionError(f"seed {seed}: Python went on after {whom} was killed") from None
+            if whom == "java" and process.returncode == 1:
+                assert "next:" in output, (seed, output)
+            runs = ledger.runs()
+            last = [row.stage for row in ledger.stages(runs[-1].run_id) if row.state != "done"] if runs else []
+            moments[last[-1] if last else "between"] += 1
+            # the reader's look: the revision before or the one after, whole
+            newest = ledger.at().revision
+            assert newest in (step - 1, step), seed
+            seen = (totals(home, ledger), state(spark, home, ledger, [step - 1]) if newest else Counter())
+            assert seen == (after if newest == step else before), (seed, step, whom, moments)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL) if rng.random() < 0.5 else None
+        assert ledger.at().revision == step, seed
+    print(f"seed {seed}: {done} kills in {step} epochs, at {dict(moments)}")
+    epochs = list(range((ledger.at().frontier or 0) + 1))
+    assert totals(home, ledger) == totals(calm, calm_ledger)
+    assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
+    results = audit.audit_published(Warehouse(spark, home), ledger.at(), epochs, lambda text: None)
+    assert [result["name"] for result in results if not result["passed"]] == []
+    time.sleep(0 if not any(row.state == "running" for row in ledger.runs()) else 61)  # until the killed count as dead
+    compact(home, ledger, spark, grace=0)
+    warehouse = Warehouse(spark, home)
+    assert {str(name) for table in TABLES for name in warehouse._load(table).refs()} == {"main"}
+    assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
+
+
+def test_kills_at_random_moments(spark: SparkSession, tmp_path: Path) -> None:
+    crash(spark, tmp_path, int(os.environ.get("ALTNEU_KILLS", "4")))
+
+
+@pytest.mark.slow
+def test_two_hundred_kills(spark: SparkSession, tmp_path: Path) -> None:
+    crash(spark, tmp_path, 200)
+
+
+RACER = """
+import random, sys, time
+from pathlib import Path
+from pipeline import runner
+from pipeline.config import Home
+from pipeline.errors import Conflict
+from pipeline.ledger import Ledger
+
+path, me, races = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+home = Home.open(path)
+ledger = Ledger(home.database)
+for race in range(races):
+    (path / f"ready-{race}-{me}").touch()
+    while not (path / f"ready-{race}-{1 - me}").exists():
+        time.sleep(0.01)
+    plan = runner.plan_epochs(home, ledger, [2 * race + me])
+    try:
+        runner.run(home, ledger, plan)
+        print("won", race, flush=True)
+    except Conflict as conflict:
+        assert "Nothing" in conflict.what and conflict.next
+        print("lost", race, flush=True)
+        runner.run(home, ledger, runner.plan_epochs(home, ledger, [2 * race + me]))
+"""
+
+
+def race(spark: SparkSession, folder: Path, database: str | None, races: int) -> None:
+    """Two processes publish at once, again and again: the loser says so and runs again; nothing is lost."""
+    storage = f'[storage]\ndatabase = "{database}"\n' if database else ""
+    home, ledger = homes.make(folder / "home", TOML + storage)
+    rng = random.Random(races)
+    landed = {epoch: batch(rng) for epoch in range(2 * races)}
+    for epoch, rows in landed.items():
+        homes.put(home, epoch, rows)
+    env = os.environ | {"PYTHONPATH": str(REPO)}
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(home.path), str(me), str(races)],
+            env=env,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for me in range(2)
+    ]
+    outputs = [racer.communicate(timeout=300 + 120 * races)[0] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0], outputs
+    lost = sum(output.count("lost") for output in outputs)
+    print(f"{races} races, {lost} lost and run again")
+    assert ledger.at().revision == 2 * races
+    assert [run.state for run in ledger.runs()].count("published") == 2 * races
+    epochs = list(range(2 * races))
+    results = audit.audit_published(Warehouse(spark, home), ledger.at(), epochs, lambda text: None)
+    assert [result["name"] for result in results if not result["passed"]] == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_races(spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    database = request.getfixturevalue("postgres") if kind == "postgresql" else None
+    race(spark, tmp_path, database, int(os.environ.get("ALTNEU_RACES", "2")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_fifty_races(spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    database = request.getfixturevalue("postgres") if kind == "postgresql" else None
+    race(spark, tmp_path, database, 50)

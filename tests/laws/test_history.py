@@ -1,0 +1,348 @@
+"""Laws 2, 3, 7 and 9 over operations on history itself: rebuild, rollback, compaction, and following the ledger.
+
+A `World` remembers what was landed and which window was in force at each published revision; every revision that can
+be read is compared, edge by edge and vertex by vertex, with the plain reference of what was landed then.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import audit, runner, views
+from pipeline.api import Graph
+from pipeline.compact import compact
+from pipeline.config import Home
+from pipeline.errors import AltneuError, RunFailed, UsageError
+from pipeline.ledger import Ledger
+from pipeline.warehouse import TABLES, Warehouse
+from tests import homes, reference
+from tests.reference import Row
+
+GRAPHS, EPOCHS = 6, 5
+
+
+@dataclass
+class World:
+    """A home, and what its readers should see at every revision."""
+
+    spark: SparkSession
+    path: Path
+    seed: int = field(default_factory=lambda: random.randrange(10**6))
+    landed: dict[int, list[Row]] = field(default_factory=dict)
+    live_for: int | None = None
+    retention: str = ""
+    expected: dict[int, tuple[dict[int, list[Row]], int | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        print(f"seed {self.seed}")
+        self.rng = random.Random(self.seed)
+        self.path.mkdir()
+        self.configure(self.live_for)
+
+    def configure(self, live_for: int | None) -> None:
+        self.live_for = live_for
+        window = "" if live_for is None else f"[edges]\nlive_for = {live_for}\n"
+        (self.path / "altneu.toml").write_text(window + self.retention)
+        self.home = Home.open(self.path)
+        self.ledger = Ledger(self.home.database)
+
+    def batch(self) -> list[Row]:
+        rows: list[Row] = []
+        for graph in range(GRAPHS):
+            n = self.rng.randrange(3, 7)
+            for _ in range(self.rng.randrange(0, 9)):
+                src, dst = (graph * 100 + self.rng.randrange(n) for _ in range(2))
+                op = "delete" if self.rng.random() < 0.25 else "upsert"
+                rows.append((src, dst, None, op, self.rng.randrange(3)))
+        return rows
+
+    def land(self, epoch: int) -> None:
+        self.landed[epoch] = self.batch()
+        homes.put(self.home, epoch, self.landed[epoch])
+
+    def published(self) -> None:
+        self.expected[self.ledger.at().revision] = (copy.deepcopy(self.landed), self.live_for)
+
+    def deliver(self, *epochs: int) -> None:
+        for epoch in epochs:
+            self.land(epoch)
+        homes.run(self.home, self.ledger, epochs)
+        self.published()
+
+    def check(self, *revisions: int) -> None:
+        """Every edge's trussness and every vertex's triangles, at every epoch that the revision answers for."""
+        warehouse = Warehouse(self.spark, self.home)
+        for revision in revisions:
+            row = self.ledger.at(revision)
+            landed, live_for = self.expected[revision]
+            assert row.frontier is not None
+            epochs = list(range(row.since or 0, row.frontier + 1))
+            kept = audit.maintained(lambda table, row=row: warehouse.at(table, row), epochs)
+            found = {(r.epoch, r.what, r.a, r.b): r.value for r in kept.collect() if r.what in KINDS}
+            wanted: Counter[Any] = Counter()
+            for epoch in epochs:
+                graph = reference.edges(landed, epoch, live_for)
+                for (a, b), k in reference.trussness(graph).items():
+                    wanted[epoch, "trussness_of_edge", a, b] = k
+                    wanted[epoch, "edge", a, b] = 1
+                for corners in reference.triangles(graph):
+                    wanted.update((epoch, "triangles_at_vertex", v, None) for v in corners)
+            assert found == dict(wanted), (self.seed, revision)
+            points = {p["epoch"]: p for p in views.totals(self.home, self.ledger, revision=revision, all_epochs=True)}
+            for epoch in range(min(points), row.frontier + 1):  # totals answer for all epochs, folded ones too
+                expected = reference.totals(reference.edges(landed, epoch, live_for))
+                assert {key: points[epoch][key] for key in expected} == expected, (self.seed, revision, epoch)
+
+    def state(self, revision: int) -> Counter[Any]:
+        landed, live_for = self.expected[revision]
+        frontier = self.ledger.at(revision).frontier
+        assert frontier is not None
+        return Counter((a, b, k) for (a, b), k in self.trusses(landed, frontier, live_for).items())
+
+    @staticmethod
+    def trusses(landed: dict[int, list[Row]], epoch: int, live_for: int | None) -> dict[tuple[int, int], int]:
+        return reference.trussness(reference.edges(landed, epoch, live_for))
+
+
+KINDS = ("edge", "trussness_of_edge", "triangles_at_vertex")
+
+
+def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(spark, tmp_path / "home", live_for=2)
+    world.deliver(0, 1)
+    world.deliver(3)
+    world.configure(4)
+    world.land(2)
+    with pytest.raises(UsageError, match="live_for: 2 → 4") as refused:
+        homes.run(world.home, world.ledger, [2])
+    assert "altneu rebuild" in (refused.value.next or "")
+    world.landed.pop(2)
+    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=False))
+    world.published()
+    assert world.ledger.at().revision == 3
+    world.deliver(2)
+    world.check(1, 2, 3, 4)  # the old ones keep the old meaning
+
+
+def test_a_filter_and_value_columns(spark: SparkSession, tmp_path: Path) -> None:
+    """A new value column needs nothing; a filter a rebuild; another type of a column a rebuild from the landing."""
+    home, ledger = homes.make(tmp_path / "home")
+    triangle = [(0, 1), (1, 2), (0, 2)]
+    homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in triangle])
+    homes.run(home, ledger, [0])
+
+    def again(toml: str) -> Home:
+        (home.path / "altneu.toml").write_text(toml)
+        return Home.open(home.path)
+
+    home = again('[values]\nw = "long"\n')
+    homes.put(home, 1, [(2, 3, 5, "upsert", 0), (0, 3, -5, "upsert", 0)])
+    assert homes.run(home, ledger, [1]) is not None
+    assert views.totals(home, ledger)[0]["triangles"] == 2
+    home = again('[values]\nw = "long"\n[edges]\nwhere = "w IS NULL OR w > 0"\n')
+    homes.put(home, 2, [])
+    with pytest.raises(UsageError, match="where: none → w IS NULL"):
+        homes.run(home, ledger, [2])
+    runner.run(home, ledger, runner.plan_rebuild(home, ledger, from_landing=False))
+    assert (views.totals(home, ledger)[0]["triangles"], views.totals(home, ledger)[0]["edges"]) == (1, 4)
+    home = again('[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
+    with pytest.raises(UsageError, match="w: long → double") as refused:
+        runner.run(home, ledger, runner.plan_rebuild(home, ledger, from_landing=False))
+    assert "--from-landing" in (refused.value.next or "")
+    runner.run(home, ledger, runner.plan_rebuild(home, ledger, from_landing=True))
+    assert ledger.at().frontier == 2  # the landed epoch is taken along
+    warehouse = Warehouse(spark, home)
+    assert dict(warehouse.at("upserts", ledger.at()).dtypes)["w"] == "double"
+    assert views.totals(home, ledger)[0]["edges"] == 4
+    old = views.as_of(warehouse, ledger.at(2), "edges", 1)  # as published before the column had that type
+    assert old.count() == 5
+
+
+def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(spark, tmp_path / "home", live_for=3)
+    world.deliver(0, 1)
+    world.deliver(1, 2)
+    world.deliver(4)
+    right = copy.deepcopy(world.landed)
+    row, epochs = runner.rollback(world.home, world.ledger, 1)
+    assert (row.revision, row.frontier, epochs) == (4, 1, [1, 2, 4])
+    world.expected[4] = world.expected[1]
+    world.check(1, 2, 3, 4)
+    _, grid = runner.grid(world.home, world.ledger)
+    assert {e["epoch"]: e["state"] for e in grid} == {0: "published", 1: "changed", 2: "missing", 4: "missing"}
+    homes.run(world.home, world.ledger, [1, 2, 4])
+    world.landed = right
+    world.published()
+    world.check(5)
+    assert world.state(5) == world.state(3)
+    with pytest.raises(AltneuError, match="revision 9 was not published"):
+        runner.rollback(world.home, world.ledger, 9)
+
+
+def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(spark, tmp_path / "home")
+    world.deliver(0, 1)
+    data = sorted((tmp_path / "home" / "warehouse" / "graph" / "trussness" / "data").rglob("*.parquet"))
+    assert data
+    for file in data:
+        file.unlink()
+    world.land(2)
+    with pytest.raises(RunFailed, match=r"stage truss .*trussness.*\.parquet") as broken:
+        homes.run(world.home, world.ledger, [2])
+    assert "altneu rebuild" in (broken.value.next or "")
+    landed = world.landed.pop(2)
+    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=False))
+    world.published()
+    world.landed[2] = landed
+    homes.run(world.home, world.ledger, [2])
+    world.published()
+    world.check(2, 3)
+    # the landed rows themselves: only the landing has them
+    for file in (tmp_path / "home" / "warehouse" / "graph" / "upserts" / "data").rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(RunFailed):
+        runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=False))
+    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=True))
+    world.published()
+    world.check(4)
+    shutil.rmtree(world.home.landing / "epoch=1")
+    with pytest.raises(UsageError, match="not in the landing any more"):
+        runner.plan_rebuild(world.home, world.ledger, from_landing=True)
+
+
+@pytest.mark.parametrize("live_for", [None, 3])
+def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, live_for: int | None) -> None:
+    """Law 9, with late and replaced epochs before and after, and a run at work while it happens."""
+    world = World(spark, tmp_path / "home", live_for=live_for, retention="[retention]\nepochs = 4\nrevisions = 3\n")
+    world.deliver(0, 2)
+    world.deliver(1)
+    world.deliver(3)
+    world.deliver(2, 4)  # replaced
+    world.deliver(1, 5)  # replaced, and it will lie before `since`: later than the oldest revision that is kept
+    world.land(6)  # a run at work: it has read its batch and made its edges when the compaction comes
+    run_id = runner.begin(world.home, world.ledger, runner.plan_epochs(world.home, world.ledger, [6]))
+    assert run_id
+    for name in ("ingest", "edges"):
+        runner.stage(world.home, world.ledger, run_id, name)
+    facts = compact(world.home, world.ledger, spark, grace=3600)
+    assert (facts["since"], facts["revisions"], facts["dropped_revisions"]) == (2, [3, 5], 2)
+    assert all(size["files"] <= 1 for size in facts["tables"].values())
+    world.check(3, 4, 5)
+    with pytest.raises(AltneuError, match="revision 2 cannot be read any more"):
+        Warehouse(spark, world.home).at("edges", world.ledger.at(2))
+    with pytest.raises(AltneuError, match="cannot be read any more"):
+        runner.rollback(world.home, world.ledger, 1)
+    for name in ("triangles", "truss", "audit", "publish", "report"):
+        runner.stage(world.home, world.ledger, run_id, name)
+    world.published()
+    world.check(5, 6)
+    graph = Graph(world.home.path, spark)
+    with pytest.raises(UsageError, match="epoch 1 was folded"):
+        graph.edges(as_of=1, revision=5)
+    assert graph.edges(as_of=1).count() == len(reference.edges(world.landed, 1, live_for))  # the run's own base
+    world.deliver(2)  # late, at the first epoch that is kept
+    world.deliver(4, 7)
+    facts = compact(world.home, world.ledger, spark, grace=0)
+    assert (facts["since"], facts["revisions"]) == (4, [6, 8])
+    assert facts["expired_snapshots"] > 0
+    world.check(6, 7, 8)
+    kept = world.landed[0]
+    world.land(0)
+    with pytest.raises(UsageError, match="epoch 0 cannot be replaced"):
+        homes.run(world.home, world.ledger, [0])
+    assert runner.survey(world.home, world.ledger)[1][0].state == "folded"
+    world.landed[0] = kept
+    again = compact(world.home, world.ledger, spark, grace=0)
+    assert again["tables"] == facts["tables"]  # nothing left to gain
+    world.deliver(6)
+    world.check(7, 8, 9)
+    assert_consolidated(world)
+
+
+def assert_consolidated(world: World) -> None:
+    """No two rows of a table say the same thing at the same time, and none says nothing."""
+    warehouse, row = Warehouse(world.spark, world.home), world.ledger.at()
+    for table in TABLES:
+        frame = warehouse.at(table, row)
+        data = [column for column in frame.columns if column != "diff"]
+        assert frame.groupBy(*data).count().where("count > 1").count() == 0, table
+        assert frame.where("diff = 0").count() == 0, table
+
+
+def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> None:
+    """What nobody can read goes only after the grace period, and the files that killed tasks have left go too."""
+    world = World(spark, tmp_path / "home", retention="[retention]\nrevisions = 1\n")
+    for epoch in range(4):
+        world.deliver(epoch)
+
+    def files() -> int:
+        return len(list((tmp_path / "home" / "warehouse").rglob("*.parquet")))
+
+    reader = Graph(world.home.path, spark).edges(revision=3)  # somebody reads revision 3 just now
+    before, rows = files(), sorted(map(tuple, reader.collect()))
+    assert compact(world.home, world.ledger, spark, grace=3600)["expired_snapshots"] == 0
+    assert sorted(map(tuple, reader.collect())) == rows
+    facts = compact(world.home, world.ledger, spark, grace=0)
+    assert facts["expired_snapshots"] >= 3 * 4
+    assert files() == sum(size["files"] for size in facts["tables"].values()) < before
+    world.check(4)
+    world.deliver(5)
+    world.check(5)
+
+
+def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    """Changes since a revision, applied exactly once each, give every revision: late ones, corrected, rolled back,
+    rebuilt and compacted ones; and the collection with its epochs gives the state at every epoch."""
+    world = World(spark, tmp_path / "home", live_for=3)
+    graph = Graph(world.home.path, spark)
+    held: Counter[Any] = Counter()
+    triples: Counter[Any] = Counter()
+    at = 0
+
+    def follow() -> None:
+        nonlocal at
+        newest = world.ledger.at().revision
+        for row in graph.changes_since(at).collect():
+            held[row.src, row.dst, row.trussness] += row["diff"]
+        assert {key: n for key, n in held.items() if n} == dict(world.state(newest)), (world.seed, at, newest)
+        for row in graph.changes_since(at, all_epochs=True).collect():
+            triples[row.src, row.dst, row.trussness, row.epoch] += row["diff"]
+        at = newest
+
+    world.deliver(0, 2)
+    follow()
+    assert graph.changes_since(at).count() == 0
+    world.deliver(1)
+    world.deliver(3)
+    follow()  # two at once
+    runner.rollback(world.home, world.ledger, 1)
+    world.expected[4] = world.expected[1]
+    follow()
+    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=True))
+    world.published()
+    compact(world.home, world.ledger, spark, grace=3600)
+    follow()
+    world.deliver(2)
+    follow()
+    landed, live_for = world.expected[at]
+    for epoch in range(4):
+        state: Counter[Any] = Counter()
+        for (a, b, k, when), n in triples.items():
+            if when <= epoch:
+                state[a, b, k] += n
+        wanted = {(a, b, k): 1 for (a, b), k in World.trusses(landed, epoch, live_for).items()}
+        assert {key: n for key, n in state.items() if n} == wanted, (world.seed, epoch)
+    names = graph.register("t_")
+    assert {"t_edges", "t_totals", "t_diffs_upserts"} <= set(names)
+    found = spark.sql("SELECT src, dst, trussness FROM t_edges").collect()
+    assert Counter(map(tuple, found)) == world.state(at)
+    assert spark.sql("SELECT max(edges) FROM t_totals").first()[0] is not None
