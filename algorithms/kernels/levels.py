@@ -3,7 +3,7 @@
 All edges that may ever be present are known at the start; an edge is present when its level is >= 0. At level k
 only the edges of level >= k matter, and they are a prefix of each list, so that looking at a hub costs what the
 hub has at that level, as in a peel, whatever its degree. Changing a level by one swaps one entry per list.
-Memory: 62 bytes an edge (ends 8, level 4, label 8, lists 16, places 8, hash index 16, scratch 2) and 40 a vertex.
+Memory: 73 bytes an edge (ends 8, level 4, label 8, counts 12, lists 16, places 8, hash index 16, state 1), 40 a vertex.
 Source of the order: bin sort as in Batagelj, Zaversnik (2003), one per vertex.
 """
 
@@ -22,6 +22,8 @@ from algorithms.kernels.graph import Ints, Shorts
 
 PROBE = 12  # a look-up in the hash index costs about as much as this many steps along a list
 PAIR = 8  # what the use of a pair that was found costs
+UNKNOWN = -1
+LABEL_GAP = 1 << 24  # room for edges that move behind another
 LOOK = 60  # what an evaluation costs before its first step
 STEPS, EVALUATIONS, STAMP, FRONT, BACK = range(5)  # places in `clock`
 
@@ -32,6 +34,9 @@ class Levels(NamedTuple):
     tail, head  int32[m]    the ends of each edge
     level       int32[m]    kappa, or -1 when the edge is absent
     label       int64[m]    order among the edges of one level (see `maintain`)
+    own         int32[m]    triangles on the edge that it comes first in, by level and label (see `maintain`)
+    backing     int32[m]    triangles on the edge whose other edges have its level or more, or UNKNOWN
+    need        int32[m]    scratch
     begin       int64[n+1]  the slots of vertex v in neighbour and edge are begin[v] .. begin[v+1]
     live        int64[n]    how many of them, from the first on, are in use
     neighbour   int32[2m]
@@ -47,6 +52,9 @@ class Levels(NamedTuple):
     head: Shorts
     level: Shorts
     label: Ints
+    own: Shorts
+    backing: Shorts
+    need: Shorts
     begin: Ints
     live: Ints
     neighbour: Shorts
@@ -68,6 +76,9 @@ def build(n: int, tail: Shorts, head: Shorts, level: Shorts) -> Levels:
         head=head,
         level=level,
         label=np.zeros(m, np.int64),
+        own=np.zeros(m, np.int32),
+        backing=np.full(m, UNKNOWN, np.int32),
+        need=np.zeros(m, np.int32),
         begin=begin,
         live=np.zeros(n, np.int64),
         neighbour=np.empty(2 * m, np.int32),
@@ -76,7 +87,7 @@ def build(n: int, tail: Shorts, head: Shorts, level: Shorts) -> Levels:
         slots=np.zeros(2 * m + 1, np.uint64),
         mark=np.zeros(n, np.int64),
         state=np.zeros(m, np.uint8),
-        clock=np.array([0, 0, 0, -1, 1], np.int64),
+        clock=np.array([0, 0, 0, -LABEL_GAP, LABEL_GAP], np.int64),
     )
     _fill_slots(graph)
     arrange(graph)

@@ -1,23 +1,24 @@
-"""Trussness under change: descent after deletions, lift rounds after insertions. Kernels on `levels.Levels`.
+"""Trussness under change: descent after deletions, lift after insertions. Kernels on `levels.Levels`.
 
 Write r(e) for the level of e, and U r(e) for the largest h such that at least h triangles on e have both other
 edges at r >= h. kappa is the greatest r with r <= U r.
 
 Descent. The old kappa bounds the new one from above. Setting r(e) to min(r(e), U r(e)) for edges that lost a
 triangle that counted, in any order, never passes below kappa and ends at r <= U r: at kappa.
-Lift. The old kappa bounds the new one from below, with r <= U r. A round raises by one the largest set S such that
-r + 1_S <= U(r + 1_S); when S is empty, r = kappa. A round looks only where the change can reach.
+Lift. The old kappa bounds the new one from below, with r <= U r. Level by level, upwards: the largest set S of edges
+of level k that can rise by one together, r + 1_S <= U(r + 1_S), joins level k + 1. What stays is final, for no edge
+of a higher level will ever be below it. S is found by growing candidates from the change and pruning them.
 
-Certificate. `label` orders the edges of one level. Let later(e) be the edges of higher level, and those of its own
-level with no smaller label. Invariant between operations: at most r(e) triangles on e have both others in later(e).
-So e can rise only if an edge of its level with a smaller label rises, which stops the growth of the candidates.
-- The layers of the batch peel are such labels.
-- An edge that falls to r goes to the back of its new level: when it fell it had at most r triangles above r, and
-  edges that fall after it stand behind it. Those already there counted it before, and still do.
-- A candidate that does not rise goes to the back of its level in the order of pruning, for the same reason; every
-  other edge that could count it more than before was looked at, and held with all candidates counted.
-- An edge that rises, or is new, goes to the front of its level, where no one counts it, and is looked at next.
-Without labels (`certified` false: the levels came from outside) a round grows through all edges of like level.
+Certificate. Level and then `label` put all edges in one order. Each triangle is owned by its first edge; own(e) is
+the number that e owns. Invariant between operations: own(e) <= r(e). It proves that none is too low: taken away in
+this order, no edge of level k has more than k triangles left. So only an edge with own(e) > r(e) has to be looked at.
+- The order of the batch peel is such an order.
+- An edge that falls to h goes to the back of level h, and owns the triangles that are wholly above: at most h.
+- A new edge, and one that rises, goes to the front of its level, where it takes nothing from the others.
+- A candidate hands each triangle that it owns to the next edge in it; whoever then owns too many is looked at next.
+- An edge that owns too many, but cannot rise since too few of those triangles can, goes just as far back as it must.
+- A candidate that is pruned goes to the back of its level, in the order of pruning.
+Without labels (`certified` false: the levels came from outside) candidates grow through all edges of like level.
 
 Cost: the triangles on the edges that are looked at; nothing depends on the size of the graph.
 Source: Zhang, Yu, "Unboundedness and efficiency of truss maintenance" (SIGMOD 2019); Zhang et al., "A fast
@@ -34,60 +35,83 @@ import heapq
 import numpy as np
 from numba import njit
 
-from algorithms.kernels.levels import BACK, FRONT, PROBE, STEPS, closing, reach, set_level
+from algorithms.kernels.levels import BACK, FRONT, LABEL_GAP, PROBE, STEPS, UNKNOWN, closing, reach, set_level
 
 UNSEEN, QUEUED, CANDIDATE, REJECTED, LEAVING = 0, 1, 2, 3, 4
-UNKNOWN = -1
 
 
 @njit(cache=True, nogil=True)
-def remove(g, edges, backing, queue, left, right):
+def remove(g, edges, queue, certified, left, right):
     """Take the edges out; the edges that lose a counted triangle join the queue (a typed list, in place)."""
+    level, label, own, backing, state = g.level, g.label, g.own, g.backing, g.state
     for e in edges:
-        r = g.level[e]
+        r = level[e]
         found = closing(g, e, 1, left, right)
-        set_level(g, e, -1)
         for t in range(found):
-            _lose(g.level, g.state, left[t], right[t], r, -1, backing, queue)
+            f, other = left[t], right[t]
+            _lose(level, state, backing, f, other, r, -1, queue)
+            if certified:
+                first = f if _before(level, label, f, other) else other
+                if _before(level, label, first, e):
+                    own[first] -= 1
+        set_level(g, e, -1)
+        backing[e] = UNKNOWN
 
 
 @njit(cache=True, nogil=True)
-def descend(g, backing, queue, certified, changed, limit, left, right):
+def descend(g, queue, certified, changed, limit, left, right):
     """Lower the levels to kappa; False when the clock passed `limit` steps on the way (the levels are then unusable).
 
-    backing  int32[m]  triangles that count for the edge at its level, or UNKNOWN; all UNKNOWN again at the end
-    changed            gets (edge, level before) of every lowered edge, maybe several times, oldest first
+    changed  gets (edge, level before) of every lowered edge, maybe several times, oldest first
     """
+    level, label, own, backing, state = g.level, g.label, g.own, g.backing, g.state
     taken = 0
     while taken < len(queue):
         if g.clock[STEPS] > limit:
             return False
         e = queue[taken]
         taken += 1
-        g.state[e] = UNSEEN
-        r = g.level[e]
+        state[e] = UNSEEN
+        r = level[e]
         if r <= 0:
             continue
         if backing[e] == UNKNOWN:
             backing[e] = closing(g, e, r, left, right)
         if backing[e] >= r:
             continue
-        h = _bound(g, e, r, backing, left, right)
+        h, found = _bound(g, e, r, left, right)
         changed.append((np.int64(e), np.int64(r)))
-        if certified:
-            g.label[e] = g.clock[BACK]
-            g.clock[BACK] += 1
-        found = closing(g, e, h + 1, left, right)
-        set_level(g, e, h)
+        above = 0
         for t in range(found):
-            _lose(g.level, g.state, left[t], right[t], r, h, backing, queue)
-    for e in queue:
-        backing[e] = UNKNOWN
+            f, other = left[t], right[t]
+            if level[f] > h and level[other] > h:
+                above += 1
+                _lose(level, state, backing, f, other, r, h, queue)
+                if certified:
+                    first = f if _before(level, label, f, other) else other
+                    if _before(level, label, first, e):
+                        own[first] -= 1
+        if certified:
+            own[e] = above
+            label[e] = g.clock[BACK]
+            g.clock[BACK] += LABEL_GAP
+        set_level(g, e, h)
+    if not certified:
+        for e in queue:
+            backing[e] = UNKNOWN
     return True
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _before(level, label, e, f):
+    """Does e come before f in the order?"""
+    if level[e] != level[f]:
+        return level[e] < level[f]
+    return label[e] < label[f] or (label[e] == label[f] and e < f)
+
+
 @njit(cache=True, nogil=True)
-def _lose(level, state, f, other, was, now, backing, queue):
+def _lose(level, state, backing, f, other, was, now, queue):
     """The third edge beside f and other fell from level `was` to `now`: who counted the triangle and no longer may?"""
     for _ in range(2):
         k = level[f]
@@ -101,24 +125,22 @@ def _lose(level, state, f, other, was, now, backing, queue):
 
 
 @njit(cache=True, nogil=True)
-def _bound(g, e, r, backing, left, right):
-    """U r(e), known to be below r; leaves the triangles that count there in backing[e].
+def _bound(g, e, r, left, right):
+    """(U r(e), known to be below r; the pairs in left, right: all at that level and above, and maybe others).
 
-    Most edges fall by one, so the search opens the lists level by level at first, and then by halves.
+    Leaves the number of triangles that count there in backing[e]. Most edges fall by one, so the search opens the
+    lists level by level at first, and then by halves.
     """
     least, step = r - 1, 1
-    while least > 0:
+    while True:
+        least = max(least, 1)
         found = closing(g, e, least, left, right)
         h = _h_index(g.level, found, r - 1, least, left, right)
-        if h >= least:
-            backing[e] = _at_least(g.level, found, h, left, right)
-            return h
+        if h >= least or least == 1:
+            g.backing[e] = _at_least(g.level, found, h, left, right)
+            return h, found
         least -= step
         step += step
-    found = closing(g, e, 1, left, right)
-    h = _h_index(g.level, found, r - 1, 1, left, right)
-    backing[e] = _at_least(g.level, found, h, left, right)
-    return h
 
 
 @njit(cache=True, nogil=True)
@@ -150,114 +172,199 @@ def _h_index(level, found, most, least, left, right):
 
 
 @njit(cache=True, nogil=True)
-def insert(g, edges, seeds, left, right):
-    """Bring the edges in, one after the other, each at U of the levels there; fills seeds for the first round.
-
-    An edge f gains a triangle that counts against its certificate only if it lies below the new one: an edge of
-    the same level stands behind the newcomer, which is itself a seed.
-    """
-    level = g.level
+def insert(g, edges, heap, certified, left, right):
+    """Bring the edges in, one after the other, each at U of the levels there; the seeds of the lift join the heap."""
+    level, label, own, backing = g.level, g.label, g.own, g.backing
     for e in edges:
         found = closing(g, e, 0, left, right)
-        k = _h_index(g.level, found, found, 1, left, right)
+        k = _h_index(level, found, found, 1, left, right)
+        set_level(g, e, k)
+        label[e] = g.clock[FRONT]
+        g.clock[FRONT] -= LABEL_GAP
+        at_least = 0
         for t in range(found):
             f, other = left[t], right[t]
-            for _ in range(2):
-                if level[f] < k and level[f] <= level[other]:
-                    seeds.append(np.int64(f))
-                f, other = other, f
-        set_level(g, e, k)
-        g.label[e] = g.clock[FRONT]
-        g.clock[FRONT] -= 1
-        seeds.append(np.int64(e))
+            low = min(level[f], level[other])
+            at_least += low >= k
+            if not certified:
+                for x in (f, other):
+                    if level[x] == low and low < k:
+                        heapq.heappush(heap, (np.int64(low), np.int64(0), np.int64(x)))
+                continue
+            for x in (f, other):
+                if level[x] == low and low <= k:
+                    backing[x] += 1
+            if low < k:
+                first = f if _before(level, label, f, other) else other
+                _gain(level, label, own, first, heap)
+        if certified:
+            own[e] = backing[e] = at_least
+        if at_least > k:
+            heapq.heappush(heap, (np.int64(k), label[e] if certified else np.int64(0), np.int64(e)))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _gain(level, label, own, e, heap):
+    """One more triangle is e's own; when it passes the level, e has to be looked at."""
+    own[e] += 1
+    if own[e] == level[e] + 1:
+        heapq.heappush(heap, (np.int64(level[e]), label[e], np.int64(e)))
 
 
 @njit(cache=True, nogil=True)
-def lift(g, seeds, need, certified, changed, limit, left, right):
-    """Rounds until nothing rises; False when the clock passed `limit` steps (the levels are then unusable).
+def lift(g, heap, certified, changed, limit, left, right):
+    """Raise the levels to kappa; False when the clock passed `limit` steps (the levels are then unusable).
 
-    need  int32[m]  scratch; changed: as in `descend`
+    heap  (level, label, edge) of the edges to look at, a typed list; changed: as in `descend`
     """
-    while len(seeds) > 0:
-        visited, candidates = _grow(g, seeds, certified, limit, left, right)
-        if g.clock[STEPS] > limit:
-            return False
-        _prune(g, candidates, need, certified, left, right)
-        risen = [e for e in candidates if g.state[e] == CANDIDATE]
-        for e in visited:
-            g.state[e] = UNSEEN
-        # Those that rise keep their order, at the front of the next level.
-        g.clock[FRONT] -= len(risen)
-        for i, e in enumerate(risen):
-            changed.append((e, np.int64(g.level[e])))
-            set_level(g, e, g.level[e] + 1)
-            g.label[e] = g.clock[FRONT] + 1 + i
-        seeds = risen
+    level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
+    while len(heap) > 0:
+        k = heap[0][0]
+        candidates = [np.int64(0) for _ in range(0)]
+        rejected = [np.int64(0) for _ in range(0)]
+        while len(heap) > 0 and heap[0][0] == k:
+            if g.clock[STEPS] > limit:
+                return False
+            e = heapq.heappop(heap)[2]
+            if certified:
+                _consider(g, e, k, heap, candidates, rejected, left, right)
+            elif state[e] == UNSEEN:
+                _visit(g, e, k, heap, candidates, rejected, left, right)
+        _prune(g, candidates, certified, left, right)
+        risen = [e for e in candidates if state[e] == CANDIDATE]
+        for e in candidates:
+            state[e] = UNSEEN
+        for e in rejected:
+            state[e] = UNSEEN
+        for e in risen:
+            changed.append((e, k))
+            set_level(g, e, k + 1)
+        for e in risen:
+            if not certified:
+                heapq.heappush(heap, (k + 1, np.int64(0), e))
+                continue
+            backing[e] = need[e]
+            state[e] = CANDIDATE
+        if certified:
+            for e in risen:
+                if own[e] > k + 1:
+                    heapq.heappush(heap, (k + 1, label[e], e))
+                # Edges that were at k + 1 have the triangle as backing now: told once, by the first that rose.
+                found = closing(g, e, k + 1, left, right)
+                for t in range(found):
+                    f, other = left[t], right[t]
+                    for _ in range(2):
+                        if level[f] == k + 1 and state[f] == UNSEEN:
+                            backing[f] += state[other] == UNSEEN or label[e] < label[other]
+                        f, other = other, f
+            for e in risen:
+                state[e] = UNSEEN
     return True
 
 
 @njit(cache=True, nogil=True)
-def _grow(g, seeds, certified, limit, left, right):
-    """Visit from the seeds, smallest label first, all edges that might rise: (visited, those with enough triangles)."""
-    level, label, state = g.level, g.label, g.state  # taken once: each g.x in a loop would cost a reference count
-    heap = [(np.int64(0), np.int64(0)) for _ in range(0)]
-    visited = [np.int64(0) for _ in range(0)]
-    candidates = [np.int64(0) for _ in range(0)]
-    for e in seeds:
-        if state[e] == UNSEEN:
-            state[e] = QUEUED
-            visited.append(e)
-            heapq.heappush(heap, (label[e] if certified else np.int64(0), e))
-    while len(heap) > 0 and g.clock[STEPS] <= limit:
-        e = heapq.heappop(heap)[1]
-        k = level[e]
-        found = closing(g, e, k, left, right)
-        enough = 0
-        for t in range(found):
-            enough += _counts(level, label, state, left[t], e, certified) and _counts(
-                level, label, state, right[t], e, certified
-            )
-        if enough <= k:
-            state[e] = REJECTED
+def _consider(g, e, k, heap, candidates, rejected, left, right):
+    """Edge e of level k owns more than k triangles: it becomes a candidate, or moves back when it cannot rise.
+
+    Edges before e that are no candidates stay at k: none can come to own more. So only the triangles of its own can
+    lift e, and only those whose other edges may rise: they must have a backing above k, too.
+    need: of a candidate, its triangles among candidates and higher edges; of a rejected edge, its turn.
+    """
+    level, label, own, need, state = g.level, g.label, g.own, g.need, g.state
+    found = closing(g, e, k, left, right)
+    turn = need[e] if state[e] == REJECTED else len(rejected)
+    blockers = np.empty(found, np.int64)
+    kept, blocked = 0, 0
+    for t in range(found):
+        f, other = left[t], right[t]
+        same_f = level[f] == k and state[f] != CANDIDATE
+        same_other = level[other] == k and state[other] != CANDIDATE
+        if (same_f and _before(level, label, f, e)) or (same_other and _before(level, label, other, e)):
             continue
-        state[e] = CANDIDATE
-        candidates.append(e)
-        for t in range(found):
-            f, other = left[t], right[t]
-            for _ in range(2):
-                if (
-                    state[f] == UNSEEN
-                    and level[f] == k
-                    and (not certified or label[f] > label[e])
-                    and _counts(level, label, state, other, f, certified)
-                ):
-                    state[f] = QUEUED
-                    visited.append(np.int64(f))
-                    heapq.heappush(heap, (label[f] if certified else np.int64(0), np.int64(f)))
-                f, other = other, f
-    return visited, candidates
+        # Keep the triangles of its own only, the first edge of the level (if any) on the left.
+        if same_other and (not same_f or _before(level, label, other, f)):
+            f, other, same_f, same_other = other, f, same_other, same_f
+        left[kept], right[kept] = f, other
+        kept += 1
+        if same_f and _cannot_rise(g, f, k, turn):
+            blockers[blocked] = label[f]
+            blocked += 1
+        elif same_other and _cannot_rise(g, other, k, turn):
+            blockers[blocked] = label[other]
+            blocked += 1
+    if kept - blocked <= k:
+        if state[e] == UNSEEN:
+            state[e] = REJECTED
+            need[e] = turn
+            rejected.append(e)
+        # Behind as few of those that block it as will do. They were rejected before it, so this comes to an end.
+        label[e] = np.partition(blockers[:blocked], kept - k - 1)[kept - k - 1] + 1
+        own[e] = kept
+        for t in range(kept):
+            f = left[t]
+            if level[f] == k and state[f] != CANDIDATE and _before(level, label, f, e):
+                own[e] -= 1
+                _gain(level, label, own, f, heap)
+        return
+    state[e] = CANDIDATE
+    candidates.append(e)
+    label[e] = g.clock[FRONT]  # its place if it rises: before those that were candidates earlier
+    g.clock[FRONT] -= LABEL_GAP
+    count = 0
+    for t in range(kept):
+        f, other = left[t], right[t]
+        if level[f] == k and state[f] != CANDIDATE:
+            _gain(level, label, own, f, heap)
+        else:
+            count += 1
+            for x in (f, other):
+                if level[x] == k:
+                    need[x] += 1
+    own[e] = need[e] = count
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _counts(level, label, state, f, e, certified):
-    """May edge f, at the level of e or above, stand in a triangle that lifts e?"""
-    if level[f] > level[e]:
-        return True
-    if certified:
-        return label[f] >= label[e] or state[f] == CANDIDATE
-    return state[f] != REJECTED
+def _cannot_rise(g, f, k, turn):
+    """Is it known that f stays at k, from its backing or because it was rejected before that turn?"""
+    return g.backing[f] <= k or (g.state[f] == REJECTED and g.need[f] < turn)
 
 
 @njit(cache=True, nogil=True)
-def _prune(g, candidates, need, certified, left, right):
+def _visit(g, e, k, heap, candidates, rejected, left, right):
+    """Without labels: e is a candidate when enough of its triangles hold nothing rejected; then its neighbours are next."""
+    level, need, state = g.level, g.need, g.state
+    found = closing(g, e, k, left, right)
+    enough, count = 0, 0
+    for t in range(found):
+        f, other = left[t], right[t]
+        enough += state[f] != REJECTED and state[other] != REJECTED
+    if enough <= k:
+        state[e] = REJECTED
+        rejected.append(e)
+        return
+    state[e] = CANDIDATE
+    candidates.append(e)
+    for t in range(found):
+        f, other = left[t], right[t]
+        if state[f] == REJECTED or state[other] == REJECTED:
+            continue
+        f_stands, other_stands = _stands(level, state, f, k), _stands(level, state, other, k)
+        if f_stands and other_stands:
+            count += 1
+            for x in (f, other):
+                if level[x] == k:
+                    need[x] += 1
+        for x in (f, other):
+            if level[x] == k and state[x] == UNSEEN:
+                heapq.heappush(heap, (k, np.int64(0), np.int64(x)))
+    need[e] = count
+
+
+@njit(cache=True, nogil=True)
+def _prune(g, candidates, certified, left, right):
     """Reject candidates without level + 1 triangles among candidates and higher edges, until all have them."""
-    level, label, state = g.level, g.label, g.state  # taken once: each g.x in a loop would cost a reference count
+    level, label, own, need, state = g.level, g.label, g.own, g.need, g.state
     leaving = [np.int64(0) for _ in range(0)]
-    for e in candidates:
-        found = closing(g, e, level[e], left, right)
-        need[e] = 0
-        for t in range(found):
-            need[e] += _stands(level, state, left[t], level[e]) and _stands(level, state, right[t], level[e])
     for e in candidates:
         if need[e] <= level[e]:
             state[e] = LEAVING
@@ -267,19 +374,28 @@ def _prune(g, candidates, need, certified, left, right):
         e = leaving[taken]
         taken += 1
         k = level[e]
+        state[e] = REJECTED
         found = closing(g, e, k, left, right)
         for t in range(found):
-            if _stands(level, state, left[t], k) and _stands(level, state, right[t], k):
-                for f in (left[t], right[t]):
-                    if level[f] == k:
-                        need[f] -= 1
-                        if state[f] == CANDIDATE and need[f] <= k:
-                            state[f] = LEAVING
-                            leaving.append(np.int64(f))
-        state[e] = REJECTED
+            f, other = left[t], right[t]
+            if not (_stands(level, state, f, k) and _stands(level, state, other, k)):
+                continue
+            for x in (f, other):
+                if level[x] == k:
+                    need[x] -= 1
+                    if state[x] == CANDIDATE and need[x] <= k:
+                        state[x] = LEAVING
+                        leaving.append(np.int64(x))
+            if certified:
+                # Among candidates, the last one that joined owned the triangle; it goes to e.
+                if level[f] > k or (level[other] == k and label[other] < label[f]):
+                    f = other
+                if level[f] == k and label[f] < label[e]:
+                    own[f] -= 1
         if certified:
+            own[e] = need[e]
             label[e] = g.clock[BACK]
-            g.clock[BACK] += 1
+            g.clock[BACK] += LABEL_GAP
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -289,23 +405,23 @@ def _stands(level, state, f, k):
 
 
 @njit(cache=True, nogil=True)
-def delete_edges(g, edges, backing, certified, limit, left, right):
+def delete_edges(g, edges, certified, limit, left, right):
     """remove and descend: (finished, edge int32[c], level before int32[c]), the log of the lowered edges."""
     changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
     queue = [np.int64(0) for _ in range(0)]
-    remove(g, edges, backing, queue, left, right)
-    finished = descend(g, backing, queue, certified, changed, limit, left, right)
+    remove(g, edges, queue, certified, left, right)
+    finished = descend(g, queue, certified, changed, limit, left, right)
     log_edges, log_levels = _columns(changed)
     return finished, log_edges, log_levels
 
 
 @njit(cache=True, nogil=True)
-def insert_edges(g, edges, need, certified, limit, left, right):
+def insert_edges(g, edges, certified, limit, left, right):
     """insert and lift: (finished, edge int32[c], level before int32[c]), the log of the raised edges."""
     changed = [(np.int64(0), np.int64(0)) for _ in range(0)]
-    seeds = [np.int64(0) for _ in range(0)]
-    insert(g, edges, seeds, left, right)
-    finished = lift(g, seeds, need, certified, changed, limit, left, right)
+    heap = [(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]
+    insert(g, edges, heap, certified, left, right)
+    finished = lift(g, heap, certified, changed, limit, left, right)
     log_edges, log_levels = _columns(changed)
     return finished, log_edges, log_levels
 

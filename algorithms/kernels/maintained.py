@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from algorithms.kernels.graph import Shorts, by_degree
-from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, STEPS, arrange, build
-from algorithms.kernels.maintain import UNKNOWN, delete_edges, insert_edges, peel_steps, probe
-from algorithms.kernels.truss import batch_peel
+from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, LABEL_GAP, STEPS, UNKNOWN, arrange, build
+from algorithms.kernels.maintain import delete_edges, insert_edges, peel_steps, probe
+from algorithms.kernels.truss import ordered_peel
 
 # Measured on R-MAT and the real graphs of the benchmarks (tests/benchmarks/RESULTS-kernels.md).
 PEEL_EDGE = 100.0  # steps that the peel spends on an edge besides walking its lists
@@ -46,8 +46,6 @@ class Maintained:
         self.graph = build(n, tail, head, kappa)
         widest = int(np.diff(self.graph.begin).max(initial=0))
         self._left, self._right = np.empty(widest, np.int32), np.empty(widest, np.int32)
-        self._backing = np.full(tail.size, UNKNOWN, np.int32)
-        self._need = np.empty(tail.size, np.int32)
         self._spread = dict(spread or SPREAD)
         self._present = int((kappa >= 0).sum())
         self._sampled = (-1, 0.0)
@@ -94,16 +92,12 @@ class Maintained:
         clock, scratch = self.graph.clock, (self._left, self._right)
         if removed.size:
             begun = int(clock[STEPS])
-            finished, *log = delete_edges(
-                self.graph, removed, self._backing, self.certified, limit, scratch[0], scratch[1]
-            )
+            finished, *log = delete_edges(self.graph, removed, self.certified, limit, *scratch)
             lowered = log[0], log[1]
             self._learn("descend", int(clock[STEPS]) - begun, own[0], finished)
         if inserted.size and finished:
             begun = int(clock[STEPS])
-            finished, *log = insert_edges(
-                self.graph, inserted, self._need, self.certified, limit, scratch[0], scratch[1]
-            )
+            finished, *log = insert_edges(self.graph, inserted, self.certified, limit, *scratch)
             raised = log[0], log[1]
             spent = int(clock[STEPS]) - begun
             self._learn("lift", spent, own[1], finished)
@@ -121,14 +115,14 @@ class Maintained:
         ids = np.flatnonzero(present).astype(np.int32)
         n = graph.live.size
         _, indptr, tail, head, origin = by_degree(n, graph.tail[ids], graph.head[ids])
-        kappa, order = batch_peel(indptr, tail, head, ordered=True)
+        order = ordered_peel(indptr, tail, head)
         ids = ids[origin]
         graph.level[:] = -1
-        graph.level[ids] = kappa
-        graph.label[ids] = order
-        graph.clock[FRONT], graph.clock[BACK] = -1, ids.size + 1
+        graph.backing[:] = UNKNOWN
+        graph.level[ids], graph.own[ids], graph.backing[ids] = order.kappa, order.own, order.backing
+        graph.label[ids] = order.place * np.int64(LABEL_GAP)
+        graph.clock[FRONT], graph.clock[BACK] = -LABEL_GAP, (ids.size + 1) * LABEL_GAP
         graph.state[:] = 0
-        self._backing[:] = UNKNOWN
         arrange(graph)
         self.certified, self._rent = True, 0
         changed = np.flatnonzero(old != graph.level).astype(np.int32)

@@ -16,6 +16,8 @@ Source: Kabir, Madduri, "Shared-memory graph truss decomposition" (HiPC 2017), o
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -41,30 +43,48 @@ def layers(a: Ints, b: Ints) -> tuple[Shorts, Shorts]:
     """
     graph = orient(a, b)
     trussness, layer = np.empty(graph.head.size, np.int32), np.empty(graph.head.size, np.int32)
-    kappa, batch = batch_peel(graph.indptr, graph.tail, graph.head, ordered=False)
+    kappa, batch = batch_peel(graph.indptr, graph.tail, graph.head)
     trussness[graph.origin] = kappa
     trussness += np.int32(2)
     layer[graph.origin] = batch
     return trussness, layer
 
 
-def batch_peel(indptr: Ints, tail: Shorts, head: Shorts, ordered: bool) -> tuple[Shorts, Shorts]:
-    """(kappa int32[m], layer int32[m]) of an oriented graph with sorted lists.
-
-    ordered: number the edges 1..m in the order they were taken, instead of their batches. That is a certificate
-    as well, and a sharper one: an edge counts those after it only, and not all of its own batch.
-    """
+def batch_peel(indptr: Ints, tail: Shorts, head: Shorts) -> tuple[Shorts, Shorts]:
+    """(kappa int32[m], layer int32[m]) of an oriented graph with sorted lists."""
+    layer, none = np.empty(head.size, np.int32), np.empty(0, np.int32)
     support = oriented_support(indptr, head)
-    layer = np.empty(head.size, np.int32)
-    both, neighbour, edge = both_ways(indptr, tail, head)
-    _take_batches(both, neighbour, edge, tail, head, support, layer, ordered)
+    _take_batches(*both_ways(indptr, tail, head), tail, head, support, layer, none, none)
     return support, layer
 
 
+class Order(NamedTuple):
+    """int32[m] each: kappa; 1..m in the order in which the peel took the edges, a sharper certificate than layers;
+    own, the triangles left on the edge when it was taken; backing, those with both others at its kappa or more.
+    """
+
+    kappa: Shorts
+    place: Shorts
+    own: Shorts
+    backing: Shorts
+
+
+def ordered_peel(indptr: Ints, tail: Shorts, head: Shorts) -> Order:
+    """What maintenance starts from, of an oriented graph with sorted lists."""
+    place, own, backing = (np.zeros(head.size, np.int32) for _ in range(3))
+    support = oriented_support(indptr, head)
+    _take_batches(*both_ways(indptr, tail, head), tail, head, support, place, own, backing)
+    return Order(support, place, own, backing)
+
+
 @njit(cache=True, nogil=True)
-def _take_batches(indptr, neighbour, edge, tail, head, support, layer, ordered):
-    """Turn support into kappa and write the layers, both in place; neighbour and edge are used up."""
+def _take_batches(indptr, neighbour, edge, tail, head, support, layer, own, backing):
+    """Turn support into kappa and write the layers, both in place; neighbour and edge are used up.
+
+    With own and backing, not empty: these too, and the order instead of the layers (see `Order`).
+    """
     m, n = tail.size, indptr.size - 1
+    ordered = own.size > 0
     begin, end = indptr[:n].copy(), indptr[1:].copy()
     gone = np.zeros(n, np.int32)
     widest = 0
@@ -74,13 +94,14 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer, ordered):
     rest, batch, coming = np.arange(m).astype(np.int32), np.empty(m, np.int32), np.empty(m, np.int32)
     remaining, k, number, taken = m, 0, 0, 0
     while remaining > 0:
-        remaining, size, k = _start_level(k, rest, remaining, support, batch)
+        remaining, size, k = _start_level(k, rest, remaining, support, batch, backing)
         while size > 0:
             number += 1
             joined = 0
             for i in range(size):
                 e = batch[i]
                 u, v = tail[e], head[e]
+                found = 0
                 if k > 0:
                     # The edge has at most k triangles left, so the search may stop after k.
                     found, _ = wings(u, v, begin, end, neighbour, edge, support, k, k, left, right)
@@ -89,6 +110,8 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer, ordered):
                         joined = _lower(right[t], k, support, coming, joined)
                 taken += 1
                 layer[e] = taken if ordered else number
+                if ordered:
+                    own[e] = found
                 support[e] = ~k  # negative: gone
                 _forget(u, begin, end, gone, neighbour, edge, support)
                 _forget(v, begin, end, gone, neighbour, edge, support)
@@ -100,8 +123,12 @@ def _take_batches(indptr, neighbour, edge, tail, head, support, layer, ordered):
 
 
 @njit(cache=True, nogil=True)
-def _start_level(k, rest, remaining, support, batch):
-    """Move the edges with support <= k from rest to batch; if there are none, raise k to the least."""
+def _start_level(k, rest, remaining, support, batch, backing):
+    """Move the edges with support <= k from rest to batch; if there are none, raise k to the least.
+
+    The support here, when the lower levels are gone and nothing of this one, is the backing of those it will take.
+    """
+    wanted = backing.size > 0
     while True:
         kept, size, least = 0, 0, 2**31 - 1
         for i in range(remaining):
@@ -109,6 +136,8 @@ def _start_level(k, rest, remaining, support, batch):
             s = support[e]
             if s < 0:
                 continue
+            if wanted:
+                backing[e] = s
             if s <= k:
                 batch[size] = e
                 size += 1

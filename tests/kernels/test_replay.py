@@ -124,11 +124,11 @@ def check_structure(graph) -> None:
 
 
 def check_certificate(graph) -> None:
-    """The invariant of `maintain`, from the definition."""
+    """The counts and the invariant of `maintain`, from their definitions."""
     present = np.flatnonzero(graph.level >= 0)
     pair = {(int(graph.tail[e]), int(graph.head[e])): int(e) for e in present}
-    later = dict.fromkeys(pair.values(), 0)
-    key = {e: (int(graph.level[e]), int(graph.label[e])) for e in later}
+    own, backing = dict.fromkeys(pair.values(), 0), dict.fromkeys(pair.values(), 0)
+    key = {e: (int(graph.level[e]), int(graph.label[e]), e) for e in own}
     near: dict[int, set[int]] = {}
     for u, v in pair:
         near.setdefault(u, set()).add(v)
@@ -136,8 +136,11 @@ def check_certificate(graph) -> None:
     for (u, v), e in pair.items():
         for w in near[u] & near[v]:
             f, g = pair[min(u, w), max(u, w)], pair[min(v, w), max(v, w)]
-            later[e] += all(key[x] >= key[e] for x in (f, g))
-    assert all(later[e] <= key[e][0] for e in later)
+            own[e] += min(key[f], key[g]) > key[e]
+            backing[e] += min(key[f], key[g])[0] >= key[e][0]
+    assert own == {e: int(graph.own[e]) for e in own}
+    assert backing == {e: int(graph.backing[e]) for e in backing}
+    assert all(own[e] <= key[e][0] for e in own)
 
 
 @pytest.mark.parametrize("method", ["auto", "incremental"])
