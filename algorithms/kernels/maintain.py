@@ -14,10 +14,10 @@ the number that e owns. Invariant between operations: own(e) <= r(e). It proves 
 this order, no edge of level k has more than k triangles left. So only an edge with own(e) > r(e) has to be looked at.
 - The order of the batch peel is such an order.
 - An edge that falls to h goes to the back of level h, and owns the triangles that are wholly above: at most h.
-- A new edge, and one that rises, goes to the front of its level, where it takes nothing from the others.
-- A candidate hands each triangle that it owns to the next edge in it; whoever then owns too many is looked at next.
+- A new edge, and one that rises, goes to the front of its level, where no other edge owns more for it.
+- A candidate hands each triangle that it owns to the next edge in it; whoever then owns too many is looked at in turn.
 - An edge that owns too many, but cannot rise since too few of those triangles can, goes just as far back as it must.
-- A candidate that is pruned goes to the back of its level, in the order of pruning.
+  A candidate that loses its hope goes behind the edge that took it away, and takes back what it handed on.
 Without labels (`certified` false: the levels came from outside) candidates grow through all edges of like level.
 
 Cost: the triangles on the edges that are looked at; nothing depends on the size of the graph.
@@ -37,7 +37,7 @@ from numba import njit
 
 from algorithms.kernels.levels import BACK, FRONT, LABEL_GAP, PROBE, STEPS, UNKNOWN, closing, reach, set_level
 
-UNSEEN, QUEUED, CANDIDATE, REJECTED, LEAVING = 0, 1, 2, 3, 4
+UNSEEN, QUEUED, CANDIDATE, REJECTED, LEAVING, AWAITED = range(6)
 
 
 @njit(cache=True, nogil=True)
@@ -189,7 +189,7 @@ def insert(g, edges, heap, certified, left, right):
             if not certified:
                 for x in (f, other):
                     if level[x] == low and low < k:
-                        heapq.heappush(heap, (np.int64(low), np.int64(0), np.int64(x)))
+                        _look(heap, low, 0, x)
                 continue
             for x in (f, other):
                 if level[x] == low and low <= k:
@@ -200,7 +200,7 @@ def insert(g, edges, heap, certified, left, right):
         if certified:
             own[e] = backing[e] = at_least
         if at_least > k:
-            heapq.heappush(heap, (np.int64(k), label[e] if certified else np.int64(0), np.int64(e)))
+            _look(heap, k, label[e] if certified else 0, e)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -208,7 +208,12 @@ def _gain(level, label, own, e, heap):
     """One more triangle is e's own; when it passes the level, e has to be looked at."""
     own[e] += 1
     if own[e] == level[e] + 1:
-        heapq.heappush(heap, (np.int64(level[e]), label[e], np.int64(e)))
+        _look(heap, level[e], label[e], e)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _look(heap, k, at, e):
+    heapq.heappush(heap, (np.int64(k), np.int64(at), np.int64(e)))
 
 
 @njit(cache=True, nogil=True)
@@ -217,83 +222,132 @@ def lift(g, heap, certified, changed, limit, left, right):
 
     heap  (level, label, edge) of the edges to look at, a typed list; changed: as in `descend`
     """
-    level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
+    state = g.state
     while len(heap) > 0:
         k = heap[0][0]
         candidates = [np.int64(0) for _ in range(0)]
         rejected = [np.int64(0) for _ in range(0)]
-        while len(heap) > 0 and heap[0][0] == k:
-            if g.clock[STEPS] > limit:
-                return False
-            e = heapq.heappop(heap)[2]
-            if certified:
-                _consider(g, e, k, heap, candidates, rejected, left, right)
-            elif state[e] == UNSEEN:
-                _visit(g, e, k, heap, candidates, rejected, left, right)
-        _prune(g, candidates, certified, left, right)
-        risen = [e for e in candidates if state[e] == CANDIDATE]
-        for e in candidates:
-            state[e] = UNSEEN
+        if certified:
+            finished = _sweep(g, k, heap, candidates, rejected, limit, left, right)
+        else:
+            finished = _spread(g, k, heap, candidates, rejected, limit, left, right)
+        if not finished:
+            return False
+        risen = np.array([e for e in candidates if state[e] == CANDIDATE])
         for e in rejected:
             state[e] = UNSEEN
         for e in risen:
             changed.append((e, k))
             set_level(g, e, k + 1)
-        for e in risen:
-            if not certified:
-                heapq.heappush(heap, (k + 1, np.int64(0), e))
-                continue
-            backing[e] = need[e]
-            state[e] = CANDIDATE
         if certified:
-            for e in risen:
-                if own[e] > k + 1:
-                    heapq.heappush(heap, (k + 1, label[e], e))
-                # Edges that were at k + 1 have the triangle as backing now: told once, by the first that rose.
-                found = closing(g, e, k + 1, left, right)
-                for t in range(found):
-                    f, other = left[t], right[t]
-                    for _ in range(2):
-                        if level[f] == k + 1 and state[f] == UNSEEN:
-                            backing[f] += state[other] == UNSEEN or label[e] < label[other]
-                        f, other = other, f
+            _welcome(g, risen, k + 1, heap, left, right)
+        else:
             for e in risen:
                 state[e] = UNSEEN
+                _look(heap, k + 1, 0, e)
     return True
 
 
 @njit(cache=True, nogil=True)
-def _consider(g, e, k, heap, candidates, rejected, left, right):
+def _welcome(g, risen, k, heap, left, right):
+    """Place the edges that rose to level k at its front, those with the fewest triangles first, and count anew."""
+    label, level, own, backing, state = g.label, g.level, g.own, g.backing, g.state
+    backing_now = g.need[risen]
+    g.clock[FRONT] -= risen.size * LABEL_GAP
+    for place, i in enumerate(np.argsort(backing_now, kind="mergesort")):
+        e = risen[i]
+        backing[e] = backing_now[i]
+        label[e] = g.clock[FRONT] + (place + 1) * LABEL_GAP
+    for e in risen:
+        own[e] = 0
+        found = closing(g, e, k, left, right)
+        for t in range(found):
+            f, other = left[t], right[t]
+            if _before(level, label, f, e) or _before(level, label, other, e):
+                continue
+            # The first of those that rose tells the edges that were here that the triangle backs them now.
+            own[e] += 1
+            for x in (f, other):
+                backing[x] += level[x] == k and state[x] == UNSEEN
+        if own[e] > k:
+            _look(heap, k, label[e], e)
+    for e in risen:
+        state[e] = UNSEEN
+
+
+@njit(cache=True, nogil=True)
+def _sweep(g, k, heap, candidates, rejected, limit, left, right):
+    """Go through level k in its order; at the end the edges in state CANDIDATE are those that rise.
+
+    An edge that the sweep passes while it owns no more than k triangles stays at k, for nothing can be handed to it any
+    more. So a candidate hopes for those of its triangles whose other edges are higher, candidates, or still to come; it
+    is rejected as soon as k of them are left.
+    need: of a candidate, the triangles it hopes for; of a rejected edge, its turn; of an edge to come that candidates
+    await, the last of its rows in `waits`.
+    """
+    state, own, label = g.state, g.own, g.label
+    leaving = [np.int64(0) for _ in range(0)]
+    waits = [(np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)]  # (row before, candidate, third edge)
+    last = np.iinfo(np.int64).min
+    while len(heap) > 0 and heap[0][0] == k:
+        if g.clock[STEPS] > limit:
+            return False
+        _, at, x = heapq.heappop(heap)
+        if label[x] != at or state[x] == CANDIDATE:
+            continue
+        if own[x] > k:
+            _consider(g, x, k, heap, candidates, rejected, leaving, waits, left, right)
+        elif state[x] == AWAITED:
+            _pass(g, x, k, leaving, waits)
+        taken = 0
+        while taken < len(leaving):
+            last = max(last, at) + 1
+            e = leaving[taken]
+            taken += 1
+            _retire(g, e, at, x, k, last, rejected, leaving, left, right)
+            if own[e] > k:
+                _look(heap, k, last, e)
+        leaving.clear()
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _consider(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
     """Edge e of level k owns more than k triangles: it becomes a candidate, or moves back when it cannot rise.
 
-    Edges before e that are no candidates stay at k: none can come to own more. So only the triangles of its own can
-    lift e, and only those whose other edges may rise: they must have a backing above k, too.
-    need: of a candidate, its triangles among candidates and higher edges; of a rejected edge, its turn.
+    The edges before it that are no candidates stay at k, so only the triangles of its own can lift it.
     """
-    level, label, own, need, state = g.level, g.label, g.own, g.need, g.state
+    level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
     found = closing(g, e, k, left, right)
     turn = need[e] if state[e] == REJECTED else len(rejected)
     blockers = np.empty(found, np.int64)
     kept, blocked = 0, 0
     for t in range(found):
         f, other = left[t], right[t]
-        same_f = level[f] == k and state[f] != CANDIDATE
-        same_other = level[other] == k and state[other] != CANDIDATE
-        if (same_f and _before(level, label, f, e)) or (same_other and _before(level, label, other, e)):
+        f_waits = not _stands(level, state, f, k)
+        other_waits = not _stands(level, state, other, k)
+        if (f_waits and _before(level, label, f, e)) or (other_waits and _before(level, label, other, e)):
             continue
         # Keep the triangles of its own only, the first edge of the level (if any) on the left.
-        if same_other and (not same_f or _before(level, label, other, f)):
-            f, other, same_f, same_other = other, f, same_other, same_f
+        if other_waits and (not f_waits or _before(level, label, other, f)):
+            f, other, f_waits, other_waits = other, f, other_waits, f_waits
         left[kept], right[kept] = f, other
         kept += 1
-        if same_f and _cannot_rise(g, f, k, turn):
+        if f_waits and _cannot_rise(backing, state, need, f, k, turn):
             blockers[blocked] = label[f]
             blocked += 1
-        elif same_other and _cannot_rise(g, other, k, turn):
+        elif other_waits and _cannot_rise(backing, state, need, other, k, turn):
             blockers[blocked] = label[other]
             blocked += 1
     if kept - blocked <= k:
-        if state[e] == UNSEEN:
+        if state[e] != REJECTED:
+            for t in range(kept):
+                f, other = left[t], right[t]
+                if not _stands(level, state, f, k) and _cannot_rise(backing, state, need, f, k, turn):
+                    continue
+                for x in (f, other):
+                    if level[x] == k and state[x] == CANDIDATE:
+                        _lose_hope(k, need, state, x, leaving)
             state[e] = REJECTED
             need[e] = turn
             rejected.append(e)
@@ -302,36 +356,109 @@ def _consider(g, e, k, heap, candidates, rejected, left, right):
         own[e] = kept
         for t in range(kept):
             f = left[t]
-            if level[f] == k and state[f] != CANDIDATE and _before(level, label, f, e):
+            if not _stands(level, state, f, k) and _before(level, label, f, e):
                 own[e] -= 1
                 _gain(level, label, own, f, heap)
         return
     state[e] = CANDIDATE
-    candidates.append(e)
-    label[e] = g.clock[FRONT]  # its place if it rises: before those that were candidates earlier
-    g.clock[FRONT] -= LABEL_GAP
-    count = 0
+    need[e] = kept - blocked
     for t in range(kept):
         f, other = left[t], right[t]
-        if level[f] == k and state[f] != CANDIDATE:
-            _gain(level, label, own, f, heap)
-        else:
-            count += 1
-            for x in (f, other):
-                if level[x] == k:
-                    need[x] += 1
-    own[e] = need[e] = count
+        if _stands(level, state, f, k):
+            continue
+        _gain(level, label, own, f, heap)
+        other_waits = not _stands(level, state, other, k)
+        if _cannot_rise(backing, state, need, f, k, turn):
+            continue
+        if other_waits and _cannot_rise(backing, state, need, other, k, turn):
+            continue
+        _await(label, need, state, e, f, other, k, heap, waits)
+        if other_waits:
+            _await(label, need, state, e, other, f, k, heap, waits)
+    candidates.append(e)
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _cannot_rise(g, f, k, turn):
+def _await(label, need, state, e, f, other, k, heap, waits):
+    """Candidate e hopes that f, to come, will not just be passed."""
+    if state[f] == UNSEEN:
+        state[f], need[f] = AWAITED, -1
+        _look(heap, k, label[f], f)
+    waits.append((np.int64(need[f]), np.int64(e), np.int64(other)))
+    need[f] = len(waits) - 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _cannot_rise(backing, state, need, f, k, turn):
     """Is it known that f stays at k, from its backing or because it was rejected before that turn?"""
-    return g.backing[f] <= k or (g.state[f] == REJECTED and g.need[f] < turn)
+    return backing[f] <= k or (state[f] == REJECTED and need[f] < turn)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _lose_hope(k, need, state, e, leaving):
+    """One triangle less that e, if a candidate, may count on."""
+    if state[e] == CANDIDATE:
+        need[e] -= 1
+        if need[e] <= k:
+            state[e] = LEAVING
+            leaving.append(np.int64(e))
+
+
+@njit(cache=True, nogil=True)
+def _pass(g, x, k, leaving, waits):
+    """Edge x stays at k: tell the candidates that awaited it, of triangles that are not without hope already."""
+    level, label, need, state = g.level, g.label, g.need, g.state
+    row = need[x]
+    state[x] = UNSEEN
+    while row >= 0:
+        row, e, other = waits[row]
+        if state[other] != REJECTED and (_stands(level, state, other, k) or _before(level, label, x, other)):
+            _lose_hope(k, need, state, e, leaving)
+
+
+@njit(cache=True, nogil=True)
+def _retire(g, e, at, x, k, place, rejected, leaving, left, right):
+    """Reject candidate e, the sweep being at (at, x): it goes behind that edge and takes back what it handed on."""
+    level, label, own, backing, need, state = g.level, g.label, g.own, g.backing, g.need, g.state
+    label[e], own[e] = place, 0
+    state[e], need[e] = REJECTED, len(rejected)
+    rejected.append(e)
+    found = closing(g, e, k, left, right)
+    for t in range(found):
+        f, other = left[t], right[t]
+        f_stands, other_stands = _stands(level, state, f, k), _stands(level, state, other, k)
+        if f_stands and other_stands:
+            for c in (f, other):
+                if level[c] == k:
+                    _lose_hope(k, need, state, c, leaving)
+            own[e] += 1
+            continue
+        if f_stands or (not other_stands and _before(level, label, other, f)):
+            f, other, f_stands, other_stands = other, f, other_stands, f_stands
+        if _before(level, label, e, f):
+            own[f] -= 1
+            own[e] += 1
+        passed = label[f] < at or (label[f] == at and f <= x)
+        if other_stands and level[other] == k and not passed and not _cannot_rise(backing, state, need, f, k, need[e]):
+            _lose_hope(k, need, state, other, leaving)
+
+
+@njit(cache=True, nogil=True)
+def _spread(g, k, heap, candidates, rejected, limit, left, right):
+    """Without labels: candidates grow through all of level k that the change can reach; then they are pruned."""
+    while len(heap) > 0 and heap[0][0] == k:
+        if g.clock[STEPS] > limit:
+            return False
+        e = heapq.heappop(heap)[2]
+        if g.state[e] == UNSEEN:
+            _visit(g, e, k, heap, candidates, rejected, left, right)
+    _prune(g, k, candidates, rejected, left, right)
+    return True
 
 
 @njit(cache=True, nogil=True)
 def _visit(g, e, k, heap, candidates, rejected, left, right):
-    """Without labels: e is a candidate when enough of its triangles hold nothing rejected; then its neighbours are next."""
+    """Edge e is a candidate when enough of its triangles hold nothing rejected; then its neighbours are next."""
     level, need, state = g.level, g.need, g.state
     found = closing(g, e, k, left, right)
     enough, count = 0, 0
@@ -356,46 +483,32 @@ def _visit(g, e, k, heap, candidates, rejected, left, right):
                     need[x] += 1
         for x in (f, other):
             if level[x] == k and state[x] == UNSEEN:
-                heapq.heappush(heap, (k, np.int64(0), np.int64(x)))
+                _look(heap, k, 0, x)
     need[e] = count
 
 
 @njit(cache=True, nogil=True)
-def _prune(g, candidates, certified, left, right):
-    """Reject candidates without level + 1 triangles among candidates and higher edges, until all have them."""
-    level, label, own, need, state = g.level, g.label, g.own, g.need, g.state
+def _prune(g, k, candidates, rejected, left, right):
+    """Reject candidates without k + 1 triangles among candidates and higher edges, until all have them."""
+    level, need, state = g.level, g.need, g.state
     leaving = [np.int64(0) for _ in range(0)]
     for e in candidates:
-        if need[e] <= level[e]:
+        if need[e] <= k:
             state[e] = LEAVING
             leaving.append(e)
     taken = 0
     while taken < len(leaving):
         e = leaving[taken]
         taken += 1
-        k = level[e]
         state[e] = REJECTED
+        rejected.append(e)
         found = closing(g, e, k, left, right)
         for t in range(found):
             f, other = left[t], right[t]
-            if not (_stands(level, state, f, k) and _stands(level, state, other, k)):
-                continue
-            for x in (f, other):
-                if level[x] == k:
-                    need[x] -= 1
-                    if state[x] == CANDIDATE and need[x] <= k:
-                        state[x] = LEAVING
-                        leaving.append(np.int64(x))
-            if certified:
-                # Among candidates, the last one that joined owned the triangle; it goes to e.
-                if level[f] > k or (level[other] == k and label[other] < label[f]):
-                    f = other
-                if level[f] == k and label[f] < label[e]:
-                    own[f] -= 1
-        if certified:
-            own[e] = need[e]
-            label[e] = g.clock[BACK]
-            g.clock[BACK] += LABEL_GAP
+            if _stands(level, state, f, k) and _stands(level, state, other, k):
+                for x in (f, other):
+                    if level[x] == k:
+                        _lose_hope(k, need, state, x, leaving)
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -3,9 +3,9 @@
 All edges that may ever be present are named at the start. A batch costs what its changes can reach (`maintain`), or
 one batch peel (`truss`) when that is estimated to be less. The estimate is made of a small sample: what looking at
 a changed edge costs, times the triangles that lie on it, times how far changes spread (learnt from earlier batches).
-Maintenance that passes the cost of a peel all the same is given up for the peel, so a batch never costs more than
-about twice the better way. All costs are counted in steps along neighbour lists: the choice does not depend on the
-clock, and the same input gives the same choices.
+Maintenance is tried when it should cost 0.6 of a peel at most, and given up for the peel when it passes that all the
+same, so a batch never costs more than about 1.6 peels. All costs are counted in steps along neighbour lists: the
+choice does not depend on the clock, and the same input gives the same choices.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from algorithms.kernels.maintain import delete_edges, insert_edges, peel_steps, 
 from algorithms.kernels.truss import ordered_peel
 
 # Measured on R-MAT and the real graphs of the benchmarks (tests/benchmarks/RESULTS-kernels.md).
-PEEL_EDGE = 100.0  # steps that the peel spends on an edge besides walking its lists
-PEEL_STEP = 0.8  # what one step of the peel costs in steps of the maintenance
-SPREAD = {"descend": 2.0, "lift": 8.0}  # first guess: cost of a batch over the cost of its own triangles
-SAMPLE = 64
+PEEL_EDGE = 30.0  # steps that the peel spends on an edge besides walking its lists
+PEEL_STEP = 1.4  # what one step of the peel costs in steps of a descent
+LIFT_STEP = 1.6  # what one step of a lift costs in steps of a descent
+SPREAD = {"descend": 0.6, "lift": 2.4, "unlabelled lift": 8.0}  # first guess: a batch over its own triangles
+PATIENCE = 0.6  # of a peel: the most that maintenance may cost
+SAMPLE = 256
 UNLIMITED = 2**62
 
 
@@ -57,10 +59,10 @@ class Maintained:
         if not removed.size and not inserted.size:
             return self._done(np.empty(0, np.int32), np.empty(0, np.int32), ("none", 0, 0, 0, 0))
         clock = self.graph.clock
-        steps, evaluations = int(clock[STEPS]), int(clock[EVALUATIONS])
+        evaluations, spent = int(clock[EVALUATIONS]), 0
         peel = self._peel_cost()
         descend, lift = self._probe(removed), self._probe(inserted)
-        estimate = int(descend * self._spread["descend"] + lift * self._spread["lift"])
+        estimate = int(descend * self._spread["descend"] + lift * self._spread[self._lift])
         self._present += inserted.size - removed.size
         edges, before = np.concatenate([removed, inserted]), np.full(removed.size + inserted.size, -1, np.int32)
         before[: removed.size] = self.graph.level[removed]
@@ -68,41 +70,47 @@ class Maintained:
         if name is None:
             # Once lifts without certificates have cost a peel, the peel that gives certificates pays for itself.
             worn = inserted.size > 0 and not self.certified and self._rent > peel
-            name = "peel" if estimate > peel or worn else "mixed"
+            name = "peel" if estimate > PATIENCE * peel or worn else "mixed"
         if name == "mixed":
-            limit = UNLIMITED if method == "incremental" else int(clock[STEPS]) + peel
-            finished, lowered, raised = self._maintain(removed, inserted, (descend, lift), limit)
+            limit = UNLIMITED if method == "incremental" else int(PATIENCE * peel)
+            finished, spent, lowered, raised = self._maintain(removed, inserted, (descend, lift), limit)
             edges = np.concatenate([edges, lowered[0], raised[0]])
             before = np.concatenate([before, lowered[1], raised[1]])
             name = "peel" if not finished else "mixed" if removed.size and inserted.size else ""
             name = name or ("descend" if removed.size else "lift")
-        spent = int(clock[STEPS]) - steps
         if name == "peel":
             edges, before = self._peel(edges, before, removed, inserted)
             spent += peel
         effort = (name, int(clock[EVALUATIONS]) - evaluations, spent, estimate, peel)
         return self._done(edges, before, effort)
 
+    @property
+    def _lift(self) -> str:
+        return "lift" if self.certified else "unlabelled lift"
+
     def _maintain(
         self, removed: Shorts, inserted: Shorts, own: tuple[float, float], limit: int
-    ) -> tuple[bool, tuple[Shorts, Shorts], tuple[Shorts, Shorts]]:
-        """Descend, then lift: (finished, (edge, level before) of the lowered, of the raised)."""
+    ) -> tuple[bool, int, tuple[Shorts, Shorts], tuple[Shorts, Shorts]]:
+        """Descend, then lift: (finished within the limit, cost, (edge, level before) of the lowered, of the raised)."""
         none = np.empty(0, np.int32), np.empty(0, np.int32)
-        lowered, raised, finished = none, none, True
+        lowered, raised, finished, spent = none, none, True, 0
         clock, scratch = self.graph.clock, (self._left, self._right)
         if removed.size:
             begun = int(clock[STEPS])
-            finished, *log = delete_edges(self.graph, removed, self.certified, limit, *scratch)
+            finished, *log = delete_edges(self.graph, removed, self.certified, begun + limit, *scratch)
             lowered = log[0], log[1]
-            self._learn("descend", int(clock[STEPS]) - begun, own[0], finished)
+            spent = int(clock[STEPS]) - begun
+            self._learn("descend", spent, own[0], finished)
         if inserted.size and finished:
             begun = int(clock[STEPS])
-            finished, *log = insert_edges(self.graph, inserted, self.certified, limit, *scratch)
+            stop = begun + int((limit - spent) / LIFT_STEP)
+            finished, *log = insert_edges(self.graph, inserted, self.certified, stop, *scratch)
             raised = log[0], log[1]
-            spent = int(clock[STEPS]) - begun
-            self._learn("lift", spent, own[1], finished)
-            self._rent += 0 if self.certified else spent
-        return finished, lowered, raised
+            cost = int((int(clock[STEPS]) - begun) * LIFT_STEP)
+            self._learn(self._lift, cost, own[1], finished)
+            self._rent += 0 if self.certified else cost
+            spent += cost
+        return finished, spent, lowered, raised
 
     def _peel(self, edges: Shorts, before: Shorts, removed: Shorts, inserted: Shorts) -> tuple[Shorts, Shorts]:
         """All levels and labels anew; what maintenance did so far (edges, before; oldest first) is undone first."""
@@ -146,8 +154,8 @@ class Maintained:
         """Steps a peel would take, from a sample of edges; drawn again when the graph has changed by a tenth."""
         at, cost = self._sampled
         if at < 0 or abs(self._present - at) * 10 > at:
-            present = np.flatnonzero(self.graph.level >= 0).astype(np.int32)
-            sample = present[:: max(1, present.size // 2048)]
+            sample = np.arange(0, self.graph.level.size, max(1, self.graph.level.size // 2048), dtype=np.int32)
+            sample = sample[self.graph.level[sample] >= 0]
             walked = peel_steps(self.graph, sample) / max(1, sample.size)
             cost = PEEL_EDGE + PEEL_STEP * walked
             self._sampled = self._present, cost

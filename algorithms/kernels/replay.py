@@ -98,7 +98,7 @@ def replay(
     steps: list[Step] = []
     for epoch, low, high in zip(epochs.tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
         began = perf_counter()
-        removed, inserted = _net(times, level, touched[low:high], sign[low:high])
+        removed, inserted = _net(times, truss.graph.level, touched[low:high], sign[low:high])
         done = truss.apply(removed, inserted, method)
         parts.append(done)
         effort, seconds = done.effort, round(perf_counter() - began, 6)

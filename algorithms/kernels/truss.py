@@ -54,7 +54,8 @@ def batch_peel(indptr: Ints, tail: Shorts, head: Shorts) -> tuple[Shorts, Shorts
     """(kappa int32[m], layer int32[m]) of an oriented graph with sorted lists."""
     layer, none = np.empty(head.size, np.int32), np.empty(0, np.int32)
     support = oriented_support(indptr, head)
-    _take_batches(*both_ways(indptr, tail, head), tail, head, support, layer, none, none)
+    both, neighbour, edge = both_ways(indptr, tail, head)
+    _take_batches(both, neighbour, edge, tail, head, support, layer, none, none)
     return support, layer
 
 
@@ -73,7 +74,8 @@ def ordered_peel(indptr: Ints, tail: Shorts, head: Shorts) -> Order:
     """What maintenance starts from, of an oriented graph with sorted lists."""
     place, own, backing = (np.zeros(head.size, np.int32) for _ in range(3))
     support = oriented_support(indptr, head)
-    _take_batches(*both_ways(indptr, tail, head), tail, head, support, place, own, backing)
+    both, neighbour, edge = both_ways(indptr, tail, head)
+    _take_batches(both, neighbour, edge, tail, head, support, place, own, backing)
     return Order(support, place, own, backing)
 
 
