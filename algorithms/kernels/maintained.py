@@ -23,7 +23,7 @@ from algorithms.kernels.truss import ordered_peel
 PEEL_EDGE = 30.0  # steps that the peel spends on an edge besides walking its lists
 PEEL_STEP = 1.4  # what one step of the peel costs in steps of a descent
 LIFT_STEP = 1.6  # what one step of a lift costs in steps of a descent
-SPREAD = {"descend": 0.6, "lift": 2.4, "unlabelled lift": 8.0}  # first guess: a batch over its own triangles
+SPREAD = {"descend": 0.5, "lift": 2.0, "unlabelled lift": 8.0}  # first guess: a batch over its own triangles
 PATIENCE = 0.6  # of a peel: the most that maintenance may cost
 SAMPLE = 256
 UNLIMITED = 2**62
