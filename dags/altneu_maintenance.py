@@ -1,7 +1,8 @@
-"""Keeps the tables small: branches that failed, killed or overtaken runs have left in them are dropped, every week.
+"""Keeps the tables small and fast, every week: folds history that is not kept, rewrites small files, drops what nobody
+can read, and what failed, killed or overtaken runs have left. No answer that is kept changes.
 
-Nothing that a reader can see changes. **days** says how long ago a run must have begun: longer than any run takes,
-retries included, because a run that is swept cannot be taken up again (clear it as a whole instead).
+`[retention]` in altneu.toml says what is kept. Readers and runs may be at work meanwhile: what is let go stays for
+**grace** hours.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from pipeline import orchestration
 
 
 @task(
-    execution_timeout=timedelta(hours=2),
-    doc_md="Drops the branches of runs that began more than `days` ago and were never published. Safe to repeat.",
+    execution_timeout=timedelta(hours=6),
+    doc_md="`altneu compact`: the same answers from fewer rows and files. Safe to repeat, also after a kill.",
 )
 @common.told
-def sweep(params: Any = None) -> dict[str, Any]:
-    return orchestration.sweep(common.HOME, params["days"], common.say)
+def compact(params: Any = None) -> dict[str, Any]:
+    return orchestration.compaction(common.HOME, params["grace"], common.say)
 
 
 with DAG(
     "altneu_maintenance",
-    description="Drops what dead runs have left in the tables, weekly",
+    description="Compaction and retention, weekly",
     schedule=CronTriggerTimetable("0 5 * * 0", timezone="UTC"),
     start_date=datetime(2020, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
     default_args=common.DEFAULTS,
     params={
-        "days": Param(7, type="number", minimum=1, title="Days", description="Runs that began longer ago than this.")
+        "grace": Param(1, type="number", minimum=0, title="Grace, hours", description="For those who are reading now.")
     },
     tags=["altneu", "maintenance"],
     doc_md=__doc__,
 ):
-    sweep()
+    compact()

@@ -29,7 +29,7 @@ runs = sa.Table(
     sa.Column("run_id", sa.String(64), primary_key=True),
     sa.Column("parent", sa.BigInteger, nullable=False),  # the revision it builds on; 0 = the empty state
     sa.Column("epochs", sa.JSON, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),  # running, failed, published, done, discarded
+    sa.Column("state", sa.String(16), nullable=False),  # running, failed, published, done (compact)
     sa.Column("error", sa.Text),
     sa.Column("config", sa.JSON, nullable=False),
     sa.Column("started_at", sa.String(32), nullable=False),
@@ -38,6 +38,7 @@ runs = sa.Table(
     sa.Column("beat_at", sa.String(32)),  # the last sign of life of the process that works on it
     # what its parent's ledger row said when it began, {"since", "snapshots"}: a compaction meanwhile changes that row
     sa.Column("base", sa.JSON),
+    sa.Column("discarded", sa.Boolean),  # nothing is left of it in the tables: it cannot be taken up again
 )
 
 ledger = sa.Table(
@@ -231,7 +232,7 @@ class Ledger:
         on any more: what they have left in the tables may go."""
         newest = self.at().revision
         lost = (runs.c.parent != newest) | (runs.c.kind == "compact")
-        open_ = runs.c.state.in_(["running", "failed"]) & lost
+        open_ = runs.c.state.in_(["running", "failed"]) & lost & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false()))
         rows = self._rows(sa.select(runs).where(open_))
         return [row.run_id for row in rows if row.state == "failed" or not alive(row)]
 
@@ -339,8 +340,8 @@ class Ledger:
         with self.engine.begin() as connection:
             mine = runs.c.run_id.in_(run_ids)
             killed = {"error": "it stopped without a word (killed, or the machine went down)", "finished_at": now()}
-            connection.execute(runs.update().where(mine & (runs.c.state == "running")).values(**killed))
-            connection.execute(runs.update().where(mine).values(state="discarded"))
+            connection.execute(runs.update().where(mine & (runs.c.state == "running")).values(state="failed", **killed))
+            connection.execute(runs.update().where(mine).values(discarded=True))
 
     def stage(self, run_id: str, stage: str, state: str, started: float, facts: dict[str, Any]) -> None:
         """Record that a stage started (`running`), or ended (`done`, `failed`) with its facts."""

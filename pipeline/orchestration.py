@@ -399,27 +399,22 @@ def validate(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
 # -- maintenance ---------------------------------------------------------------------------------------------
 
 
-def dead(runs: Iterable[tuple[str, str, str]], before: str) -> list[str]:
-    """Of runs as (run_id, state, started_at): those that began before an instant and were not published.
-
-    >>> dead([("a", "failed", "01-01"), ("b", "published", "01-01"), ("c", "running", "01-09")], before="01-05")
-    ['a']
-    """
-    return [run_id for run_id, state, started in runs if state != "published" and started < before]
-
-
-def sweep(path: str, days: float, say: Say = quiet, now: datetime | None = None) -> dict[str, Any]:
-    """Drop the branches that runs which failed or died more than `days` ago have left in the tables."""
+def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any]:
+    """`altneu compact`; nothing to do before anything is published. Returns its facts without the sizes."""
+    from .compact import compact
     from .spark import session
-    from .warehouse import Warehouse
 
     home, ledger = _open(path)
-    before = ((now or _now()) - timedelta(days=days)).isoformat(timespec="milliseconds")
-    found = dead(((run.run_id, run.state, run.started_at) for run in ledger.runs()), before)
-    if found:
-        Warehouse(session(home.config.master, home.config.conf), home).discard(found)
-    say(f"{len(found)} run(s) begun before {before} and never published: none has a branch any more")
-    return {"runs": len(found)}
+    if not ledger.at().revision:
+        say("nothing is published yet")
+        return {"revisions": []}
+    facts = compact(home, ledger, session(home.config.master, home.config.conf), grace_hours * 3600, say)
+    files, size = (
+        tuple(sum(table[unit] for table in facts[when].values()) for when in ("before", "tables"))
+        for unit in ("files", "bytes")
+    )
+    say(f"{files[0]:,} files became {files[1]:,}, {size[0] / 1e6:,.1f} MB {size[1] / 1e6:,.1f} MB")
+    return {name: value for name, value in facts.items() if name not in ("before", "tables")}
 
 
 # -- the page --------------------------------------------------------------------------------------------

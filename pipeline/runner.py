@@ -98,8 +98,11 @@ def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
         if row.kind == "compact":
             continue
         living = alive(row)
+        error = row.error
+        if row.state == "running" and not living:
+            error = f"run {row.run_id} stopped without a word (last sign of life {row.beat_at or row.started_at})"
         for epoch in row.epochs:
-            errors[epoch] = None if row.state == "published" or living else row.error or errors.get(epoch)
+            errors[epoch] = None if row.state == "published" or living else error or errors.get(epoch)
             if living:
                 working.add(epoch)
     rows = []
@@ -249,7 +252,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     row = ledger.run(run_id)
     if row.state == "published" and name not in ("publish", "report"):
         return ledger.facts(run_id, name)
-    if row.state == "discarded":
+    if row.discarded:
         raise RunFailed(
             f"run {run_id} stopped, and another revision was published since.", "run the same command again"
         )

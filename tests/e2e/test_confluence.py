@@ -1,0 +1,78 @@
+"""Law 3 on real messages: delivered out of order, in groups, doubled, wrong and then corrected, rerun: the same state.
+
+One home takes all epochs in one ordered pass; the other takes them as they come. In the end every total at every epoch,
+and every vertex and edge at some, are the same. Wide: `infra/test --all`.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import landing, views
+from pipeline.config import Home
+from pipeline.ledger import Ledger
+from tests import homes
+from tests.e2e.graphs import find
+from tests.e2e.test_crash import state, totals
+
+CASES: dict[str, tuple[str, list[str], dict[str, Any], str]] = {
+    "CollegeMsg": ("CollegeMsg.txt.gz", ["src", "dst", "ts"], {"separator": " "}, "7d"),
+    "bitcoinotc": ("soc-sign-bitcoinotc.csv.gz", ["src", "dst", "rating", "ts"], {"header": True}, "30d"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    file, columns, form, every = CASES[name]
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    made: list[tuple[Home, Ledger]] = []
+    for folder in ("ordered", "comes"):
+        home = Home.open(tmp_path / folder, create=True).declare(every=every, live_for=6)
+        if "rating" in columns:
+            home = home.declare(values={"rating": "long"}, where="rating > 0")
+        epochs = landing.land(home, [find(file)], columns, time_column="ts", **form).epochs
+        made.append((home, Ledger(home.database)))
+    (ordered, ordered_ledger), (home, ledger) = made
+    homes.run(ordered, ordered_ledger, epochs)
+
+    def folder_of(epoch: int) -> Path:
+        return home.landing / f"epoch={home.schedule.label(epoch)}"
+
+    wrong = set(rng.sample(epochs, len(epochs) // 4))
+    for epoch in wrong:  # half of it first, with some of its rows twice
+        folder = folder_of(epoch)
+        shutil.copytree(folder, home.path / "right" / folder.name)
+        head, *rows = next(folder.iterdir()).read_text().splitlines()
+        some = rng.sample(rows, max(1, len(rows) // 2))
+        next(folder.iterdir()).write_text("\n".join([head, *some, *some[:3]]) + "\n")
+    waiting = rng.sample(epochs, len(epochs))
+    while waiting:
+        n = rng.randrange(1, 9)
+        group, waiting = waiting[:n], waiting[n:]
+        homes.run(home, ledger, group)
+        if rng.random() < 0.3:
+            assert homes.run(home, ledger, group) is None  # again: nothing
+    for epoch in wrong:
+        folder = folder_of(epoch)
+        shutil.rmtree(folder)
+        shutil.move(home.path / "right" / folder.name, folder)
+        if rng.random() < 0.5:  # the same content in two files, and the first rows doubled
+            (file_,) = folder.iterdir()
+            head, *rows = file_.read_text().splitlines()
+            (folder / "again.csv").write_text("\n".join([head, *rows[:5]]) + "\n")
+    corrections = rng.sample(sorted(wrong), len(wrong))
+    homes.run(home, ledger, corrections[: len(corrections) // 2])
+    homes.run(home, ledger, corrections[len(corrections) // 2 :])
+    assert totals(home, ledger) == totals(ordered, ordered_ledger), seed
+    looked = rng.sample(epochs, 4)
+    assert state(spark, home, ledger, looked) == state(spark, ordered, ordered_ledger, looked), seed
+    assert len(views.totals(home, ledger, all_epochs=True)) >= len(epochs)
