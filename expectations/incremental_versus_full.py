@@ -6,6 +6,8 @@ there must be none, of any kind, at any audited epoch.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .model import Expectation
 
 SUITE = "incremental_versus_full"
@@ -29,6 +31,10 @@ def _equal(kind: str, name: str, meaning: str) -> Expectation:
     )
 
 
+def _proved(kind: str, name: str, meaning: str) -> Expectation:
+    return replace(_equal(kind, "", meaning), name=name)
+
+
 EXPECTATIONS = [
     _equal("vertices", "vertex totals", "As many vertices with an edge as a fresh count finds."),
     _equal("edges", "edge totals", "As many edges as the landed upserts, taken afresh, leave at this epoch."),
@@ -43,6 +49,16 @@ EXPECTATIONS = [
         "trussness_of_edge",
         "trussness values of edges",
         "Every edge has the trussness that peeling the whole graph from scratch gives it.",
+    ),
+    _proved(
+        "trussness_too_high",
+        "trussness values are not too high",
+        "Every edge of trussness k is in k - 2 triangles of edges of trussness k or more: one look at every triangle.",
+    ),
+    _proved(
+        "trussness_too_low",
+        "trussness values are not too low",
+        "No set of edges could all have a trussness greater by one. With the check above it proves every value.",
     ),
     _equal("edge", "edges one by one", "The edges are those that the landed upserts leave at this epoch."),
 ]

@@ -65,6 +65,11 @@ class Graph:
         row = self.revision(revision)
         return views.triangles(self._warehouse, row, self._epoch(as_of, row))
 
+    def communities(self, k: int, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
+        """src, dst, community: the k-truss communities, the largest first; see `views.communities`."""
+        row = self.revision(revision)
+        return views.communities(self._warehouse, row, self._epoch(as_of, row), k)
+
     def changes(self, first: Epoch, last: Epoch, revision: int | None = None) -> DataFrame:
         """src, dst, trussness, diff: what turns the edges of epoch `first` into those of `last`."""
         row = self.revision(revision)

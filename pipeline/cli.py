@@ -54,6 +54,8 @@ class View(StrEnum):
     edges = "edges"
     changes = "changes"
     triangles = "triangles"
+    trusses = "trusses"
+    communities = "communities"
 
 
 _home: Path = Path(".altneu")
@@ -503,19 +505,27 @@ def show(
         int | None,
         typer.Option(help="For changes: what a consumer who has this revision applies (0: who has nothing)."),
     ] = None,
+    k: Annotated[
+        int | None,
+        typer.Option("--k", help="For communities (default: the greatest), and changes of the k-truss.", min=2),
+    ] = None,
     all_epochs: Annotated[
-        bool, typer.Option("--all-epochs", help="Totals at every epoch; changes since a revision with their epochs.")
+        bool, typer.Option("--all-epochs", help="Totals and trusses at every epoch; changes with their epochs.")
     ] = False,
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
     output: Annotated[Path | None, typer.Option(help="Write here (needed for parquet).")] = None,
 ) -> None:
-    """What is published: the graph's totals, vertices, edges, triangles, or what changed between two epochs.
+    """What is published: totals, vertices, edges, triangles, trusses and communities, or what changed in between.
 
     `altneu show totals --all-epochs --format json`
 
     `altneu show edges --as-of 2004-05-15 --format csv --output edges.csv`
 
     `altneu show changes 2004-05-01 2004-05-15`: rows to add (diff 1) and to drop (diff -1)
+
+    `altneu show changes 2004-05-01 2004-05-15 --k 5`: edges that entered (1) or left (-1) the 5-truss
+
+    `altneu show trusses --all-epochs`: the size of every k-truss; `altneu show communities --k 5`: its communities
 
     `altneu show changes --since-revision 7`: the same between what revision 7 and the newest say of their frontiers, so
     that a consumer follows every publication, corrections too, exactly once; remember the revision that it names
@@ -534,6 +544,9 @@ def show(
         keep = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness")
         _emit([{key: point[key] for key in keep} for point in rows], format, output)
         return
+    if view is View.trusses:
+        _emit(views.trusses(home, ledger, revision, all_epochs), format, output)
+        return
     follows = view is View.changes and since_revision is not None and not span
     if all_epochs and not follows:
         raise UsageError(f"--all-epochs goes with totals, not with {view}.", "altneu show totals --all-epochs")
@@ -547,7 +560,16 @@ def show(
         frame = views.changes_since(warehouse, ledger.at(since_revision), row, all_epochs)
         err.print(f"from revision {since_revision} to revision {row.revision}")
     elif view is View.changes and len(between) == 2:
-        frame = views.changes(warehouse, row, *between)
+        frame = (
+            views.truss_changes(warehouse, row, between[0], between[1], k)
+            if k
+            else views.changes(warehouse, row, *between)
+        )
+    elif view is View.communities and not between:
+        greatest = views.totals(home, ledger, revision=revision, as_of=at)[0]["max_trussness"]
+        frame = views.communities(warehouse, row, at, k or max(greatest, 2))
+        if k is None:
+            err.print(f"the communities of the {greatest}-truss, the densest; others with --k")
     elif view is View.triangles and len(between) in (0, 2):
         frame = views.triangles(warehouse, row, between[1] if between else at, between[0] if between else None)
     elif view in (View.vertices, View.edges) and not between:
@@ -642,6 +664,94 @@ def audit(
         f"{len(wanted)} epoch(s) audited at revision {row.revision}: all equal to a full recomputation "
         f"({len(results)} checks, {time.time() - started:.1f} s)"
     )
+
+
+class Thing(StrEnum):
+    vertex = "vertex"
+    edge = "edge"
+    triangle = "triangle"
+
+
+@app.command()
+def explain(
+    thing: Annotated[Thing, typer.Argument(help="What to explain.")],
+    vertices: Annotated[list[str], typer.Argument(help="One vertex, the two ends of an edge, or three corners.")],
+    as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
+    revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,
+    format: Annotated[Format, typer.Option(help="table or json.")] = Format.table,
+) -> None:
+    """Why is it so? The landed rows, with file, line and epoch, that make a vertex, an edge or a triangle what it is.
+
+    `altneu explain edge 12 47 --as-of 2004-05-15`
+    """
+    from . import explain as lineage
+    from .spark import session
+    from .warehouse import Warehouse
+
+    home, ledger = _open()
+    row = ledger.at(revision)
+    if row.frontier is None:
+        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    needed = {Thing.vertex: 1, Thing.edge: 2, Thing.triangle: 3}[thing]
+    if len(set(vertices)) != needed or len(vertices) != needed:
+        count = "one vertex" if needed == 1 else f"{needed} different vertices"
+        raise UsageError(f"{thing} takes {count}, not {' '.join(vertices)}.", "altneu explain --help")
+    epoch = home.schedule.epoch(as_of) if as_of is not None else row.frontier
+    warehouse = Warehouse(session(home.config.master, home.config.conf), home)
+    found: dict[str, Any] = getattr(lineage, thing)(warehouse, row, epoch, vertices[0] if needed == 1 else vertices)
+    if format is Format.json:
+        print(json.dumps(found, indent=1, default=str))
+        return
+    where = f"at {found['epoch']}, revision {found['revision']}"
+    if thing is Thing.vertex:
+        out.print(f"vertex {found['vertex']} {where}: degree {found['degree']}, {found['triangles']} triangles")
+        for name in ("degree", "triangle"):
+            steps = ", ".join(f"{d['diff']:+} at {d['epoch']} (r{d['revision']})" for d in found[f"{name}_diffs"])
+            out.print(f"  {name} diffs: {steps or 'none'}", markup=False)
+    elif thing is Thing.triangle:
+        there = "is there" if found["there"] else "is not there"
+        out.print(f"triangle {' '.join(map(str, found['triangle']))} {there} {where}", markup=False)
+    for each in found.get("edges", [found]):
+        _print_edge(each)
+    if found.get("edges_not_listed"):
+        out.print(f"({found['edges_not_listed']:,} more edges)")
+
+
+def _print_edge(edge: dict[str, Any]) -> None:
+    a, b = edge["edge"]
+    text = f"edge {a} – {b}: {'there' if edge['there'] else 'not there'}"
+    if edge.get("trussness") is not None:
+        text += f", trussness {edge['trussness']}"
+    if "support" in edge:
+        shown = " ".join(map(str, edge["triangles_with"][:20]))
+        text += f", {edge['support']} triangles" + (f" (with {shown})" if shown else "")
+    out.print(text, markup=False)
+    for row in edge["rows"]:
+        values = ", ".join(f"{k} {v}" for k, v in row.items() if k not in ("file", "line", "epoch", "fate", "op"))
+        out.print(
+            f"    {row['epoch']}  {row['op']} ({values})  {row['file']} line {row['line']}: {row['fate']}", markup=False
+        )
+
+
+@app.command()
+def repair(
+    epochs: Annotated[list[str] | None, typer.Argument(help="Epochs to look at (default: all).")] = None,
+) -> None:
+    """Audit epochs and, when the maintained result differs, publish a revision that replaces what differs.
+
+    The differing rows stay on record with the revision that had them. Landed rows that are themselves lost or wrong
+    need `altneu rebuild --from-landing`.
+    """
+    from . import runner
+
+    try:
+        audit(epochs)
+        return
+    except CheckFailed as failed:
+        err.print(f"[yellow]{failed.what}[/] They are computed again from the landed rows.")
+    home, ledger = _open()
+    _execute(home, ledger, runner.plan_rebuild(home, ledger, from_landing=False))
+    audit(epochs)
 
 
 @app.command()

@@ -26,10 +26,11 @@ from .config import Home
 from .errors import CheckFailed, RunFailed
 from .forecast import BROADCAST_ROWS
 from .ledger import Ledger, Revision
-from .views import named
+from .views import accumulate, at_epochs, named
 from .warehouse import LANDED, TABLES, Warehouse
 
 SAMPLE, TOP, REPORTED = 20, 5, 400  # rows kept for the report: quarantined, most changed, and of how many epochs
+LOOKED_AT, ENTERED = 50_000_000, 50  # rows times epochs that the search for a core's newcomers may cost; how many
 SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
 
 Facts = dict[str, Any]
@@ -243,7 +244,31 @@ def maintain_truss(run: Run) -> Facts:
     run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()])
     summary = truss.summary([entry["note"] for entry in log])
     most = _most_changed(run, run.after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
-    return {"rows": written, "first_epoch": first, "epochs": len(log), **summary, "top_edges": most}
+    entered = _entered_core(run)
+    facts = {"rows": written, "first_epoch": first, "epochs": len(log), **summary}
+    return {**facts, "top_edges": most, "entered_core": entered}
+
+
+def _entered_core(run: Run) -> Facts:
+    """Epoch → vertices that are in the densest truss there and were not in that k-truss before, for the report."""
+    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+    rows = run.warehouse.size("trussness", run.heads().snapshots["trussness"])["rows"]
+    epochs = sorted(run.epochs)[-max(1, min(REPORTED, LOOKED_AT // max(rows, 1))) :]
+    points = at_epochs(accumulate(diffs, run.frontier), epochs)
+    cores = [(epoch, points[epoch]["max_trussness"]) for epoch in epochs if points[epoch]["max_trussness"] > 2]
+    if not cores:
+        return {}
+    core = F.broadcast(run.spark.createDataFrame(cores, "at bigint, core bigint"))
+    inside = run.after("trussness").join(core, (F.col("k") >= F.col("core")) & (F.col("epoch") <= F.col("at")))
+    ends = inside.select("at", "epoch", "diff", F.explode(F.array("a", "b")).alias("vertex"))
+    before = F.sum(F.when(F.col("epoch") < F.col("at"), F.col("diff")).otherwise(0)).alias("before")
+    new = ends.groupBy("at", "vertex").agg(F.sum("diff").alias("now"), before).where("now > 0 AND before = 0")
+    order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
+    few = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
+    found: Facts = {}
+    for row in sorted(named(run.warehouse, run.heads(), few, ["vertex"]).collect()):
+        found.setdefault(str(row["at"]), []).append(row["vertex"])
+    return found
 
 
 def _most_changed(run: Run, table: DataFrame, data: list[str], amount: Column, name: str) -> Facts:

@@ -9,6 +9,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -175,6 +177,54 @@ def answerable(home: Home, revision: Revision, epoch: int) -> None:
             "([retention] epochs). Totals are kept for all epochs.",
             f"--as-of {label(revision.since)}, or: altneu show totals --all-epochs",
         )
+
+
+def trusses(home: Home, ledger: Ledger, revision: int | None = None, all_epochs: bool = False) -> list[dict[str, Any]]:
+    """The sizes of every k-truss, from SQL alone: epoch, label, k, edges (of trussness >= k), exactly (of just k)."""
+    out = []
+    for point in totals(home, ledger, revision=revision, all_epochs=all_epochs):
+        inside = 0
+        for k, exactly in sorted(point["trusses"].items(), reverse=True):
+            inside += exactly
+            head = {"epoch": point["epoch"], "label": point["label"]}
+            out.append({**head, "k": k, "edges": inside, "exactly": exactly})
+    return out
+
+
+def truss_changes(warehouse: Warehouse, revision: Revision, since: int, until: int, k: int) -> DataFrame:
+    """Edges that entered (1) or left (-1) the k-truss between two epochs: src, dst, diff."""
+    for epoch in (since, until):
+        answerable(warehouse.home, revision, epoch)
+    rows = warehouse.at("trussness", revision).where((F.col("k") >= k) & (F.col("epoch") <= max(since, until)))
+    sign = F.when(F.col("epoch") <= until, F.col("diff")).otherwise(0) - F.when(
+        F.col("epoch") <= since, F.col("diff")
+    ).otherwise(0)
+    net = rows.groupBy("a", "b").agg(F.sum(sign).alias("diff")).where("diff <> 0")
+    net = net.select(F.col("a").alias("src"), F.col("b").alias("dst"), "diff")
+    return named(warehouse, revision, net, ["src", "dst"]).orderBy("src", "dst")
+
+
+def communities(warehouse: Warehouse, revision: Revision, epoch: int, k: int) -> DataFrame:
+    """The k-truss communities of an epoch: src, dst, community (1 is the one with the most edges).
+
+    A community is a class of edges of the k-truss that chains of triangles within it join; a vertex may be in several.
+    Source: Huang et al. 2014. One task: about 55 bytes an edge of the k-truss.
+    """
+    answerable(warehouse.home, revision, epoch)
+    inside = warehouse.at("trussness", revision).where(F.col("k") >= k)
+    edges = _sum(inside, epoch, "n", "a", "b").select("a", "b", F.lit(0).alias("one"))
+    found = edges.groupBy("one").applyInArrow(_communities, "src bigint, dst bigint, community bigint")
+    return named(warehouse, revision, found, ["src", "dst"]).orderBy("community", "src", "dst")
+
+
+def _communities(edges: pa.Table) -> pa.Table:
+    from algorithms.kernels.communities import communities as classes
+
+    a, b = (np.ascontiguousarray(edges[name].to_numpy(), np.int64) for name in ("a", "b"))
+    _, label, sizes = np.unique(classes(a, b, np.full(a.size, 2), 2), return_inverse=True, return_counts=True)
+    place = np.empty(sizes.size, np.int64)
+    place[np.argsort(-sizes, kind="stable")] = np.arange(1, sizes.size + 1)
+    return pa.table({"src": a, "dst": b, "community": place[label]})
 
 
 def triangles(warehouse: Warehouse, revision: Revision, epoch: int, since: int | None = None) -> DataFrame:

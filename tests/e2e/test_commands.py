@@ -139,13 +139,51 @@ def test_looking_around(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     assert all(Path(line).exists() for line in report.out.split())
 
 
-def test_a_changed_meaning_of_history_is_noticed(altneu: Altneu, home: Path) -> None:
+def test_correcting_history(altneu: Altneu, home: Path) -> None:
+    """The commands around history, as they are typed: plan, a backfill in parts, other settings, rollback, compact."""
+    for epoch in (1, 2, 4):
+        land(home, str(epoch), K4.replace("1,2\n", f"1,{epoch + 8}\n"))
+    (home / "altneu.toml").write_text("[ingest]\nmax_revision_mb = 0.00005\n[edges]\nlive_for = 2\n")
+    planned = json.loads(altneu("plan", "--format", "json").out)
+    assert (planned["counts"], planned["revisions"], planned["seconds"]) == ({"missing": 3}, 3, None)
+    assert planned["rows"] == round(sum(entry["bytes"] for entry in planned["epochs"]) / 20)
+    ran = altneu("backfill", "--all")
+    assert (ran.code, ran.out.count("published revision")) == (0, 3), ran.err
+    assert "s left" in ran.err
+    (home / "altneu.toml").write_text("[edges]\nlive_for = 2\n")
     land(home, "1", K4)
-    assert altneu("run", "1").code == 0
+    planned = json.loads(altneu("plan", "--format", "json").out)
+    assert (planned["late"], planned["restated"], planned["rows"] > 0) == ([1], [2], True)
+    assert planned["seconds"] > 0 and set(planned["stages"]) >= {"ingest", "audit"}
+    shown = altneu("plan").out
+    assert "1 changed, 2 published" in shown and "replay 1 … 4 in one task" in shown
     (home / "altneu.toml").write_text("[edges]\nlive_for = 3\n")
-    land(home, "2", K4)
-    refused = altneu("run", "2")
-    assert (refused.code, "another meaning to history" in refused.err) == (2, True)
+    refused = altneu("run", "1")
+    assert (refused.code, "live_for: 2 → 3" in refused.err, "next: altneu rebuild" in refused.err) == (2, True, True)
+    assert "live_for: 2 → 3" in altneu("plan").out
+    assert altneu("rebuild").code == 0
+    totals = json.loads(altneu("show", "totals", "--all-epochs", "--format", "json").out)
+    assert [(row["epoch"], row["edges"]) for row in totals] == [(1, 6), (2, 7), (3, 7), (4, 7)]
+    status = json.loads(altneu("status", "--format", "json").out)
+    assert (status["revision"], status["readable_revisions"], status["since"]) == (4, [1, 2, 3, 4], None)
+    assert status["tables"]["edges"]["files"] == 1
+    back = altneu("rollback", "2")
+    assert (back.code, "revision 5: the state of revision 2" in back.out) == (0, True), back.err
+    assert "live_for: 2 → 3" in back.out
+    assert json.loads(altneu("status", "--format", "json").out)["frontier"] == 2
+    changes = altneu("show", "changes", "--since-revision", "4", "--format", "json")
+    assert {row["diff"] for row in json.loads(changes.out)} == {1, -1}
+    assert "from revision 4 to revision 5" in changes.err
+    assert altneu("rollback", "77").code == 1
+    (home / "altneu.toml").write_text("[edges]\nlive_for = 2\n[retention]\nepochs = 1\nrevisions = 1\n")
+    compacted = altneu("compact", "--grace", "0")
+    assert (compacted.code, "epochs from 2 on, at revisions 5 to 5" in compacted.out) == (0, True), compacted.err
+    folded = altneu("show", "edges", "--as-of", "1")
+    assert (folded.code, "epoch 1 was folded by a compaction" in folded.err) == (2, True)
+    gone = altneu("show", "edges", "--revision", "2")
+    assert (gone.code, "revision 2 cannot be read any more" in gone.err) == (1, True)
+    assert json.loads(altneu("show", "totals", "--revision", "2", "--format", "json").out)[0]["edges"] == 7
+    assert altneu("audit", "2").code == 0
 
 
 def test_no_home_is_an_error_that_helps(altneu: Altneu, tmp_path: Path) -> None:

@@ -1,0 +1,193 @@
+"""Lineage of a number: which landed rows, of which files and epochs, make a vertex, an edge or a triangle what it is.
+
+`edge`, `triangle` and `vertex` give JSON-ready documents at an epoch and a revision, from the pinned tables alone.
+Every landed row of the keys concerned is listed with its fate there: in force, overwritten, a deletion, expired,
+filtered out, a self-loop, or taken back by a later landing. The fates follow the law of upserts in plain Python, apart
+from the plans that maintain it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from . import views
+from .errors import UsageError
+from .ledger import Revision
+from .warehouse import Warehouse
+
+SHOWN = 200  # edges of a vertex whose landed rows are listed
+Document = dict[str, Any]
+Vertex = int | str
+
+
+def edge(warehouse: Warehouse, revision: Revision, epoch: int, ends: tuple[str, str]) -> Document:
+    """Is the edge there, with which trussness, in which triangles, and which landed rows say so."""
+    views.answerable(warehouse.home, revision, epoch)
+    a, b = sorted(_numbers(warehouse, revision, ends))
+    return _edge(warehouse, revision, epoch, a, b, _rows(warehouse, revision, [(a, b)], epoch), triangles=True)
+
+
+def triangle(warehouse: Warehouse, revision: Revision, epoch: int, corners: tuple[str, str, str]) -> Document:
+    """Is the triangle there, and its three edges."""
+    views.answerable(warehouse.home, revision, epoch)
+    numbers = sorted(_numbers(warehouse, revision, corners))
+    pairs = list(combinations(numbers, 2))
+    rows = _rows(warehouse, revision, pairs, epoch)
+    edges = [_edge(warehouse, revision, epoch, a, b, rows) for a, b in pairs]
+    return {
+        "triangle": _names(warehouse, revision, numbers),
+        "epoch": warehouse.home.schedule.label(epoch),
+        "revision": revision.revision,
+        "there": all(each["there"] for each in edges),
+        "edges": edges,
+    }
+
+
+def vertex(warehouse: Warehouse, revision: Revision, epoch: int, name: str) -> Document:
+    """Degree and triangles, the diffs that add up to them, and each edge with the landed rows that make it."""
+    views.answerable(warehouse.home, revision, epoch)
+    (number,) = _numbers(warehouse, revision, [name])
+    at = F.col("vertex") == number
+
+    def diffs(table: str) -> list[Document]:
+        rows = warehouse.at(table, revision).where(at & (F.col("epoch") <= epoch)).orderBy("epoch", "revision")
+        label = warehouse.home.schedule.label
+        return [{"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]} for r in rows.collect()]
+
+    degree, counts = diffs("degrees"), diffs("triangle_counts")
+    alive = warehouse.at("edges", revision).where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
+    mine = alive.where((F.col("a") == number) | (F.col("b") == number)).groupBy("a", "b").agg(F.sum("diff").alias("n"))
+    found = sorted((row.a, row.b) for row in mine.where("n <> 0").collect())
+    rows = _rows(warehouse, revision, found[:SHOWN], epoch)
+    return {
+        "vertex": _names(warehouse, revision, [number])[0],
+        "epoch": warehouse.home.schedule.label(epoch),
+        "revision": revision.revision,
+        "degree": sum(row["diff"] for row in degree),
+        "triangles": sum(row["diff"] for row in counts),
+        "degree_diffs": degree,
+        "triangle_diffs": counts,
+        "edges": [_edge(warehouse, revision, epoch, a, b, rows, trussness=False) for a, b in found[:SHOWN]],
+        "edges_not_listed": max(0, len(found) - SHOWN),
+    }
+
+
+def _edge(
+    warehouse: Warehouse,
+    revision: Revision,
+    epoch: int,
+    a: int,
+    b: int,
+    rows: list[Document],
+    trussness: bool = True,
+    triangles: bool = False,
+) -> Document:
+    mine = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
+    found: Document = {
+        "edge": _names(warehouse, revision, [a, b]),
+        "epoch": warehouse.home.schedule.label(epoch),
+        "revision": revision.revision,
+        "there": any(row["fate"] == "in force" for row in mine),
+        "rows": [{k: v for k, v in row.items() if k not in ("src", "dst")} for row in mine],
+    }
+    if trussness:
+        here = warehouse.at("trussness", revision).where((F.col("a") == a) & (F.col("b") == b))
+        stored = (
+            here.where(F.col("epoch") <= epoch).groupBy("k").agg(F.sum("diff").alias("n")).where("n <> 0").collect()
+        )
+        found["trussness"] = stored[0]["k"] if stored else None
+    if triangles:
+        alive = warehouse.at("edges", revision).where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
+        near = (
+            alive.where(F.col("a").isin(a, b) | F.col("b").isin(a, b)).groupBy("a", "b").agg(F.sum("diff").alias("n"))
+        )
+        ends: dict[int, set[int]] = {a: set(), b: set()}
+        for row in near.where("n <> 0").collect():
+            for one, other in ((row.a, row.b), (row.b, row.a)):
+                if one in ends:
+                    ends[one].add(other)
+        third = sorted(ends[a] & ends[b])
+        found["support"] = len(third)
+        found["triangles_with"] = _names(warehouse, revision, third[:SHOWN])
+    return found
+
+
+def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]], epoch: int) -> list[Document]:
+    """All landed rows of some pairs at epochs <= `epoch`, both directions, with their fate there."""
+    if not pairs:
+        return []
+    config, label = warehouse.home.config, warehouse.home.schedule.label
+    values = list(config.values)
+    upserts = warehouse.at("upserts", revision).where(F.col("epoch") <= epoch)
+    few = warehouse.spark.createDataFrame(pairs, "a bigint, b bigint")
+    ends = (F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b"))
+    keep: DataFrame = upserts.select("*", *ends).join(F.broadcast(few), ["a", "b"])
+    passes = F.lit(True) if config.where is None else F.coalesce(F.expr(config.where), F.lit(False))
+    data = ["src", "dst", *values, "op", "seq", "epoch", "file", "line"]
+    net = keep.select(*data, passes.alias("_passes"), "revision", "diff").groupBy(*data, "_passes")
+    landed = net.agg(F.sum("diff").alias("n"), F.max("revision").alias("revision")).collect()
+    # the law of upserts: the last epoch, in it the highest seq; at equal seq a value before a delete, the greatest one
+    order = sorted(
+        landed,
+        key=lambda r: (
+            r["epoch"],
+            r["seq"],
+            r["op"] == "upsert",
+            *((r[v] is not None, r[v]) for v in values),
+            r["file"],
+        ),
+    )
+    last: dict[tuple[int, int], Any] = {}
+    for row in order:
+        if row["n"] > 0:
+            last[row["src"], row["dst"]] = row
+    out = []
+    for row in order:
+        winner = last.get((row["src"], row["dst"]))
+        if row["n"] <= 0:
+            fate = f"taken back by the landing published as revision {row['revision']}"
+        elif row is not winner:
+            fate = f"overwritten by {winner['file']} line {winner['line']}" if winner else "overwritten"
+        elif row["op"] == "delete":
+            fate = "a deletion"
+        elif row["src"] == row["dst"]:
+            fate = "a self-loop: no edge"
+        elif not row["_passes"]:
+            fate = f"filtered out: not ({config.where})"
+        elif config.live_for is not None and epoch >= row["epoch"] + config.live_for:
+            fate = f"expired: it lived to epoch {label(row['epoch'] + config.live_for - 1)}"
+        else:
+            fate = "in force"
+        shown = {name: row[name] for name in ("src", "dst", *values, "op", "seq", "file", "line")}
+        out.append({**shown, "epoch": label(row["epoch"]), "fate": fate})
+    return out
+
+
+def _numbers(warehouse: Warehouse, revision: Revision, names: Iterable[str]) -> list[int]:
+    """Vertices as typed → their numbers."""
+    wanted = list(names)
+    if warehouse.home.config.ids == "integer":
+        try:
+            return [int(name) for name in wanted]
+        except ValueError:
+            raise UsageError(
+                f"{' '.join(wanted)}: the vertices of this home are integers.", "altneu explain -h"
+            ) from None
+    book = warehouse.at("names", revision).where(F.col("name").isin(wanted)).collect()
+    known = {row["name"]: row["id"] for row in book}
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"no vertex is called {name!r} at revision {revision.revision}.", "altneu show vertices")
+    return [known[name] for name in wanted]
+
+
+def _names(warehouse: Warehouse, revision: Revision, numbers: list[int]) -> list[Vertex]:
+    if warehouse.home.config.ids == "integer" or not numbers:
+        return list(numbers)
+    book = {row.id: row["name"] for row in warehouse.at("names", revision).where(F.col("id").isin(numbers)).collect()}
+    return [book[number] for number in numbers]

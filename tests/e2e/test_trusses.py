@@ -1,0 +1,125 @@
+"""What people ask of trusses: sizes, communities, who entered or left, newcomers; and the proof in the audit."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline import audit
+from pipeline.api import Graph
+from pipeline.ledger import Ledger
+from pipeline.warehouse import Warehouse
+from tests import homes, reference
+from tests.e2e.conftest import Altneu
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+Edge = tuple[int, int]
+
+
+def clique(*vertices: int) -> set[Edge]:
+    return set(combinations(sorted(vertices), 2))
+
+
+def communities(graph: set[Edge], k: int) -> set[frozenset[Edge]]:
+    """The slow way: grow from each edge of the k-truss over triangles that lie in it."""
+    inside = {edge for edge, t in reference.trussness(graph).items() if t >= k}
+    near: dict[Edge, set[Edge]] = defaultdict(set)
+    for a, b, c in reference.triangles(inside):
+        edges = {(a, b), (a, c), (b, c)}
+        for edge in edges:
+            near[edge] |= edges
+    found, seen = set(), set()
+    for edge in inside:
+        if edge in seen:
+            continue
+        group, queue = {edge}, [edge]
+        while queue:
+            for other in near[queue.pop()] - group:
+                group.add(other)
+                queue.append(other)
+        seen |= group
+        found.add(frozenset(group))
+    return found
+
+
+def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
+    home, ledger = homes.make(tmp_path / "home")
+    rng = random.Random(5)
+    first = clique(1, 2, 3, 4, 5) | clique(5, 6, 7, 8) | clique(20, 21, 22)
+    second = first | clique(8, 9, 10, 11, 12, 13) | {(rng.randrange(1, 9), 30 + i) for i in range(5)}
+    homes.put(home, 1, [(a, b, None, "upsert", 0) for a, b in first])
+    homes.put(home, 2, [(a, b, None, "upsert", 0) for a, b in second - first] + [(20, 21, None, "delete", 0)])
+    second -= {(20, 21)}
+    homes.run(home, ledger, [1, 2])
+    sizes = json.loads(altneu("show", "trusses", "--all-epochs", "--format", "json").out)
+    for epoch, graph in ((1, first), (2, second)):
+        trussness = reference.trussness(graph)
+        for k in range(2, 7):
+            expected = sum(t >= k for t in trussness.values())
+            assert sum(row["edges"] for row in sizes if (row["epoch"], row["k"]) == (epoch, k)) in (expected, 0)
+        for k in (3, 4):
+            shown = altneu("show", "communities", "--as-of", str(epoch), "--k", str(k), "--format", "json")
+            groups: dict[int, set[Edge]] = defaultdict(set)
+            for row in json.loads(shown.out):
+                groups[row["community"]].add((row["src"], row["dst"]))
+            assert {frozenset(group) for group in groups.values()} == communities(graph, k)
+            assert [len(groups[i]) for i in sorted(groups)] == sorted(map(len, groups.values()), reverse=True)
+    densest = altneu("show", "communities", "--format", "json")
+    assert {(row["src"], row["dst"]) for row in json.loads(densest.out)} == clique(8, 9, 10, 11, 12, 13)
+    assert "6-truss" in densest.err
+    moved = json.loads(altneu("show", "changes", "1", "2", "--k", "3", "--format", "json").out)
+    inside = [{edge for edge, t in reference.trussness(graph).items() if t >= 3} for graph in (first, second)]
+    assert {(r["src"], r["dst"]): r["diff"] for r in moved} == {
+        **dict.fromkeys(inside[1] - inside[0], 1),
+        **dict.fromkeys(inside[0] - inside[1], -1),
+    }
+    assert Graph(home.path, spark).communities(6).count() == 15
+    facts = ledger.facts(ledger.at().run_id, "truss")
+    assert facts["entered_core"] == {"1": [1, 2, 3, 4, 5], "2": [8, 9, 10, 11, 12, 13]}
+
+
+def test_the_audit_proves_the_trussness(spark: SparkSession, tmp_path: Path) -> None:
+    """One edge too high, one too low, one twice: named by the proof or the comparison, at its epochs alone."""
+    home, ledger = homes.make(tmp_path / "home")
+    homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in clique(0, 1, 2, 3) | clique(3, 4, 5)])
+    homes.put(home, 1, [(0, 7, None, "upsert", 0)])
+    homes.run(home, ledger, [0, 1])
+    assert wrong(home.path, spark, ledger, lambda frame: frame) == {}
+
+    def changed(frame: DataFrame, a: int, b: int, by: int) -> DataFrame:
+        here = (F.col("a") == a) & (F.col("b") == b)
+        return frame.withColumn("k", F.when(here, F.col("k") + by).otherwise(F.col("k")))
+
+    high = wrong(home.path, spark, ledger, lambda frame: changed(frame, 3, 4, 1))
+    assert high["trussness values are not too high"] == {0: ["3-4"], 1: ["3-4"]}
+    low = wrong(home.path, spark, ledger, lambda frame: changed(frame, 0, 1, -1))
+    assert "0-1" in low["trussness values are not too low"][0]
+    assert low["trussness values of edges"] == {0: ["0-1"], 1: ["0-1"]}
+    late = wrong(home.path, spark, ledger, lambda frame: changed(frame, 0, 7, 1))
+    assert late["trussness values are not too high"] == {1: ["0-7"]}
+    twice = wrong(home.path, spark, ledger, lambda frame: frame.unionByName(changed(frame.limit(1), 0, 0, 0)))
+    assert "trussness values of edges" in twice
+
+
+def wrong(path: Path, spark: SparkSession, ledger: Ledger, fault) -> dict[str, dict[int, list[str]]]:  # type: ignore[no-untyped-def]
+    """Failed check → epoch → the keys of its rows, when readers meet a faulty trussness."""
+    graph = Graph(path, spark)
+    warehouse, row = Warehouse(spark, graph.home), ledger.at()
+
+    def read(table: str) -> DataFrame:
+        frame = warehouse.at(table, row)
+        return fault(frame) if table == "trussness" else frame
+
+    found: dict[str, dict[int, list[str]]] = defaultdict(dict)
+    for check in audit.incremental_versus_full(warehouse, read, [0, 1], lambda text: None):
+        if not check["passed"]:
+            found[check["name"]][check["epoch"]] = [row["key"] for row in check["rows"]]
+    return dict(found)
