@@ -450,7 +450,7 @@ def _spread(g, k, heap, candidates, rejected, limit, left, right):
         if g.clock[STEPS] > limit:
             return False
         e = heapq.heappop(heap)[2]
-        if g.state[e] == UNSEEN:
+        if g.state[e] == UNSEEN or g.state[e] == QUEUED:
             _visit(g, e, k, heap, candidates, rejected, left, right)
     _prune(g, k, candidates, rejected, left, right)
     return True
@@ -483,6 +483,7 @@ def _visit(g, e, k, heap, candidates, rejected, left, right):
                     need[x] += 1
         for x in (f, other):
             if level[x] == k and state[x] == UNSEEN:
+                state[x] = QUEUED
                 _look(heap, k, 0, x)
     need[e] = count
 

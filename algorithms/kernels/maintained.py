@@ -132,7 +132,8 @@ class Maintained:
         graph.clock[FRONT], graph.clock[BACK] = -LABEL_GAP, (ids.size + 1) * LABEL_GAP
         graph.state[:] = 0
         arrange(graph)
-        self.certified, self._rent = True, 0
+        self.certified, self._rent, self._sampled = True, 0, (-1, 0.0)
+        self._peel_cost()  # here it is nothing beside the peel
         changed = np.flatnonzero(old != graph.level).astype(np.int32)
         return changed, old[changed]
 

@@ -5,8 +5,8 @@ Shapes  a, b, start, until: int64 vectors, one row per interval [start, until) i
         may have many, in any order; 2**63 - 1 as `until` is open. ea, eb, ek: the edges alive at first - 1 and their
         trussness (>= 2).
 Cost    Per epoch that of the edges its changes can reach, or of one peel, whichever is estimated to be less.
-        Epochs without a change cost nothing. Memory: about 90 bytes per edge that is ever alive in the window and
-        40 per interval, besides input and output.
+        Epochs without a change cost nothing. Memory: about 200 bytes per edge that is ever alive in the window
+        at the peak (one interval each; measured), besides input and output.
 Source  `maintain` and `truss` in this folder.
 """
 

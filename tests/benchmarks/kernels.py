@@ -1,19 +1,21 @@
-"""The kernels in figures: the peel, and maintenance against it for 1 to 10,000 changes. Writes RESULTS-kernels.md.
+"""Kernels in figures: peel and count rates, and maintenance against the peel for 1 to 10,000 changes.
 
-    python -m tests.benchmarks.kernels [--scale 17] [--edge-factor 9] [--repeat 3]
+    python -m tests.benchmarks.kernels [--scale 17 19] [--edge-factor 9] [--repeat 3] > figures.md
 
-Times are CPU seconds of one thread (medians), so that other work on the machine disturbs them less. The structure is
-built once and has labels from a peel; a row's batch is applied to it, and undone after, `--repeat` times, each time
-with other edges; a mixed batch is half insertions, half deletions (1 change: one of each). `networkx` peels the
-smallest graph only.
+Times are CPU seconds of one thread (medians), so that other work on the machine disturbs them less. A row's structure
+has labels from a peel; its batch is applied, and undone by a peel that makes fresh labels, `--repeat` times, each time
+with other edges; a mixed batch is half insertions, half deletions (1 change: one of each). `first` is the mixed batch
+on levels that came without labels, as at the first epoch of a replay. Graphs of more than 2M edges are done once.
+`networkx` peels the smallest graph only. Memory is the peak of a process of its own, less what it held before.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import statistics
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -29,8 +31,8 @@ from algorithms.kernels.replay import replay
 from tests.kernels.references import data_file, read_rows, simple_edges
 from tests.kernels.test_replay import message_intervals
 
-OUT = Path(__file__).with_name("RESULTS-kernels.md")
 NONE = np.empty(0, np.int32)
+LARGE = 2_000_000  # edges
 Edges = tuple[np.ndarray, np.ndarray]
 
 
@@ -56,23 +58,55 @@ def median(run: Callable[..., object], repeat: int, *given: object) -> float:
     return statistics.median(cpu(run, *given) for _ in range(repeat))
 
 
+def held(peak: bool) -> int:
+    """Bytes of memory that this process holds, or held at most since the peak was reset."""
+    name = "VmHWM:" if peak else "VmRSS:"
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name))
+
+
+def peak_of_peel(a: np.ndarray, b: np.ndarray) -> int:
+    truss.peel(a[:9], b[:9])  # compiled, or loaded
+    Path("/proc/self/clear_refs").write_text("5")
+    before = held(False)
+    truss.peel(a, b)
+    return held(True) - before
+
+
+def peak_of_replay(a: np.ndarray, b: np.ndarray) -> int:
+    def grow(a: np.ndarray, b: np.ndarray) -> None:
+        none, start = np.empty(0, np.int64), np.zeros(a.size, np.int64)
+        replay(a, b, start, start + 9, none, none, none, 0, 5)
+
+    grow(a[:9], b[:9])
+    Path("/proc/self/clear_refs").write_text("5")
+    before = held(False)
+    grow(a, b)
+    return held(True) - before
+
+
+def elsewhere(run: Callable[..., int], a: np.ndarray, b: np.ndarray) -> int:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(run, (a, b))
+
+
 def peels(graphs: dict[str, Edges], repeat: int) -> Iterator[str]:
-    yield "| graph | edges | triangles | k | count s | peel s | M edges/s | bucket peel s | networkx s | bytes/edge |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield (
+        "| graph | edges | triangles | k | count s | peel s | M edges/s | bucket peel s | networkx s "
+        "| peel bytes/edge | replay bytes/edge |"
+    )
+    yield "|---" * 11 + "|"
     smallest = min(graphs, key=lambda name: graphs[name][0].size)
     for name, (a, b) in graphs.items():
         m = a.size
-        counting, peel = median(triangles.count, repeat, a, b), median(truss.peel, repeat, a, b)
-        bucket, slow = median(bucket_trussness, 1, a, b), "–"
-        if name == smallest:
-            slow = f"{cpu(every_truss, a, b):.1f}"
-        tracemalloc.start()
-        greatest = truss.peel(a, b).max()
-        peak = tracemalloc.get_traced_memory()[1] / m
-        tracemalloc.stop()
+        times = repeat if m < LARGE else 1
+        counting, peel = median(triangles.count, times, a, b), median(truss.peel, times, a, b)
+        bucket = f"{cpu(bucket_trussness, a, b):.3f}" if m < LARGE else "–"
+        slow = f"{cpu(every_truss, a, b):.1f}" if name == smallest else "–"
+        memory = [f"{elsewhere(run, a, b) / m:.0f}" for run in (peak_of_peel, peak_of_replay)]
         yield (
-            f"| {name} | {m:,} | {triangles.count(a, b).total:,} | {greatest} | {counting:.3f} | {peel:.3f} | "
-            f"{m / peel / 1e6:.2f} | {bucket:.3f} | {slow} | {peak:.0f} + kernel scratch |"
+            f"| {name} | {m:,} | {triangles.count(a, b).total:,} | {truss.peel(a, b).max()} | {counting:.3f} | "
+            f"{peel:.3f} | {m / peel / 1e6:.2f} | {bucket} | {slow} | {memory[0]} | {memory[1]} |"
         )
 
 
@@ -83,38 +117,52 @@ def every_truss(a: np.ndarray, b: np.ndarray) -> None:
 
 
 def maintenance(graphs: dict[str, Edges], repeat: int, batches: list[int]) -> Iterator[str]:
-    yield "| graph | changes | insert s | delete s | mixed s | peel s | peel / mixed | auto | auto s | auto / better |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    yield (
+        "| graph | changes | insert s | delete s | mixed s | peel s | peel / mixed | auto | auto s | auto / better "
+        "| first | first s |"
+    )
+    yield "|---" * 12 + "|"
     for name, (a, b) in graphs.items():
         vertices, u, v = compact(a, b)
+        bare = cpu(truss.peel, a, b)
         for changes in batches:
             if 4 * changes < a.size:
-                yield row(name, vertices.size, u, v, changes, repeat)
+                yield row(name, vertices.size, u, v, changes, repeat if a.size < LARGE else 1, bare)
 
 
-def row(name: str, n: int, u: np.ndarray, v: np.ndarray, changes: int, repeat: int) -> str:
+def row(name: str, n: int, u: np.ndarray, v: np.ndarray, changes: int, repeat: int, bare: float) -> str:
+    """`bare`: seconds of a peel of the whole graph from arrays, without labels: what the gain is measured against."""
     rng = np.random.default_rng(changes)
-    times: dict[str, list[float]] = {key: [] for key in ("insert", "delete", "mixed", "auto", "peel")}
+    times: dict[str, list[float]] = {key: [] for key in ("insert", "delete", "mixed", "auto", "peel", "first")}
+    chosen: dict[str, set[str]] = {"auto": set(), "first": set()}
     come = rng.choice(u.size, changes, replace=False).astype(np.int32)
     kept = Maintained(n, u, v, np.full(u.size, -1, np.int32))
     kept.apply(NONE, np.setdiff1d(np.arange(u.size, dtype=np.int32), come), "peel")
-    half, chosen = come[: max(1, changes // 2)], set()
+
+    def timed(key: str, structure: Maintained, gone: np.ndarray, new: np.ndarray, method: str) -> None:
+        began = time.process_time()
+        done = structure.apply(gone, new, method)
+        times[key].append(time.process_time() - began)
+        if key in chosen:
+            chosen[key].add(done.effort[0])
+
+    half = come[: max(1, changes // 2)]
     for _ in range(repeat):
-        gone = rng.choice(np.flatnonzero(kept.graph.level >= 0), half.size, replace=False).astype(np.int32)
-        for method, key in (("peel", "peel"), ("incremental", "mixed"), ("auto", "auto")):
-            began = time.process_time()
-            done = kept.apply(gone, half, method)
-            times[key].append(time.process_time() - began)
-            if method == "auto":
-                chosen.add(done.effort[0])
-            kept.apply(half, gone, "peel")  # undo, and fresh labels: an edge just put back would be cheaper than new
-        times["insert"].append(cpu(kept.apply, NONE, come, "incremental"))
-        times["delete"].append(cpu(kept.apply, come, NONE, "incremental"))
+        present = np.flatnonzero(kept.graph.level >= 0)
+        gone = rng.choice(present, half.size, replace=False).astype(np.int32)
+        timed("first", Maintained(n, u, v, kept.graph.level.copy()), gone, half, "auto")
+        timed("mixed", kept, gone, half, "incremental")
+        timed("peel", kept, half, gone, "peel")  # undo, and fresh labels: an edge just put back would be cheaper
+        timed("auto", kept, gone, half, "auto")
+        timed("peel", kept, half, gone, "peel")
+        timed("insert", kept, NONE, come, "incremental")
+        timed("delete", kept, come, NONE, "incremental")
     t = {key: statistics.median(values) for key, values in times.items()}
+    names = {key: ", ".join(sorted(methods)) for key, methods in chosen.items()}
     return (
-        f"| {name} | {changes:,} | {t['insert']:.5f} | {t['delete']:.5f} | {t['mixed']:.5f} | {t['peel']:.3f} | "
-        f"{t['peel'] / t['mixed']:,.1f} × | {', '.join(sorted(chosen))} | {t['auto']:.5f} | "
-        f"{t['auto'] / min(t['mixed'], t['peel']):.2f} |"
+        f"| {name} | {changes:,} | {t['insert']:.5f} | {t['delete']:.5f} | {t['mixed']:.5f} | {bare:.3f} | "
+        f"{bare / t['mixed']:,.1f} × | {names['auto']} | {t['auto']:.5f} | "
+        f"{t['auto'] / min(t['mixed'], t['peel']):.2f} | {names['first']} | {t['first']:.5f} |"
     )
 
 
@@ -132,7 +180,7 @@ def messages() -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=int, default=17)
+    parser.add_argument("--scale", type=int, nargs="+", default=[17, 19])
     parser.add_argument("--edge-factor", type=int, default=9)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 10, 100, 1000, 10000])
@@ -141,21 +189,20 @@ def main() -> None:
     for name in ("as-caida20071105.txt.gz", "facebook_combined.txt.gz"):
         data_file(name)
         graphs[name.split(".")[0]] = simple_edges(read_rows(name))
-    graphs[f"R-MAT {given.scale}"] = rmat(given.scale, given.edge_factor)
+    for scale in given.scale:
+        graphs[f"R-MAT {scale}"] = rmat(scale, given.edge_factor)
     small = np.arange(2, dtype=np.int64)
     for kernel in (truss.peel, triangles.count, bucket_trussness):  # compile before the clock runs
         kernel(small[:1], small[1:])
-    row("warm", 3, np.array([0, 0, 1], np.int32), np.array([1, 2, 2], np.int32), 1, 2)
-    with OUT.open("w") as out:
-        for title, lines in (
-            ("Peel", peels(graphs, given.repeat)),
-            ("Messages", messages()),
-            ("Maintenance", maintenance(graphs, given.repeat, given.batches)),
-        ):
-            for line in chain([f"\n## {title}\n"], lines):
-                print(line, flush=True)
-                out.write(line + "\n")
-                out.flush()
+    row("warm", 3, np.array([0, 0, 1], np.int32), np.array([1, 2, 2], np.int32), 1, 2, 1.0)
+    print(f"Load of the machine at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
+    for title, lines in (
+        ("Messages", messages()),
+        ("Peel", peels(graphs, given.repeat)),
+        ("Maintenance", maintenance(graphs, given.repeat, given.batches)),
+    ):
+        for line in chain([f"\n## {title}\n"], lines):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":
