@@ -175,7 +175,8 @@ def suites(run: Run) -> list[Check]:
 
     values = list(run.home.config.values)
     epoch = run.frontier
-    delta = run.delta("upserts")
+    whole = run.kind != "run"  # all edges are new then: what explains them are all landed rows
+    delta = run.after("upserts") if whole else run.delta("upserts")
     data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
     touched = delta.select("epoch").distinct()
     copies = run.after("upserts").join(F.broadcast(touched), "epoch").groupBy(*data).agg(F.sum("diff").alias("copies"))
@@ -186,11 +187,12 @@ def suites(run: Run) -> list[Check]:
         return rows.where(F.col(name) != 0)
 
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
-    before = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
+    published = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
+    before = {} if whole else published
     points = at_epochs(accumulate(diffs, epoch), [*before, epoch])
     now = points[epoch]
     spark = run.spark
-    batches = run.ledger.staged_batches(run.run_id)
+    batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if whole else ())]
     frames = {
         "upserts": delta.where("diff > 0"),
         "quarantine": run.delta("quarantine").where("diff > 0"),
@@ -216,7 +218,7 @@ def suites(run: Run) -> list[Check]:
         "epoch": epoch,
         "label": run.home.schedule.label(epoch),
         "value_types": run.home.config.values,
-        "labels": {epoch: run.home.schedule.label(epoch) for epoch in run.epochs},
+        "labels": {batch.epoch: run.home.schedule.label(batch.epoch) for batch in batches},
         "history": history,
     }
     run.say("running the suites")

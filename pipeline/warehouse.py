@@ -9,15 +9,19 @@ convenience for Spark SQL: the ledger decides). A stage that is tried again make
 
 from __future__ import annotations
 
+import random
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from .config import Home
-from .errors import AltneuError, UsageError
+from .errors import AltneuError, RunFailed, UsageError
 from .ledger import Revision
 from .spark import catalog
 
@@ -73,9 +77,7 @@ class Warehouse:
                     "'write.distribution-mode'='none', 'commit.retry.num-retries'='20', "
                     "'write.metadata.delete-after-commit.enabled'='true', 'write.metadata.previous-versions-max'='10')"
                 )
-            iceberg = self._load(table)
-            if iceberg.currentSnapshot() is None:
-                iceberg.newAppend().commit()
+            self._commit(table, lambda iceberg: iceberg.newAppend() if iceberg.currentSnapshot() is None else None)
         upserts = {str(f.name()): str(f.type()).lower() for f in self._load("upserts").schema().columns()}
         iceberg = {"bigint": "long"}
         for column, type_ in self.home.config.values.items():
@@ -95,6 +97,26 @@ class Warehouse:
         """Iceberg's own handle of a table: branches and snapshots cost milliseconds there, and a query each in SQL."""
         spark: Any = self.spark
         return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, self.name(table))
+
+    def _commit(self, table: str, change: Callable[[Any], Any]) -> None:
+        """Commit what `change` makes of Iceberg's handle (None: nothing), again on the newest metadata when another
+        writer has committed meanwhile: changes of branches and tags are not tried again by Iceberg itself."""
+        for attempt in range(COMMITS):
+            pending = change(self._load(table))
+            if pending is None:
+                return
+            try:
+                pending.commit()
+                return
+            except Py4JJavaError as error:
+                if "CommitFailedException" not in str(error.java_exception.getClass().getName()):
+                    raise
+                if attempt == COMMITS - 1:
+                    raise RunFailed(
+                        f"table {table}: other writers committed first, {COMMITS} times in a row.",
+                        "run the same command again",
+                    ) from error
+                time.sleep(random.uniform(0, 0.05 * 2 ** min(attempt, 6)))
 
     # -- readers ------------------------------------------------------------------------------------------------
 
@@ -147,12 +169,11 @@ class Warehouse:
 
     def stage(self, table: str, run_id: str, base: int, frame: DataFrame | None) -> int:
         """Write a run's rows of one table after those of `base`; return how many. Replaces an earlier try."""
-        iceberg, branch = self._load(table), _branch(run_id)
-        if iceberg.snapshot(branch) is not None:
-            iceberg.manageSnapshots().removeBranch(branch).commit()
+        branch = _branch(run_id)
+        self._drop(table, [run_id])
         if frame is None:
             return 0
-        iceberg.manageSnapshots().createBranch(branch, base).commit()
+        self._commit(table, lambda iceberg: iceberg.manageSnapshots().createBranch(branch, base))
         frame.select(*self.column_names(table)).writeTo(f"{self.name(table)}.branch_{branch}").append()
         written = self._load(table).snapshot(branch)
         return int(written.summary().get("added-records") or 0) if written.snapshotId() != base else 0
@@ -160,28 +181,39 @@ class Warehouse:
     def rewrite(self, table: str, run_id: str, base: int, frame: DataFrame) -> int:
         """Write a table anew on the run's branch: these rows instead of those of `base`; return its snapshot."""
         branch = _branch(run_id)
-        self._load(table).manageSnapshots().createBranch(branch, base).commit()
+        self._commit(table, lambda iceberg: iceberg.manageSnapshots().createBranch(branch, base))
         frame.select(*self.column_names(table)).writeTo(f"{self.name(table)}.branch_{branch}").overwrite(F.lit(True))
         return self.head(table, run_id, base)
 
     def publish(self, tables: dict[str, int], run_id: str) -> None:
         """After the ledger row: let `main` follow it, and drop the run's branches."""
-        for table, snapshot in tables.items():
-            iceberg, branch = self._load(table), _branch(run_id)
-            change = iceberg.manageSnapshots()
+        branch = _branch(run_id)
+
+        def follow(snapshot: int, iceberg: Any) -> Any:
+            change: Any = None
             if iceberg.currentSnapshot().snapshotId() != snapshot:
-                change = change.replaceBranch("main", snapshot)
+                change = iceberg.manageSnapshots().replaceBranch("main", snapshot)
             if iceberg.snapshot(branch) is not None:
-                change = change.removeBranch(branch)
-            change.commit()
+                change = (change or iceberg.manageSnapshots()).removeBranch(branch)
+            return change
+
+        for table, snapshot in tables.items():
+            self._commit(table, partial(follow, snapshot))
 
     def discard(self, run_ids: list[str]) -> None:
         """Drop the branches of runs that will never be published."""
         for table in TABLES:
-            iceberg = self._load(table)
-            for branch in map(_branch, run_ids):
-                if iceberg.snapshot(branch) is not None:
-                    iceberg.manageSnapshots().removeBranch(branch).commit()
+            self._drop(table, run_ids)
+
+    def _drop(self, table: str, run_ids: list[str]) -> None:
+        def change(iceberg: Any) -> Any:
+            there = [branch for branch in map(_branch, run_ids) if iceberg.snapshot(branch) is not None]
+            pending: Any = iceberg.manageSnapshots() if there else None
+            for branch in there:
+                pending = pending.removeBranch(branch)
+            return pending
+
+        self._commit(table, change)
 
     def expire(self, table: str, kept: set[int], before_ms: int) -> int:
         """Drop what no reader can reach: snapshots that are not in `kept`, and the files of theirs alone; how many.
@@ -189,26 +221,37 @@ class Warehouse:
         A snapshot that was let go stays under a tag until a later call finds the tag older than `before_ms`
         (milliseconds since 1970), so that whoever reads it now may finish.
         """
-        iceberg = self._load(table)
-        refs = {str(name): int(ref.snapshotId()) for name, ref in iceberg.refs().items()}
-        tags = {snapshot: name for name, snapshot in refs.items() if name.startswith(_GOING)}
-        keep = kept | {self.first(table)} | {snapshot for name, snapshot in refs.items() if name not in tags.values()}
+        gone: set[int] = set()
         now = int(time.time() * 1000)
-        change, gone = iceberg.manageSnapshots(), []
-        for snapshot in {int(s.snapshotId()) for s in iceberg.snapshots()}:
-            tag = tags.get(snapshot)
-            if snapshot not in keep and (now <= before_ms or (tag and int(tag.split("_")[1]) <= before_ms)):
-                gone.append(snapshot)
-            elif snapshot not in keep:
-                change = change if tag else change.createTag(f"{_GOING}{now}_{snapshot}", snapshot)
-                continue
-            change = change.removeTag(tag) if tag else change
-        change.commit()
-        if gone:
-            expire = self._load(table).expireSnapshots().cleanExpiredFiles(True)
+
+        def tag_and_choose(iceberg: Any) -> Any:
+            refs = {str(name): int(ref.snapshotId()) for name, ref in iceberg.refs().items()}
+            tags = {snapshot: name for name, snapshot in refs.items() if name.startswith(_GOING)}
+            held = {snapshot for name, snapshot in refs.items() if name not in tags.values()}
+            keep = kept | held | {self.first(table)}
+            change, changed = iceberg.manageSnapshots(), False
+            gone.clear()
+            for snapshot in {int(s.snapshotId()) for s in iceberg.snapshots()}:
+                tag = tags.get(snapshot)
+                going = tag is not None and int(tag.split("_")[1]) <= before_ms
+                if snapshot not in keep and not going and now > before_ms:
+                    if tag is None:
+                        change, changed = change.createTag(f"{_GOING}{now}_{snapshot}", snapshot), True
+                    continue
+                if snapshot not in keep:
+                    gone.add(snapshot)
+                if tag is not None:
+                    change, changed = change.removeTag(tag), True
+            return change if changed else None
+
+        def expire(iceberg: Any) -> Any:
+            pending = iceberg.expireSnapshots().cleanExpiredFiles(True)
             for snapshot in gone:
-                expire = expire.expireSnapshotId(snapshot)
-            expire.commit()
+                pending = pending.expireSnapshotId(snapshot)
+            return pending if gone else None
+
+        self._commit(table, tag_and_choose)
+        self._commit(table, expire)
         return len(gone)
 
     def remove_orphans(self, table: str) -> int:
@@ -218,6 +261,7 @@ class Warehouse:
         return len(self.spark.sql(f"{call} '{before:%Y-%m-%d %H:%M:%S}')").collect())
 
 
+COMMITS = 20  # tries of a commit that other writers overtake
 ORPHAN_DAYS = 2  # no write takes longer
 _GOING = "going_"
 

@@ -1,0 +1,67 @@
+"""A disk that fills up in the middle of a run: a clear error, nothing lost, and the same command goes on afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from pipeline import runner
+from pipeline.config import Home
+from pipeline.ledger import Ledger
+from tests import homes
+from tests.e2e.conftest import Altneu
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 48 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "altneu-test", str(place)]
+    if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a small file system cannot be mounted here (it needs root)")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk(altneu: Altneu, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = small_disk / "home"
+    home, _ = homes.make(path)
+    homes.put(home, 1, [(a, b, None, "upsert", 0) for a, b in combinations(range(5), 2)])
+    assert altneu("run", "1", home=path).code == 0
+    before = altneu("show", "totals", "--format", "json", home=path).out
+    homes.put(home, 2, [(a, b, None, "upsert", 0) for a, b in combinations(range(9), 2)])
+    filler = small_disk / "filler"
+    real = runner.stage
+
+    def stage(home: Home, ledger: Ledger, run_id: str, name: str, *rest):  # type: ignore[no-untyped-def]
+        if name == "triangles" and not filler.exists():
+            descriptor = os.open(filler, os.O_CREAT | os.O_WRONLY)
+            with pytest.raises(OSError, match="No space left"):
+                while True:
+                    os.write(descriptor, b"x" * 4096)
+            os.close(descriptor)
+        return real(home, ledger, run_id, name, *rest)
+
+    monkeypatch.setattr(runner, "stage", stage)
+    monkeypatch.setenv("COLUMNS", "200")
+    failed = altneu("run", "2", home=path)
+    assert failed.code == 1
+    assert "full" in failed.err or "No space left" in failed.err, failed.err
+    assert "make room on the disk" in failed.err
+    assert altneu("show", "totals", "--format", "json", home=path).out == before
+    monkeypatch.undo()
+    filler.unlink()
+    assert altneu("run", "2", home=path).code == 0
+    after = json.loads(altneu("show", "totals", "--format", "json", home=path).out)
+    assert (after[0]["edges"], after[0]["triangles"], after[0]["max_trussness"]) == (36, 84, 9)
+    assert altneu("audit", home=path).code == 0
