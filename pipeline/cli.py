@@ -626,9 +626,11 @@ def _emit(rows: list[dict[str, Any]], format: Format, output: Path | None, limit
 @app.command()
 def audit(
     epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None,
+    sample: Annotated[int, typer.Option(help="So many of the epochs, drawn at random; 0: all of them.", min=0)] = 0,
 ) -> None:
     """Compare the published result with a full recomputation; exit 1 on any difference."""
     from . import audit as auditing
+    from . import orchestration
     from .spark import session
     from .warehouse import Warehouse
 
@@ -642,7 +644,9 @@ def audit(
         if late:
             raise UsageError(f"epoch {home.schedule.label(late[0])} is after the frontier: its state is not final.")
     else:
-        wanted = sorted(ledger.batches(row.revision))
+        wanted = [e for e in sorted(ledger.batches(row.revision)) if row.since is None or e >= row.since]
+    if sample:
+        wanted = orchestration.sample(wanted, sample, str(time.time_ns()))
     warehouse = Warehouse(session(home.config.master, home.config.conf), home)
     started = time.time()
     progress = Progress()

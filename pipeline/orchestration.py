@@ -357,7 +357,9 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
     if revision.frontier is None:
         say("nothing is published yet")
         return {"epochs": 0, "checks": 0}
-    epochs = sample(list(ledger.batches(revision.revision)), how_many, seed)
+    since = revision.since
+    known = [epoch for epoch in ledger.batches(revision.revision) if since is None or epoch >= since]
+    epochs = sample(known, how_many, seed)
     say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision} (seed {seed!r})")
     warehouse = Warehouse(session(home.config.master, home.config.conf), home)
     results = audit.audit_published(warehouse, revision, epochs, say)

@@ -138,7 +138,8 @@ def ingest(run: Run) -> Facts:
         old_rows = run.before("upserts").where(F.col("epoch").isin(again)) if again else None
         old_bad = run.before("quarantine").where(F.col("epoch").isin(again)) if again else None
         changed = run.write("upserts", reading.difference(good, old_rows))
-        run.write("quarantine", reading.difference(bad, old_bad))
+        some = again or any(quarantined for _, quarantined in counts.values())
+        run.write("quarantine", reading.difference(bad, old_bad) if some else None)
     finally:
         rows.unpersist()
     run.ledger.put_batches(
@@ -188,12 +189,11 @@ def edges(run: Run) -> Facts:
     run.write("degrees", graph.degree_changes(delta_edges))
     edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
     vertex_diffs = graph.vertex_count_changes(run.before("degrees"), run.delta("degrees"), broadcast=few)
-    first = delta_edges.agg(F.min("epoch").alias("epoch"), F.lit(0).cast("bigint").alias("diff"))
-    parts = {"edges": edge_diffs, "vertices": vertex_diffs, "first": first}
+    parts = {"edges": edge_diffs, "vertices": vertex_diffs}
     named = [part.select(F.lit(name).alias("measure"), "epoch", "diff") for name, part in parts.items()]
     found = reduce(DataFrame.unionByName, named).collect()
-    totals = [(row.measure, 0, row.epoch, row.diff) for row in found if row.measure != "first"]
-    run.put_totals(["edges", "vertices"], totals)
+    run.put_totals(["edges", "vertices"], [(row.measure, 0, row.epoch, row.diff) for row in found])
+    # a sum of 0 is a row as well: the first epoch is that of the first changed interval
     return {"rows": rows, "first_epoch": min(row.epoch for row in found), "broadcast": few}
 
 

@@ -1,0 +1,56 @@
+"""What a failure of Spark, Iceberg or the database says: what happened, on which file, and the next command."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from pipeline import cli, ledger
+from pipeline.errors import AltneuError, UsageError, explained
+
+TRACE = """An error occurred while calling o1.collect.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed: org.apache.iceberg.exceptions.NotFoundException: File does not exist: /w/graph/edges/a.parquet
+\tat org.apache.iceberg.hadoop.HadoopInputFile.lazyStat(HadoopInputFile.java:164)
+Caused by: java.io.FileNotFoundException: File /w/graph/edges/a.parquet does not exist"""  # noqa: E501
+FULL = "An error occurred.\n: java.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream"
+
+
+def test_the_real_cause_of_a_trace() -> None:
+    what, then = explained(RuntimeError(TRACE))
+    assert what == "File does not exist: /w/graph/edges/a.parquet"
+    assert then is not None and "altneu rebuild" in then
+    assert explained(RuntimeError(FULL)) == (
+        "No space left on device",
+        "make room on the disk, then run the same command again",
+    )
+    assert explained(UsageError("wrong", "right")) == ("wrong", "right")
+    assert explained(ValueError("odd"))[0] == "ValueError: odd"
+
+
+def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "altneu.toml").write_text("")
+    (home / "landing" / "epoch=1").mkdir(parents=True)
+    file = home / "landing" / "epoch=1" / "a.csv"
+    file.write_text("src,dst\n1,2\n")
+    ledger.Ledger(f"sqlite:///{home / 'altneu.db'}")
+    real = sa.create_engine
+    monkeypatch.setattr(sa, "create_engine", lambda uri, **rest: real(uri, connect_args={"timeout": 0.1}))
+    with sqlite3.connect(home / "altneu.db", isolation_level=None) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["--home", str(home), "status"])
+    shown = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert "database is locked" in shown and "next: altneu doctor" in shown
+
+
+def test_a_database_that_does_not_answer(tmp_path: Path) -> None:
+    with pytest.raises(AltneuError, match=r"nobody:\*\*\*@127.0.0.1:1/x does not answer"):
+        ledger.Ledger("postgresql+psycopg://nobody:secret@127.0.0.1:1/x")
+    with pytest.raises(AltneuError, match="does not answer"):
+        ledger.Ledger(f"sqlite:///{tmp_path / 'nowhere' / 'a.db'}")
