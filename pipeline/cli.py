@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -225,7 +226,7 @@ def _print_plan(home: Home, found: dict[str, Any]) -> None:
     where = several if found["revisions"] > 1 else f"revision {found['revision']}"
     out.print(f"would run {len(found['epochs']):,} epoch(s) as {where}: {_some([e['label'] for e in found['epochs']])}")
     size = sum(entry["bytes"] for entry in found["epochs"])
-    out.print(f"  rows       about {found['rows']:,} ({size / 1e6:,.1f} MB landed)")
+    out.print(f"  rows       about {found['rows']:,} ({decimal(size)} landed)")
     if found["late"]:
         out.print(f"  late       {len(found['late']):,} at or before the frontier: {_some(map(label, found['late']))}")
     if found["restated"]:
@@ -344,14 +345,14 @@ def compact(
         )
     finally:
         progress.close()
-    table = Table("table", "files", "rows", "MB", box=None, header_style="bold")
+    table = Table("table", "files", "rows", "size", box=None, header_style="bold")
     for name, after in facts["tables"].items():
         before = facts["before"][name]
         table.add_row(
             name,
             f"{before['files']:,} → {after['files']:,}",
             f"{before['rows']:,} → {after['rows']:,}",
-            f"{before['bytes'] / 1e6:.2f} → {after['bytes'] / 1e6:.2f}",
+            f"{decimal(before['bytes'])} → {decimal(after['bytes'])}",
         )
     out.print(table)
     first, last = facts["revisions"]
@@ -399,7 +400,7 @@ def _execute(home: Home, ledger: Ledger, found: Plan) -> None:
         done += sum(size.get(epoch, 0) for epoch in epochs)
         if done < total:
             left = seconds * (total - done) / done
-            err.print(f"  {done / 1e6:,.1f} of {total / 1e6:,.1f} MB, about {left:,.0f} s left")
+            err.print(f"  {decimal(done)} of {decimal(total)}, about {left:,.0f} s left")
     _print_totals(home, ledger)
 
 
@@ -442,7 +443,7 @@ def status(format: Annotated[Format, typer.Option(help="table or json.")] = Form
         answers = "all epochs" if parent.since is None else f"epochs from {home.schedule.label(parent.since)} on"
         files, size = (sum(entry[unit] for entry in sizes.values()) for unit in ("files", "bytes"))
         out.print(
-            f"the tables answer for {answers}, at revisions {_ranges(readable)}: {files:,} files, {size / 1e6:,.1f} MB"
+            f"the tables answer for {answers}, at revisions {_ranges(readable)}: {files:,} files, {decimal(size)}"
         )
         if files > MANY_FILES:
             out.print("[yellow]many small files slow every read down[/]; next: altneu compact")

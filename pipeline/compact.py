@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from algorithms.upserts import DELETE, winners
 
 from .config import Home
-from .errors import AltneuError
+from .errors import AltneuError, explained
 from .ledger import Ledger, Revision
 from .warehouse import TABLES, Warehouse
 
@@ -132,7 +132,7 @@ def compact(
             expired += warehouse.expire(table, pinned.get(table, set()), before_ms)
             orphans += warehouse.remove_orphans(table)
     except BaseException as error:
-        ledger.finish(run_id, "failed", f"{type(error).__name__}: {str(error).splitlines()[:1]}")
+        ledger.finish(run_id, "failed", explained(error)[0])
         raise
     facts = {
         "since": since,

@@ -68,7 +68,8 @@ def explained(error: BaseException) -> tuple[str, str | None]:
         if full:
             return what, "make room on the disk, then run the same command again"
         return what, "is it a file of the tables: altneu rebuild; with landed rows lost: altneu rebuild --from-landing"
-    what = f"{type(error).__name__}: {lines[0][:300]}"
+    of_java = [line.removeprefix(": ") for line in lines[1:2] if line.startswith(": ")]  # after py4j's own first line
+    what = of_java[0][:300] if of_java else f"{type(error).__name__}: {lines[0][:300]}"
     if "OperationalError" in what:
         return what, "altneu doctor; when the database answers: the same command again"
     return what, "run the same command again; if it fails again: altneu doctor"

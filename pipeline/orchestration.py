@@ -403,6 +403,8 @@ def validate(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
 
 def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any]:
     """`altneu compact`; nothing to do before anything is published. Returns its facts without the sizes."""
+    from rich.filesize import decimal
+
     from .compact import compact
     from .spark import session
 
@@ -415,7 +417,7 @@ def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any
         tuple(sum(table[unit] for table in facts[when].values()) for when in ("before", "tables"))
         for unit in ("files", "bytes")
     )
-    say(f"{files[0]:,} files became {files[1]:,}, {size[0] / 1e6:,.1f} MB {size[1] / 1e6:,.1f} MB")
+    say(f"{files[0]:,} files became {files[1]:,}, {decimal(size[0])} {decimal(size[1])}")
     return {name: value for name, value in facts.items() if name not in ("before", "tables")}
 
 

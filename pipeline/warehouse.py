@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -65,8 +66,19 @@ class Warehouse:
         """Make the tables that are not there, each with a first, empty snapshot, so that it can be branched.
 
         A value column that was declared since is added. One with another type is an error, or with `retype` replaced
-        (old snapshots keep theirs): only for a run that writes all upserts anew.
+        (old snapshots keep theirs): only for a run that writes all upserts anew. Another process may do the same at the
+        same moment: whoever comes second is refused by the catalog, and finds all there when it looks again.
         """
+        for attempt in range(MAKES):
+            try:
+                self._make(retype)
+                return
+            except (Py4JJavaError, PySparkException):
+                if attempt == MAKES - 1:
+                    raise
+                time.sleep(random.uniform(0.1, 0.5) * 2**attempt)
+
+    def _make(self, retype: bool) -> None:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{NAMESPACE}")
         there = {row.tableName for row in self.spark.sql(f"SHOW TABLES IN {self.catalog}.{NAMESPACE}").collect()}
         for table in TABLES:
@@ -261,6 +273,7 @@ class Warehouse:
         return len(self.spark.sql(f"{call} '{before:%Y-%m-%d %H:%M:%S}')").collect())
 
 
+MAKES = 5  # tries to make the tables
 COMMITS = 20  # tries of a commit that other writers overtake
 ORPHAN_DAYS = 2  # no write takes longer
 _GOING = "going_"

@@ -166,7 +166,9 @@ home = Home.open(path)
 ledger = Ledger(home.database)
 for race in range(races):
     (path / f"ready-{race}-{me}").touch()
-    while not (path / f"ready-{race}-{1 - me}").exists():
+    for _ in range(30_000):  # the other may have failed
+        if (path / f"ready-{race}-{1 - me}").exists():
+            break
         time.sleep(0.01)
     plan = runner.plan_epochs(home, ledger, [2 * race + me])
     try:
@@ -197,7 +199,7 @@ def race(spark: SparkSession, folder: Path, database: str | None, races: int) ->
         )
         for me in range(2)
     ]
-    outputs = [racer.communicate(timeout=300 + 120 * races)[0] for racer in racers]
+    outputs = [racer.communicate(timeout=400 + 120 * races)[0] for racer in racers]
     assert [racer.returncode for racer in racers] == [0, 0], outputs
     lost = sum(output.count("lost") for output in outputs)
     print(f"{races} races, {lost} lost and run again")

@@ -26,6 +26,8 @@ def test_the_real_cause_of_a_trace() -> None:
         "No space left on device",
         "make room on the disk, then run the same command again",
     )
+    odd = explained(RuntimeError("An error occurred while calling o57.sql.\n: java.lang.OddException: so it is"))
+    assert odd[0] == "java.lang.OddException: so it is"
     assert explained(UsageError("wrong", "right")) == ("wrong", "right")
     assert explained(ValueError("odd"))[0] == "ValueError: odd"
 
