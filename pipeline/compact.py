@@ -112,13 +112,14 @@ def compact(
     ledger.begin(run_id, row.revision, [], {}, "compact")
     started = time.time()
     ledger.stage(run_id, "compact", "running", started, {})
+    live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
     try:
         before = {table: warehouse.size(table, row.snapshots[table]) for table in TABLES}
         pins: dict[str, int] = {}
         for table in TABLES:
             say(f"{table}: {before[table]['files']:,} files, {before[table]['rows']:,} rows")
             ledger.beat(run_id)
-            pins[table] = _rewrite(warehouse, table, row, run_id, since, line[0], before[table])
+            pins[table] = _rewrite(warehouse, table, row, run_id, since, line[0], before[table], live_for)
         ledger.pin(pins, line, since, dropped)
         if ledger.at().revision == row.revision:  # else `main` follows what was published meanwhile
             warehouse.publish(pins, run_id)
@@ -149,14 +150,21 @@ def compact(
 
 
 def _rewrite(
-    warehouse: Warehouse, table: str, row: Revision, run_id: str, since: int | None, oldest: int, size: dict[str, int]
+    warehouse: Warehouse,
+    table: str,
+    row: Revision,
+    run_id: str,
+    since: int | None,
+    oldest: int,
+    size: dict[str, int],
+    live_for: int | None,
 ) -> int:
     """Write a table anew; return its snapshot, or the one that it has when there is nothing to gain."""
     base = row.snapshots[table]
     if not size["rows"] or (size["files"] == 1 and since == row.since):
         return base
     rows = warehouse.snapshot(table, base)
-    folded = fold(table, rows, since, oldest, warehouse.home.config.live_for)
+    folded = fold(table, rows, since, oldest, live_for)
     files = max(1, math.ceil(size["bytes"] / FILE_BYTES))
     placed = folded.repartitionByRange(files, *KEYS[table]) if files > 1 else folded.coalesce(1)
     return warehouse.rewrite(table, run_id, base, placed.sortWithinPartitions(*KEYS[table], "epoch"))

@@ -200,7 +200,8 @@ def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
         return [], "run"
     old, new = dict(ledger.run(parent.run_id).config), home.config.semantic()
     words, needs = [], {"run"}
-    kinds = {"every": "new", "ids": "new", "live_for": "rebuild", "where": "rebuild"}
+    window = "rebuild" if parent.since is None else "reload"  # a compaction has dropped what had expired
+    kinds = {"every": "new", "ids": "new", "live_for": window, "where": "rebuild"}
     sections = {"every": "epochs", "ids": "vertices", "live_for": "edges", "where": "edges"}
     for name, kind in kinds.items():
         if old.get(name) != new[name]:

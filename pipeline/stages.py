@@ -94,16 +94,20 @@ class Run:
         return self.warehouse.stage(table, self.run_id, self._base(table), stamped)
 
     def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
-        """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's."""
+        """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's.
+
+        What a rebuild finds before `since` is no history, but what is in force there: the totals before it stay.
+        """
         if self.keeps("edges"):
             self.ledger.put_totals(self.run_id, measures, rows)
             return
+        since = self.parent.since if self.keeps("upserts") else None
         sums: Counter[tuple[str, int, int]] = Counter()
         for measure, k, epoch, diff in rows:
-            sums[measure, k, epoch] += diff
+            sums[measure, k, epoch if since is None else max(epoch, since)] += diff
         for measure, k, epoch, _, diff in self.ledger.total_diffs(self.parent.revision):
             if measure in measures:
-                sums[measure, k, epoch] -= diff
+                sums[measure, k, epoch if since is None else max(epoch, since)] -= diff
         self.ledger.put_totals(self.run_id, measures, [(*key, diff) for key, diff in sums.items()])
 
 

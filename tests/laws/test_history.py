@@ -266,6 +266,11 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.deliver(6)
     world.check(7, 8, 9)
     assert_consolidated(world)
+    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=False))
+    world.published()
+    world.check(10)  # and the totals of the folded epochs are still those of history
+    world.configure(None if live_for else 9)
+    assert runner.changed_meaning(world.home, world.ledger)[1] == "reload"
 
 
 def assert_consolidated(world: World) -> None:
