@@ -7,11 +7,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from pipeline import cli
@@ -45,7 +47,7 @@ def altneu(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[st
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[str]:
+def server() -> Iterator[str]:
     """A PostgreSQL cluster of its own, on a free port of the loopback interface."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     initdb = str(found[-1]) if found else shutil.which("initdb")
@@ -69,7 +71,18 @@ def postgres() -> Iterator[str]:
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
     call(str(programs / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
     try:
-        yield f"postgresql+psycopg://altneu@127.0.0.1:{port}/postgres"
+        yield f"postgresql+psycopg://altneu@127.0.0.1:{port}"
     finally:
         call(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres(server: str) -> str:
+    """A database of the test's own."""
+    name = f"t{uuid.uuid4().hex[:8]}"
+    engine = sa.create_engine(f"{server}/postgres", isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return f"{server}/{name}"

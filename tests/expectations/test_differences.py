@@ -15,6 +15,8 @@ NAMES = {
     "max_trussness": "maximum trussness values equal a full recomputation",
     "triangles_at_vertex": "triangle counts of vertices equal a full recomputation",
     "trussness_of_edge": "trussness values of edges equal a full recomputation",
+    "trussness_too_high": "trussness values are not too high",
+    "trussness_too_low": "trussness values are not too low",
     "edge": "edges one by one equal a full recomputation",
 }
 
