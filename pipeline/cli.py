@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from .config import Home
 from .errors import AltneuError, CheckFailed, Exit, UsageError, explained
 from .ledger import Ledger, alive
-from .runner import Epoch, Plan
+from .runner import Plan
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -188,7 +188,7 @@ def plan(
     from .forecast import forecast
 
     home, ledger = _open()
-    found = runner.plan(home, ledger, _within(home, first, last))
+    found = runner.plan(home, ledger, runner.within(home, first, last))
     words, needs = runner.changed_meaning(home, ledger)
     document = forecast(home, ledger, found, len(runner.parts(home, found)))
     if format is Format.json:
@@ -206,14 +206,6 @@ _RESTATE = {
     "reload": "altneu rebuild --from-landing",
     "new": "needs a new home",
 }
-
-
-def _within(home: Home, first: str | None, last: str | None) -> Callable[[Epoch], bool]:
-    low = home.schedule.epoch(first) if first else None
-    high = home.schedule.epoch(last) if last else None
-    if low is not None and high is not None and low > high:
-        raise UsageError(f"the range {first} … {last} is empty: the first epoch is after the last.")
-    return lambda e: (low is None or e.epoch >= low) and (high is None or e.epoch <= high)
 
 
 def _print_plan(home: Home, found: dict[str, Any]) -> None:
@@ -275,7 +267,7 @@ def backfill(
     home, ledger = _open()
     if not all_ and (first is None or last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
-    _execute(home, ledger, runner.plan(home, ledger, _within(home, first, last)))
+    _execute(home, ledger, runner.plan(home, ledger, runner.within(home, first, last)))
 
 
 @app.command()
@@ -645,7 +637,7 @@ def audit(
         if late:
             raise UsageError(f"epoch {home.schedule.label(late[0])} is after the frontier: its state is not final.")
     else:
-        wanted = [e for e in sorted(ledger.batches(row.revision)) if row.since is None or e >= row.since]
+        wanted = [e for e in sorted(ledger.batches(row.revision)) if row.answers(e)]
     if sample:
         wanted = orchestration.sample(wanted, sample, str(time.time_ns()))
     warehouse = Warehouse(session(home.config.master, home.config.conf), home)

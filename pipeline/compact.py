@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +22,7 @@ from algorithms.upserts import DELETE, winners
 
 from .config import Home
 from .errors import AltneuError, explained
-from .ledger import Ledger, Revision
+from .ledger import Ledger, Revision, new_run_id
 from .warehouse import TABLES, Warehouse
 
 FILE_BYTES = 128 * 2**20  # a table is cut into files of about this size
@@ -73,11 +71,14 @@ def _sum(rows: DataFrame, data: list[str]) -> DataFrame:
     return rows.groupBy(*data, "revision").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def horizon(home: Home, ledger: Ledger) -> tuple[int | None, list[int], list[int]]:
-    """What a compaction now would keep: `since`, the revisions to read from the new tables, those to let go."""
-    newest, row = ledger.at().revision, ledger.at()
+def horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list[int], list[int]]:
+    """What a compaction of revision `row` keeps: `since`, the revisions to read from the new tables, those to let go.
+
+    Revisions published since are no business of it: their rows are not in the new tables.
+    """
+    newest = row.revision
     kinds = {run.run_id: run.kind for run in ledger.runs()}
-    rows = ledger.revisions()
+    rows = [r for r in ledger.revisions() if r.revision <= newest]
     breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, "run")]
     oldest = newest - home.config.keep_revisions + 1
     line = [r.revision for r in rows if r.revision >= max([oldest, *breaks])]
@@ -103,12 +104,9 @@ def compact(
         raise AltneuError("nothing is published yet.", "altneu backfill --all")
     warehouse = Warehouse(spark, home)
     warehouse.ensure()
-    left = ledger.leftovers()
-    if left:
-        warehouse.discard(left)
-        ledger.discard(left)
-    since, line, dropped = horizon(home, ledger)
-    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+    warehouse.discard_leftovers(ledger)
+    since, line, dropped = horizon(home, ledger, row)
+    run_id = new_run_id()
     ledger.begin(run_id, row.revision, [], {}, "compact")
     started = time.time()
     ledger.stage(run_id, "compact", "running", started, {})

@@ -12,6 +12,7 @@ PostgreSQL by URI.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -118,6 +119,11 @@ digests = sa.Table(  # of landed files, so that an unchanged file is read once
 SILENCE = 60.0  # seconds without a sign of life after which a run counts as dead
 
 
+def new_run_id() -> str:
+    """Sorts by the second in which the run began."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+
+
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
@@ -135,6 +141,10 @@ class Revision:
     mark: str | None
     published_at: str
     since: int | None = None
+
+    def answers(self, epoch: int) -> bool:
+        """Do the tables still know this epoch, or has a compaction folded it?"""
+        return self.since is None or epoch >= self.since
 
 
 EMPTY = Revision(0, 0, "", None, {}, "", None, "")

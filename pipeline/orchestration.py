@@ -210,15 +210,8 @@ def plan_range(
     from . import runner
 
     home, ledger = _open(path)
-    low, high = (None if text in (None, "") else home.schedule.epoch(str(text)) for text in (first, last))
-    if low is not None and high is not None and low > high:
-        raise UsageError(f"the range {first} … {last} is empty: the first epoch is after the last.")
-    found = runner.plan(
-        home,
-        ledger,
-        lambda e: e.state != "gone" and (low is None or e.epoch >= low) and (high is None or e.epoch <= high),
-        force,
-    )
+    inside = runner.within(home, *(None if text in (None, "") else str(text) for text in (first, last)))
+    found = runner.plan(home, ledger, lambda e: e.state != "gone" and inside(e), force)
     if not found.epochs:
         raise UsageError(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
@@ -357,8 +350,7 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
     if revision.frontier is None:
         say("nothing is published yet")
         return {"epochs": 0, "checks": 0}
-    since = revision.since
-    known = [epoch for epoch in ledger.batches(revision.revision) if since is None or epoch >= since]
+    known = [epoch for epoch in ledger.batches(revision.revision) if revision.answers(epoch)]
     epochs = sample(known, how_many, seed)
     say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision} (seed {seed!r})")
     warehouse = Warehouse(session(home.config.master, home.config.conf), home)

@@ -12,10 +12,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,7 +21,7 @@ import sqlalchemy as sa
 from . import landing
 from .config import Home
 from .errors import AltneuError, RunFailed, UsageError, explained
-from .ledger import Ledger, Revision, alive
+from .ledger import Ledger, Revision, alive, new_run_id
 
 STAGES = ("ingest", "edges", "triangles", "truss", "audit", "publish", "report")
 BEAT = 5.0  # seconds between two signs of life
@@ -133,6 +131,15 @@ def plan(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: boo
     return Plan(parent, epochs, run)
 
 
+def within(home: Home, first: str | None, last: str | None) -> Callable[[Epoch], bool]:
+    """Whether an epoch is in a range of labels, both ends included; None: no bound there."""
+    low = home.schedule.epoch(first) if first else None
+    high = home.schedule.epoch(last) if last else None
+    if low is not None and high is not None and low > high:
+        raise UsageError(f"the range {first} … {last} is empty: the first epoch is after the last.")
+    return lambda e: (low is None or e.epoch >= low) and (high is None or e.epoch <= high)
+
+
 def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Plan:
     """The plan over named epochs, which must be landed; with `remove`, those that are gone become empty batches."""
     parent, found = survey(home, ledger)
@@ -239,7 +246,7 @@ def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
             f"was published with: {'; '.join(words)}. Put it back, or publish history anew.",
             command,
         )
-    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+    run_id = new_run_id()
     ledger.begin(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind)
     return run_id
 
@@ -335,7 +342,7 @@ def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[
         )
     before, after = ledger.batches(parent.revision), ledger.batches(target.revision)
     epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
-    run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+    run_id = new_run_id()
     config = dict(ledger.run(target.run_id).config)
     ledger.begin(run_id, parent.revision, epochs, config, "rollback")
     nothing = {"digest": "", "files": 0, "rows": 0, "bad_rows": 0}

@@ -327,12 +327,9 @@ def publish(run: Run) -> Facts:
         None if run.kind == "reload" else run.parent.since,
     )
     run.warehouse.publish(row.snapshots, run.run_id)
-    left = run.ledger.leftovers()
-    if left:
-        run.warehouse.discard(left)
-        run.ledger.discard(left)
+    dropped = run.warehouse.discard_leftovers(run.ledger)
     sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
-    return {"revision": row.revision, "tables": sizes, "dropped_runs": len(left)}
+    return {"revision": row.revision, "tables": sizes, "dropped_runs": dropped}
 
 
 def report(run: Run) -> Facts:

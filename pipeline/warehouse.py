@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from .config import Home
 from .errors import AltneuError, RunFailed, UsageError
-from .ledger import Revision
+from .ledger import Ledger, Revision
 from .spark import catalog
 
 NAMESPACE = "graph"
@@ -216,6 +216,14 @@ class Warehouse:
         """Drop the branches of runs that will never be published."""
         for table in TABLES:
             self._drop(table, run_ids)
+
+    def discard_leftovers(self, ledger: Ledger) -> int:
+        """Drop what dead and losing runs have left behind, and note it; how many runs."""
+        left = ledger.leftovers()
+        if left:
+            self.discard(left)
+            ledger.discard(left)
+        return len(left)
 
     def _drop(self, table: str, run_ids: list[str]) -> None:
         def change(iceberg: Any) -> Any:

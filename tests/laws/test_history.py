@@ -283,6 +283,24 @@ def assert_consolidated(world: World) -> None:
         assert frame.where("diff = 0").count() == 0, table
 
 
+def test_compaction_leaves_a_revision_published_meanwhile_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(spark, tmp_path / "home")
+    world.deliver(0, 1)
+    world.deliver(2)
+    ensure = Warehouse.ensure
+
+    def overtaken(warehouse: Warehouse, retype: bool = False) -> None:
+        monkeypatch.setattr(Warehouse, "ensure", ensure)
+        world.deliver(3)
+        ensure(warehouse, retype)
+
+    monkeypatch.setattr(Warehouse, "ensure", overtaken)
+    assert compact(world.home, world.ledger, spark, grace=0)["revisions"] == [1, 2]
+    world.check(1, 2, 3)
+
+
 def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> None:
     """What nobody can read goes only after the grace period, and the files that killed tasks have left go too."""
     world = World(spark, tmp_path / "home", retention="[retention]\nrevisions = 1\n")
