@@ -32,6 +32,8 @@ _STATIC = {
     "spark.ui.showConsoleProgress": "false",
     # a run has more stages than the default of 100: the next run would compile them all again
     "spark.sql.codegen.cache.maxEntries": "2000",
+    # a dozen calls to the JVM for each column expression, to name its line of Python in error messages
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 _RUNTIME = {
     "spark.sql.ansi.enabled": "true",
