@@ -60,31 +60,26 @@ def check_tables(frames: dict[str, DataFrame], context: dict[str, Any], small: i
     return checks
 
 
-def check_differences(frame: DataFrame, context: dict[str, Any]) -> list[Check]:
+def check_differences(rows: Iterable[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
     """Incremental versus full: a check per audited epoch and kind of difference.
 
-    frame    differing rows: epoch, what (see `incremental_versus_full`), key, maintained, recomputed. May be empty.
+    rows     the first differing rows of each epoch and kind, in order: epoch, what (see `incremental_versus_full`), a,
+             b, maintained, recomputed, and `count`: how many there are of the kind at the epoch.
     context  epochs: the audited ones; labels (optional): epoch -> label.
     """
     import pandas as pd
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
 
     kinds = [expectation.args["column"] for expectation in incremental_versus_full.EXPECTATIONS]
-    each = Window.partitionBy("epoch", "what")
-    ranked = frame.select(
-        "epoch", "what", "key", "maintained", "recomputed",
-        F.count("*").over(each).alias("count"),
-        F.row_number().over(each.orderBy("key")).alias("place"),
-    )  # fmt: skip
     first: dict[tuple[int, str], list[dict[str, Any]]] = {}
     counts: dict[tuple[int, str], int] = {}
-    for row in ranked.where(F.col("place") <= ROWS).orderBy("epoch", "what", "place").collect():
+    for row in rows:
         if row["what"] not in kinds:
             raise ValueError(f"differences of an unknown kind: {row['what']!r}; there are: {', '.join(kinds)}")
         at = (row["epoch"], row["what"])
         counts[at] = row["count"]
-        first.setdefault(at, []).append(row.asDict())
+        key = "-".join(str(row[end]) for end in ("a", "b") if row[end] is not None)
+        shown = {"key": key, "maintained": row["maintained"], "recomputed": row["recomputed"]}
+        first.setdefault(at, []).append(plain_row(shown))
     epochs = sorted({*context["epochs"], *(epoch for epoch, _ in counts)})
     if not epochs:
         return []
@@ -94,9 +89,8 @@ def check_differences(frame: DataFrame, context: dict[str, Any]) -> list[Check]:
         kind = verdict.expectation.args["column"]
         failed = {row["epoch"] for row in verdict.rows}
         for epoch in epochs:
-            here = [_json(row, ("key", "maintained", "recomputed")) for row in first.get((epoch, kind), [])]
             wrong = counts.get((epoch, kind), 0)
-            one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, here)
+            one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS])
             check = _check(one, epoch, context.get("labels", {}))
             checks.append(check | {"observed": f"{wrong:,} difference{'' if wrong == 1 else 's'}"})
     return sorted(checks, key=lambda check: check["epoch"])
@@ -133,6 +127,3 @@ def _observed(verdict: Verdict) -> str:
         return ", ".join(f"{name.replace('_', ' ')} {verdict.rows[0][name]}" for name in shown if name != "epoch")
     return f"{verdict.wrong:,} of {verdict.total:,} row{'' if verdict.total == 1 else 's'}"
 
-
-def _json(row: Mapping[str, Any], columns: Iterable[str]) -> dict[str, Any]:
-    return plain_row({column: row[column] for column in columns})

@@ -2,8 +2,9 @@
 
 The recomputation starts from the landed upserts and shares no plan with the maintenance: the last value per key as of
 an epoch, distinct pairs, then one task per epoch that counts every triangle and peels every truss from scratch
-(`kernels/`). It runs over any epochs at once; an epoch's graph must fit one task. The maintained trussness is proved
-besides, without peeling: no edge is too high, and no set of edges can rise (`kernels.check`).
+(`kernels/`), compares all of it with the maintained rows, and lets out only what differs. It runs over any epochs at
+once; an epoch's graph must fit one task, twice. The maintained trussness is proved besides, without peeling: no edge is
+too high, and no set of edges can rise (`kernels.check`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -30,18 +33,20 @@ if TYPE_CHECKING:
     from .stages import Run
 
 Check = dict[str, Any]
+Longs = NDArray[np.int64]
+Result = tuple[Longs | None, Longs | None, Longs]  # a, b, value; a total has neither end
+Results = dict[str, Result]
+_PER_ROW = ("edge", "trussness_of_edge", "triangles_at_vertex")
+_TOTALS = ("edges", "vertices", "triangles", "max_trussness")
+_BOTH = ["a", "b", "old", "new"]
 _RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
+_DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
 
 
-def recompute(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
-    """The results at some epochs from scratch: epoch, what, a, b, value.
-
-    What: `edge` (a, b) (value 1) and `trussness_of_edge` (a, b); `triangles_at_vertex` a (b null), where there are any;
-    the totals `edges`, `vertices`, `triangles`, `max_trussness` (a and b null). Zeros are left out.
-    """
+def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
+    """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b)."""
     config = home.config
-    spark = upserts.sparkSession
-    at = F.broadcast(spark.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
+    at = F.broadcast(upserts.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
     landed = upserts.groupBy("src", "dst", *config.values, "op", "seq", "epoch").agg(F.sum("diff").alias("n"))
     value = F.struct(F.lit(1).alias("one"), *config.values)
     order = F.struct("epoch", "seq", (F.col("op") == "upsert").alias("is_value"), value.alias("value"))
@@ -57,97 +62,143 @@ def recompute(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
         last = last.where(F.col("at") < F.col("epoch") + config.live_for)
     if config.where is not None:
         last = last.where(config.where)
-    pairs = last.select("at", F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")).distinct()
-    return pairs.groupBy("at").applyInArrow(_from_scratch, _RESULTS)
+    pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
+    return last.select(F.col("at").alias("epoch"), *pair).distinct()
 
 
-def _from_scratch(graph: pa.Table) -> pa.Table:
-    epoch = graph["at"][0].as_py()
-    a, b = graph["a"].to_numpy().astype(np.int64), graph["b"].to_numpy().astype(np.int64)
+def _recomputed(a: Longs, b: Longs) -> Results:
+    """Every result of one graph, counted and peeled from scratch. Zeros are left out."""
+    if not a.size:
+        return {}
     total, vertices, per_vertex, _ = triangle_kernel.count(a, b)
     trussness = truss_kernel.peel(a, b)
     busy = per_vertex > 0
+    totals = {"edges": a.size, "vertices": vertices.size, "triangles": total, "max_trussness": trussness.max()}
+    return {
+        "edge": (a, b, np.ones(a.size, np.int64)),
+        "trussness_of_edge": (a, b, trussness.astype(np.int64)),
+        "triangles_at_vertex": (vertices[busy], None, per_vertex[busy].astype(np.int64)),
+    } | {what: _total(value) for what, value in totals.items() if value}
+
+
+def _total(value: Any) -> tuple[None, None, Longs]:
+    return None, None, np.array([value], np.int64)
+
+
+def _stored(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
+    """The maintained state at some epochs: epoch, what, a, b, k, n (copies, a degree, or a count)."""
+    at = F.broadcast(read("edges").sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
+    begun = F.col("epoch") <= F.col("at")
+
+    def part(table: str, what: str, a: str, b: str = "null", k: str = "null", there: Column = begun) -> DataFrame:
+        ends = f"{a} AS a", f"CAST({b} AS bigint) AS b", f"CAST({k} AS bigint) AS k"
+        return read(table).join(at, there).selectExpr("at AS epoch", f"'{what}' AS what", *ends, "diff")
+
     parts = [
-        ("edge", a, b, np.ones(a.size, np.int64)),
-        ("trussness_of_edge", a, b, trussness),
-        ("triangles_at_vertex", vertices[busy], None, per_vertex[busy]),
-        ("edges", None, None, [a.size]),
-        ("vertices", None, None, [vertices.size]),
-        ("triangles", None, None, [total] if total else []),
-        ("max_trussness", None, None, [trussness.max()]),
+        part("edges", "edge", "a", "b", there=begun & (F.col("at") < F.col("until"))),
+        part("degrees", "degree", "vertex"),
+        part("triangle_counts", "triangles_at_vertex", "vertex"),
+        part("trussness", "trussness_of_edge", "a", "b", "k"),
     ]
-    return pa.concat_tables(_part(epoch, *part) for part in parts)
+    rows = reduce(DataFrame.unionByName, parts)
+    return rows.groupBy("epoch", "what", "a", "b", "k").agg(F.sum("diff").alias("n")).where("n <> 0")
 
 
-def _part(epoch: int, what: str, a: Any, b: Any, value: Any) -> pa.Table:
-    n, long = len(value), pa.int64()
-    columns = [pa.nulls(n, long) if end is None else pa.array(end, long) for end in (a, b)]
-    named = [pa.repeat(pa.scalar(epoch, long), n), pa.repeat(pa.scalar(what), n)]
-    return pa.table([*named, *columns, pa.array(value, long)], names=["epoch", "what", "a", "b", "value"])
+def _maintained(rows: pa.Table) -> Results:
+    """One epoch's `_stored` rows as results. An edge stored twice, or with two values, must show as a difference: the
+    number of copies counts, and values are not deduplicated."""
+    found: Results = {}
+    listed = {what: rows.filter(pc.equal(rows["what"], what)) for what in (*_PER_ROW, "degree")}
+    for what in _PER_ROW:
+        a, b, k, n = (listed[what][name] for name in ("a", "b", "k", "n"))
+        if len(n):
+            value = pc.multiply(k, n) if what == "trussness_of_edge" else n
+            found[what] = _longs(a), None if what == "triangles_at_vertex" else _longs(b), _longs(value)
+    totals = {
+        "edges": pc.sum(listed["edge"]["n"]),
+        "vertices": pa.scalar(len(listed["degree"]) or None),
+        "triangles": pc.sum(listed["triangles_at_vertex"]["n"]),
+        "max_trussness": pc.max(listed["trussness_of_edge"]["k"]),
+    }
+    for what, total in totals.items():
+        if total.is_valid:
+            found[what] = _total(total.as_py() // 3 if what == "triangles" else total.as_py())
+    return found
 
 
 def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
-    """The maintained results at the same epochs, in the same shape, from the tables as a reader sees them."""
-    spark = read("edges").sparkSession
-    at = F.broadcast(spark.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
-    none = F.lit(None).cast("bigint")
+    """The maintained results at some epochs, from the tables as a reader sees them: epoch, what, a, b, value.
 
-    def as_of(table: str, *data: str) -> DataFrame:
-        rows = read(table).join(at, F.col("epoch") <= F.col("at"))
-        return rows.groupBy("at", *data).agg(F.sum("diff").alias("n")).where("n <> 0")
-
-    def results(rows: DataFrame, what: str, a: Column, b: Column, value: Column) -> DataFrame:
-        return rows.select(F.col("at"), F.lit(what), a, b, value).toDF("epoch", "what", "a", "b", "value")
-
-    def total(rows: DataFrame, what: str, value: Column) -> DataFrame:
-        return results(rows.groupBy("at").agg(value.alias("value")), what, none, none, F.col("value"))
-
-    alive = read("edges").join(at, (F.col("epoch") <= F.col("at")) & (F.col("at") < F.col("until")))
-    edges = alive.groupBy("at", "a", "b").agg(F.sum("diff").alias("n")).where("n <> 0")
-    degrees, counts = as_of("degrees", "vertex"), as_of("triangle_counts", "vertex")
-    trussness = as_of("trussness", "a", "b", "k")
-    a, b, n = F.col("a"), F.col("b"), F.col("n")
-    # An edge stored twice, or with two values, must show as a difference: n counts, values are not deduplicated.
-    frames = [
-        results(edges, "edge", a, b, n),
-        results(trussness, "trussness_of_edge", a, b, F.col("k") * n),
-        results(counts, "triangles_at_vertex", F.col("vertex"), none, n),
-        total(edges, "edges", F.sum("n")),
-        total(degrees, "vertices", F.count("*")),
-        total(counts, "triangles", (F.sum("n") / 3).cast("bigint")),
-        total(trussness, "max_trussness", F.max("k")),
-    ]
-    return reduce(DataFrame.unionByName, frames)
-
-
-def uncertified(trussness: DataFrame) -> DataFrame:
-    """Edges whose trussness is proved wrong, of rows epoch, a, b, value: epoch, what, a, b, value.
-
-    What: `trussness_too_high` (too few triangles hold the edge), `trussness_too_low` (it is of a set that can rise).
+    What: `edge` (a, b) and its copies, `trussness_of_edge` (a, b), `triangles_at_vertex` a (b null); the totals
+    `edges`, `vertices`, `triangles`, `max_trussness` (a and b null). Zeros are left out.
     """
-    return trussness.groupBy("epoch").applyInArrow(_certify, _RESULTS)
+
+    def task(rows: pa.Table) -> pa.Table:
+        epoch, found = rows["epoch"][0].as_py(), _maintained(rows)
+        return pa.concat_tables(_table(_RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items())
+
+    return _stored(read, epochs).groupBy("epoch").applyInArrow(task, _RESULTS)
 
 
-def _certify(claimed: pa.Table) -> pa.Table:
-    epoch = claimed["epoch"][0].as_py()
-    a, b, k = (claimed[name].to_numpy().astype(np.int64) for name in ("a", "b", "value"))
+def _compare(key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table) -> pa.Table:
+    """One epoch: where the two disagree, the first `ROWS` of a kind and how many there are; and the certificate."""
+    from expectations.engine import ROWS
+
+    epoch = key[0].as_py()
+    kept, fresh = _maintained(stored), _recomputed(_longs(graph["a"]), _longs(graph["b"]))
+    out = [_table(_DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
+    for what in (*_PER_ROW, *_TOTALS):
+        a, b, old, new = _differing(kept.get(what), fresh.get(what))
+        out.append(_table(_DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
+    if "trussness_of_edge" in kept:
+        a, b, k = kept["trussness_of_edge"]
+        assert a is not None and b is not None
+        for what, at in _uncertified(a, b, k).items():
+            first = at[:ROWS]
+            out.append(_table(_DIFFERENCES, epoch, what, a[first], b[first], k[first], None, at.size))
+    return pa.concat_tables(out)
+
+
+def _differing(kept: Result | None, fresh: Result | None) -> tuple[pa.ChunkedArray, ...]:
+    """The rows on which two results disagree, in order: a, b, the one's value, the other's (null: not there)."""
+    sides = []
+    for place, side in enumerate((kept, fresh)):
+        a, b, value = side or (np.zeros(0, np.int64),) * 3
+        none = pa.nulls(len(value), pa.int64())
+        values = [none, none]
+        values[place] = pa.array(value)
+        sides.append(pa.table([none if end is None else pa.array(end) for end in (a, b)] + values, _BOTH))
+    both = pa.concat_tables(sides).group_by(["a", "b"]).aggregate([("old", "sum"), ("new", "sum")])
+    wrong = both.filter(pc.fill_null(pc.not_equal(both["old_sum"], both["new_sum"]), True))
+    wrong = wrong.sort_by([("a", "ascending"), ("b", "ascending")])
+    return tuple(wrong[name] for name in ("a", "b", "old_sum", "new_sum"))
+
+
+def _uncertified(a: Longs, b: Longs, k: Longs) -> dict[str, Longs]:
+    """Where the trussness is proved wrong: too few triangles hold the edge, or it is of a set that can rise."""
     # what is no trussness of a graph at all (an edge twice, or below 2) shows as a difference; here the rest is judged
     fine = np.flatnonzero((k >= 2) & (a < b))
     _, once = np.unique(np.stack([a[fine], b[fine]]), axis=1, return_index=True)
-    a, b, k = (column[fine][once] for column in (a, b, k))
-    verdict = certificate_kernel.check(a, b, k)
+    fine = fine[once]
+    verdict = certificate_kernel.check(a[fine], b[fine], k[fine])
     wrong = {"trussness_too_high": verdict.too_high, "trussness_too_low": verdict.too_low}
-    return pa.concat_tables(_part(epoch, what, a[at], b[at], k[at]) for what, at in wrong.items())
+    return {what: fine[at] for what, at in wrong.items()}
 
 
-def differences(recomputed: DataFrame, kept: DataFrame) -> DataFrame:
-    """Rows on which the two disagree: epoch, what, a, b, maintained, recomputed (null: not there)."""
-    sides = (
-        F.sum(F.when(F.col("side") == 1, F.col("value"))).alias("maintained"),
-        F.sum(F.when(F.col("side") == 2, F.col("value"))).alias("recomputed"),
-    )
-    both = kept.withColumn("side", F.lit(1)).unionByName(recomputed.withColumn("side", F.lit(2)))
-    return both.groupBy("epoch", "what", "a", "b").agg(*sides).where("NOT maintained <=> recomputed")
+def _longs(column: Any) -> Longs:
+    return np.asarray(column.to_numpy(), dtype=np.int64)
+
+
+def _table(schema: str, epoch: int, what: str, *columns: Any) -> pa.Table:
+    """Columns as a table of `schema`, after the constant columns epoch and what; None is a column of nulls, a number
+    one of that number."""
+    names = [column.split(" ")[0] for column in schema.split(", ")]
+    n = next(len(column) for column in columns if hasattr(column, "__len__"))
+    full: list[Any] = [pa.repeat(pa.scalar(epoch, pa.int64()), n), pa.repeat(pa.scalar(what), n)]
+    for column in columns:
+        plain = pa.scalar(column, pa.int64()) if column is None or isinstance(column, int) else None
+        full.append(pa.chunked_array([pa.repeat(plain, n)]) if plain is not None else column)
+    return pa.table([pa.array(c, pa.int64()) if isinstance(c, np.ndarray) else c for c in full], names)
 
 
 def incremental_versus_full(
@@ -157,16 +208,11 @@ def incremental_versus_full(
     from expectations.suite import check_differences
 
     say(f"recomputing {len(epochs)} epoch(s) from scratch")
-    kept = maintained(read, epochs)
-    found = differences(recompute(read("upserts"), warehouse.home, epochs), kept)
-    claimed = kept.where("what = 'trussness_of_edge'").select("epoch", "a", "b", "value")
-    nothing = F.lit(None).cast("bigint")
-    found = found.unionByName(
-        uncertified(claimed).withColumnRenamed("value", "maintained").withColumn("recomputed", nothing)
-    )
-    keyed = found.select("epoch", "what", F.concat_ws("-", "a", "b").alias("key"), "maintained", "recomputed")
+    kept = _stored(read, epochs).groupBy("epoch")
+    fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
+    found = [row.asDict() for row in kept.cogroup(fresh).applyInArrow(_compare, _DIFFERENCES).collect()]
     labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
-    return check_differences(keyed, {"epochs": epochs, "labels": labels})
+    return check_differences(found, {"epochs": epochs, "labels": labels})
 
 
 def suites(run: Run) -> list[Check]:

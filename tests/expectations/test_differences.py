@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from pyspark.sql import SparkSession
 
 from expectations.suite import check_differences
 
-SCHEMA = "epoch bigint, what string, key string, maintained bigint, recomputed bigint"
+COLUMNS = ("epoch", "what", "a", "b", "maintained", "recomputed", "count")
 NAMES = {
     "vertices": "vertex totals equal a full recomputation",
     "edges": "edge totals equal a full recomputation",
@@ -21,31 +22,31 @@ NAMES = {
 }
 
 
-def test_no_difference_passes_every_kind_at_every_epoch(tiny: SparkSession) -> None:
-    checks = check_differences(tiny.createDataFrame([], SCHEMA), {"epochs": [4, 3]})
-    assert [(check["epoch"], check["name"]) for check in checks] == [(e, n) for e in (3, 4) for n in NAMES.values()]
-    assert all(check["passed"] and check["severity"] == "critical" and check["rows"] == [] for check in checks)
-    assert {check["observed"] for check in checks} == {"0 differences"}
+def check(rows: list[tuple[Any, ...]], context: dict[str, Any]) -> list[dict[str, Any]]:
+    return check_differences([dict(zip(COLUMNS, row, strict=True)) for row in rows], context)
 
 
-def test_each_kind_is_found_at_its_epoch_and_named(tiny: SparkSession) -> None:
-    rows: list[tuple[int, str, str, int | None, int]] = [(4, kind, f"key of {kind}", 1, 2) for kind in NAMES]
-    rows += [(3, "edge", f"{n:03d}", None, 1) for n in range(30)]
-    rows += [(9, "vertices", "", 7, 8)]  # an epoch that nobody said was audited
-    checks = check_differences(tiny.createDataFrame(rows, SCHEMA), {"epochs": [3, 4], "labels": {4: "day-4"}})
-    failed = {(check["epoch"], check["name"]): check for check in checks if not check["passed"]}
-    assert set(failed) == {(4, name) for name in NAMES.values()} | {(3, NAMES["edge"]), (9, NAMES["vertices"])}
-    for kind, name in NAMES.items():
-        check = failed[4, name]
-        assert check["rows"] == [{"key": f"key of {kind}", "maintained": 1, "recomputed": 2}]
-        assert check["observed"] == "1 difference" and "day-4" in check["remedy"]
-    many = failed[3, NAMES["edge"]]
-    assert many["observed"] == "30 differences" and [row["key"] for row in many["rows"]] == [
-        f"{n:03d}" for n in range(20)
-    ]
+def test_no_difference_passes_every_kind_at_every_epoch() -> None:
+    checks = check([], {"epochs": [4, 3]})
+    assert [(found["epoch"], found["name"]) for found in checks] == [(e, n) for e in (3, 4) for n in NAMES.values()]
+    assert all(found["passed"] and found["severity"] == "critical" and found["rows"] == [] for found in checks)
+    assert {found["observed"] for found in checks} == {"0 differences"}
 
 
-def test_an_unknown_kind_is_no_silent_pass(tiny: SparkSession) -> None:
-    frame = tiny.createDataFrame([(4, "colour", "", 1, 2)], SCHEMA)
+def test_each_kind_is_found_at_its_epoch_and_named() -> None:
+    rows: list[tuple[Any, ...]] = [(4, kind, 1, 7, 1, 2, 1) for kind in NAMES]
+    rows += [(3, "triangles_at_vertex", n, None, None, 1, 30) for n in range(20)]
+    rows += [(9, "vertices", None, None, 7, 8, 1)]  # an epoch that nobody said was audited
+    checks = check(rows, {"epochs": [3, 4], "labels": {4: "day-4"}})
+    failed = {(found["epoch"], found["name"]): found for found in checks if not found["passed"]}
+    assert set(failed) == {(4, n) for n in NAMES.values()} | {(3, NAMES["triangles_at_vertex"]), (9, NAMES["vertices"])}
+    for name in NAMES.values():
+        assert failed[4, name]["rows"] == [{"key": "1-7", "maintained": 1, "recomputed": 2}]
+        assert failed[4, name]["observed"] == "1 difference" and "day-4" in failed[4, name]["remedy"]
+    many = failed[3, NAMES["triangles_at_vertex"]]
+    assert many["observed"] == "30 differences" and [row["key"] for row in many["rows"]] == [str(n) for n in range(20)]
+
+
+def test_an_unknown_kind_is_no_silent_pass() -> None:
     with pytest.raises(ValueError, match="colour"):
-        check_differences(frame, {"epochs": [4]})
+        check([(4, "colour", None, None, 1, 2, 1)], {"epochs": [4]})
