@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -33,14 +34,15 @@ class CheckCrashed(Exception):
 
 
 class Judge:
-    """Judges frames; `small` as in the header. The first one of a process imports Great Expectations: 6 to 8 s."""
+    """Judges frames; `small` as in the header. The first one of a process imports Great Expectations, 6 to 8 s, unless
+    `prepare` was called in time."""
 
     def __init__(self, small: int = SMALL) -> None:
         self._gx, self._context, self._definitions = _great_expectations()
         self._small = small
 
     def judge(self, name: str, frame: DataFrame | pd.DataFrame, expectations: Sequence[Expectation]) -> list[Verdict]:
-        """Judge a frame by its expectations. A Spark frame should be persisted: it is read several times."""
+        """Judge a frame by its expectations. A large Spark frame is persisted meanwhile: it is read several times."""
         import pandas as pd
 
         if isinstance(frame, pd.DataFrame):
@@ -48,7 +50,13 @@ class Judge:
         start = to_pandas(frame.limit(self._small + 1))  # one job when the frame is small, and bounded when it is not
         if len(start) <= self._small:
             return self._pandas(name, start, expectations)
-        return self._spark(name, frame, expectations)
+        if frame.is_cached:
+            return self._spark(name, frame, expectations)
+        held = frame.persist()
+        try:
+            return self._spark(name, held, expectations)
+        finally:
+            held.unpersist()
 
     def _pandas(self, name: str, frame: pd.DataFrame, expectations: Sequence[Expectation]) -> list[Verdict]:
         batch = self._batch("pandas", frame)
@@ -109,12 +117,25 @@ class Judge:
         return class_(**expectation.args, severity=expectation.severity, description=expectation.meaning, meta=meta)
 
 
-@lru_cache(maxsize=1)
+def prepare() -> None:
+    """Import Great Expectations beside other work, so that the first `Judge` need not wait for it."""
+    threading.Thread(target=_great_expectations, daemon=True).start()
+
+
+_making = threading.Lock()
+
+
 def _great_expectations() -> tuple[Any, Any, dict[str, Any]]:
     """The package, one context without progress bars or telemetry, and its batch definitions by engine.
 
     One per process, because every context leaves a folder in the temporary directory.
     """
+    with _making:
+        return _made()
+
+
+@lru_cache(maxsize=1)
+def _made() -> tuple[Any, Any, dict[str, Any]]:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx
 

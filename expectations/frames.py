@@ -1,8 +1,8 @@
 """The frames that expectations look at, built from those that a run gives: helper columns, small joins, sums.
 
 A helper column holds null where all is well and words where it is not, so that an offending row explains itself. Each
-frame is built once for all expectations on it. Cost: `upserts` and `edge_delta` one window each, `edge_set` and
-`vertices` one grouping each of what they cover; `sums` and `trusses` read those two again, persisted.
+frame is built once for all expectations on it, and persisted when others are made of it. Cost: `upserts` and
+`edge_delta` one window each, `edge_set` and `vertices` one grouping each of what they cover.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import Column, DataFrame
 
-Frames = Mapping[str, "DataFrame"]
+Frames = Mapping[str, "DataFrame | list[dict[str, Any]]"]
 Context = Mapping[str, Any]
 
 _SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
@@ -29,15 +29,14 @@ class Workshop:
     """Builds the frames of one call, each at most once; `close` lets go of what it persisted."""
 
     def __init__(self, given: Frames, context: Context) -> None:
-        self.given: dict[str, DataFrame] = {}
         self.context = context
         self._built: dict[str, Any] = {}
         self._held: list[DataFrame] = []
-        several = {"upserts_net", "edges_at"}  # read by more than one frame
-        for name, frame in given.items():
-            self.given[name] = self._hold(frame) if name in several else frame
+        self.given: dict[str, Any] = {
+            name: self._hold(frame) if name in ("upserts_net", "edges_at") else frame for name, frame in given.items()
+        }
 
-    def _hold(self, frame: DataFrame) -> DataFrame:
+    def _hold(self, frame: Any) -> Any:
         held = frame.persist()
         self._held.append(held)
         return held
@@ -47,13 +46,10 @@ class Workshop:
             frame.unpersist()
 
     def frame(self, name: str) -> Any:
-        """A frame by name, pandas or persisted Spark; None: what it is made of was not given."""
-        import pandas as pd
-
+        """A frame by name, of pandas or Spark; None: what it is made of was not given."""
         if name not in self._built:
             made = _BUILDERS[name](self)
-            held = made is None or isinstance(made, pd.DataFrame) or any(made is frame for frame in self._held)
-            self._built[name] = made if held else self._hold(made)
+            self._built[name] = self._hold(made) if name in ("edge_set", "vertices") and made is not None else made
         return self._built[name]
 
     def epochs(self) -> list[int] | None:
@@ -259,7 +255,7 @@ def _sums(shop: Workshop) -> pd.DataFrame | None:
         row["twice_the_edges"] = 2 * row["edges_counted"]
         row["greatest_k"] = int(trusses["k"].max()) if trusses["k"].notna().any() else 0
     if "totals" in shop.given:
-        totals = shop.given["totals"].collect()[0].asDict()
+        (totals,) = shop.given["totals"]
         row |= totals | {"three_times_the_triangles": 3 * totals["triangles"]} | _impossible(totals)
         row |= _growth(shop, totals)
     return pd.DataFrame([row])
@@ -303,7 +299,7 @@ def _volumes(shop: Workshop) -> pd.DataFrame | None:
 
     if "volumes" not in shop.given:
         return None
-    rows = sorted((row.asDict() for row in shop.given["volumes"].collect()), key=lambda row: row["epoch"])
+    rows = sorted((dict(row) for row in shop.given["volumes"]), key=lambda row: row["epoch"])
     stored: dict[int, int] = {}
     if "upserts_net" in shop.given:
         counted = shop.given["upserts_net"].groupBy("epoch").agg(F.sum("copies").alias("copies"))

@@ -8,15 +8,12 @@ returned. Nothing is written, nothing decided here. Errors: `engine.CheckCrashed
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import degrees, edges, incremental_versus_full, ledger, quarantine, triangle_counts, trussness, upserts, volumes
 from .engine import ROWS, SMALL, Judge, plain_row
-from .frames import Workshop
+from .frames import Frames, Workshop
 from .model import Expectation, Verdict
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Check = dict[str, Any]
 
@@ -24,12 +21,12 @@ SUITES = (upserts, quarantine, edges, degrees, triangle_counts, trussness, ledge
 EXPECTATIONS: list[Expectation] = [expectation for suite in SUITES for expectation in suite.EXPECTATIONS]
 
 
-def check_tables(frames: dict[str, DataFrame], context: dict[str, Any], small: int = SMALL) -> list[Check]:
+def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) -> list[Check]:
     """All checks of the tables that `frames` allows.
 
     frames   upserts (rows of this run with diff +1), upserts_net (all rows of the epochs that this run touched, summed
-             to `copies`), quarantine, edge_delta, edges_at, degrees_at, triangle_counts_at, trussness_at, totals (one
-             row), volumes (a row per epoch of the run). Any may be absent.
+             to `copies`), quarantine, edge_delta, edges_at, degrees_at, triangle_counts_at, trussness_at; and, as
+             plain rows, totals (one) and volumes (one per epoch of the run). Any may be absent.
     context  epoch, label, value_types; history: earlier epochs as {epoch, rows, bad_rows, edges, triangles}; labels
              (optional): epoch -> label, for remedies at other epochs than `epoch`.
     small    frames of up to so many rows are judged in pandas, larger ones in Spark.
@@ -65,11 +62,14 @@ def check_differences(rows: Iterable[Mapping[str, Any]], context: dict[str, Any]
 
     rows     the first differing rows of each epoch and kind, in order: epoch, what (see `incremental_versus_full`), a,
              b, maintained, recomputed, and `count`: how many there are of the kind at the epoch.
-    context  epochs: the audited ones; labels (optional): epoch -> label.
+    context  epochs: the audited ones; labels (optional): epoch -> label; reference: the third party that counted the
+             triangles as well, if one did.
     """
     import pandas as pd
 
-    kinds = [expectation.args["column"] for expectation in incremental_versus_full.EXPECTATIONS]
+    third_party = context.get("reference")
+    wanted = [e for e in incremental_versus_full.EXPECTATIONS if third_party or e.args["column"] != "third_party"]
+    kinds = [expectation.args["column"] for expectation in wanted]
     first: dict[tuple[int, str], list[dict[str, Any]]] = {}
     counts: dict[tuple[int, str], int] = {}
     for row in rows:
@@ -85,14 +85,15 @@ def check_differences(rows: Iterable[Mapping[str, Any]], context: dict[str, Any]
         return []
     table = pd.DataFrame({"epoch": epochs} | {kind: [counts.get((e, kind), 0) for e in epochs] for kind in kinds})
     checks = []
-    for verdict in Judge().judge("differences", table, incremental_versus_full.EXPECTATIONS):
+    for verdict in Judge().judge("differences", table, wanted):
         kind = verdict.expectation.args["column"]
         failed = {row["epoch"] for row in verdict.rows}
         for epoch in epochs:
             wrong = counts.get((epoch, kind), 0)
             one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS])
             check = _check(one, epoch, context.get("labels", {}))
-            checks.append(check | {"observed": f"{wrong:,} difference{'' if wrong == 1 else 's'}"})
+            by = f" ({third_party})" if kind == "third_party" else ""
+            checks.append(check | {"observed": f"{wrong:,} difference{'' if wrong == 1 else 's'}{by}"})
     return sorted(checks, key=lambda check: check["epoch"])
 
 

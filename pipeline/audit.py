@@ -4,25 +4,27 @@ The recomputation starts from the landed upserts and shares no plan with the mai
 an epoch, distinct pairs, then one task per epoch that counts every triangle and peels every truss from scratch
 (`kernels/`), compares all of it with the maintained rows, and lets out only what differs. It runs over any epochs at
 once; an epoch's graph must fit one task, twice. The maintained trussness is proved besides, without peeling: no edge is
-too high, and no set of edges can rise (`kernels.check`).
+too high, and no set of edges can rise (`kernels.check`). On request a third party counts the triangles as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from algorithms import third_party as third
 from algorithms.kernels import check as certificate_kernel
 from algorithms.kernels import triangles as triangle_kernel
 from algorithms.kernels import truss as truss_kernel
+from algorithms.third_party import reference
 
 from .config import Home
 from .ledger import Revision
@@ -34,11 +36,11 @@ if TYPE_CHECKING:
 
 Check = dict[str, Any]
 Longs = NDArray[np.int64]
-Result = tuple[Longs | None, Longs | None, Longs]  # a, b, value; a total has neither end
+Values: TypeAlias = Longs | pa.ChunkedArray | None  # None: all null
+Result = tuple[Values, Values, Longs | pa.ChunkedArray]  # a, b, value; a total has neither end
 Results = dict[str, Result]
 _PER_ROW = ("edge", "trussness_of_edge", "triangles_at_vertex")
 _TOTALS = ("edges", "vertices", "triangles", "max_trussness")
-_BOTH = ["a", "b", "old", "new"]
 _RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 _DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
 
@@ -112,8 +114,7 @@ def _maintained(rows: pa.Table) -> Results:
     for what in _PER_ROW:
         a, b, k, n = (listed[what][name] for name in ("a", "b", "k", "n"))
         if len(n):
-            value = pc.multiply(k, n) if what == "trussness_of_edge" else n
-            found[what] = _longs(a), None if what == "triangles_at_vertex" else _longs(b), _longs(value)
+            found[what] = a, b, pc.multiply(k, n) if what == "trussness_of_edge" else n
     totals = {
         "edges": pc.sum(listed["edge"]["n"]),
         "vertices": pa.scalar(len(listed["degree"]) or None),
@@ -151,11 +152,8 @@ def _compare(key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table) -> p
         a, b, old, new = _differing(kept.get(what), fresh.get(what))
         out.append(_table(_DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
     if "trussness_of_edge" in kept:
-        a, b, k = kept["trussness_of_edge"]
-        assert a is not None and b is not None
-        for what, at in _uncertified(a, b, k).items():
-            first = at[:ROWS]
-            out.append(_table(_DIFFERENCES, epoch, what, a[first], b[first], k[first], None, at.size))
+        for what, (a, b, k) in _uncertified(*kept["trussness_of_edge"]).items():
+            out.append(_table(_DIFFERENCES, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
     return pa.concat_tables(out)
 
 
@@ -163,46 +161,56 @@ def _differing(kept: Result | None, fresh: Result | None) -> tuple[pa.ChunkedArr
     """The rows on which two results disagree, in order: a, b, the one's value, the other's (null: not there)."""
     sides = []
     for place, side in enumerate((kept, fresh)):
-        a, b, value = side or (np.zeros(0, np.int64),) * 3
-        none = pa.nulls(len(value), pa.int64())
-        values = [none, none]
-        values[place] = pa.array(value)
-        sides.append(pa.table([none if end is None else pa.array(end) for end in (a, b)] + values, _BOTH))
+        a, b, value = side or (None, None, np.zeros(0, np.int64))
+        n = len(value)
+        values = [_column(value if place == 0 else None, n), _column(value if place == 1 else None, n)]
+        sides.append(pa.table([_column(a, n), _column(b, n), *values], ["a", "b", "old", "new"]))
     both = pa.concat_tables(sides).group_by(["a", "b"]).aggregate([("old", "sum"), ("new", "sum")])
     wrong = both.filter(pc.fill_null(pc.not_equal(both["old_sum"], both["new_sum"]), True))
     wrong = wrong.sort_by([("a", "ascending"), ("b", "ascending")])
     return tuple(wrong[name] for name in ("a", "b", "old_sum", "new_sum"))
 
 
-def _uncertified(a: Longs, b: Longs, k: Longs) -> dict[str, Longs]:
-    """Where the trussness is proved wrong: too few triangles hold the edge, or it is of a set that can rise."""
-    # what is no trussness of a graph at all (an edge twice, or below 2) shows as a difference; here the rest is judged
+def _uncertified(*edges: pa.ChunkedArray) -> dict[str, tuple[Longs, Longs, Longs]]:
+    """Edges a, b, k whose trussness is proved wrong: too few triangles hold them, or they are of a set that can rise.
+
+    What is no trussness of a graph at all (an end missing, an edge twice, k below 2) shows as a difference; the rest is
+    judged here.
+    """
+    listed = pa.table(list(edges), ["a", "b", "k"]).drop_null()
+    a, b, k = (_longs(listed[name]) for name in ("a", "b", "k"))
     fine = np.flatnonzero((k >= 2) & (a < b))
     _, once = np.unique(np.stack([a[fine], b[fine]]), axis=1, return_index=True)
-    fine = fine[once]
-    verdict = certificate_kernel.check(a[fine], b[fine], k[fine])
+    a, b, k = (column[fine][once] for column in (a, b, k))
+    verdict = certificate_kernel.check(a, b, k)
     wrong = {"trussness_too_high": verdict.too_high, "trussness_too_low": verdict.too_low}
-    return {what: fine[at] for what, at in wrong.items()}
+    return {what: (a[at], b[at], k[at]) for what, at in wrong.items()}
 
 
-def _longs(column: Any) -> Longs:
+def _longs(column: pa.ChunkedArray) -> Longs:
     return np.asarray(column.to_numpy(), dtype=np.int64)
 
 
-def _table(schema: str, epoch: int, what: str, *columns: Any) -> pa.Table:
-    """Columns as a table of `schema`, after the constant columns epoch and what; None is a column of nulls, a number
-    one of that number."""
+def _column(values: Values | int, n: int) -> pa.ChunkedArray | pa.Array:
+    """Whole numbers as Arrow has them; None: all null, a number: `n` times the same."""
+    if values is None or isinstance(values, int):
+        return pa.repeat(pa.scalar(values, pa.int64()), n)
+    return pa.array(values) if isinstance(values, np.ndarray) else values
+
+
+def _table(schema: str, epoch: int, what: str, *columns: Values | int) -> pa.Table:
+    """Columns as a table of `schema`, after the constant columns epoch and what."""
     names = [column.split(" ")[0] for column in schema.split(", ")]
-    n = next(len(column) for column in columns if hasattr(column, "__len__"))
-    full: list[Any] = [pa.repeat(pa.scalar(epoch, pa.int64()), n), pa.repeat(pa.scalar(what), n)]
-    for column in columns:
-        plain = pa.scalar(column, pa.int64()) if column is None or isinstance(column, int) else None
-        full.append(pa.chunked_array([pa.repeat(plain, n)]) if plain is not None else column)
-    return pa.table([pa.array(c, pa.int64()) if isinstance(c, np.ndarray) else c for c in full], names)
+    n = next(len(column) for column in columns if not (column is None or isinstance(column, int)))
+    return pa.table([_column(epoch, n), pa.repeat(pa.scalar(what), n), *(_column(c, n) for c in columns)], names)
 
 
 def incremental_versus_full(
-    warehouse: Warehouse, read: Callable[[str], DataFrame], epochs: list[int], say: Callable[[str], None]
+    warehouse: Warehouse,
+    read: Callable[[str], DataFrame],
+    epochs: list[int],
+    say: Callable[[str], None],
+    third_party: bool = False,
 ) -> list[Check]:
     """One check per epoch and kind of result, with the first differing rows: the suite of `expectations/`."""
     from expectations.suite import check_differences
@@ -212,7 +220,27 @@ def incremental_versus_full(
     fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
     found = [row.asDict() for row in kept.cogroup(fresh).applyInArrow(_compare, _DIFFERENCES).collect()]
     labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
-    return check_differences(found, {"epochs": epochs, "labels": labels})
+    context: dict[str, Any] = {"epochs": epochs, "labels": labels}
+    if third_party:
+        context["reference"] = reference(warehouse.spark)
+        for epoch in epochs:
+            say(f"{labels[epoch]}: counting triangles with {context['reference']}")
+            found += _by_third_party(warehouse, read, epoch)
+    return check_differences(found, context)
+
+
+def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
+    """The vertices of one epoch whose maintained triangle count is not the third party's, as `_DIFFERENCES`."""
+    from expectations.engine import ROWS
+
+    edges = surviving(read("upserts"), warehouse.home, [epoch]).select("a", "b")
+    counted = third.triangle_counts(edges, warehouse.home.warehouse).where("triangles <> 0")
+    rows = read("triangle_counts").where(F.col("epoch") <= epoch)
+    kept = rows.groupBy("vertex").agg(F.sum("diff").alias("maintained")).where("maintained <> 0")
+    both = kept.join(counted.withColumnRenamed("triangles", "recomputed"), "vertex", "full_outer")
+    wrong = both.where("NOT maintained <=> recomputed").withColumn("count", F.count("*").over(Window.partitionBy()))
+    first = wrong.orderBy("vertex").limit(ROWS).collect()
+    return [{**row.asDict(), "epoch": epoch, "what": "third_party", "a": row.vertex, "b": None} for row in first]
 
 
 def suites(run: Run) -> list[Check]:
@@ -237,9 +265,8 @@ def suites(run: Run) -> list[Check]:
     before = {} if whole else published
     points = at_epochs(accumulate(diffs, epoch), [*before, epoch])
     now = points[epoch]
-    spark = run.spark
     batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if whole else ())]
-    frames = {
+    frames: dict[str, Any] = {
         "upserts": delta.where("diff > 0"),
         "quarantine": run.delta("quarantine").where("diff > 0"),
         "upserts_net": copies,
@@ -248,13 +275,8 @@ def suites(run: Run) -> list[Check]:
         "degrees_at": as_of("degrees", "degree", "vertex"),
         "triangle_counts_at": as_of("triangle_counts", "triangles", "vertex"),
         "trussness_at": as_of("trussness", "copies", "a", "b", "k"),
-        "totals": spark.createDataFrame(
-            [(epoch, now["vertices"], now["edges"], now["triangles"], now["max_trussness"])],
-            "epoch bigint, vertices bigint, edges bigint, triangles bigint, max_trussness bigint",
-        ),
-        "volumes": spark.createDataFrame(
-            [(b.epoch, b.rows, b.bad_rows) for b in batches], "epoch bigint, rows bigint, bad_rows bigint"
-        ),
+        "totals": [{"epoch": epoch, **{m: now[m] for m in ("vertices", "edges", "triangles", "max_trussness")}}],
+        "volumes": [{"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows} for b in batches],
     }
     history = [
         {"epoch": e, "rows": b.rows, "bad_rows": b.bad_rows, **{m: points[e][m] for m in ("edges", "triangles")}}
@@ -272,7 +294,15 @@ def suites(run: Run) -> list[Check]:
 
 
 def audit_published(
-    warehouse: Warehouse, revision: Revision, epochs: Iterable[int], say: Callable[[str], None]
+    warehouse: Warehouse,
+    revision: Revision,
+    epochs: Iterable[int],
+    say: Callable[[str], None],
+    third_party: bool = False,
 ) -> list[Check]:
     """The full recomputation over published epochs, as `altneu audit` asks for it."""
-    return incremental_versus_full(warehouse, lambda table: warehouse.at(table, revision), sorted(epochs), say)
+
+    def read(table: str) -> DataFrame:
+        return warehouse.at(table, revision)
+
+    return incremental_versus_full(warehouse, read, sorted(epochs), say, third_party)

@@ -78,17 +78,22 @@ def _open(create: bool = False) -> tuple[Home, Ledger]:
 
 
 class Progress:
-    """One line a stage on standard error: what it does, then its seconds and what came of it."""
+    """One line a stage on standard error: what it does, then its seconds and what came of it, and how long the rest
+    will take where `expected` has the seconds of the stages."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: dict[str, float] | None = None) -> None:
         self.started = time.time()
+        self.expected = dict(expected or {})
         self.status = err.status("") if err.is_terminal else None
 
     def __call__(self, stage: str, text: str) -> None:
         if text.startswith("done"):
             if self.status:
                 self.status.stop()
-            err.print(f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{text[5:]}[/]")
+            self.expected.pop(stage, None)
+            rest = sum(self.expected.values())
+            left = f"; about {rest:,.0f} s left" if rest >= 5 else ""
+            err.print(f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{text[5:]}{left}[/]")
         elif not text:
             self.started = time.time()
             if self.status:
@@ -357,6 +362,7 @@ def compact(
 
 def _execute(home: Home, ledger: Ledger, found: Plan) -> None:
     from . import runner
+    from .forecast import forecast
 
     if not found.run and found.kind == "run":
         out.print(
@@ -371,27 +377,33 @@ def _execute(home: Home, ledger: Ledger, found: Plan) -> None:
     parts = runner.parts(home, found) if found.kind == "run" else [found.run]
     size = {entry.epoch: entry.bytes for entry in found.epochs}
     total = sum(size.get(epoch, 0) for epoch in found.run)
-    progress, started, done = Progress(), time.time(), 0
+    started, done = time.time(), 0
     for number, epochs in enumerate(parts):
         part = replace(found, run=epochs, parent=ledger.at())
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
-        err.print(f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s)")
+        guess = forecast(home, ledger, part, 1)
+        time_ = f", about {guess['seconds']:,.0f} s and Spark's start" if guess["seconds"] else ""
+        err.print(
+            f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s), "
+            f"about {guess['rows']:,} rows{time_}"
+        )
+        progress, began = Progress(guess["stages"]), time.time()
         try:
             revision = runner.run(home, ledger, part, progress)
         finally:
             progress.close()
         assert revision is not None
         mark = f", with a {revision.mark}" if revision.mark else ""
-        seconds = time.time() - started
+        seconds = time.time() - began
         rows = sum(ledger.facts(revision.run_id, "ingest")[name] for name in ("rows", "quarantined"))
-        rate = f", {rows:,} rows" if rows else ""
+        rate = f", {rows:,} rows ({rows / seconds:,.0f} a second)" if rows else ""
         out.print(
             f"published revision {revision.revision}{mark}: {len(epochs) or len(found.epochs):,} epoch(s){rate}, "
             f"{seconds:.1f} s"
         )
         done += sum(size.get(epoch, 0) for epoch in epochs)
         if done < total:
-            left = seconds * (total - done) / done
+            left = (time.time() - started) * (total - done) / done
             err.print(f"  {decimal(done)} of {decimal(total)}, about {left:,.0f} s left")
     _print_totals(home, ledger)
 
@@ -604,26 +616,43 @@ def _emit(rows: list[dict[str, Any]], format: Format, output: Path | None, limit
         writer.writerows(rows)
     else:
         more = limit is not None and len(rows) > limit
-        table = Table(box=None, header_style="bold")
-        for name in rows[0] if rows else ():
-            table.add_column(name, justify="left" if name == "label" else "right")
-        for row in rows[:limit]:
-            table.add_row(*(str(value) for value in row.values()))
-        Console(file=stream, highlight=False).print(table)
+        _print_rows(rows[:limit], Console(file=stream, highlight=False))
         if more:
             err.print(f"(the first {limit} rows; all of them with --format csv or json)")
     if output:
         stream.close()
 
 
+def _print_rows(rows: list[dict[str, Any]], console: Console = out) -> None:
+    table = Table(box=None, header_style="bold")
+    for name in rows[0] if rows else ():
+        table.add_column(name, justify="left" if name == "label" else "right")
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    console.print(table)
+
+
 @app.command()
 def audit(
     epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None,
     sample: Annotated[int, typer.Option(help="So many of the epochs, drawn at random; 0: all of them.", min=0)] = 0,
+    third_party: Annotated[
+        bool,
+        typer.Option("--third-party", help="Triangles also by GraphFrames or GraphX: seconds to minutes an epoch."),
+    ] = False,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Maintain and recompute the epochs side by side, and show what each costs.")
+    ] = False,
 ) -> None:
-    """Compare the published result with a full recomputation; exit 1 on any difference."""
+    """Compare the published result with a full recomputation; exit 1 on any difference.
+
+    `altneu audit --sample 5 --third-party`
+
+    `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
+    """
     from . import audit as auditing
     from . import orchestration
+    from .shadow import shadow as side_by_side
     from .spark import session
     from .warehouse import Warehouse
 
@@ -640,11 +669,23 @@ def audit(
         wanted = [e for e in sorted(ledger.batches(row.revision)) if row.answers(e)]
     if sample:
         wanted = orchestration.sample(wanted, sample, str(time.time_ns()))
-    warehouse = Warehouse(session(home.config.master, home.config.conf), home)
+    spark = session(home.config.master, home.config.conf)
+    warehouse = Warehouse(spark, home)
     started = time.time()
     progress = Progress()
+
+    def say(text: str) -> None:
+        progress("audit", text)
+
     try:
-        results = auditing.audit_published(warehouse, row, wanted, lambda text: progress("audit", text))
+        if shadow:
+            found = side_by_side(home, wanted, spark, say)
+            progress.close()
+            _print_rows(found)
+            if any(entry["differences"] for entry in found):
+                raise CheckFailed("maintained and recomputed differ in the scratch home.", "altneu audit")
+            return
+        results = auditing.audit_published(warehouse, row, wanted, say, third_party)
     finally:
         progress.close()
     ledger.put_checks(None, row.revision, results)
@@ -658,7 +699,8 @@ def audit(
             f"altneu report {home.schedule.label(min(bad))}",
         )
     out.print(
-        f"{len(wanted)} epoch(s) audited at revision {row.revision}: all equal to a full recomputation "
+        f"{len(wanted)} epoch(s) audited at revision {row.revision}: all equal to a full recomputation"
+        f"{f' and to {auditing.reference(spark)}' if third_party else ''} "
         f"({len(results)} checks, {time.time() - started:.1f} s)"
     )
 

@@ -253,6 +253,8 @@ def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
 
 def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda stage, text: None) -> dict[str, Any]:
     """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it."""
+    from expectations.engine import prepare
+
     from .spark import session
     from .stages import STAGES as FUNCTIONS
     from .stages import Run
@@ -264,6 +266,8 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
         raise RunFailed(
             f"run {run_id} stopped, and another revision was published since.", "run the same command again"
         )
+    if name == "audit":
+        prepare()
     started = time.time()
     ledger.beat(run_id)
     ledger.stage(run_id, name, "running", started, {})
@@ -317,9 +321,12 @@ def _beating(ledger: Ledger, run_id: str) -> Iterator[None]:
 
 def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: None) -> Revision | None:
     """All stages of a plan; return the published revision, or None when there was nothing to do."""
+    from expectations.engine import prepare
+
     run_id = begin(home, ledger, plan)
     if run_id is None:
         return None
+    prepare()
     for name in STAGES:
         say(name, "")
         facts = stage(home, ledger, run_id, name, say)

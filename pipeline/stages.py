@@ -61,9 +61,7 @@ class Run:
 
     @cached_property
     def warehouse(self) -> Warehouse:
-        warehouse = Warehouse(self.spark, self.home)
-        warehouse.ensure(retype=not self.keeps("upserts"))
-        return warehouse
+        return Warehouse(self.spark, self.home)
 
     def keeps(self, table: str) -> bool:
         """Does the run add to a table? A rebuild makes all but the landed rows anew, a reload those as well."""
@@ -112,7 +110,8 @@ class Run:
 
 
 def ingest(run: Run) -> Facts:
-    """Landed files → upserts and quarantine, as the difference to the published batches."""
+    """Landed files → upserts and quarantine, as the difference to the published batches. Makes the tables first."""
+    run.warehouse.ensure(retype=not run.keeps("upserts"))
     if run.kind == "rebuild" and not run.epochs:
         for table in LANDED:
             run.write(table, None)

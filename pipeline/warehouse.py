@@ -50,6 +50,9 @@ class Warehouse:
         self.spark = spark
         self.home = home
         self.catalog = catalog(spark, home.database, home.warehouse)
+        classic: Any = spark  # looked up once: every dot of the class name is a call to the JVM
+        self._java = classic._jvm.org.apache.iceberg.spark.Spark3Util
+        self._session = classic._jsparkSession
 
     def name(self, table: str) -> str:
         return f"{self.catalog}.{NAMESPACE}.{table}"
@@ -107,8 +110,7 @@ class Warehouse:
 
     def _load(self, table: str) -> Any:
         """Iceberg's own handle of a table: branches and snapshots cost milliseconds there, and a query each in SQL."""
-        spark: Any = self.spark
-        return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, self.name(table))
+        return self._java.loadIcebergTable(self._session, self.name(table))
 
     def _commit(self, table: str, change: Callable[[Any], Any]) -> None:
         """Commit what `change` makes of Iceberg's handle (None: nothing), again on the newest metadata when another

@@ -296,7 +296,7 @@ def test_sums_that_disagree_name_both_numbers(tiny: SparkSession) -> None:
     ],
 )
 def test_impossible_totals(tiny: SparkSession, totals: tuple[int, ...], name: str | None) -> None:
-    row = dict(zip(w.columns("totals"), (w.EPOCH, *totals), strict=True))
+    row = dict(zip(w.TOTALS, (w.EPOCH, *totals), strict=True))
     wrong = failing(check_tables(w.frames(tiny, {"totals": [row]}), w.context()))
     assert list(wrong) == ([] if name is None else [("ledger", name)])
     if name:
@@ -345,7 +345,8 @@ def test_columns_that_are_not_the_declared_ones(tiny: SparkSession) -> None:
 
 def test_empty_frames_pass_and_absent_ones_are_skipped(tiny: SparkSession) -> None:
     empty: w.World = {table: [] for table in w.SCHEMAS}
-    empty["totals"] = [dict(zip(w.columns("totals"), (w.EPOCH, 0, 0, 0, 0), strict=True))]
+    empty["volumes"] = []
+    empty["totals"] = [dict(zip(w.TOTALS, (w.EPOCH, 0, 0, 0, 0), strict=True))]
     checks = check_tables(w.frames(tiny, empty), w.context())
     assert failing(checks) == {}
     assert {key(c) for c in checks} >= {key_ for key_ in FAULTS if key_[0] in ("upserts", "edges", "trussness")}

@@ -26,9 +26,8 @@ SCHEMAS = {
     "degrees_at": "vertex bigint, degree bigint",
     "triangle_counts_at": "vertex bigint, triangles bigint",
     "trussness_at": "a bigint, b bigint, k bigint, copies bigint",
-    "totals": "epoch bigint, vertices bigint, edges bigint, triangles bigint, max_trussness bigint",
-    "volumes": "epoch bigint, rows bigint, bad_rows bigint",
 }
+TOTALS = ("epoch", "vertices", "edges", "triangles", "max_trussness")
 World = dict[str, list[dict[str, Any]]]
 
 
@@ -83,11 +82,11 @@ def agree(world: World) -> World:
     return world
 
 
-def frames(spark: SparkSession, world: World) -> dict[str, DataFrame]:
-    return {
-        table: spark.createDataFrame([tuple(row[name] for name in columns(table)) for row in rows], SCHEMAS[table])
-        for table, rows in world.items()
-    }
+def frames(spark: SparkSession, world: World) -> dict[str, DataFrame | list[dict[str, Any]]]:
+    def frame(table: str, rows: list[dict[str, Any]]) -> DataFrame:
+        return spark.createDataFrame([tuple(row[name] for name in columns(table)) for row in rows], SCHEMAS[table])
+
+    return {table: frame(table, rows) if table in SCHEMAS else rows for table, rows in world.items()}
 
 
 def context(**changes: Any) -> dict[str, Any]:

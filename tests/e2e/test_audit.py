@@ -1,0 +1,65 @@
+"""`altneu audit` beyond its own recomputation: a third party's count, and maintenance beside recomputation."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from algorithms import third_party
+from pipeline import audit
+from pipeline.shadow import shadow
+from pipeline.warehouse import Warehouse
+from tests import homes, reference
+from tests.reference import Row
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+
+def test_a_third_party_counts_as_the_definition_does(spark: SparkSession, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    pairs = {(a, b) for a, b in ((rng.randrange(20), rng.randrange(20)) for _ in range(70)) if a < b}
+    frame = spark.createDataFrame(sorted(pairs), "a bigint, b bigint")
+    rows = third_party.triangle_counts(frame, str(tmp_path / "exchange")).where("triangles > 0").collect()
+    wanted: dict[int, int] = {}
+    for corners in reference.triangles(set(pairs)):
+        for v in corners:
+            wanted[v] = wanted.get(v, 0) + 1
+    assert {row.vertex: row.triangles for row in rows} == wanted and wanted
+    assert list((tmp_path / "exchange").glob("*")) == []
+
+
+def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path: Path) -> None:
+    home, ledger = homes.make(tmp_path / "home", "[edges]\nlive_for = 2\n")
+    rng = random.Random(4)
+    for epoch in range(3):
+        rows: list[Row] = [(rng.randrange(9), rng.randrange(9), None, "upsert", i) for i in range(25)]
+        homes.put(home, epoch, rows)
+    homes.run(home, ledger, range(3))
+    warehouse, row = Warehouse(spark, home), ledger.at()
+    name = "triangle counts of vertices equal a third party's"
+    checks = audit.audit_published(warehouse, row, [1, 2], lambda text: None, third_party=True)
+    assert [c["epoch"] for c in checks if c["name"] == name and c["passed"]] == [1, 2]
+    assert all(check["passed"] for check in checks)
+
+    def one_off(table: str):  # type: ignore[no-untyped-def]
+        frame = warehouse.at(table, row)
+        if table != "triangle_counts":
+            return frame
+        busiest = F.col("vertex") == frame.groupBy("vertex").agg(F.max("epoch")).first()[0]
+        return frame.unionByName(frame.where(busiest).limit(1).withColumns({"diff": F.lit(1), "epoch": F.lit(2)}))
+
+    wrong = audit.incremental_versus_full(warehouse, one_off, [2], lambda text: None, third_party=True)
+    (found,) = [c for c in wrong if c["name"] == name]
+    assert not found["passed"] and found["observed"].startswith("1 difference (Graph")
+    (offending,) = found["rows"]
+    assert (offending["maintained"] or 0) - (offending["recomputed"] or 0) == 1
+
+    said: list[str] = []
+    (entry,) = shadow(home, [1], spark, said.append)
+    assert (entry["epoch"], entry["rows"], entry["differences"]) == (1, 25, 0)
+    assert entry["maintained_seconds"] > 0 and entry["recomputed_seconds"] > 0 and said
+    assert ledger.at() == row and len(ledger.runs()) == 1  # the home itself is as it was
