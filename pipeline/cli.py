@@ -6,6 +6,7 @@ Progress goes to standard error, results to standard output; Spark and the suite
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
@@ -21,6 +22,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
+from . import telemetry
 from .config import Home
 from .errors import AltneuError, CheckFailed, Exit, UsageError, explained
 from .ledger import Ledger, alive
@@ -49,6 +51,11 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
+class Log(StrEnum):
+    text = "text"
+    json = "json"
+
+
 class View(StrEnum):
     totals = "totals"
     vertices = "vertices"
@@ -67,9 +74,16 @@ def options(
     home: Annotated[
         Path, typer.Option("--home", envvar="ALTNEU_HOME", help="Home directory: settings, landing, tables, reports.")
     ] = Path(".altneu"),
+    log_format: Annotated[
+        Log,
+        typer.Option(envvar="ALTNEU_LOG_FORMAT", help="What standard error gets: text, or one line of JSON per event."),
+    ] = Log.text,
 ) -> None:
     global _home
     _home = home
+    err.quiet = log_format is Log.json
+    if err.quiet:
+        telemetry.json_lines(sys.stderr)
 
 
 def _open(create: bool = False) -> tuple[Home, Ledger]:
@@ -866,6 +880,8 @@ def main(arguments: list[str] | None = None) -> int:
         ):
             raise  # a mistake of ours: its trace says more than a line
         what, then = explained(error)
+        if err.quiet:
+            telemetry.event("command failed", logging.ERROR, error=what, next=then)
         err.print("altneu:", style="bold red", end=" ")
         err.print(what, markup=False)
         if then:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
-from . import landing
+from . import landing, telemetry
 from .config import Home
 from .errors import AltneuError, RunFailed, UsageError, explained
 from .ledger import Ledger, Revision, alive, new_run_id
@@ -248,6 +247,7 @@ def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
         )
     run_id = new_run_id()
     ledger.begin(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind)
+    telemetry.event("run started", **telemetry.named(home, ledger.run(run_id)))
     return run_id
 
 
@@ -268,9 +268,9 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
         )
     if name == "audit":
         prepare()
-    started = time.time()
+    watch = telemetry.Stage(home, ledger, row, name)
     ledger.beat(run_id)
-    ledger.stage(run_id, name, "running", started, {})
+    ledger.stage(run_id, name, "running", watch.started, {})
     try:
         with _beating(ledger, run_id):
             spark = session(home.config.master, home.config.conf)
@@ -284,19 +284,21 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
                 lambda text: say(name, text),
                 row.kind or "run",
             )
-            facts = FUNCTIONS[name](run)
+            facts = watch.work(FUNCTIONS[name], run)
     except BaseException as error:
         what, then = explained(error)
         with contextlib.suppress(sa.exc.SQLAlchemyError):  # the database itself may be what failed
-            ledger.stage(run_id, name, "failed", started, {"error": what})
+            ledger.stage(run_id, name, "failed", watch.started, {"error": what, "cost": watch.cost})
             if name != "report":
                 ledger.finish(run_id, "failed", f"{name}: {what}")
+        watch.failed(what)
         if isinstance(error, (AltneuError, KeyboardInterrupt)):
             raise
         raise RunFailed(
             f"stage {name} of run {run_id} failed: {what}. What was published is untouched.", then
         ) from error
-    ledger.stage(run_id, name, "done", started, facts)
+    ledger.stage(run_id, name, "done", watch.started, facts)
+    watch.done(facts)
     return facts
 
 

@@ -30,7 +30,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("number", "signed", "duration", "moment", "share", "words", "plan", "listed"):
+    for name in ("number", "signed", "duration", "moment", "share", "words", "plan", "cost", "listed"):
         environment.filters[name] = getattr(words, name)
     environment.filters["whole"] = _whole
     environment.globals.update(

@@ -71,6 +71,15 @@ def moment(iso: str | None) -> str:
     return f"{iso[:10]} {iso[11:16]} UTC" if iso else "–"
 
 
+def size(count: float) -> str:
+    """`512 B`, `1.5 kB`, `230 MB`: units of a thousand."""
+    units = ["TB", "GB", "MB", "kB", "B"]
+    while count >= 999.5 and units[1:]:
+        count /= 1000
+        units.pop()
+    return f"{count:.1f} {units[-1]}" if count < 9.95 and units[-1] != "B" else f"{count:.0f} {units[-1]}"
+
+
 def share(value: float) -> str:
     return "less than 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
 
@@ -102,7 +111,7 @@ def plan(facts: dict[str, Any]) -> list[str]:
         chosen = "changes sent to every task, the index stays where it is"
         said.append(chosen if facts["broadcast"] else "changes shuffled to the index")
     for key, value in facts.items():
-        if key in _SKIP or key in ("error", "methods", "broadcast") or value is None:
+        if key in _SKIP or key in ("error", "methods", "broadcast", "cost") or value is None:
             continue
         if isinstance(value, dict):
             text = ", ".join(f"{words(k)} {v}" for k, v in value.items() if not isinstance(v, (dict, list)))
@@ -113,4 +122,18 @@ def plan(facts: dict[str, Any]) -> list[str]:
         else:
             text = number(value) if isinstance(value, (int, float)) else str(value)
         said.append(f"{words(key)} {text}")
+    return said
+
+
+_PROCESSES = {"jvm": "Java", "workers": "Python workers", "python": "Python"}
+
+
+def cost(facts: dict[str, Any]) -> list[str]:
+    """What a stage has written and the memory that it took, as short sentences; empty where nothing was measured."""
+    found, said = facts.get("cost") or {}, []
+    if found.get("rows"):
+        said.append(f"wrote {plural(found['rows'], 'row')}, {size(found['bytes'])} in {plural(found['files'], 'file')}")
+    peaks = [f"{name} {size(found[kind])}" for kind, name in _PROCESSES.items() if found.get(kind)]
+    if peaks:
+        said.append(f"memory at most: {', '.join(peaks)}")
     return said

@@ -122,6 +122,10 @@ def test_looking_around(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     status = json.loads(altneu("status", "--format", "json").out)
     assert (status["revision"], status["frontier"]) == (1, 5)
     assert status["epochs"][0]["audited"] is True
+    stages = {each["stage"]: each for each in json.loads(altneu("report", "5", "--json").out)["run"]["stages"]}
+    wrote = {name: each["facts"]["cost"].get("rows") for name, each in stages.items()}
+    assert wrote == {"ingest": 6, "edges": 10, "triangles": 4, "truss": 6, "audit": 0, "publish": None}
+    assert all(each["facts"]["cost"]["jvm"] > 10**8 for each in stages.values())
     vertices = json.loads(altneu("show", "vertices", "--format", "json").out)
     assert vertices[0] == {"vertex": 1, "degree": 3, "triangles": 3, "clustering": 1.0}
     listed = altneu("show", "edges", "--format", "csv").out.splitlines()
