@@ -1,4 +1,5 @@
-"""The pages in a browser: filter, search, narrow screens, dark mode, no request and no error. Skipped without one."""
+"""The pages in a browser: filter, search, offending rows, narrow screens, dark mode, accessibility (axe-core), and that
+they make no request and no error. Skipped without one."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 from pipeline.report import write
-from tests.report.seed import DAY, Seed
+from tests.report.seed import DAY, HOSTILE, Seed
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: no browser tests")
 FLAGS = [
@@ -122,3 +124,27 @@ def test_great_numbers_fit_a_narrow_screen(seed: Seed, browser: Any) -> None:
         visit.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 400
         visit.quiet()
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_offending_rows_are_there_to_see(states: Seed, browser: Any, width: int) -> None:
+    visit = Visit(browser, states.home.reports / "epoch=2004-08-11.html", width)
+    failed = visit.page.locator(".check", has_text="trussness values of edges equal")
+    cells = failed.locator("td:visible")
+    assert [cells.nth(place).inner_text() for place in range(cells.count())] == [f"edge {HOSTILE}", "4", "5"]
+    assert failed.get_by_text("What trussness values of edges equal means.").is_visible()
+    assert failed.get_by_text("what to do about trussness values of edges equal").is_visible()
+    visit.quiet()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("name", ["index", *(f"epoch=2004-08-{day:02d}" for day in range(9, 16))])
+def test_nothing_that_axe_finds_keeps_a_reader_out(
+    states: Seed, browser: Any, name: str, width: int, scheme: str
+) -> None:
+    visit = Visit(browser, states.home.reports / f"{name}.html", width, scheme)
+    visit.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+    found = axe.Axe().run(visit.page)
+    assert not found.response["violations"], found.generate_report()
+    visit.quiet()
