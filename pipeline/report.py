@@ -106,6 +106,10 @@ class State:
             return list(range(first, last + 1))
         return sorted(known | {epoch for epoch in self.changed if epoch >= first})
 
+    def told(self, epoch: int) -> str:
+        """The epoch in a sentence."""
+        return self.label(epoch) if self.home.schedule.seconds else f"epoch {epoch}"
+
     def at(self, epoch: int) -> dict[str, Any]:
         """The graph's totals at an epoch."""
         place = bisect_right(self.changed, epoch)
@@ -197,6 +201,7 @@ def _document(state: State, epoch: int) -> Document:
         "days": state.home.schedule.seconds == 86_400,
         "previous": state.label(before[0]) if before else None,
         "next": state.label(after[0]) if after else None,
+        "before": state.told(before[0]) if before else None,
         "revision": batch.revision if batch else None,
         "published_at": published.published_at if published else None,
         "frontier": None if state.frontier is None else state.label(state.frontier),
@@ -252,7 +257,8 @@ def _landed(state: State, epoch: int) -> Document | None:
         "quarantined": sum(b.bad_rows for b in past),
     }
     run_id = state.revisions[batch.revision].run_id
-    sample = [row for row in state.fact(run_id, "quarantine_sample") or [] if row.get("epoch", epoch) == epoch]
+    kept = state.fact(run_id, "quarantine_sample") or []
+    sample = [{k: v for k, v in row.items() if k != "epoch"} for row in kept if row.get("epoch", epoch) == epoch]
     return {
         "files": batch.files,
         "rows": batch.rows,
@@ -344,11 +350,13 @@ def _overview(state: State) -> Document:
     for epoch in axis:
         batch = state.batches.get(epoch)
         point = state.at(epoch) if state.frontier is not None and epoch <= state.frontier else {}
+        judged = state.judge(epoch)
         epochs.append(
             {
                 "epoch": epoch,
                 "label": state.label(epoch),
-                "state": state.judge(epoch),
+                "state": judged,
+                "why": _reason(state, epoch) if STATES[judged].attention else None,
                 "rows": batch.rows if batch else None,
                 "bad_rows": batch.bad_rows if batch else None,
                 **{measure: point.get(measure) for measure in MEASURES},
@@ -370,6 +378,16 @@ def _overview(state: State) -> Document:
         "trend": _trend(state, axis),
         "runs": [_attempt(state, run) for run in list(state.runs.values())[-10:]][::-1],
     }
+
+
+def _reason(state: State, epoch: int) -> str:
+    """Why an epoch needs somebody, in a line: what stopped its run, or the worst of its failed checks."""
+    run = state.last_run(epoch)
+    if run is not None and run.state == "failed":
+        return run.error or "it stopped without saying why"
+    failed = [row for row in state.current(epoch) if not row.passed]
+    worst = min(failed, key=lambda row: SEVERITIES.index(row.severity))
+    return f"{worst.name}: {worst.observed}"
 
 
 def _headline(state: State, counts: dict[str, int]) -> str:

@@ -45,10 +45,10 @@ def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
 
 
 def json_lines(stream: TextIO) -> None:
-    """From here on every event is a line of JSON on the stream."""
+    """From here on every event, and every warning that Python's libraries log, is a line of JSON on the stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Json())
-    log.handlers, log.propagate = [handler], False
+    logging.basicConfig(handlers=[handler], force=True)
     log.setLevel(logging.INFO)
 
 

@@ -51,7 +51,7 @@ def _whole(text: str) -> Markup:
 
 def epoch_page(found: Document, pages: set[str]) -> str:
     """The page of one epoch from its `document`; `pages` are the files that links may point to."""
-    title = found["label"]
+    title = f"Epoch {found['label']}"
     if found["days"]:
         title = f"{date.fromisoformat(found['label']):%A}, {found['label']}"
     severities = []
@@ -82,7 +82,8 @@ def _trusses(found: Document) -> Document | None:
     sizes = [(f"{k}-truss", [sum(n for at, n in point["trusses"].items() if at >= k) for point in trend]) for k in ks]
     labels = [point["label"] for point in trend]
     svg = charts.nested("trusses", "Edges in the k-truss", labels, sizes)
-    return {"svg": svg, "names": [name for name, _ in sizes]}
+    levels = [{"name": name, "shade": charts.shade(place, len(sizes))} for place, (name, _) in enumerate(sizes)]
+    return {"svg": svg, "levels": levels}
 
 
 def index_page(found: Document, pages: set[str]) -> str:

@@ -118,6 +118,11 @@ def bars(ident: str, name: str, labels: Sequence[str], values: Sequence[float], 
     return frame.wrap(ident, f"{name} over epochs", text, drawn)
 
 
+def shade(place: int, levels: int) -> int:
+    """The colour of one of at most six levels, from 0 (light) to 5 (dark): fewer levels are further apart."""
+    return 6 * (place + 1) // levels - 1
+
+
 def nested(ident: str, name: str, labels: Sequence[str], levels: Sequence[tuple[str, Sequence[float]]]) -> Markup:
     """Areas that hold each other (each level at most the one before it), from light to dark."""
     if not levels or not labels:
@@ -125,6 +130,6 @@ def nested(ident: str, name: str, labels: Sequence[str], levels: Sequence[tuple[
     frame = _Frame(labels, max(max(values) for _, values in levels))
     floor, drawn, text = _at(frame.y(0)), "", ""
     for place, (title, values) in enumerate(levels):
-        drawn += f'<path class="level level-{place}" d="{frame.path(values)}V{floor}H{LEFT}Z"/>'
+        drawn += f'<path class="level level-{shade(place, len(levels))}" d="{frame.path(values)}V{floor}H{LEFT}Z"/>'
         text += f"{title}: {number(values[-1])} at last, most {number(max(values))}. "
     return frame.wrap(ident, f"{name} over epochs", text.strip(), drawn)

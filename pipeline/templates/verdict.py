@@ -30,10 +30,14 @@ def _judged(found: Document) -> tuple[str, str, str | None]:
     if state == "failed":
         return _failed(found)
     if state == "wrong":
-        wrong = [c for c in [*found["audit"]["checks"], *failed] if not c["passed"]]
+        audited = found["audit"]["checks"] if found["audit"]["fresh"] else []
+        wrong = [c for c in [*audited, *failed] if not c["passed"]]
         wrong = [check for check in wrong if check["severity"] == "critical"] or wrong
-        said = f"{wrong[0]['name']}: {wrong[0]['observed']}" if wrong else "a critical check failed"
-        return f"Do not use this epoch yet. {_upper(said)}.", _remedy(wrong), f"altneu audit {label}"
+        said = f"Do not use this epoch yet. A check failed: {wrong[0]['name']} ({wrong[0]['observed']})."
+        if wrong[0] not in audited:
+            return said, _remedy(wrong), f"altneu audit {label}"
+        todo = "Do not use its numbers. A repair computes them again from the landed rows and publishes what differs."
+        return said, todo, f"altneu repair {label}"
     if state == "warning":
         first = next(check for check in failed if check["severity"] == "warning")
         many = sum(1 for check in failed if check["severity"] == "warning")
@@ -124,14 +128,15 @@ def _changed(found: Document) -> str:
         moved.append(f"greatest trussness {top['before']} → {top['value']}")
     if not moved:
         return "No total of the graph changed."
-    since = f" since {found['previous']}" if found["previous"] else ""
+    since = f" since {found['before']}" if found["before"] else ""
     return f"{_upper(listed(moved))}{since}."
 
 
 def _trust(found: Document) -> str:
     audit = found["audit"]
-    warned = sum(1 for check in found["checks"] if not check["passed"] and check["fresh"])
-    passed = sum(1 for check in found["checks"] if check["passed"] and check["fresh"])
+    told = [check for check in found["checks"] if check["severity"] != "info"]  # what informs neither passes nor fails
+    warned = sum(1 for check in told if not check["passed"] and check["fresh"])
+    passed = sum(1 for check in told if check["passed"] and check["fresh"])
     failed = f", {warned} failed" if warned else ""
     others = f" {plural(passed, 'other check')} passed{failed}." if passed + warned else ""
     if found["state"] == "failed" and found["landed"] is None:

@@ -115,6 +115,8 @@ def plan(facts: dict[str, Any]) -> list[str]:
             continue
         if isinstance(value, dict):
             text = ", ".join(f"{words(k)} {v}" for k, v in value.items() if not isinstance(v, (dict, list)))
+            if not text:
+                continue
         elif isinstance(value, list):
             continue
         elif isinstance(value, bool):

@@ -123,7 +123,8 @@ def every_state(path: Path) -> Seed:
         mark="warning",
     )
     seed.run({last + 2: (21, 0)}, {last + 2: {"edges": 2, "truss2": 2}}, audit(last + 2))
-    difference = {"key": f"edge {HOSTILE}", "maintained": 4, "recomputed": 5}
+    why = [f"the upsert of a{HOSTILE}.csv line 3 makes the edge", "maintained as 4, recomputed as 5"]
+    difference = {"key": f"edge {HOSTILE}", "maintained": 4, "recomputed": 5, "note": None, "why": why}
     seed.audit(audit(last + 2, "trussness values of edges", rows=[difference], observed="1 difference"))
     seed.run({last + 3: (22, 0)}, {last + 3: {"edges": 1, "truss2": 1}})
     seed.run(

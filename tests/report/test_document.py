@@ -61,7 +61,10 @@ def test_verdicts_in_plain_words(states: Seed) -> None:
     assert say["good"]["command"] is None
     assert "rows as usual" in say["warning"]["headline"]
     assert say["warning"]["answers"]["todo"] == "What to do about rows as usual."
-    assert say["wrong"]["headline"].startswith("Do not use this epoch yet. Trussness values of edges equal: 1 diff")
+    assert say["wrong"]["headline"].startswith(
+        "Do not use this epoch yet. A check failed: trussness values of edges equal (1 diff"
+    )
+    assert say["wrong"]["command"] == "altneu repair 2004-08-11"
     assert say["unaudited"]["command"] == "altneu audit 2004-08-12"
     assert say["failed"]["headline"].startswith("Not loaded. The run stopped: audit: 1 critical")
     assert say["failed"]["command"] == "altneu run 2004-08-13"

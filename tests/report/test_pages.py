@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.report import write
 from pipeline.templates.charts import ticks
-from tests.report.seed import DAY, HOSTILE, Seed
+from tests.report.seed import DAY, HOSTILE, Seed, audit, check
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 
@@ -71,8 +71,34 @@ def test_failed_checks_are_named_with_rows_meaning_and_remedy(states: Seed) -> N
         assert said in warned
     assert "Quarantined rows" in warned and HOSTILE in warned and "not a number" in warned
     assert "Vertices that changed most" in warned
-    assert f"edge {HOSTILE}" in wrong and "1 difference" in wrong and "altneu audit 2004-08-11" in wrong
+    assert f"edge {HOSTILE}" in wrong and "1 difference" in wrong and "altneu repair 2004-08-11" in wrong
+    assert "The first row explained" in wrong and "maintained as 4, recomputed as 5" in wrong
+    assert f"the upsert of a{HOSTILE}.csv line 3 makes the edge" in wrong
+    assert "The first row explained" not in warned + failed
     assert "The run that failed" in failed and "copies" in failed and "what to do about edges are unique" in failed
+
+
+def test_the_index_says_why_an_epoch_needs_somebody(states: Seed) -> None:
+    text = Reader(pages(states.home.path)["index.html"]).text
+    listed = text[text.index("What needs you") : text.index("The graph over time")]
+    assert f"audit: 1 critical check(s) failed {HOSTILE}" in listed
+    assert "trussness values of edges equal: 1 difference" in listed and "rows as usual: 3 of 10 rows" in listed
+
+
+def test_what_informs_is_no_failure(seed: Seed) -> None:
+    seed.run({DAY: (9, 0)}, {}, [check(DAY, "no self-loops", False, severity="info"), check(DAY, "x"), *audit(DAY)])
+    text = Reader(write(seed.home, seed.ledger, [DAY])[1].read_text()).text
+    assert "Nothing to do." in text and "1 other check passed." in text and "no self-loops" in text
+
+
+def test_changes_have_a_sign_and_empty_columns_are_left_out(seed: Seed) -> None:
+    moved = {"top_vertices": {str(DAY): [{"vertex": 7, "triangles": 361}, {"vertex": 8, "triangles": -2}]}}
+    rows = [{"a": 1, "copies": 2, "foreign": None}, {"a": 3, "copies": None, "foreign": None}]
+    seed.run(
+        {DAY: (9, 0)}, {DAY: {"edges": 3}}, [check(DAY, "x", False, severity="warning", rows=rows)], {"truss": moved}
+    )
+    text = Reader(write(seed.home, seed.ledger, [DAY])[1].read_text()).text
+    assert "+361" in text and "−2" in text and "copies" in text and "foreign" not in text
 
 
 def test_the_order_of_the_returned_paths(seed: Seed) -> None:

@@ -20,11 +20,12 @@ from tests.report.seed import DAY, Seed
 
 @pytest.fixture(autouse=True)
 def logger() -> Iterator[None]:
-    """The logger as it was, after a test."""
-    before = telemetry.log.handlers, telemetry.log.propagate, telemetry.log.level
+    """The loggers as they were, after a test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], telemetry.log.level
     yield
-    telemetry.log.handlers, telemetry.log.propagate = before[:2]
-    telemetry.log.setLevel(before[2])
+    root.handlers[:] = handlers
+    telemetry.log.setLevel(level)
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_every_event_is_a_line_of_json(seed: Seed) -> None:
     telemetry.json_lines(stream)
     stage(seed, "edges").done({"rows": 3, "proposals": 4, "epochs": 2, "top_edges": {str(DAY): []}})
     stage(seed, "truss").failed("no memory\nleft")
-    telemetry.log.warning("%s is odd", "this")
+    logging.getLogger("library").warning("%s is odd", "this")
     started, done, _, failed, odd = map(json.loads, stream.getvalue().splitlines())
     assert (started["event"], started["stage"], started["run"]) == ("stage started", "edges", "run0001")
     assert (done["first"], done["last"], done["epochs"]) == ("2004-07-01", "2004-07-02", 2)
