@@ -96,7 +96,14 @@ def _loaded(found: Document) -> str:
         said += f"; {number(landed['quarantined'])} more in quarantine ({share(landed['share'])})"
     else:
         said += ", none in quarantine"
-    return f"{said}. {usual(landed)}".strip()
+    return f"{_LOADED.get(found['state'], 'Yes')}: {said}. {usual(landed)}".strip()
+
+
+_LOADED = {
+    "failed": "Not the newest run; published before",
+    "warning": "Yes, with a warning",
+    "wrong": "It was published, and is wrong",
+}
 
 
 def usual(landed: Document) -> str:

@@ -65,6 +65,8 @@ def test_verdicts_in_plain_words(states: Seed) -> None:
         "Do not use this epoch yet. A check failed: trussness values of edges equal (1 diff"
     )
     assert say["wrong"]["command"] == "altneu repair 2004-08-11"
+    assert say["wrong"]["answers"]["loaded"].startswith("It was published, and is wrong: 21 rows from 1 file")
+    assert say["good"]["answers"]["loaded"].startswith("Yes: 24 rows")
     assert say["unaudited"]["command"] == "altneu audit 2004-08-12"
     assert say["failed"]["headline"].startswith("Not loaded. The run stopped: audit: 1 critical")
     assert say["failed"]["command"] == "altneu run 2004-08-13"
