@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+from pipeline.config import Home
+from pipeline.ledger import Ledger
 from pipeline.report import write
 from pipeline.templates.charts import ticks
 from tests.report.seed import DAY, HOSTILE, Seed, audit, check
@@ -122,6 +125,19 @@ def test_the_same_state_gives_the_same_bytes(seed: Seed) -> None:
     epochs = [DAY, DAY + 20, DAY + 34]
     first = [path.read_bytes() for path in write(seed.home, seed.ledger, epochs)]
     assert [path.read_bytes() for path in write(seed.home, seed.ledger, epochs)] == first
+
+
+def test_any_past_epoch_is_the_same_from_a_copy_of_the_database(states: Seed, tmp_path: Path) -> None:
+    shutil.copytree(states.home.path, tmp_path / "copy", ignore=shutil.ignore_patterns("reports"))
+    home = Home.open(tmp_path / "copy")
+    before, ledger, epochs = pages(states.home.path), Ledger(home.database), range(12_600, 12_646)
+    write(home, ledger, list(epochs)[::-1])
+    assert pages(home.path) == before
+    for epoch in epochs:
+        page = home.reports / f"epoch={home.schedule.label(epoch)}.html"
+        page.unlink()
+        assert write(home, ledger, [epoch])[1] == page
+        assert page.read_text() == before[page.name]
 
 
 def test_an_epochs_page_does_not_change_with_what_is_published_after_it(seed: Seed) -> None:
