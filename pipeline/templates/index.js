@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const at = id => document.getElementById(id);
-  const search = at("search"), list = at("list"), more = at("more"), found = at("found"), hint = at("hint");
+  const search = at("search"), list = at("list"), more = at("more"), found = at("found"), hint = at("hint"), older = at("older");
   if (!search) return;
   const { rows, states } = JSON.parse(at("data").textContent);
   const boxes = [...document.querySelectorAll(".filter input[type=checkbox]")];
@@ -49,6 +49,7 @@
     const marks = new Set(boxes.filter(box => box.checked).map(box => box.value));
     const keeps = (label, mark) => marks.has(mark) && label.toLowerCase().includes(text);
     cells.forEach((cell, place) => cell.classList.toggle("off", !keeps(labels[place], cell.classList[1])));
+    if (older && (text || marks.size < boxes.length)) older.open = true;
     groups.forEach(group => { group.hidden = !group.querySelector(".c:not(.off)"); });
     matching = rows.filter(([label, state]) => keeps(label, states[state][0]));
     found.textContent = matching.length === rows.length
@@ -61,7 +62,7 @@
   boxes.forEach(box => box.addEventListener("change", filter));
   search.form.addEventListener("submit", event => event.preventDefault());
   more.addEventListener("click", () => { shown += page; fill(); });
-  document.querySelector(".groups").addEventListener("click", event => {
+  document.addEventListener("click", event => {
     const cell = event.target.closest("button.c");
     if (!cell) return;
     const command = make("code", "altneu report " + cell.value);

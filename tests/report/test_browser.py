@@ -110,8 +110,11 @@ def test_the_keyboard_reaches_the_content_and_the_grid(states: Seed, browser: An
 def test_two_thousand_epochs_filter_at_once(seed: Seed, browser: Any) -> None:
     seed.good_days(2_000)
     visit = Visit(browser, write(seed.home, seed.ledger, [])[0], 400)
+    assert 300 < visit.page.locator(".c:visible").count() < 400  # twelve months; the others on demand
     visit.page.get_by_label("Search").fill("2006-12-3")
     assert visit.page.locator(".c:visible").count() == 2
+    visit.page.get_by_label("Search").fill("")
+    assert visit.page.locator(".c:visible").count() == 2_000
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 400
     visit.quiet()
 
