@@ -92,10 +92,10 @@ def words(name: str) -> str:
 _SKIP = {"quarantine_sample", "top_vertices", "top_edges", "entered_core", "page", "pages", "seconds", "first_epoch"}
 _METHODS = {
     "peel": "full peel",
-    "descent": "h-index descent (deletions)",
+    "descend": "h-index descent (deletions)",
     "lift": "lift rounds (insertions)",
-    "keep": "nothing to do",
-    "levels": "level by level, in parallel",
+    "mixed": "descent, then lift rounds",
+    "none": "nothing to do",
 }
 
 

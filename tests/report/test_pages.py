@@ -176,7 +176,9 @@ def test_the_ticks_of_a_picture_are_few_whole_and_cover_it() -> None:
 
 def test_each_stage_shows_what_it_wrote_and_its_memory(seed: Seed) -> None:
     cost = {"rows": 6_518, "files": 2, "bytes": 19_277, "python": 222_765_056, "jvm": 1_147_129_856, "workers": 0}
-    seed.run({DAY: (9, 0)}, {}, facts={"edges": {"rows": 3_995, "proposals": 18_360, "cost": cost}})
+    truss = {"methods": {"descend": 2, "none": 1}, "epochs": 3}
+    seed.run({DAY: (9, 0)}, {}, facts={"edges": {"rows": 3_995, "proposals": 18_360, "cost": cost}, "truss": truss})
     text = Reader(write(seed.home, seed.ledger, [DAY])[1].read_text()).text
     assert "rows 3,995 · proposals 18,360" in text
+    assert "h-index descent (deletions): 2 epochs · nothing to do: 1 epoch · epochs 3" in text
     assert "wrote 6,518 rows, 19 kB in 2 files · memory at most: Java 1.1 GB, Python 223 MB" in text
