@@ -6,8 +6,9 @@ Law      At every epoch of the replay, the stored trussness equals a full peel o
 Shapes   Edges: a, b, epoch, until, diff: signed validity intervals. Trussness: diff triples a, b, k, epoch, diff.
          Result: the same triples, as the difference to those stored, and one row per replayed epoch with diff 0 and
          a JSON `note` (what the epoch's maintenance did).
-Cost     One task: all edges alive in the replayed range and the stored trussness are brought together there, about 200
-         bytes an edge at the peak besides Spark's copies of input and output. Time is that of the kernels.
+Cost     One task while no more than `limit_edges` intervals are alive in the replayed range: they and the stored
+         trussness are brought together there, about 200 bytes an edge at the peak besides Spark's copies of input and
+         output (150 more). Time is that of the kernels. Beyond the limit: rounds of joins (`truss_rounds`).
 Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et al. 2014; Zhang, Yu 2019.
 """
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from algorithms import truss_rounds
 from algorithms.kernels.replay import replay
 from algorithms.times import FOREVER
 
@@ -30,18 +32,31 @@ Longs = NDArray[np.int64]
 SCHEMA = "a bigint, b bigint, k bigint, epoch bigint, diff bigint, note string"
 
 
-def trussness_changes(edges: DataFrame, trussness: DataFrame, first: int, last: int) -> DataFrame:
+def trussness_changes(
+    edges: DataFrame,
+    trussness: DataFrame,
+    first: int,
+    last: int,
+    limit_edges: int | None = None,
+    say: truss_rounds.Say = lambda epoch, text: None,
+) -> DataFrame:
     """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
 
     `edges`: all signed intervals as they are now; `trussness`: the stored triples. See the head of this file.
+    `limit_edges`: the most intervals that one task replays; None: no limit. EXECUTES with a limit: their count, and
+    beyond it all rounds, of which `say` hears. ValueError, in the task or here, when the edges, or the edges and the
+    stored trussness, contradict each other.
     """
-    alive = edges.where((F.col("until") >= first) & (F.col("epoch") <= last))
     # Clipped to the window: outside of it the signed intervals left out would be missed.
+    alive = edges.where((F.col("until") >= first) & (F.col("epoch") <= last))
     start = F.greatest("epoch", F.lit(first - 1)).alias("epoch")
     until = F.when(F.col("until") > last, FOREVER).otherwise(F.col("until")).alias("until")
-    left = alive.select("a", "b", start, until, "diff", F.lit(0).alias("one"))
-    right = trussness.where(F.col("epoch") <= last).select("a", "b", "k", "epoch", "diff", F.lit(0).alias("one"))
-    return left.groupBy("one").cogroup(right.groupBy("one")).applyInArrow(_replay(first, last), SCHEMA)
+    alive = alive.select("a", "b", start, until, "diff")
+    stored = trussness.where(F.col("epoch") <= last).select("a", "b", "k", "epoch", "diff")
+    if limit_edges is not None and alive.count() > limit_edges:
+        return truss_rounds.trussness_changes(alive, stored, first, last, say)
+    left, right = (frame.withColumn("one", F.lit(0)).groupBy("one") for frame in (alive, stored))
+    return left.cogroup(right).applyInArrow(_replay(first, last), SCHEMA)
 
 
 def _replay(first: int, last: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
@@ -122,11 +137,16 @@ def net_intervals(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -
 
 
 def summary(notes: Iterable[str]) -> dict[str, Any]:
-    """What the replayed epochs' notes say together: how often each method was chosen, changed edges, seconds."""
+    """What the replayed epochs' notes say together: how often each method was chosen, changed edges, seconds.
+
+    `looked_at`: how often an edge's triangles were looked at by maintenance; `rounds`: of joins, if there were any.
+    """
     methods: dict[str, int] = {}
-    total = {"inserted": 0, "deleted": 0, "seconds": 0.0}
+    total = {"inserted": 0, "deleted": 0, "evaluations": 0, "rounds": 0, "seconds": 0.0}
     for note in map(json.loads, notes):
         methods[note["method"]] = methods.get(note["method"], 0) + 1
         for name in total:
-            total[name] += note[name]
-    return {"methods": methods, **total, "seconds": round(total["seconds"], 4)}
+            total[name] += note.get(name, 0)
+    looked_at, rounds = total.pop("evaluations"), total.pop("rounds")
+    facts = {"methods": methods, **total, "looked_at": looked_at, "seconds": round(total["seconds"], 4)}
+    return facts | ({"rounds": rounds} if rounds else {})

@@ -39,6 +39,9 @@ TEMPLATE = """\
 # max_bad_share = 0.05  # a run with a larger share of malformed rows fails before it publishes
 # max_revision_mb = 2048  # a backfill over more landed files than this is cut into several revisions
 
+[truss]
+# limit_edges = 20000000  # one task replays up to so many edges, 350 bytes of memory each; more take rounds of joins
+
 [retention]             # what `altneu compact` keeps
 # epochs = 400          # the tables answer for the last 400 epochs; without it, for all of them. Totals: always for all
 # revisions = 20        # how many revisions back one can look, and roll back
@@ -64,6 +67,7 @@ class Config:
     where: str | None = None
     max_bad_share: float = 0.05
     max_revision_mb: float = 2048
+    limit_edges: int = 20_000_000
     keep_epochs: int | None = None
     keep_revisions: int = 20
     database: str | None = None
@@ -94,6 +98,7 @@ _PLACES: dict[str, tuple[str, str, tuple[type, ...]]] = {
     "where": ("edges", "where", (str,)),
     "max_bad_share": ("ingest", "max_bad_share", (int, float)),
     "max_revision_mb": ("ingest", "max_revision_mb", (int, float)),
+    "limit_edges": ("truss", "limit_edges", (int,)),
     "keep_epochs": ("retention", "epochs", (int,)),
     "keep_revisions": ("retention", "revisions", (int,)),
     "database": ("storage", "database", (str,)),
@@ -147,6 +152,8 @@ def _check(found: dict[str, Any]) -> list[str]:
         problems.append(f"[edges] live_for = {found['live_for']}: at least 1 epoch")
     if not 0 <= found.get("max_bad_share", 0) <= 1:
         problems.append(f"[ingest] max_bad_share = {found['max_bad_share']}: between 0 and 1")
+    if found.get("limit_edges", 0) < 0:
+        problems.append(f"[truss] limit_edges = {found['limit_edges']}: at least 0")
     for name, unit in (("keep_epochs", "epochs"), ("keep_revisions", "revisions")):
         if found.get(name, 1) < 1:
             problems.append(f"[retention] {unit} = {found[name]}: at least 1")

@@ -236,8 +236,19 @@ def maintain_truss(run: Run) -> Facts:
         run.put_totals(["truss"], [])
         return {"rows": 0, "epochs": 0}
     first = min(starts)
-    run.say(f"replaying from epoch {run.home.schedule.label(first)} to {run.home.schedule.label(run.frontier)}")
-    new = truss.trussness_changes(run.after("edges"), run.before("trussness"), first, run.frontier).persist()
+    label = run.home.schedule.label
+    run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
+    limit: int | None = run.home.config.limit_edges
+    if run.warehouse.size("edges", run.heads().snapshots["edges"])["rows"] <= run.home.config.limit_edges:
+        limit = None  # the table's whole history is within it: nothing to count
+    new = truss.trussness_changes(
+        run.after("edges"),
+        run.before("trussness"),
+        first,
+        run.frontier,
+        limit,
+        lambda epoch, text: run.say(f"epoch {label(epoch)}: {text}"),
+    ).persist()
     try:
         written = run.write("trussness", new.where(F.col("diff") != 0))
         log = [row.asDict() for row in new.where("diff = 0").select("epoch", "note").orderBy("epoch").collect()]
