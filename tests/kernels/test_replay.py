@@ -9,7 +9,16 @@ import pytest
 
 from algorithms.kernels import maintained, truss
 from algorithms.kernels.replay import replay
-from tests.kernels.references import Edge, arrays, clique, random_graph, read_rows, slow_trussness
+from tests.kernels.references import (
+    TOTALS,
+    Edge,
+    arrays,
+    clique,
+    random_graph,
+    read_rows,
+    simple_edges,
+    slow_trussness,
+)
 
 OPEN = 2**63 - 1
 Interval = tuple[int, int, int, int]
@@ -250,18 +259,31 @@ def test_college_messages_over_thirty_days_equal_the_peel_at_every_epoch():
     check_against_peel(*message_intervals("CollegeMsg.txt.gz", 2, 30, 86400.0))
 
 
+WITH_TIME = {  # column of the time, epochs that an edge lives, seconds of an epoch
+    "email-Eu-core-temporal.txt.gz": (2, 14, 86400.0),
+    "soc-sign-bitcoinotc.csv.gz": (3, 20, 7 * 86400.0),
+    "soc-sign-bitcoinalpha.csv.gz": (3, 20, 7 * 86400.0),
+    "CollegeMsg.txt.gz": (2, 48, 3600.0),
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "time", "live_for", "every"),
-    [
-        ("email-Eu-core-temporal.txt.gz", 2, 14, 86400.0),
-        ("soc-sign-bitcoinotc.csv.gz", 3, 20, 7 * 86400.0),
-        ("soc-sign-bitcoinalpha.csv.gz", 3, 20, 7 * 86400.0),
-        ("CollegeMsg.txt.gz", 2, 48, 3600.0),
-    ],
-)
-def test_real_histories_with_windows(name, time, live_for, every):
-    check_against_peel(*message_intervals(name, time, live_for, every))
+@pytest.mark.parametrize("name", sorted(WITH_TIME))
+def test_real_histories_with_windows(name):
+    check_against_peel(*message_intervals(name, *WITH_TIME[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(TOTALS) - set(WITH_TIME)))
+def test_real_graphs_without_time(name):
+    """Edges come in any order until all are there, go, and half of them return for a while."""
+    a, b = simple_edges(read_rows(name))
+    rng = np.random.default_rng(1)
+    start, until = rng.integers(0, 20, a.size), rng.integers(21, 40, a.size)
+    again = rng.random(a.size) < 0.5
+    back = until[again] + 1
+    second = a[again], b[again], back, back + rng.integers(1, 9, back.size)
+    check_against_peel(*map(np.concatenate, zip((a, b, start, until), second, strict=True)))
 
 
 @pytest.mark.slow
