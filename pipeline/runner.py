@@ -284,6 +284,8 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
                 lambda text: say(name, text),
                 row.kind or "run",
             )
+            if name == STAGES[0]:
+                run.warehouse.ensure(retype=not run.keeps("upserts"))
             facts = watch.work(FUNCTIONS[name], run)
     except BaseException as error:
         what, then = explained(error)

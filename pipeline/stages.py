@@ -67,7 +67,7 @@ class Run:
         """Does the run add to a table? A rebuild makes all but the landed rows anew, a reload those as well."""
         return self.kind == "run" or (self.kind == "rebuild" and table in LANDED)
 
-    def _base(self, table: str) -> int:
+    def base(self, table: str) -> int:
         return self.warehouse.base(table, self.parent) if self.keeps(table) else self.warehouse.first(table)
 
     def before(self, table: str) -> DataFrame:
@@ -80,16 +80,16 @@ class Run:
 
     def after(self, table: str) -> DataFrame:
         """Both: what a reader will see."""
-        return self.warehouse.snapshot(table, self.warehouse.head(table, self.run_id, self._base(table)))
+        return self.warehouse.snapshot(table, self.warehouse.head(table, self.run_id, self.base(table)))
 
     def heads(self) -> Revision:
         """What the ledger row of the run would pin, were it published now."""
-        pins = {table: self.warehouse.head(table, self.run_id, self._base(table)) for table in TABLES}
+        pins = {table: self.warehouse.head(table, self.run_id, self.base(table)) for table in TABLES}
         return replace(self.parent, revision=self.revision, snapshots=pins)
 
     def write(self, table: str, frame: DataFrame | None) -> int:
         stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
-        return self.warehouse.stage(table, self.run_id, self._base(table), stamped)
+        return self.warehouse.stage(table, self.run_id, self.base(table), stamped)
 
     def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
         """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's.
@@ -110,8 +110,7 @@ class Run:
 
 
 def ingest(run: Run) -> Facts:
-    """Landed files → upserts and quarantine, as the difference to the published batches. Makes the tables first."""
-    run.warehouse.ensure(retype=not run.keeps("upserts"))
+    """Landed files → upserts and quarantine, as the difference to the published batches."""
     if run.kind == "rebuild" and not run.epochs:
         for table in LANDED:
             run.write(table, None)

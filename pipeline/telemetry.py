@@ -125,7 +125,7 @@ def _written(run: Run, before: dict[str, int]) -> dict[str, int]:
     total = {"rows": 0, "files": 0, "bytes": 0}
     for table, snapshot in run.heads().snapshots.items():
         if snapshot != before[table]:
-            after, base = run.warehouse.size(table, snapshot), run.warehouse.size(table, run._base(table))
+            after, base = run.warehouse.size(table, snapshot), run.warehouse.size(table, run.base(table))
             for unit in total:
                 total[unit] += after[unit] - base[unit]
     return total
