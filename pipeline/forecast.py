@@ -64,7 +64,8 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
         "plans": {
             "edges": "broadcast the touched pairs" if rows <= BROADCAST_ROWS else "shuffle by pair",
             "triangles": "broadcast the changed edges" if rows <= BROADCAST_ROWS else "shuffle by vertex",
-            "truss": f"replay {label(min(starts))} … {label(new_frontier)} in one task"
+            "truss": f"replay {label(min(starts))} … {label(new_frontier)} in one task (in rounds beyond "
+            f"{home.config.limit_edges:,} edges)"
             if starts and new_frontier is not None
             else "nothing to replay",
         },

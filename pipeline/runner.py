@@ -23,6 +23,7 @@ from .errors import AltneuError, RunFailed, UsageError, explained
 from .ledger import Ledger, Revision, alive, new_run_id
 
 STAGES = ("ingest", "edges", "triangles", "truss", "audit", "publish", "report")
+COMPUTED = ("edges", "triangles", "truss", "audit")  # from what is stored by then
 BEAT = 5.0  # seconds between two signs of life
 Say = Callable[[str, str], None]  # stage, text
 
@@ -255,7 +256,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it."""
     from expectations.engine import prepare
 
-    from .spark import session
+    from .spark import plans_for, session
     from .stages import STAGES as FUNCTIONS
     from .stages import Run
 
@@ -286,7 +287,8 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
             )
             if name == STAGES[0]:
                 run.warehouse.ensure(retype=not run.keeps("upserts"))
-            facts = watch.work(FUNCTIONS[name], run)
+            with plans_for(spark, run.stored() if name in COMPUTED else None):
+                facts = watch.work(FUNCTIONS[name], run)
     except BaseException as error:
         what, then = explained(error)
         with contextlib.suppress(sa.exc.SQLAlchemyError):  # the database itself may be what failed

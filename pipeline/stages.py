@@ -87,6 +87,11 @@ class Run:
         pins = {table: self.warehouse.head(table, self.run_id, self.base(table)) for table in TABLES}
         return replace(self.parent, revision=self.revision, snapshots=pins)
 
+    def stored(self) -> int:
+        """How many rows the stages after ingest have to do with, about."""
+        pins = self.heads().snapshots
+        return sum(self.warehouse.size(table, pins[table])["rows"] for table in ("upserts", "edges", "trussness"))
+
     def write(self, table: str, frame: DataFrame | None) -> int:
         stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
         return self.warehouse.stage(table, self.run_id, self.base(table), stamped)

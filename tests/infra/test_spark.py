@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline import spark as module
 from pipeline.errors import UsageError
-from pipeline.spark import catalog, catalog_options, driver_memory_mb, java_options
+from pipeline.spark import catalog, catalog_options, driver_memory_mb, java_options, plans_for
 
 REPO = Path(module.__file__).parents[1]
 
@@ -147,3 +147,12 @@ def test_executors_in_processes_of_their_own_find_our_packages(tmp_path: Path) -
     )
     assert said.returncode == 0, said.stderr
     assert said.stdout.split()[0] == "8" and int(said.stdout.split()[1]) >= 2
+
+
+def test_plans_over_few_rows_are_interpreted(spark: SparkSession) -> None:
+    names = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage")
+    before = [spark.conf.get(name) for name in names]
+    for rows, changed in ((10, True), (10**7, False), (None, False)):
+        with plans_for(spark, rows):
+            assert ([spark.conf.get(name) for name in names] == ["false", "false"]) == changed
+        assert [spark.conf.get(name) for name in names] == before

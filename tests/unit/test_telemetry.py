@@ -49,7 +49,7 @@ class Tables:
     def heads(self) -> Any:
         return SimpleNamespace(snapshots=dict(self.snapshots))
 
-    def _base(self, table: str) -> int:
+    def base(self, table: str) -> int:
         return 1
 
     @property
