@@ -1,4 +1,5 @@
-"""Many epochs in one pass: one run, one revision, whatever their number.
+"""Many epochs in one pass: one run, one revision, whatever their number; over more landed files than `[ingest]
+max_revision_mb`, a run for each part, each started by the one before.
 
 Every landed epoch between **first** and **last** that is missing or has changed; empty bounds mean the
 first and the last landed one. Much faster than a run of `altneu_epoch` for each, and with the same result;
@@ -11,7 +12,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Param, task
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, Param, chain, task
 
 from dags import common
 from pipeline import orchestration
@@ -25,6 +27,11 @@ from pipeline import orchestration
 def plan(params: Any = None) -> dict[str, Any] | None:
     first, last, again = params["first"], params["last"], params["again"]
     return orchestration.plan_range(common.HOME, first, last, again, common.say)
+
+
+@task.short_circuit(doc_md="The part of the range that `[ingest] max_revision_mb` has left for another run, if any.")
+def rest(planned: dict[str, Any]) -> dict[str, Any] | None:
+    return planned.get("rest")
 
 
 def bound(title: str) -> Param:
@@ -51,4 +58,8 @@ with DAG(
     tags=["altneu", "graph"],
     doc_md=__doc__,
 ):
-    common.stages(plan())
+    planned = plan()
+    left = rest(planned)
+    chain(
+        common.stages(planned), left, TriggerDagRunOperator(task_id="next", trigger_dag_id="altneu_backfill", conf=left)
+    )

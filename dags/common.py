@@ -150,9 +150,11 @@ def report(published: dict[str, Any]) -> list[str]:
     return orchestration.report(HOME, published, say)
 
 
-def stages(planned: Any) -> None:
-    """plan → ingest → edges → triangles → truss → validate → publish → report; the plan travels by XCom."""
+def stages(planned: Any) -> Any:
+    """plan → ingest → edges → triangles → truss → validate → publish → report; the plan travels by XCom. Returns the
+    last task."""
     done = publish(planned)
+    pages = report(done)
     chain(
         ingest(planned),
         edges(planned),
@@ -160,5 +162,6 @@ def stages(planned: Any) -> None:
         truss(planned),
         validate(planned),
         done,
-        report(done),
+        pages,
     )
+    return pages

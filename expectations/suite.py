@@ -61,7 +61,8 @@ def check_differences(rows: Iterable[Mapping[str, Any]], context: dict[str, Any]
     """Incremental versus full: a check per audited epoch and kind of difference.
 
     rows     the first differing rows of each epoch and kind, in order: epoch, what (see `incremental_versus_full`), a,
-             b, maintained, recomputed, and `count`: how many there are of the kind at the epoch.
+             b, maintained, recomputed, and `count`: how many there are of the kind at the epoch; why (optional): what
+             stands behind the row, in lines.
     context  epochs: the audited ones; labels (optional): epoch -> label; reference: the third party that counted the
              triangles as well, if one did.
     """
@@ -79,7 +80,7 @@ def check_differences(rows: Iterable[Mapping[str, Any]], context: dict[str, Any]
         counts[at] = row["count"]
         key = "-".join(str(row[end]) for end in ("a", "b") if row[end] is not None)
         shown = {"key": key, "maintained": row["maintained"], "recomputed": row["recomputed"]}
-        first.setdefault(at, []).append(plain_row(shown))
+        first.setdefault(at, []).append(plain_row(shown) | ({"why": row["why"]} if "why" in row else {}))
     epochs = sorted({*context["epochs"], *(epoch for epoch, _ in counts)})
     if not epochs:
         return []

@@ -26,6 +26,7 @@ from algorithms.kernels import triangles as triangle_kernel
 from algorithms.kernels import truss as truss_kernel
 from algorithms.third_party import reference
 
+from . import explain
 from .config import Home
 from .ledger import Revision
 from .views import accumulate, at_epochs
@@ -211,8 +212,12 @@ def incremental_versus_full(
     epochs: list[int],
     say: Callable[[str], None],
     third_party: bool = False,
+    revision: Revision | None = None,
 ) -> list[Check]:
-    """One check per epoch and kind of result, with the first differing rows: the suite of `expectations/`."""
+    """One check per epoch and kind of result, with the first differing rows: the suite of `expectations/`.
+
+    `revision`: the tables that `read` reads; with it the first differing row is explained.
+    """
     from expectations.suite import check_differences
 
     say(f"recomputing {len(epochs)} epoch(s) from scratch")
@@ -226,6 +231,12 @@ def incremental_versus_full(
         for epoch in epochs:
             say(f"{labels[epoch]}: counting triangles with {context['reference']}")
             found += _by_third_party(warehouse, read, epoch)
+    first = next((row for row in found if row["a"] is not None), None)
+    if first is not None and revision is not None:
+        first["why"] = explain.difference(warehouse, revision, first["epoch"], first["a"], first["b"])
+        numbers = list({row[end] for row in found for end in "ab"} - {None})
+        book = {None: None, **dict(zip(numbers, explain.names(warehouse, revision, numbers), strict=True))}
+        found = [{**row, "a": book[row["a"]], "b": book[row["b"]]} for row in found]
     return check_differences(found, context)
 
 
@@ -305,4 +316,4 @@ def audit_published(
     def read(table: str) -> DataFrame:
         return warehouse.at(table, revision)
 
-    return incremental_versus_full(warehouse, read, sorted(epochs), say, third_party)
+    return incremental_versus_full(warehouse, read, sorted(epochs), say, third_party, revision)

@@ -665,7 +665,7 @@ def audit(
     `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
     """
     from . import audit as auditing
-    from . import orchestration
+    from .schedule import sample as draw
     from .shadow import shadow as side_by_side
     from .spark import session
     from .warehouse import Warehouse
@@ -682,7 +682,7 @@ def audit(
     else:
         wanted = [e for e in sorted(ledger.batches(row.revision)) if row.answers(e)]
     if sample:
-        wanted = orchestration.sample(wanted, sample, str(time.time_ns()))
+        wanted = draw(wanted, sample, str(time.time_ns()))
     spark = session(home.config.master, home.config.conf)
     warehouse = Warehouse(spark, home)
     started = time.time()

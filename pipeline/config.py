@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,10 @@ TEMPLATE = """\
 [truss]
 # limit_edges = 20000000  # one task replays up to so many edges, 350 bytes of memory each; more take rounds of joins
 
+[audit]
+# epochs = "frontier"   # what a run recomputes from scratch: its last epoch and the frontier; besides these "all" of
+                        # its epochs, "every 10" (those that 10 divides), or "sample 3" of all that are published
+
 [retention]             # what `altneu compact` keeps
 # epochs = 400          # the tables answer for the last 400 epochs; without it, for all of them. Totals: always for all
 # revisions = 20        # how many revisions back one can look, and roll back
@@ -68,6 +73,7 @@ class Config:
     max_bad_share: float = 0.05
     max_revision_mb: float = 2048
     limit_edges: int = 20_000_000
+    audit: str = "frontier"
     keep_epochs: int | None = None
     keep_revisions: int = 20
     database: str | None = None
@@ -99,6 +105,7 @@ _PLACES: dict[str, tuple[str, str, tuple[type, ...]]] = {
     "max_bad_share": ("ingest", "max_bad_share", (int, float)),
     "max_revision_mb": ("ingest", "max_revision_mb", (int, float)),
     "limit_edges": ("truss", "limit_edges", (int,)),
+    "audit": ("audit", "epochs", (str,)),
     "keep_epochs": ("retention", "epochs", (int,)),
     "keep_revisions": ("retention", "revisions", (int,)),
     "database": ("storage", "database", (str,)),
@@ -146,6 +153,8 @@ def _check(found: dict[str, Any]) -> list[str]:
             Schedule.parse(found["every"])
         except UsageError as error:
             problems.append(f"[epochs] {error.what}")
+    if not re.fullmatch(r"frontier|all|(every|sample) [1-9]\d*", found.get("audit", "all")):
+        problems.append(f'[audit] epochs = {found["audit"]!r}: "frontier", "all", "every N" or "sample N"')
     if found.get("ids", "integer") not in ("integer", "string"):
         problems.append(f'[vertices] ids = {found["ids"]!r}: "integer" or "string"')
     if found.get("live_for", 1) < 1:

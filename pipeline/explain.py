@@ -21,6 +21,7 @@ from .ledger import Revision
 from .warehouse import Warehouse
 
 SHOWN = 200  # edges of a vertex whose landed rows are listed
+BEHIND = 12  # diffs, edges and landed rows that stand behind one differing row
 Document = dict[str, Any]
 Vertex = int | str
 
@@ -40,7 +41,7 @@ def triangle(warehouse: Warehouse, revision: Revision, epoch: int, corners: tupl
     rows = _rows(warehouse, revision, pairs, epoch)
     edges = [_edge(warehouse, revision, epoch, a, b, rows) for a, b in pairs]
     return {
-        "triangle": _names(warehouse, revision, numbers),
+        "triangle": names(warehouse, revision, numbers),
         "epoch": warehouse.home.schedule.label(epoch),
         "revision": revision.revision,
         "there": all(each["there"] for each in edges),
@@ -60,12 +61,10 @@ def vertex(warehouse: Warehouse, revision: Revision, epoch: int, name: str) -> D
         return [{"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]} for r in rows.collect()]
 
     degree, counts = diffs("degrees"), diffs("triangle_counts")
-    alive = warehouse.at("edges", revision).where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
-    mine = alive.where((F.col("a") == number) | (F.col("b") == number)).groupBy("a", "b").agg(F.sum("diff").alias("n"))
-    found = sorted((row.a, row.b) for row in mine.where("n <> 0").collect())
+    found = _edges_at(warehouse, revision, epoch, number)
     rows = _rows(warehouse, revision, found[:SHOWN], epoch)
     return {
-        "vertex": _names(warehouse, revision, [number])[0],
+        "vertex": names(warehouse, revision, [number])[0],
         "epoch": warehouse.home.schedule.label(epoch),
         "revision": revision.revision,
         "degree": sum(row["diff"] for row in degree),
@@ -75,6 +74,34 @@ def vertex(warehouse: Warehouse, revision: Revision, epoch: int, name: str) -> D
         "edges": [_edge(warehouse, revision, epoch, a, b, rows, trussness=False) for a, b in found[:SHOWN]],
         "edges_not_listed": max(0, len(found) - SHOWN),
     }
+
+
+def difference(warehouse: Warehouse, revision: Revision, epoch: int, a: int, b: int | None) -> list[str]:
+    """What stands behind a differing row, in lines: the stored diffs of the edge a, b (or the vertex a), and the landed
+    rows of the edge (or of the vertex's first edges) with their fate at the epoch."""
+    mine = [(a, b)] if b is not None else _edges_at(warehouse, revision, epoch, a)
+    lines = []
+    for table in ("edges", "trussness") if b is not None else ("degrees", "triangle_counts"):
+        of = (F.col("a") == a) & (F.col("b") == b) if b is not None else F.col("vertex") == a
+        rows = warehouse.at(table, revision).where(of & (F.col("epoch") <= epoch)).orderBy("epoch", "revision")
+        label = warehouse.home.schedule.label
+        steps = []
+        for row in rows.limit(BEHIND).collect():
+            k = f" of trussness {row['k']}" if table == "trussness" else ""
+            steps.append(f"{row['diff']:+}{k} at {label(row['epoch'])} (revision {row['revision']})")
+        lines.append(f"diffs stored in {table}: {', '.join(steps) or 'none'}")
+    for landed in _rows(warehouse, revision, mine[:BEHIND], epoch)[:BEHIND]:
+        src, dst = names(warehouse, revision, [landed["src"], landed["dst"]])
+        place = f"{landed['file']} line {landed['line']}"
+        lines.append(f"landed at {landed['epoch']}: {landed['op']} {src} → {dst}, {place}: {landed['fate']}")
+    return lines
+
+
+def _edges_at(warehouse: Warehouse, revision: Revision, epoch: int, vertex: int) -> list[tuple[int, int]]:
+    """The edges of a vertex at an epoch, a < b."""
+    alive = warehouse.at("edges", revision).where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
+    mine = alive.where((F.col("a") == vertex) | (F.col("b") == vertex)).groupBy("a", "b").agg(F.sum("diff").alias("n"))
+    return sorted((row.a, row.b) for row in mine.where("n <> 0").collect())
 
 
 def _edge(
@@ -89,7 +116,7 @@ def _edge(
 ) -> Document:
     mine = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
     found: Document = {
-        "edge": _names(warehouse, revision, [a, b]),
+        "edge": names(warehouse, revision, [a, b]),
         "epoch": warehouse.home.schedule.label(epoch),
         "revision": revision.revision,
         "there": any(row["fate"] == "in force" for row in mine),
@@ -113,7 +140,7 @@ def _edge(
                     ends[one].add(other)
         third = sorted(ends[a] & ends[b])
         found["support"] = len(third)
-        found["triangles_with"] = _names(warehouse, revision, third[:SHOWN])
+        found["triangles_with"] = names(warehouse, revision, third[:SHOWN])
     return found
 
 
@@ -186,8 +213,9 @@ def _numbers(warehouse: Warehouse, revision: Revision, names: Iterable[str]) -> 
     return [known[name] for name in wanted]
 
 
-def _names(warehouse: Warehouse, revision: Revision, numbers: list[int]) -> list[Vertex]:
+def names(warehouse: Warehouse, revision: Revision, numbers: list[int]) -> list[Vertex]:
+    """Numbers of vertices → what the landed files call them; a number that no file has a name for stays one."""
     if warehouse.home.config.ids == "integer" or not numbers:
         return list(numbers)
     book = {row.id: row["name"] for row in warehouse.at("names", revision).where(F.col("id").isin(numbers)).collect()}
-    return [book[number] for number in numbers]
+    return [book.get(number, number) for number in numbers]

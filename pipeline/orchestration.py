@@ -16,7 +16,6 @@ matters.
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from .config import Home
 from .errors import AltneuError, CheckFailed, Conflict, RunFailed, UsageError
-from .schedule import Schedule
+from .schedule import Schedule, sample
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -205,8 +204,13 @@ def plan(path: str, epochs: Iterable[int], say: Say = quiet) -> Planned | None:
 def plan_range(
     path: str, first: str | int | None, last: str | int | None, force: bool = False, say: Say = quiet
 ) -> Planned | None:
-    """Begin one run over every landed epoch of a range that is missing or changed (`force`: over all of
-    them)."""
+    """Begin one run over every landed epoch of a range that is missing or changed (`force`: over all of them).
+
+    Over more landed files than `[ingest] max_revision_mb` it takes the first part; `rest` then holds the parameters of
+    the next run: first, last, again.
+    """
+    from dataclasses import replace
+
     from . import runner
 
     home, ledger = _open(path)
@@ -216,7 +220,13 @@ def plan_range(
         raise UsageError(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
         )
-    return _begin(home, ledger, found, say)
+    parts = runner.parts(home, found)
+    planned = _begin(home, ledger, replace(found, run=parts[0]) if parts else found, say)
+    if planned is not None and len(parts) > 1:
+        label = home.schedule.label(parts[1][0])
+        planned["rest"] = {"first": label, "last": last, "again": force}
+        say(f"[ingest] max_revision_mb cuts the range into {len(parts)} runs; the next one from {label} on")
+    return planned
 
 
 def _begin(home: Home, ledger: Ledger, found: Any, say: Say) -> Planned | None:
@@ -324,18 +334,6 @@ def report(path: str, published: dict[str, Any], say: Say = quiet) -> list[str]:
 
 
 # -- audits --------------------------------------------------------------------------------------------------
-
-
-def sample(epochs: list[int], how_many: int, seed: str) -> list[int]:
-    """So many of the epochs, the last always among them; 0: all. The same seed draws the same epochs.
-
-    >>> sample([1, 2, 3, 4], 0, "any"), sample([1, 2, 3, 4], 1, "any")
-    ([1, 2, 3, 4], [4])
-    """
-    epochs = sorted(epochs)
-    if not how_many or how_many >= len(epochs):
-        return epochs
-    return sorted([*random.Random(seed).sample(epochs[:-1], how_many - 1), epochs[-1]])
 
 
 def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Without `every`, epochs are plain integers and their own labels.
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -71,3 +72,15 @@ class Schedule:
                 f"epoch {text!r} is no interval's start; the interval that holds it is {self.label(epoch)}."
             )
         return epoch
+
+
+def sample(epochs: list[int], how_many: int, seed: str) -> list[int]:
+    """So many of the epochs, the last always among them; 0: all. The same seed draws the same epochs.
+
+    >>> sample([1, 2, 3, 4], 0, "any"), sample([1, 2, 3, 4], 1, "any")
+    ([1, 2, 3, 4], [4])
+    """
+    epochs = sorted(epochs)
+    if not how_many or how_many >= len(epochs):
+        return epochs
+    return sorted([*random.Random(seed).sample(epochs[:-1], how_many - 1), epochs[-1]])

@@ -26,6 +26,7 @@ from .config import Home
 from .errors import CheckFailed, RunFailed
 from .forecast import BROADCAST_ROWS
 from .ledger import Ledger, Revision
+from .schedule import sample
 from .views import accumulate, at_epochs, named
 from .warehouse import LANDED, TABLES, Warehouse
 
@@ -305,7 +306,7 @@ def _most_changed(run: Run, table: DataFrame, data: list[str], amount: Column, n
 def audit(run: Run) -> Facts:
     """Great Expectations suites on the new tables, and the incremental result against a full recomputation."""
     results = auditing.suites(run)
-    results += auditing.incremental_versus_full(run.warehouse, run.after, _audited(run), run.say)
+    results += auditing.incremental_versus_full(run.warehouse, run.after, _audited(run), run.say, revision=run.heads())
     run.ledger.put_checks(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
@@ -320,11 +321,21 @@ def audit(run: Run) -> Facts:
 
 
 def _audited(run: Run) -> list[int]:
-    """The epochs that a run compares with a recomputation: its last one and the frontier; of a rebuild some of all."""
+    """The epochs that a run compares with a recomputation: its last one, the frontier, and what `[audit]` asks for; of
+    a rebuild some of all at the least."""
     known = sorted({*run.ledger.batches(run.parent.revision), *run.epochs, run.frontier})
-    spread = known[:: max(1, len(known) // SPREAD)] if run.kind != "run" else [max(run.epochs)]
     since = run.parent.since if run.keeps("upserts") else None
-    return sorted(epoch for epoch in {run.frontier, *spread} if since is None or epoch >= since)
+    known = [epoch for epoch in known if since is None or epoch >= since]
+    own = run.epochs if run.kind == "run" else known
+    mode, _, n = run.home.config.audit.partition(" ")
+    chosen = {run.frontier, *own[-1:], *(own[:: max(1, len(own) // SPREAD)] if run.kind != "run" else ())}
+    if mode == "all":
+        chosen.update(own)
+    elif mode == "every":
+        chosen.update(epoch for epoch in own if epoch % int(n) == 0)
+    elif mode == "sample":
+        chosen.update(sample(known, int(n), run.run_id))
+    return sorted(chosen.intersection(known))
 
 
 def publish(run: Run) -> Facts:

@@ -6,10 +6,12 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -54,6 +56,11 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
         row = run.ledger.publish(run.run_id, run.parent.revision, run.frontier, {}, digest, None)
         return {"revision": row.revision}
 
+    tables = Mock()
+    tables.head.return_value = tables.first.return_value = tables.base.return_value = 1
+    tables.size.return_value = {"rows": 0, "files": 0, "bytes": 0}
+    monkeypatch.setattr(stages.Run, "warehouse", tables)
+    monkeypatch.setattr("pipeline.spark.plans_for", lambda *_: nullcontext())
     monkeypatch.setattr("pipeline.spark.session", lambda *_: None)
     for name in stages.STAGES:
         monkeypatch.setitem(stages.STAGES, name, lambda run: {})
@@ -105,13 +112,25 @@ def test_a_range_in_one_pass(light: None, airflow: None, load: Load, tiny: tuple
     def go(**conf: Any) -> Any:
         return load(home.path)["altneu_backfill"].test(logical_date=None, run_conf=conf)
 
-    assert skipped(go()) == set()
+    assert skipped(go()) == {"next"}
     assert (ledger.at().revision, sorted(ledger.batches())) == (1, [first, first + 1])
-    assert skipped(go(first="2004-04-15", last=first)) == AFTER_PLAN
-    assert skipped(go(first="2004-04-16", again=True)) == set()
+    assert skipped(go(first="2004-04-15", last=first)) == AFTER_PLAN | {"rest", "next"}
+    assert skipped(go(first="2004-04-16", again=True)) == {"next"}
     assert ledger.at().revision == 2
     run = go(first="2004-05-01")  # nothing is landed there
     assert (run.state, states(run)["plan"]) == ("failed", "failed")
+
+
+def test_a_large_range_goes_in_parts(tiny: tuple[Home, Ledger, int]) -> None:
+    """Each run takes what `max_revision_mb` allows and names the rest, until there is none."""
+    home, ledger, first = tiny
+    file = home.path / "altneu.toml"
+    file.write_text(file.read_text() + "[ingest]\nmax_revision_mb = 0.00001\n")
+    planned = orchestration.plan_range(str(home.path), "2004-04-15", None, True)
+    assert planned is not None and planned["epochs"] == [first] == list(ledger.run(planned["run_id"]).epochs)
+    assert planned["rest"] == {"first": "2004-04-16", "last": None, "again": True}
+    planned = orchestration.plan_range(str(home.path), *planned["rest"].values())
+    assert planned is not None and planned["epochs"] == [first + 1] and "rest" not in planned
 
 
 def test_a_gap_of_the_history_is_skipped(

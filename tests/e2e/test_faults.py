@@ -266,6 +266,22 @@ def found_and_blocked(scene: Scene, check: tuple[str, str], row: dict[str, Any])
     assert shown["rows"] == failed[check]["rows"]
 
 
+def test_the_first_difference_is_explained(scene: Scene) -> None:
+    """The diffs that are stored, the landed rows and their fate: beside both values, in the check and on the page."""
+    before = scene.change("trussness", altered(EDGE, k="k + 1"))
+    try:
+        with pytest.raises(CheckFailed):
+            runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+        rows = failing(scene)[FULL, "trussness values of edges equal a full recomputation"]["rows"]
+    finally:
+        scene.restore("trussness", before)
+    assert (rows[0]["key"], rows[0]["maintained"], rows[0]["recomputed"]) == ("100-101", 6, 5)
+    edges, trussness, landed = rows[0]["why"]
+    assert edges == f"diffs stored in edges: +1 at {LAST} (revision 2)"
+    assert trussness == f"diffs stored in trussness: +1 of trussness 6 at {LAST} (revision 2)"
+    assert landed == f"landed at {LAST}: upsert 100 → 101, epoch={LAST}/rows.csv line 32: in force"
+
+
 def test_the_run_itself_is_clean(scene: Scene) -> None:
     runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
     assert failing(scene) == {}

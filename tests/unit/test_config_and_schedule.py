@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pipeline.config import Home, parse
 from pipeline.errors import UsageError
+from pipeline.ledger import EMPTY
 from pipeline.schedule import Schedule
+from pipeline.stages import Run, _audited
 
 
 def test_all_problems_at_once() -> None:
@@ -29,10 +33,38 @@ rating = "int"
         assert part in caught.value.what
 
 
-@pytest.mark.parametrize("text", ["[edges\n", "[edges]\nlive_for = true\n", "[ingest]\nmax_bad_share = 1.5\n"])
+@pytest.mark.parametrize(
+    "text", ["[edges\n", "[edges]\nlive_for = true\n", "[ingest]\nmax_bad_share = 1.5\n", "[audit]\nepochs = 'some'\n"]
+)
 def test_wrong_settings(text: str) -> None:
     with pytest.raises(UsageError):
         parse(text, "altneu.toml")
+
+
+@pytest.mark.parametrize(
+    ("audit", "kind", "chosen"),
+    [
+        ("frontier", "run", {6, 9}),
+        ("all", "run", {4, 5, 6, 9}),
+        ("every 2", "run", {4, 6, 9}),
+        ("frontier", "rebuild", {2, 3, 4, 5, 6, 8, 9}),
+        ("all", "rebuild", {2, 3, 4, 5, 6, 8, 9}),
+    ],
+)
+def test_which_epochs_a_run_recomputes(audit: str, kind: str, chosen: set[int]) -> None:
+    """Epochs 4 to 6 are run; 0 to 3, 8 and 9 are published, and a compaction has folded what was before 2."""
+    parent = replace(EMPTY, revision=1, frontier=9, since=2)
+    books = SimpleNamespace(batches=lambda revision: dict.fromkeys((0, 1, 2, 3, 8, 9)))
+    home = SimpleNamespace(config=parse(f"[audit]\nepochs = '{audit}'\n", "x"))
+    run = Run(home, books, None, "r", parent, [4, 5, 6], kind=kind)  # type: ignore[arg-type]
+    assert set(_audited(run)) == chosen
+
+
+def test_a_sample_of_epochs_to_recompute_has_the_frontier() -> None:
+    books = SimpleNamespace(batches=lambda revision: dict.fromkeys(range(50)))
+    home = SimpleNamespace(config=parse("[audit]\nepochs = 'sample 7'\n", "x"))
+    run = Run(home, books, None, "r", replace(EMPTY, revision=1, frontier=49), [20])  # type: ignore[arg-type]
+    assert {20, 49} <= set(_audited(run)) <= set(range(50)) and 7 <= len(_audited(run)) <= 8
 
 
 def test_the_digest_follows_the_meaning_only() -> None:
