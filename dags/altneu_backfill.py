@@ -60,6 +60,10 @@ with DAG(
 ):
     planned = plan()
     left = rest(planned)
-    chain(
-        common.stages(planned), left, TriggerDagRunOperator(task_id="next", trigger_dag_id="altneu_backfill", conf=left)
+    onward = TriggerDagRunOperator(
+        task_id="next",
+        trigger_dag_id="altneu_backfill",
+        conf=left,
+        doc_md="Starts the run over the rest of the range.",
     )
+    chain(common.stages(planned), left, onward)
