@@ -707,6 +707,8 @@ def audit(
     if failed:
         for result in failed[:20]:
             err.print(f"[red]✗[/] {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}")
+            for line in result["rows"][0].get("why", ()) if result["rows"] else ():
+                err.print(f"    {result['rows'][0]['key']}: {line}", markup=False)
         bad = {result["epoch"] for result in failed}
         raise CheckFailed(
             f"{len(bad)} of {len(wanted)} epochs differ from the recomputation.",

@@ -371,7 +371,9 @@ def failures(home: Home, failed: list[dict[str, Any]]) -> str:
     lines = []
     for result in failed[:MANY_CHECKS]:
         lines.append(f"  {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}")
-        lines += [f"      {row}" for row in result["rows"][:5]]
+        for row in result["rows"][:5]:
+            lines.append("      " + str({name: value for name, value in row.items() if name != "why"}))
+            lines += [f"        {line}" for line in row.get("why", ())]
     if len(failed) > MANY_CHECKS:
         lines.append(f"  … and {len(failed) - MANY_CHECKS} more checks")
     return "\n".join(lines)
