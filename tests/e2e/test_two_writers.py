@@ -15,7 +15,7 @@ from tests import homes
 pytestmark = pytest.mark.usefixtures("tiny")
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_one_wins(spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     toml = ""
     if kind == "postgresql":

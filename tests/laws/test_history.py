@@ -219,7 +219,7 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
         runner.plan_rebuild(world.home, world.ledger, from_landing=True)
 
 
-@pytest.mark.parametrize("live_for", [None, 3])
+@pytest.mark.parametrize("live_for", [3, pytest.param(None, marks=pytest.mark.slow)])
 def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, live_for: int | None) -> None:
     """Law 9, with late and replaced epochs before and after, and a run at work while it happens."""
     world = World(spark, tmp_path / "home", live_for=live_for, retention="[retention]\nepochs = 4\nrevisions = 3\n")
