@@ -2,7 +2,7 @@
 
 Everything before the first chosen epoch is published there in one pass; then each chosen epoch is maintained by a run
 of its own and recomputed from scratch, one after the other in this session, and compared. The home itself is not
-touched.
+touched. The first epoch bears the warm-up of the session: look at the later ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAINTAINED = ("edges", "triangles", "truss")  # the stages that a recomputation 
 
 
 def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Epoch, label, rows landed, changed_edges, seconds maintained and recomputed, ratio, differences."""
+    """Epoch, label, rows landed, changes of edges, seconds maintained and recomputed, ratio, differences."""
     out = []
     with tempfile.TemporaryDirectory(prefix="altneu-shadow-") as folder:
         path = Path(folder)
@@ -52,9 +52,9 @@ def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[st
                     "epoch": epoch,
                     "label": home.schedule.label(epoch),
                     "rows": stages["ingest"].facts["rows"],
-                    "changed_edges": stages["edges"].facts["rows"],
-                    "maintained_seconds": round(kept, 2),
-                    "recomputed_seconds": round(recomputed, 2),
+                    "changes": stages["edges"].facts["rows"],
+                    "maintained_s": round(kept, 2),
+                    "recomputed_s": round(recomputed, 2),
                     "ratio": round(recomputed / kept, 2),
                     "differences": sum(not check["passed"] for check in checks),
                 }

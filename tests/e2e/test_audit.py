@@ -61,5 +61,5 @@ def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path
     said: list[str] = []
     (entry,) = shadow(home, [1], spark, said.append)
     assert (entry["epoch"], entry["rows"], entry["differences"]) == (1, 25, 0)
-    assert entry["maintained_seconds"] > 0 and entry["recomputed_seconds"] > 0 and said
+    assert entry["maintained_s"] > 0 and entry["recomputed_s"] > 0 and said
     assert ledger.at() == row and len(ledger.runs()) == 1  # the home itself is as it was
