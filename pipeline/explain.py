@@ -80,11 +80,11 @@ def difference(warehouse: Warehouse, revision: Revision, epoch: int, a: int, b: 
     """What stands behind a differing row, in lines: the stored diffs of the edge a, b (or the vertex a), and the landed
     rows of the edge (or of the vertex's first edges) with their fate at the epoch."""
     mine = [(a, b)] if b is not None else _edges_at(warehouse, revision, epoch, a)
+    label = warehouse.home.schedule.label
     lines = []
     for table in ("edges", "trussness") if b is not None else ("degrees", "triangle_counts"):
         of = (F.col("a") == a) & (F.col("b") == b) if b is not None else F.col("vertex") == a
         rows = warehouse.at(table, revision).where(of & (F.col("epoch") <= epoch)).orderBy("epoch", "revision")
-        label = warehouse.home.schedule.label
         steps = []
         for row in rows.limit(BEHIND).collect():
             k = f" of trussness {row['k']}" if table == "trussness" else ""
@@ -97,10 +97,11 @@ def difference(warehouse: Warehouse, revision: Revision, epoch: int, a: int, b: 
     return lines
 
 
-def _edges_at(warehouse: Warehouse, revision: Revision, epoch: int, vertex: int) -> list[tuple[int, int]]:
-    """The edges of a vertex at an epoch, a < b."""
+def _edges_at(warehouse: Warehouse, revision: Revision, epoch: int, *vertices: int) -> list[tuple[int, int]]:
+    """The edges of some vertices at an epoch, a < b."""
     alive = warehouse.at("edges", revision).where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
-    mine = alive.where((F.col("a") == vertex) | (F.col("b") == vertex)).groupBy("a", "b").agg(F.sum("diff").alias("n"))
+    touching = alive.where(F.col("a").isin(*vertices) | F.col("b").isin(*vertices))
+    mine = touching.groupBy("a", "b").agg(F.sum("diff").alias("n"))
     return sorted((row.a, row.b) for row in mine.where("n <> 0").collect())
 
 
@@ -129,13 +130,9 @@ def _edge(
         )
         found["trussness"] = stored[0]["k"] if stored else None
     if triangles:
-        alive = warehouse.at("edges", revision).where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
-        near = (
-            alive.where(F.col("a").isin(a, b) | F.col("b").isin(a, b)).groupBy("a", "b").agg(F.sum("diff").alias("n"))
-        )
         ends: dict[int, set[int]] = {a: set(), b: set()}
-        for row in near.where("n <> 0").collect():
-            for one, other in ((row.a, row.b), (row.b, row.a)):
+        for pair in _edges_at(warehouse, revision, epoch, a, b):
+            for one, other in (pair, pair[::-1]):
                 if one in ends:
                     ends[one].add(other)
         third = sorted(ends[a] & ends[b])

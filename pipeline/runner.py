@@ -10,8 +10,7 @@ stored, `reload` from the landing itself; `rollback` publishes an old revision a
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -270,10 +269,15 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     if name == "audit":
         prepare()
     watch = telemetry.Stage(home, ledger, row, name)
+
+    def beat() -> None:
+        with contextlib.suppress(sa.exc.SQLAlchemyError):  # the stage itself will say so
+            ledger.beat(run_id)
+
     ledger.beat(run_id)
     ledger.stage(run_id, name, "running", watch.started, {})
     try:
-        with _beating(ledger, run_id):
+        with telemetry.beside(BEAT, beat):
             spark = session(home.config.master, home.config.conf)
             run = Run(
                 home,
@@ -304,25 +308,6 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     ledger.stage(run_id, name, "done", watch.started, facts)
     watch.done(facts)
     return facts
-
-
-@contextlib.contextmanager
-def _beating(ledger: Ledger, run_id: str) -> Iterator[None]:
-    """Give signs of life from a thread while the block works."""
-    done = threading.Event()
-
-    def beat() -> None:
-        while not done.wait(BEAT):
-            with contextlib.suppress(sa.exc.SQLAlchemyError):  # the stage itself will say so
-                ledger.beat(run_id)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: None) -> Revision | None:

@@ -47,7 +47,7 @@ _RUNTIME = {
 # Below so many stored rows a run's time is planning and compiling, not work: measured 13.3 s an epoch with Spark's
 # defaults and 11.5 s with these, 39 s and 33 s in a new process.
 FEW_ROWS = 200_000
-_FEW = {
+INTERPRETED = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -58,9 +58,9 @@ _FEW = {
 def plans_for(spark: SparkSession, rows: int | None) -> Iterator[None]:
     """Inside, plans over few rows are neither compiled to bytecode nor planned again while they run. None: unknown."""
     few = rows is not None and rows <= FEW_ROWS
-    before = {name: spark.conf.get(name) for name in _FEW} if few else {}
+    before = {name: spark.conf.get(name) for name in INTERPRETED} if few else {}
     for name in before:
-        spark.conf.set(name, _FEW[name])
+        spark.conf.set(name, INTERPRETED[name])
     try:
         yield
     finally:

@@ -132,25 +132,35 @@ def _written(run: Run, before: dict[str, int]) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _memory(peaks: dict[str, int]) -> Iterator[None]:
-    """Keep in `peaks` the greatest resident memory of each kind of process while the block works."""
+def beside(seconds: float, work: Callable[[], None]) -> Iterator[None]:
+    """Do `work` every so many seconds, from a thread, until the block has ended."""
     done = threading.Event()
 
-    def look() -> None:
-        for kind, size in _resident().items():
-            peaks[kind] = max(peaks.get(kind, 0), size)
+    def again() -> None:
+        while not done.wait(seconds):
+            work()
 
-    def watch() -> None:
-        while not done.wait(LOOK):
-            look()
-
-    thread = threading.Thread(target=watch, daemon=True)
+    thread = threading.Thread(target=again, daemon=True)
     thread.start()
     try:
         yield
     finally:
         done.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def _memory(peaks: dict[str, int]) -> Iterator[None]:
+    """Keep in `peaks` the greatest resident memory of each kind of process while the block works."""
+
+    def look() -> None:
+        for kind, size in _resident().items():
+            peaks[kind] = max(peaks.get(kind, 0), size)
+
+    try:
+        with beside(LOOK, look):
+            yield
+    finally:
         look()
 
 

@@ -7,13 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.spark import INTERPRETED
+
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
-TINY = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+TINY = {"spark.sql.shuffle.partitions": "1", **INTERPRETED}
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from pipeline.config import Home
 from pipeline.errors import CheckFailed, RunFailed
 from pipeline.ledger import Ledger
 from pipeline.report import document
-from pipeline.warehouse import Warehouse
+from pipeline.warehouse import Warehouse, _branch
 from tests import homes
 from tests.reference import Row
 
@@ -51,9 +51,6 @@ class Scene:
     warehouse: Warehouse
     run_id: str
 
-    def branch(self, table: str) -> str:
-        return f"run_{self.run_id}"
-
     def rows(self, table: str) -> DataFrame:
         return self.warehouse.snapshot(table, self.warehouse.head(table, self.run_id, 0))
 
@@ -61,11 +58,11 @@ class Scene:
         """Replace the table on the run's branch; return the snapshot that it had."""
         before = self.warehouse.head(table, self.run_id, 0)
         rows = change(self.rows(table)).localCheckpoint()
-        rows.writeTo(f"{self.warehouse.name(table)}.branch_{self.branch(table)}").overwrite(F.lit(True))
+        rows.writeTo(f"{self.warehouse.name(table)}.branch_{_branch(self.run_id)}").overwrite(F.lit(True))
         return before
 
     def restore(self, table: str, snapshot: int) -> None:
-        back = self.warehouse._load(table).manageSnapshots().replaceBranch(self.branch(table), snapshot)
+        back = self.warehouse._load(table).manageSnapshots().replaceBranch(_branch(self.run_id), snapshot)
         back.commit()
 
 
