@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("tiny")
 REPO = Path(__file__).resolve().parents[2]
 SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
 TOML = f'[edges]\nlive_for = 4\n[spark]\nmaster = "local[1]"\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g" }}\n'
-PATIENCE = 5  # kills of one step, before it is left to finish
+PATIENCE = 10  # kills of one step, before it is left to finish
 
 
 def batch(rng: random.Random) -> list[Row]:
