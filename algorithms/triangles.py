@@ -1,4 +1,6 @@
-"""Triangles by delta queries: the three rules of seed 4 in alt/neu order, each by count, propose and validate.
+"""Triangles, by two plans: delta queries for few changed edges, one enumeration of the whole history for many.
+
+Delta    The three rules of seed 4 in alt/neu order, each by count, propose and validate:
 
     d△(a,b,c) := dE(a,b) ⋈ E(a,c) ⋈ E(b,c)      rule 0: the other two without this revision's changes (alt)
     d△(a,b,c) := dE(a,c) ⋈ E(a,b) ⋈ E(b,c)      rule 1: E(a,b) with them (neu), E(b,c) without
@@ -7,19 +9,30 @@
 with a < b < c. The rules are told apart by where the third vertex falls, so one pass runs all three: an edge of this
 revision is visible to rule i iff its own relation index is below i: each triangle is claimed exactly once (law 5).
 
+Bulk     All edges in one task, or in cells of it (`kernels/history`), as the difference to what is stored. It shares
+         nothing with the rules, and gives the same diff triples.
+
 Shapes   Edges: a, b (a < b), epoch, until, diff: signed validity intervals. A triangle lives on the intersection of its
          edges' intervals, with the product of their diffs; so many epochs go through in one pass.
 Cost     Σ over changed edges of min(rows at a, rows at b) proposals (law 8); three scans of the index, no exchange of
-         it when `broadcast` is set: then the proposals must fit an executor's memory (about 150 bytes each).
+         it when `broadcast` is set: then the proposals must fit an executor's memory (about 150 bytes each). Bulk: one
+         scan; the kernel's time; 200 bytes an edge interval in the task, `limit_edges` of them at the most, about.
+         `triangle_plans.Choice` estimates both.
 Source   Seed 4 (worst-case optimal joins, delta queries), seed 1 (alt/neu); Ngo et al. 2012, Ammar et al. 2018.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.edges import steps
+from algorithms.kernels.history import colours_for, vertex_changes
+from algorithms.kernels.intervals import Longs, disjoint, longs
 
 
 def _adjacency(edges: DataFrame, neu: bool) -> DataFrame:
@@ -142,3 +155,51 @@ def vertex_triangle_changes(triangles: DataFrame) -> DataFrame:
         F.explode(F.array("a", "b", "c")).alias("vertex"), "epoch", "diff"
     )
     return corners.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, intervals: int, limit_edges: int) -> DataFrame:
+    """All signed edge intervals → diff triples `vertex, epoch, diff` by which the stored triangle counts change.
+
+    `stored`: diff triples vertex, epoch, diff (None: there are none); `intervals`: how many rows `edges` has; with more
+    than `limit_edges` of them the graph is cut into cells, which run beside each other and add up. ValueError, in the
+    task, when the intervals say that an edge is there twice.
+    """
+    colours = colours_for(intervals, limit_edges)
+    rows = edges.select("a", "b", "epoch", "until", "diff")
+    if colours == 1:
+        new = rows.coalesce(1).mapInArrow(_count_all, "vertex bigint, epoch bigint, diff bigint")
+    else:
+        colour_of = [F.pmod(F.hash(end), F.lit(colours)).cast("bigint") for end in ("a", "b")]
+        thirds = F.explode(F.array(*[F.lit(colour).cast("bigint") for colour in range(colours)]))
+        coloured = rows.withColumns(dict(zip(("x", "y"), colour_of, strict=True))).withColumn("z", thirds)
+        cells = coloured.withColumn("cell", F.array_sort(F.array("x", "y", "z"))).drop("z")
+        new = cells.groupBy("cell").applyInArrow(_count_cell, "vertex bigint, epoch bigint, diff bigint")
+    if stored is None and colours == 1:
+        return new
+    if stored is not None:
+        new = new.unionByName(stored.select("vertex", "epoch", (-F.col("diff")).alias("diff")))
+    return new.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def _count_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    parts = list(batches)
+    if parts:
+        yield from _changes(pa.Table.from_batches(parts), None).to_batches(max_chunksize=1 << 20)
+
+
+def _count_cell(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+    return _changes(rows, ("x", "y") if len(set(key[0].as_py())) == 2 else None)
+
+
+def _changes(rows: pa.Table, colours: tuple[str, str] | None) -> pa.Table:
+    a, b, start, until = disjoint(*longs(rows, ["a", "b", "epoch", "until", "diff"]))
+    found = vertex_changes(a, b, start, until, None if colours is None else _colours(rows, a, b, colours))
+    return pa.table(dict(zip(("vertex", "epoch", "diff"), found, strict=True)))
+
+
+def _colours(rows: pa.Table, a: Longs, b: Longs, columns: tuple[str, str]) -> tuple[Longs, Longs]:
+    """The colours of the ends of the edges, from those of the rows that they were made of."""
+    low, high, x, y = longs(rows, ["a", "b", *columns])
+    vertices, first = np.unique(np.concatenate([low, high]), return_index=True)
+    of = np.concatenate([x, y])[first]
+    return of[np.searchsorted(vertices, a)], of[np.searchsorted(vertices, b)]

@@ -15,20 +15,19 @@ Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import truss_rounds
+from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
 from algorithms.kernels.replay import replay
 from algorithms.times import FOREVER
 
-Longs = NDArray[np.int64]
 SCHEMA = "a bigint, b bigint, k bigint, epoch bigint, diff bigint, note string"
 
 
@@ -61,10 +60,10 @@ def trussness_changes(
 
 def _replay(first: int, last: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
     def task(edges: pa.Table, stored: pa.Table) -> pa.Table:
-        a, b, start, until = net_intervals(*_longs(edges, ["a", "b", "epoch", "until", "diff"]))
-        sa, sb, sk, se, sd = _longs(stored, ["a", "b", "k", "epoch", "diff"])
+        a, b, start, until = disjoint(*longs(edges, ["a", "b", "epoch", "until", "diff"]))
+        sa, sb, sk, se, sd = longs(stored, ["a", "b", "k", "epoch", "diff"])
         earlier = se < first
-        ea, eb, ek, present = _net([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
+        ea, eb, ek, present = consolidate([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
         assert (present == 1).all(), "the stored trussness holds an edge twice"
         result = replay(a, b, start, until, ea, eb, ek.astype(np.int32), first, last)
         change = result.changes
@@ -80,7 +79,7 @@ def _replay(first: int, last: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
             )
         ]
         diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd[later]])
-        oa, ob, ok, oe, od = _net(triples, diffs)
+        oa, ob, ok, oe, od = consolidate(triples, diffs)
         notes = [(step.epoch, json.dumps(step._asdict())) for step in result.steps]
         pad = np.zeros(len(notes), np.int64)
         return pa.table(
@@ -95,45 +94,6 @@ def _replay(first: int, last: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
         )
 
     return task
-
-
-def _longs(table: pa.Table, names: Sequence[str]) -> list[Longs]:
-    return [table[name].to_numpy().astype(np.int64, copy=False) for name in names]
-
-
-def _net(data: Sequence[Longs], diff: Longs) -> list[Longs]:
-    """Consolidate: equal data summed, zeros dropped; returns the data columns and the sums, in the data's order."""
-    if not diff.size:
-        return [*data, diff]
-    order = np.lexsort(tuple(reversed(data)))
-    columns = [column[order] for column in data]
-    new = np.ones(diff.size, bool)
-    new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    starts = np.flatnonzero(new)
-    sums = np.add.reduceat(diff[order], starts)
-    keep = sums != 0
-    return [*(column[starts][keep] for column in columns), sums[keep]]
-
-
-def net_intervals(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tuple[Longs, Longs, Longs, Longs]:
-    """Signed intervals, possibly overlapping → the disjoint intervals on which each edge is there.
-
-    Raises ValueError when an edge is there more than once or less than not at all.
-    """
-    if not a.size:
-        return a, b, start, until
-    ends = [np.concatenate([a, a]), np.concatenate([b, b]), np.concatenate([start, until])]
-    a, b, at, step = _net(ends, np.concatenate([diff, -diff]))
-    if not a.size:
-        return a, b, at, at
-    last = np.ones(a.size, bool)
-    last[:-1] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
-    level = np.cumsum(step)  # every edge's steps add up to 0, so the running sum needs no reset
-    if ((level != 0) & (level != 1)).any() or (level[last] != 0).any():
-        wrong = int(np.flatnonzero((level != 0) & (level != 1))[0])
-        raise ValueError(f"edge ({a[wrong]}, {b[wrong]}) is there {level[wrong]} times at epoch {at[wrong]}")
-    opens = level == 1
-    return a[opens], b[opens], at[opens], np.append(at[1:], FOREVER)[opens]
 
 
 def summary(notes: Iterable[str]) -> dict[str, Any]:

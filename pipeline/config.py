@@ -40,6 +40,11 @@ TEMPLATE = """\
 # max_bad_share = 0.05  # a run with a larger share of malformed rows fails before it publishes
 # max_revision_mb = 2048  # a backfill over more landed files than this is cut into several revisions
 
+[triangles]
+# plan = "auto"         # "delta": by delta queries from the changed edges; "bulk": all triangles of all epochs are
+                        # enumerated and compared with what is stored; "auto": what is estimated to cost less
+# limit_edges = 20000000  # one task enumerates up to so many edges, 200 bytes of memory each; more are cut into cells
+
 [truss]
 # limit_edges = 20000000  # one task replays up to so many edges, 350 bytes of memory each; more take rounds of joins
 
@@ -72,6 +77,8 @@ class Config:
     where: str | None = None
     max_bad_share: float = 0.05
     max_revision_mb: float = 2048
+    triangles_plan: str = "auto"
+    triangles_limit: int = 20_000_000
     limit_edges: int = 20_000_000
     audit: str = "frontier"
     keep_epochs: int | None = None
@@ -104,6 +111,8 @@ _PLACES: dict[str, tuple[str, str, tuple[type, ...]]] = {
     "where": ("edges", "where", (str,)),
     "max_bad_share": ("ingest", "max_bad_share", (int, float)),
     "max_revision_mb": ("ingest", "max_revision_mb", (int, float)),
+    "triangles_plan": ("triangles", "plan", (str,)),
+    "triangles_limit": ("triangles", "limit_edges", (int,)),
     "limit_edges": ("truss", "limit_edges", (int,)),
     "audit": ("audit", "epochs", (str,)),
     "keep_epochs": ("retention", "epochs", (int,)),
@@ -155,12 +164,16 @@ def _check(found: dict[str, Any]) -> list[str]:
             problems.append(f"[epochs] {error.what}")
     if not re.fullmatch(r"frontier|all|(every|sample) [1-9]\d*", found.get("audit", "all")):
         problems.append(f'[audit] epochs = {found["audit"]!r}: "frontier", "all", "every N" or "sample N"')
+    if found.get("triangles_plan", "auto") not in ("auto", "delta", "bulk"):
+        problems.append(f'[triangles] plan = {found["triangles_plan"]!r}: "auto", "delta" or "bulk"')
     if found.get("ids", "integer") not in ("integer", "string"):
         problems.append(f'[vertices] ids = {found["ids"]!r}: "integer" or "string"')
     if found.get("live_for", 1) < 1:
         problems.append(f"[edges] live_for = {found['live_for']}: at least 1 epoch")
     if not 0 <= found.get("max_bad_share", 0) <= 1:
         problems.append(f"[ingest] max_bad_share = {found['max_bad_share']}: between 0 and 1")
+    if found.get("triangles_limit", 1) < 1:
+        problems.append(f"[triangles] limit_edges = {found['triangles_limit']}: at least 1")
     if found.get("limit_edges", 0) < 0:
         problems.append(f"[truss] limit_edges = {found['limit_edges']}: at least 0")
     for name, unit in (("keep_epochs", "epochs"), ("keep_revisions", "revisions")):

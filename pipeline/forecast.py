@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from algorithms.triangle_plans import Choice
+
 from .config import Home
 from .ledger import Ledger
 from .runner import Plan
@@ -63,7 +65,7 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
         "rows": rows,
         "plans": {
             "edges": "broadcast the touched pairs" if rows <= BROADCAST_ROWS else "shuffle by pair",
-            "triangles": "broadcast the changed edges" if rows <= BROADCAST_ROWS else "shuffle by vertex",
+            "triangles": _triangles(home, ledger, plan, rows),
             "truss": f"replay {label(min(starts))} … {label(new_frontier)} in one task (in rounds beyond "
             f"{home.config.limit_edges:,} edges)"
             if starts and new_frontier is not None
@@ -72,6 +74,22 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
         "seconds": None if seconds is None else round(sum(seconds.values()), 1),
         "stages": seconds,
     }
+
+
+def _triangles(home: Home, ledger: Ledger, plan: Plan, rows: int) -> str:
+    """The plan that counts triangles, if every landed row changes an edge and proposes as many as it did before."""
+    index = ledger.sizes().get("edges", {}).get("rows", 0) if plan.kind == "run" else 0
+    facts: dict[str, dict[str, dict[str, Any]]] = {}
+    for run, stage, _, found in ledger.history(RUNS):
+        facts.setdefault(run, {})[stage] = found
+    known = [
+        (each["triangles"]["proposals"], each["edges"]["rows"])
+        for each in facts.values()
+        if each.get("triangles", {}).get("proposals") and each.get("edges", {}).get("rows")
+    ]
+    per_edge = sum(p for p, _ in known) / sum(n for _, n in known) if known else 0
+    choice = Choice(home.config.triangles_plan, index, rows, round(per_edge * rows))
+    return choice.words()
 
 
 def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from algorithms import edges as graph
 from algorithms import triangles, truss
+from algorithms.triangle_plans import Choice
 
 from . import audit as auditing
 from . import ingest as reading
@@ -206,28 +207,40 @@ def edges(run: Run) -> Facts:
 
 
 def count_triangles(run: Run) -> Facts:
-    """Changed edges → changed triangles, per vertex and in total, by the delta query."""
+    """Changed edges → changed triangles, per vertex and in total: by the delta query, or by one enumeration of all."""
     rows = run.ledger.facts(run.run_id, "edges")["rows"]
     if not rows:
         run.write("triangle_counts", None)
         run.put_totals(["triangles"], [])
         return {"rows": 0, "proposals": 0}
+    config, few = run.home.config, rows <= BROADCAST_ROWS
     index, delta = run.before("edges"), run.delta("edges")
-    counted = triangles.count(index, delta, broadcast=rows <= BROADCAST_ROWS).persist()
+    stored = run.warehouse.size("edges", run.base("edges"))["rows"]
+    choice = Choice(config.triangles_plan, stored, rows)
+    counted: DataFrame | None = None
     try:
-        row = counted.agg(F.sum("proposals")).first()
-        proposals = int(row[0] or 0) if row else 0
-        few = proposals <= BROADCAST_ROWS
-        run.say(f"{rows:,} changed edge intervals, at most {proposals:,} proposals")
-        candidates = triangles.propose(index, delta, counted, broadcast=rows <= BROADCAST_ROWS)
-        found = triangles.validate(index, delta, candidates, broadcast=few)
-        written = run.write("triangle_counts", triangles.vertex_triangle_changes(found))
+        if choice.plan == "delta":
+            counted = triangles.count(index, delta, broadcast=few).persist()
+            row = counted.agg(F.sum("proposals")).first()
+            proposals = int(row[0] or 0) if row else 0
+            choice = replace(choice, proposals=proposals)
+        if counted is not None and choice.plan == "delta":
+            run.say(f"delta query: {rows:,} changed edge intervals, at most {proposals:,} proposals")
+            candidates = triangles.propose(index, delta, counted, broadcast=few)
+            found = triangles.validate(index, delta, candidates, broadcast=proposals <= BROADCAST_ROWS)
+            new = triangles.vertex_triangle_changes(found)
+        else:
+            run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
+            before = run.before("triangle_counts") if run.keeps("triangle_counts") and run.parent.revision else None
+            new = triangles.recounted_vertex_changes(run.after("edges"), before, stored + rows, config.triangles_limit)
+        written = run.write("triangle_counts", new)
     finally:
-        counted.unpersist()
+        if counted is not None:
+            counted.unpersist()
     diffs = run.delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
     run.put_totals(["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()])
     most = _most_changed(run, run.after("triangle_counts"), ["vertex"], F.col("diff"), "triangles")
-    return {"rows": written, "proposals": proposals, "broadcast": few, "top_vertices": most}
+    return {"rows": written, **choice.facts(), "top_vertices": most}
 
 
 def maintain_truss(run: Run) -> Facts:

@@ -90,6 +90,7 @@ def words(name: str) -> str:
 
 
 _SKIP = {"quarantine_sample", "top_vertices", "top_edges", "entered_core", "page", "pages", "seconds", "first_epoch"}
+_SAID = {"error", "methods", "broadcast", "cost", "plan", "chosen", "estimate"}  # in words of their own
 _METHODS = {
     "peel": "full peel",
     "descend": "h-index descent (deletions)",
@@ -107,11 +108,17 @@ def plan(facts: dict[str, Any]) -> list[str]:
     methods = facts.get("methods")
     if isinstance(methods, dict):
         said += [f"{_METHODS.get(name, words(name))}: {plural(n, 'epoch')}" for name, n in methods.items()]
+    if "estimate" in facts:
+        said.append(facts["chosen"])
     if "broadcast" in facts:
         chosen = "changes sent to every task, the index stays where it is"
         said.append(chosen if facts["broadcast"] else "changes shuffled to the index")
     for key, value in facts.items():
-        if key in _SKIP or key in ("error", "methods", "broadcast", "cost") or value is None:
+        if (
+            key in _SKIP
+            or key in ("error", "methods", "broadcast", "cost", "plan", "chosen", "estimate")
+            or value is None
+        ):
             continue
         if isinstance(value, dict):
             text = ", ".join(f"{words(k)} {v}" for k, v in value.items() if not isinstance(v, (dict, list)))

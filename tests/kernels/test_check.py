@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import truss
-from algorithms.kernels.cells import count_cell
 from algorithms.kernels.check import check
 from algorithms.kernels.communities import communities, sizes
 from tests.kernels.references import (
@@ -89,37 +88,3 @@ def test_communities_and_sizes(seed):
                 got.setdefault(name, set()).add(edge)
         assert {frozenset(component) for component in got.values()} == expected
         assert all(rows[name] in component for name, component in got.items())
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_cells_add_up_to_the_whole(seed):
-    print(f"seed {seed}")
-    rng = np.random.default_rng(seed)
-    edges = random_graph(rng, 30)
-    parts = int(rng.integers(1, 4))
-    part = {v: int(rng.integers(parts)) for e in edges for v in e}
-    blocks = {}
-    for i in range(parts):
-        for j in range(parts):
-            blocks[i, j] = arrays(sorted(e for e in edges if part[e[0]] == i and part[e[1]] == j))
-    expected = slow_triangles(edges)
-    total, per_edge, per_vertex = 0, dict.fromkeys(edges, 0), dict.fromkeys(part, 0)
-    for x in range(parts):
-        for y in range(parts):
-            for z in range(parts):
-                counts = count_cell(blocks[x, y], blocks[x, z], blocks[y, z])
-                total += counts.total
-                for key, found in (((x, y), counts.xy), ((x, z), counts.xz), ((y, z), counts.yz)):
-                    for u, v, c in zip(*(column.tolist() for column in (*blocks[key], found)), strict=True):
-                        per_edge[u, v] += c
-                for v, c in zip(counts.vertices.tolist(), counts.per_vertex.tolist(), strict=True):
-                    per_vertex[v] += c
-    assert total == len(expected)
-    assert per_edge == {(u, v): sum(u in t and v in t for t in expected) for u, v in edges}
-    assert per_vertex == {v: sum(v in t for t in expected) for v in part}
-
-
-def test_cell_blocks_must_be_sorted():
-    block = arrays([(1, 2), (1, 3)])
-    with pytest.raises(ValueError, match=r"block xz is not sorted without repeats: row 1 is \(1, 2\)"):
-        count_cell(block, arrays([(1, 3), (1, 2)]), block)

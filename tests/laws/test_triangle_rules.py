@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from itertools import combinations
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from algorithms import triangles
 from tests.reference import neighbours
@@ -79,6 +79,34 @@ def test_each_triangle_is_claimed_once(spark: SparkSession) -> None:
         after, before = found_triangles(presence(third, epoch)), found_triangles(presence(second, epoch))
         expected = {t: 1 for t in after - before} | {t: -1 for t in before - after}
         assert {t: n for t, n in got.items() if n} == expected, (seed, epoch)
+
+
+def test_the_enumeration_of_all_gives_the_same_diff_triples(spark: SparkSession) -> None:
+    """The bulk plan against the delta query, in one task and in cells: full lists, for insertions and retractions."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    first = random_intervals(rng)
+    second = mutate(rng, first)
+    index = spark.createDataFrame(signed_difference(first, {}), SCHEMA)
+    delta = spark.createDataFrame(signed_difference(second, first), SCHEMA)
+    both = index.unionByName(delta)
+    n = both.count()
+
+    def bag(frame: DataFrame) -> list[tuple[int, ...]]:
+        return sorted(tuple(row) for row in frame.select("vertex", "epoch", "diff").collect())
+
+    stored = triangles.recounted_vertex_changes(index, None, n, n)
+    nothing = index.limit(0)
+    assert bag(stored) == bag(triangles.vertex_triangle_changes(triangles.triangle_changes(nothing, index))), seed
+    expected = bag(triangles.vertex_triangle_changes(triangles.triangle_changes(index, delta)))
+    assert expected
+    for limit in (n, n // 2, n // 20):
+        assert bag(triangles.recounted_vertex_changes(both, stored, n, limit)) == expected, (seed, limit)
+    assert bag(triangles.recounted_vertex_changes(index, None, n, n // 3)) == bag(stored), seed
+    assert bag(triangles.recounted_vertex_changes(nothing, stored, 0, n)) == sorted(
+        (v, e, -d) for v, e, d in bag(stored)
+    ), "an emptied graph takes all back"
 
 
 def test_the_shift_between_alt_and_neu_matters(spark: SparkSession, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -1,0 +1,61 @@
+"""Signed validity intervals in arrays: consolidated, and made disjoint.
+
+Shapes  Columns of int64, one row each; an interval is `[start, until)` with a diff, `until` = FOREVER when it is open.
+Cost    One sort of twice the rows; about 150 bytes a row at the peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from algorithms.times import FOREVER
+
+Longs = NDArray[np.int64]
+
+
+def longs(table: pa.Table, names: Sequence[str]) -> list[Longs]:
+    """Some columns of an Arrow table, as int64."""
+    return [table[name].to_numpy().astype(np.int64, copy=False) for name in names]
+
+
+def consolidate(data: Sequence[Longs], diff: Longs) -> list[Longs]:
+    """Equal data summed, zeros dropped; returns the data columns and the sums, in the data's order.
+
+    >>> [column.tolist() for column in consolidate([np.array([2, 1, 2])], np.array([1, 1, 2]))]
+    [[1, 2], [1, 3]]
+    """
+    if not diff.size:
+        return [*data, diff]
+    order = np.lexsort(tuple(reversed(data)))
+    columns = [column[order] for column in data]
+    new = np.ones(diff.size, bool)
+    new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    starts = np.flatnonzero(new)
+    sums = np.add.reduceat(diff[order], starts)
+    keep = sums != 0
+    return [*(column[starts][keep] for column in columns), sums[keep]]
+
+
+def disjoint(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tuple[Longs, Longs, Longs, Longs]:
+    """Signed intervals, possibly overlapping → the disjoint intervals on which each edge is there, by (a, b, start).
+
+    Raises ValueError when an edge is there more than once or less than not at all.
+    """
+    if not a.size:
+        return a, b, start, until
+    ends = [np.concatenate([a, a]), np.concatenate([b, b]), np.concatenate([start, until])]
+    a, b, at, step = consolidate(ends, np.concatenate([diff, -diff]))
+    if not a.size:
+        return a, b, at, at
+    last = np.ones(a.size, bool)
+    last[:-1] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    level = np.cumsum(step)  # every edge's steps add up to 0, so the running sum needs no reset
+    if ((level != 0) & (level != 1)).any() or (level[last] != 0).any():
+        wrong = int(np.flatnonzero((level != 0) & (level != 1))[0])
+        raise ValueError(f"edge ({a[wrong]}, {b[wrong]}) is there {level[wrong]} times at epoch {at[wrong]}")
+    opens = level == 1
+    return a[opens], b[opens], at[opens], np.append(at[1:], FOREVER)[opens]

@@ -1,0 +1,168 @@
+"""What a change of the triangles costs: the delta query and the enumeration of all, by sizes of graph and change.
+
+    python -m tests.benchmarks.triangles [--edges 100000 1000000] [--changes 10 1000 100000] [--repeat 3] [--peer]
+
+Seeded R-MAT graphs stand in Parquet files, with their triangle counts; every change takes half of its edges out of the
+graph and puts as many new ones in. Both plans compute the diff triples of the counts in one warm session, and must give
+the same. `peer`: the full count of GraphX (GraphFrames where its JVM half is), and the kernel on arrays in memory.
+Prints tables in Markdown: medians, and what the planner chooses and expects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from algorithms import third_party, triangles
+from algorithms.kernels.history import vertex_changes
+from algorithms.times import FOREVER
+from algorithms.triangle_plans import Choice
+from pipeline.spark import session
+from tests.benchmarks.kernels import rmat
+
+LIMIT = 20_000_000
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    begin = time.perf_counter()
+    found = work()
+    return time.perf_counter() - begin, found
+
+
+def stored(folder: Path, name: str, a: np.ndarray, b: np.ndarray, diff: np.ndarray, epoch: int) -> str:
+    """Edge intervals as Parquet, in four files as a run leaves them."""
+    path = folder / name
+    path.mkdir()
+    for i in range(4):
+        part = slice(i, None, 4)
+        size = a[part].size
+        columns = {"a": a[part], "b": b[part], "epoch": np.full(size, epoch), "until": np.full(size, FOREVER)}
+        pq.write_table(pa.table(columns | {"diff": diff[part]}), path / f"{i}.parquet", compression="zstd")
+    return str(path)
+
+
+def change(rng: np.random.Generator, a: np.ndarray, b: np.ndarray, size: int) -> tuple[np.ndarray, ...]:
+    """Half of the change takes edges out, the other half puts new ones in between the ends of old ones."""
+    out = rng.choice(a.size, size // 2, replace=False)
+    x, y = rng.choice(a, 4 * size), rng.choice(b, 4 * size)
+    lo, hi = np.minimum(x, y), np.maximum(x, y)
+    there = set(zip(a.tolist(), b.tolist(), strict=True)) if a.size < 3_000_000 else set()
+    if not there:  # by code, where a set would not fit
+        code = np.unique(a * (1 << 32) + b)
+        fresh = (lo < hi) & ~np.isin(lo * (1 << 32) + hi, code)
+    else:
+        fresh = np.array([p < q and (p, q) not in there for p, q in zip(lo.tolist(), hi.tolist(), strict=True)])
+    new = np.unique(np.stack([lo[fresh], hi[fresh]], axis=1), axis=0)
+    new = new[rng.permutation(len(new))[: size - size // 2]]
+    return (
+        np.concatenate([a[out], new[:, 0]]),
+        np.concatenate([b[out], new[:, 1]]),
+        np.concatenate([np.full(out.size, -1), np.ones(len(new), np.int64)]),
+    )
+
+
+def by_delta(index: DataFrame, delta: DataFrame, few: bool) -> tuple[int, list[tuple[int, ...]]]:
+    counted = triangles.count(index, delta, broadcast=few).persist()
+    try:
+        proposals = int(counted.agg(F.sum("proposals")).first()[0] or 0)  # type: ignore[index]
+        candidates = triangles.propose(index, delta, counted, broadcast=few)
+        found = triangles.validate(index, delta, candidates, broadcast=proposals <= 1_000_000)
+        return proposals, rows(triangles.vertex_triangle_changes(found))
+    finally:
+        counted.unpersist()
+
+
+def rows(frame: DataFrame) -> list[tuple[int, ...]]:
+    table = frame.select("vertex", "epoch", "diff").toArrow()
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def plans(spark: SparkSession, folder: Path, edges: list[int], changes: list[int], repeat: int) -> None:
+    print("\n| edges | changed | proposals | delta query, s | enumeration, s | expected | chosen | to the better |")
+    print("|---|---|---|---|---|---|---|---|")
+    for size in edges:
+        scale = max(10, int(np.log2(size / 8)))
+        a, b = rmat(scale, 12 if size < 3_000_000 else 10)
+        keep = np.random.default_rng(1).permutation(a.size)[:size]
+        a, b = a[keep], b[keep]
+        index = spark.read.parquet(stored(folder, f"index-{size}", a, b, np.ones(a.size, np.int64), 0))
+        path = str(folder / f"counts-{size}")
+        first, _ = timed(
+            lambda index=index, path=path, n=a.size: triangles.recounted_vertex_changes(  # type: ignore[misc]
+                index, None, n, LIMIT
+            ).write.parquet(path)
+        )
+        order = np.lexsort((b, a))
+        zero, ever = np.zeros(a.size, np.int64), np.full(a.size, FOREVER)
+        kernel, _ = timed(lambda a=a[order], b=b[order], z=zero, e=ever: vertex_changes(a, b, z, e))  # type: ignore[misc]
+        counts = spark.read.parquet(path)
+        for changed in changes:
+            if changed > a.size // 2:
+                continue
+            taken: dict[str, list[float]] = {"delta": [], "bulk": []}
+            for i in range(repeat):
+                rng = np.random.default_rng(i)
+                delta = spark.read.parquet(
+                    stored(folder, f"delta-{size}-{changed}-{i}", *change(rng, a, b, changed), epoch=1)
+                )
+                both = index.unionByName(delta)
+                seconds, (proposals, maintained) = timed(lambda d=delta, x=index: by_delta(x, d, True))  # type: ignore[misc]
+                taken["delta"].append(seconds)
+                seconds, recounted = timed(
+                    lambda x=both, c=counts, n=a.size + changed: rows(  # type: ignore[misc]
+                        triangles.recounted_vertex_changes(x, c, n, LIMIT)
+                    )
+                )
+                taken["bulk"].append(seconds)
+                assert maintained == recounted, (size, changed, i)
+            choice = Choice("auto", a.size, changed, proposals)
+            found = {name: statistics.median(values) for name, values in taken.items()}
+            expected = ", ".join(f"{name} {value:.1f}" for name, value in choice.seconds().items())
+            shown = [f"{found[name]:.2f} ({min(taken[name]):.2f} – {max(taken[name]):.2f})" for name in found]
+            print(
+                f"| {a.size:,} | {changed:,} | {proposals:,} | {shown[0]} | {shown[1]} | {expected} | {choice.plan} | "
+                f"{found[choice.plan] / min(found.values()):.2f} × |",
+                flush=True,
+            )
+        alone = f"{first:.2f}, written | the kernel alone: {kernel:.2f}"
+        print(
+            f"| {a.size:,} | all: a first load | – | – | {alone} | bulk | {first / kernel:.1f} × the kernel |",
+            flush=True,
+        )
+
+
+def peer(spark: SparkSession, folder: Path, edges: list[int]) -> None:
+    print("\n| edges | full count by | seconds |\n|---|---|---|")
+    for size in edges:
+        frame = spark.read.parquet(str(folder / f"index-{size}"))
+        seconds, _ = timed(lambda frame=frame: third_party.triangle_counts(frame.select("a", "b"), str(folder)).count())  # type: ignore[misc]
+        print(f"| {size:,} | {third_party.reference(spark)} | {seconds:.1f} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--edges", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--changes", type=int, nargs="+", default=[10, 100, 1_000, 10_000, 100_000])
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--peer", action="store_true")
+    options = parser.parse_args()
+    spark = session()
+    with tempfile.TemporaryDirectory() as name:
+        plans(spark, Path(name), options.edges, options.changes, options.repeat)
+        if options.peer:
+            peer(spark, Path(name), options.edges)
+
+
+if __name__ == "__main__":
+    main()
