@@ -13,12 +13,12 @@ import numpy as np
 
 from algorithms.triangle_plans import Choice
 
+from . import landing
 from .config import Home
 from .ledger import Ledger
 from .runner import Plan
 
 BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
-BYTES_PER_ROW = 20.0  # of landed files, before anything was published
 RUNS = 50  # the newest published runs, from which the seconds are learned
 
 
@@ -37,7 +37,7 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
     if plan.kind != "run":
         restated = [epoch for epoch in published if epoch not in run]
     known = [(e.bytes, e.rows) for e in plan.epochs if e.state == "published" and e.rows]
-    per_row = sum(b for b, _ in known) / sum(n for _, n in known) if known else BYTES_PER_ROW
+    per_row = sum(b for b, _ in known) / sum(n for _, n in known) if known else landing.BYTES_PER_ROW
     rows = round(sum(epoch.bytes for epoch in chosen) / per_row)
     if plan.kind == "rebuild":
         rows = sum(batch.rows for batch in published.values())

@@ -28,6 +28,7 @@ from .reading import ARROW, FileBroken, Layout, read
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
 OPERATIONS = ("upsert", "delete")
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
+BYTES_PER_ROW = 20.0  # about, before anything was published
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ stored, `reload` from the landing itself; `rollback` publishes an old revision a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -255,7 +255,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it."""
     from expectations.engine import prepare
 
-    from .spark import plans_for, session
+    from .spark import plans_for, session, started
     from .stages import STAGES as FUNCTIONS
     from .stages import Run
 
@@ -278,7 +278,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     ledger.stage(run_id, name, "running", watch.started, {})
     try:
         with telemetry.beside(BEAT, beat):
-            spark = session(home.config.master, home.config.conf)
+            spark = session(home.config.master, home.config.conf, few=not started() and _few(home, ledger, row.epochs))
             run = Run(
                 home,
                 ledger,
@@ -308,6 +308,16 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     ledger.stage(run_id, name, "done", watch.started, facts)
     watch.done(facts)
     return facts
+
+
+def _few(home: Home, ledger: Ledger, epochs: Sequence[int]) -> bool:
+    """Has a run little to do, by what is stored and what has landed?"""
+    from .spark import FEW_ROWS
+
+    sizes, landed = ledger.sizes(), landing.listing(home)
+    stored = sum(sizes.get(table, {}).get("rows", 0) for table in ("upserts", "edges", "trussness"))
+    size = sum(landed[epoch].bytes for epoch in epochs if epoch in landed)
+    return bool(stored + size / landing.BYTES_PER_ROW <= FEW_ROWS)
 
 
 def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: None) -> Revision | None:

@@ -47,6 +47,7 @@ _RUNTIME = {
 # Below so many stored rows a run's time is planning and compiling, not work: measured 13.3 s an epoch with Spark's
 # defaults and 11.5 s with these, 39 s and 33 s in a new process.
 FEW_ROWS = 200_000
+QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC"]  # of such a process, most time is the JVM compiling itself
 INTERPRETED = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
@@ -68,21 +69,27 @@ def plans_for(spark: SparkSession, rows: int | None) -> Iterator[None]:
             spark.conf.set(name, value or "")
 
 
-def session(master: str | None = None, conf: dict[str, str] | None = None) -> SparkSession:
+def started() -> bool:
+    """Is there a session's JVM in this process?"""
+    return SparkContext._active_spark_context is not None
+
+
+def session(master: str | None = None, conf: dict[str, str] | None = None, few: bool = False) -> SparkSession:
     """Start or return the Spark session; `conf` holds further Spark settings, `master` a Spark master URL.
 
+    `few`: the process is for a few rows (`FEW_ROWS`), and short: its JVM optimises less. Long work takes longer then.
     `sc://host:port` is a Spark Connect server, whose own configuration must hold the jars and the Iceberg extension.
     """
     master, conf = master or "local[*]", conf or {}
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the exception says it all
     if master.startswith("sc://"):
         return _configured(SparkSession.builder.remote(master), _RUNTIME | conf).getOrCreate()
-    if SparkContext._active_spark_context is not None:  # a JVM is up: static settings cannot change any more
+    if started():  # static settings cannot change any more
         return _configured(SparkSession.builder, conf).getOrCreate()
     _environment()
     settings = _STATIC | _RUNTIME | _jars(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
     settings["spark.driver.extraJavaOptions"] = " ".join(
-        [*java_options(), conf.get("spark.driver.extraJavaOptions", "")]
+        [*java_options(), *(QUICK if few else []), conf.get("spark.driver.extraJavaOptions", "")]
     ).strip()
     # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
     path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import landing, runner
 from pipeline import spark as module
 from pipeline.errors import UsageError
 from pipeline.spark import catalog, catalog_options, driver_memory_mb, java_options, plans_for
+from tests import homes
 
 REPO = Path(module.__file__).parents[1]
 
@@ -53,6 +55,14 @@ def test_memory_is_at_most_half_of_the_machine() -> None:
 def test_no_archive_no_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "ARCHIVE", tmp_path / "none")
     assert not any("SharedArchiveFile" in option for option in java_options())
+
+
+def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, ledger = homes.make(tmp_path / "home")
+    homes.put(home, 3, [(1, 2, None, "upsert", 0)])
+    assert runner._few(home, ledger, [3]) and runner._few(home, ledger, [])
+    monkeypatch.setattr(landing, "BYTES_PER_ROW", 1e-5)  # as if the file held millions
+    assert not runner._few(home, ledger, [3]) and runner._few(home, ledger, [])
 
 
 def test_the_session_is_set_as_promised(spark: SparkSession) -> None:

@@ -122,6 +122,16 @@ def test_the_shift_between_alt_and_neu_matters(spark: SparkSession, monkeypatch)
     assert triangles.triangle_changes(empty, delta).count() == 0
 
 
+def test_pairs_of_one_hash_are_told_apart(spark: SparkSession, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """The third edge is found by a hash of its ends; here all pairs have the same."""
+    from pyspark.sql import functions as F
+
+    index = spark.createDataFrame([(1, 2, 0, FOREVER, 1), (2, 3, 0, FOREVER, 1), (4, 5, 0, FOREVER, 1)], SCHEMA)
+    delta = spark.createDataFrame([(1, 3, 1, FOREVER, 1), (1, 4, 1, FOREVER, 1)], SCHEMA)
+    monkeypatch.setattr(triangles.F, "xxhash64", lambda *pair: F.lit(7).cast("bigint"))
+    assert [tuple(r)[:3] for r in triangles.triangle_changes(index, delta).collect()] == [(1, 2, 3)]
+
+
 def test_a_hub_costs_the_smaller_side(spark: SparkSession) -> None:
     """Law 8: an edge at a vertex of degree 5,000 proposes as many as its other end has neighbours."""
     hub = [(0, v, 0, FOREVER, 1) for v in range(2, 5002)]
