@@ -80,11 +80,12 @@ def degree_changes(edges: DataFrame) -> DataFrame:
     return ends.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def vertex_count_changes(before: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFrame:
-    """How many vertices have an edge: diff triples `epoch, diff` of that number, from degree triples.
+def degree_total_changes(before: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFrame:
+    """How many vertices have an edge, and how many wedges (pairs of edges that meet) there are: diff triples
+    `measure` (vertices, wedges), epoch, diff, from degree triples.
 
-    `before`: degrees until now (vertex, epoch, diff); `delta`: their change. Incremental distinct-count: only the
-    vertices of `delta` are looked at.
+    `before`: degrees until now (vertex, epoch, diff); `delta`: their change. Neither is linear in the degrees, so the
+    timelines of the vertices of `delta`, and of no others, are looked at, before and after.
     """
     few = delta.select("vertex").distinct()
     old = before.join(F.broadcast(few) if broadcast else few, "vertex")
@@ -94,9 +95,20 @@ def vertex_count_changes(before: DataFrame, delta: DataFrame, broadcast: bool = 
     )
     by_epoch = both.groupBy("vertex", "epoch").agg(F.sum("old").alias("old"), F.sum("new").alias("new"))
     line = Window.partitionBy("vertex").orderBy("epoch")
-    degree_old = F.sum("old").over(line)
-    degree_new = F.sum(F.col("old") + F.col("new")).over(line)
-    change = (degree_new > 0).cast("bigint") - (degree_old > 0).cast("bigint")
-    levels = by_epoch.select("vertex", "epoch", change.alias("level"))
-    diffs = levels.select("epoch", (F.col("level") - F.coalesce(F.lag("level").over(line), F.lit(0))).alias("diff"))
-    return diffs.groupBy("epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    old_degree = F.sum("old").over(line)
+    degree = F.sum(F.col("old") + F.col("new")).over(line)
+
+    def pairs(d: Column) -> Column:
+        return F.shiftright(d * (d - 1), 1)
+
+    measures = {
+        "vertices": (degree > 0).cast("bigint") - (old_degree > 0).cast("bigint"),
+        "wedges": pairs(degree) - pairs(old_degree),
+    }
+    levels = by_epoch.select("vertex", "epoch", *[change.alias(name) for name, change in measures.items()])
+    steps_ = [
+        F.struct(F.lit(name).alias("measure"), (F.col(name) - F.coalesce(F.lag(name).over(line), zero)).alias("diff"))
+        for name in measures
+    ]
+    diffs = levels.select("epoch", F.array(*steps_).alias("steps")).select("epoch", F.inline("steps"))
+    return diffs.groupBy("measure", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")

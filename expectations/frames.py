@@ -247,6 +247,7 @@ def _sums(shop: Workshop) -> pd.DataFrame | None:
         counted = vertices.agg(
             F.count("degree").alias("vertices_counted"),
             F.coalesce(F.sum("degree"), F.lit(0)).alias("sum_of_degrees"),
+            F.coalesce(F.sum(F.expr("shiftright(degree * (degree - 1), 1)")), F.lit(0)).alias("wedges_counted"),
             F.coalesce(F.sum("triangles"), F.lit(0)).alias("sum_of_counts"),
         )
         row |= counted.collect()[0].asDict()

@@ -39,6 +39,13 @@ EXPECTATIONS = [
         "degrees_at",
     ),
     _equal(
+        "the total of wedges is that of the degrees",
+        "The pairs of edges that meet, of which the transitivity is the closed share, are those of the stored degrees.",
+        "wedges",
+        "wedges_counted",
+        "degrees_at",
+    ),
+    _equal(
         "the maximum trussness is the greatest k",
         "The maximum that is shown is the greatest trussness of an edge, and 0 when there are no edges.",
         "max_trussness",

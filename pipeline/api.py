@@ -45,10 +45,10 @@ class Graph:
         return row
 
     def totals(self, all_epochs: bool = False, revision: int | None = None) -> DataFrame:
-        """epoch, label, revision, vertices, edges, triangles, max_trussness; at the frontier or at every epoch."""
+        """epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity; one epoch or all."""
         rows = views.totals(self.home, self.ledger, revision=revision, all_epochs=all_epochs)
         columns = "epoch bigint, label string, revision bigint, vertices bigint, edges bigint, triangles bigint"
-        return self.spark.createDataFrame(rows, f"{columns}, max_trussness bigint")
+        return self.spark.createDataFrame(rows, f"{columns}, max_trussness bigint, transitivity double")
 
     def vertices(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
         """vertex, degree, triangles, clustering."""

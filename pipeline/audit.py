@@ -286,7 +286,7 @@ def suites(run: Run) -> list[Check]:
         "degrees_at": as_of("degrees", "degree", "vertex"),
         "triangle_counts_at": as_of("triangle_counts", "triangles", "vertex"),
         "trussness_at": as_of("trussness", "copies", "a", "b", "k"),
-        "totals": [{"epoch": epoch, **{m: now[m] for m in ("vertices", "edges", "triangles", "max_trussness")}}],
+        "totals": [{"epoch": epoch, **{m: now[m] for m in _TOTALS}, "wedges": now["wedges"]}],
         "volumes": [{"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows} for b in batches],
     }
     history = [

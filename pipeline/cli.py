@@ -560,7 +560,7 @@ def show(
         views.answerable(home, row, epoch)
     if view is View.totals:
         rows = views.totals(home, ledger, revision=revision, as_of=epoch, all_epochs=all_epochs)
-        keep = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness")
+        keep = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity")
         _emit([{key: point[key] for key in keep} for point in rows], format, output)
         return
     if view is View.trusses:

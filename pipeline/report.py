@@ -64,7 +64,7 @@ class State:
                 self.points.append({})
             if measure == "truss":
                 sizes[k] = sizes.get(k, 0) + diff
-            else:
+            elif measure in sums:
                 sums[measure] += diff
                 by_revision[revision][measure] += diff
             effects = self.effects[revision]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -192,16 +192,14 @@ def edges(run: Run) -> Facts:
         rows = run.write("edges", None)
     if not rows:
         run.write("degrees", None)
-        run.put_totals(["edges", "vertices"], [])
+        run.put_totals(["edges", "vertices", "wedges"], [])
         return {"rows": 0, "broadcast": few}
     delta_edges = run.delta("edges")
     run.write("degrees", graph.degree_changes(delta_edges))
     edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
-    vertex_diffs = graph.vertex_count_changes(run.before("degrees"), run.delta("degrees"), broadcast=few)
-    parts = {"edges": edge_diffs, "vertices": vertex_diffs}
-    named = [part.select(F.lit(name).alias("measure"), "epoch", "diff") for name, part in parts.items()]
-    found = reduce(DataFrame.unionByName, named).collect()
-    run.put_totals(["edges", "vertices"], [(row.measure, 0, row.epoch, row.diff) for row in found])
+    degree_diffs = graph.degree_total_changes(run.before("degrees"), run.delta("degrees"), broadcast=few)
+    found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
+    run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])
     # a sum of 0 is a row as well: the first epoch is that of the first changed interval
     return {"rows": rows, "first_epoch": min(row.epoch for row in found), "broadcast": few}
 

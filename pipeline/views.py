@@ -26,7 +26,8 @@ TotalDiff = tuple[str, int, int, int, int]  # measure, k, epoch, revision, diff
 
 
 def accumulate(diffs: Iterable[TotalDiff], last: int | None) -> dict[int, dict[str, Any]]:
-    """Total diffs → epoch → {vertices, edges, triangles, max_trussness, trusses: {k: edges}, revision}.
+    """Total diffs → epoch → {vertices, edges, triangles, wedges, max_trussness, transitivity, trusses: {k: edges},
+    revision}. `transitivity`: how many of the pairs of edges that meet are closed to a triangle, 0 to 1.
 
     Only epochs at which something changes are listed; `at_epochs` fills the others. `revision`: the newest one that
     touched this or an earlier epoch's sums.
@@ -35,7 +36,7 @@ def accumulate(diffs: Iterable[TotalDiff], last: int | None) -> dict[int, dict[s
     for each in diffs:
         if last is None or each[2] <= last:
             by_epoch.setdefault(each[2], []).append(each)
-    sums = {"vertices": 0, "edges": 0, "triangles": 0}
+    sums = {"vertices": 0, "edges": 0, "triangles": 0, "wedges": 0}
     trusses: dict[int, int] = {}
     revision = 0
     out: dict[int, dict[str, Any]] = {}
@@ -50,6 +51,7 @@ def accumulate(diffs: Iterable[TotalDiff], last: int | None) -> dict[int, dict[s
         out[epoch] = {
             **sums,
             "max_trussness": max(trusses, default=0),
+            "transitivity": 3 * sums["triangles"] / sums["wedges"] if sums["wedges"] else 0.0,
             "trusses": dict(sorted(trusses.items())),
             "revision": revision,
         }
@@ -60,7 +62,9 @@ _NOTHING: dict[str, Any] = {
     "vertices": 0,
     "edges": 0,
     "triangles": 0,
+    "wedges": 0,
     "max_trussness": 0,
+    "transitivity": 0.0,
     "trusses": {},
     "revision": 0,
 }
@@ -86,7 +90,7 @@ def totals(
 ) -> list[dict[str, Any]]:
     """The graph's totals at one epoch (default: the frontier), or at every epoch from the first landed one on.
 
-    Rows: epoch, label, revision, vertices, edges, triangles, max_trussness, trusses ({k: edges of that trussness}).
+    Rows: epoch, label, revision, and what `accumulate` gives.
     `revision` of a row is the newest published revision that contributes to it.
     """
     row = ledger.at(revision)

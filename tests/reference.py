@@ -72,9 +72,13 @@ def trussness(graph: set[Edge]) -> dict[Edge, int]:
 
 
 def totals(graph: set[Edge]) -> dict[str, int]:
+    near, closed = neighbours(graph), len(triangles(graph))
+    wedges = sum(len(list(combinations(around, 2))) for around in near.values())
     return {
-        "vertices": len(neighbours(graph)),
+        "vertices": len(near),
         "edges": len(graph),
-        "triangles": len(triangles(graph)),
+        "triangles": closed,
+        "wedges": wedges,
         "max_trussness": max(trussness(graph).values(), default=0),
+        "transitivity": 3 * closed / wedges if wedges else 0.0,
     }

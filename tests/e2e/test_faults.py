@@ -226,6 +226,7 @@ def test_a_wrong_table_is_found_and_blocks_publish(scene: Scene, fault: str) -> 
 
 MEASURES = {
     "vertices": "the total of vertices is the number of degrees",
+    "wedges": "the total of wedges is that of the degrees",
     "edges": "the total of edges is the size of the edge set",
     "triangles": "the total of triangles is possible with so many edges",
     "truss": "the maximum trussness is the greatest k",

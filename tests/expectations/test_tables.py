@@ -91,6 +91,7 @@ OTHERS: dict[Key, str] = {
     ("triangle_counts", "the counts sum to three times the triangles"): "critical",
     ("ledger", "the total of edges is the size of the edge set"): "critical",
     ("ledger", "the total of vertices is the number of degrees"): "critical",
+    ("ledger", "the total of wedges is that of the degrees"): "critical",
     ("ledger", "the maximum trussness is the greatest k"): "critical",
     ("ledger", "the total of triangles is possible with so many edges"): "critical",
     ("ledger", "the total of vertices is possible with so many edges"): "critical",
@@ -172,6 +173,7 @@ def broken() -> w.World:
     degrees[2]["degree"] += 1
     degrees[1000]["degree"] -= 1
     world["degrees_at"] += [{"vertex": 1, "degree": 1}, {"vertex": 401, "degree": 0}]
+    world["totals"][0]["wedges"] = w.wedges(world)
     world["totals"][0]["vertices"] += 1
     world["upserts_net"] += [w.net(upsert(1, 2, epoch=6))]
     world["volumes"] += [
@@ -272,6 +274,7 @@ def test_sums_that_disagree_name_both_numbers(tiny: SparkSession) -> None:
         ("ledger", "the total of vertices is the number of degrees"): [
             {"epoch": 5, "vertices": 11, "vertices_counted": 10}
         ],
+        ("ledger", "the total of wedges is that of the degrees"): [{"epoch": 5, "wedges": 60, "wedges_counted": 64}],
         ("ledger", "the maximum trussness is the greatest k"): [
             {"epoch": 5, "max_trussness": 4, "greatest_k": 5}
         ],
@@ -296,7 +299,7 @@ def test_sums_that_disagree_name_both_numbers(tiny: SparkSession) -> None:
     ],
 )
 def test_impossible_totals(tiny: SparkSession, totals: tuple[int, ...], name: str | None) -> None:
-    row = dict(zip(w.TOTALS, (w.EPOCH, *totals), strict=True))
+    row = dict(zip(w.TOTALS, (w.EPOCH, *totals, 0), strict=True))
     wrong = failing(check_tables(w.frames(tiny, {"totals": [row]}), w.context()))
     assert list(wrong) == ([] if name is None else [("ledger", name)])
     if name:
@@ -346,7 +349,7 @@ def test_columns_that_are_not_the_declared_ones(tiny: SparkSession) -> None:
 def test_empty_frames_pass_and_absent_ones_are_skipped(tiny: SparkSession) -> None:
     empty: w.World = {table: [] for table in w.SCHEMAS}
     empty["volumes"] = []
-    empty["totals"] = [dict(zip(w.TOTALS, (w.EPOCH, 0, 0, 0, 0), strict=True))]
+    empty["totals"] = [dict(zip(w.TOTALS, (w.EPOCH, 0, 0, 0, 0, 0), strict=True))]
     checks = check_tables(w.frames(tiny, empty), w.context())
     assert failing(checks) == {}
     assert {key(c) for c in checks} >= {key_ for key_ in FAULTS if key_[0] in ("upserts", "edges", "trussness")}

@@ -27,7 +27,7 @@ SCHEMAS = {
     "triangle_counts_at": "vertex bigint, triangles bigint",
     "trussness_at": "a bigint, b bigint, k bigint, copies bigint",
 }
-TOTALS = ("epoch", "vertices", "edges", "triangles", "max_trussness")
+TOTALS = ("epoch", "vertices", "edges", "triangles", "max_trussness", "wedges")
 World = dict[str, list[dict[str, Any]]]
 
 
@@ -64,6 +64,13 @@ def sound() -> World:
     return world
 
 
+def wedges(world: World) -> int:
+    degrees: Counter[int] = Counter()
+    for row in world["degrees_at"]:
+        degrees[row["vertex"]] += row["degree"]
+    return sum(d * (d - 1) // 2 for d in degrees.values())
+
+
 def agree(world: World) -> World:
     """Degrees, totals and volumes that go with the other tables; what is there already stays."""
     world = copy.deepcopy(world)
@@ -76,6 +83,7 @@ def agree(world: World) -> World:
     triangles = sum(row["triangles"] for row in world["triangle_counts_at"]) // 3
     greatest = max(row["k"] for row in world["trussness_at"])
     totals = {"epoch": EPOCH, "vertices": len(ends), "edges": edges, "triangles": triangles, "max_trussness": greatest}
+    totals["wedges"] = wedges(world)
     world.setdefault("totals", [totals])
     stored = sum(row["copies"] for row in world["upserts_net"] if row["epoch"] == EPOCH)
     world.setdefault("volumes", [{"epoch": EPOCH, "rows": stored, "bad_rows": 0}])
