@@ -26,7 +26,7 @@ class Choice:
         edges = self.index + self.delta
         proposals = 10 * self.delta if self.proposals is None else self.proposals
         return {
-            "delta": 2.0 + 0.35e-6 * self.index + 3e-6 * self.delta + 2e-6 * proposals,
+            "delta": 1.2 + 0.35e-6 * self.index + 3e-6 * self.delta + 1e-6 * proposals,
             "bulk": 0.5 + 2e-6 * edges + 1.6e-9 * edges**1.5,
         }
 

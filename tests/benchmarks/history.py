@@ -1,12 +1,14 @@
 """What it costs to rerun, correct, backfill and compact: one pass against single runs, and long histories.
 
-    python -m tests.benchmarks.history [backfill] [long] [many] [--epochs 300]
+    python -m tests.benchmarks.history [backfill] [long] [many] [load] [--epochs 300]
 
 backfill  CollegeMsg by day, 30-day window: all days in one pass, against single days in one process (spread over the
           history) and against `altneu run` commands, times the number of days.
 many      2,000 landed epochs: status, plan and a backfill with nothing to do, as commands.
 long      `--epochs` epochs of 1,000 rows, one revision each: a batch replaced in the middle against one at the end;
           seconds of an epoch, files and bytes, without compaction and after it.
+load      an R-MAT graph of 1M edges as one epoch and 100 epochs of 1,000 changes, half of them deletions: one
+          `altneu backfill --all`, from a cold start, stage by stage.
 Prints tables in Markdown; medians with the least and the greatest.
 """
 
@@ -23,6 +25,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pipeline import landing
 from pipeline.compact import compact
 from pipeline.config import Home
@@ -30,6 +36,7 @@ from pipeline.demo import messages
 from pipeline.ledger import Ledger
 from pipeline.spark import session
 from tests import homes
+from tests.benchmarks.kernels import rmat
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -139,14 +146,39 @@ def long(folder: Path, epochs: int) -> None:
     print(f"| ratio | | {ratio:.2f} × |")
 
 
+def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
+    home = Home.open(folder / "load", create=True)
+    rng = np.random.default_rng(3)
+    a, b = rmat(scale, 9)
+
+    def put(epoch: int, src: np.ndarray, dst: np.ndarray, op: list[str]) -> None:
+        path = home.landing / f"epoch={epoch}"
+        path.mkdir(parents=True)
+        pq.write_table(pa.table({"src": src, "dst": dst, "op": op}), path / "rows.parquet")
+
+    put(0, a, b, ["upsert"] * a.size)
+    for epoch in range(1, epochs + 1):
+        gone = rng.choice(a.size, 500, replace=False)
+        src = np.concatenate([a[gone], rng.choice(a, 500)])
+        dst = np.concatenate([b[gone], rng.choice(b, 500)])
+        put(epoch, src, dst, ["delete"] * 500 + ["upsert"] * 500)
+    seconds = command(home, "backfill", "--all")
+    ledger = Ledger(home.database)
+    print(f"\n| {a.size:,} edges, then {epochs} epochs of 1,000 changes | seconds | |\n|---|---|---|")
+    print(f"| `altneu backfill --all`, a process | {seconds:.1f} | |")
+    for row in ledger.stages(ledger.at().run_id):
+        print(f"| {row.stage} | {row.seconds:.1f} | {row.facts.get('chosen') or row.facts.get('methods') or ''} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", default=["backfill", "many", "long"])
+    parser.add_argument("tables", nargs="*", default=["backfill", "many", "load", "long"])
     parser.add_argument("--epochs", type=int, default=300)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for table in options.tables:
-            {"backfill": backfill, "many": many, "long": lambda path: long(path, options.epochs)}[table](Path(folder))
+            work = {"backfill": backfill, "many": many, "load": load, "long": lambda path: long(path, options.epochs)}
+            work[table](Path(folder))
 
 
 if __name__ == "__main__":
