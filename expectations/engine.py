@@ -100,7 +100,7 @@ class Judge:
         self, batch: Any, name: str, expectations: Sequence[Expectation], result_format: dict[str, Any]
     ) -> list[Any]:
         """The results, in the order of the expectations."""
-        rules = [self._rule(expectation) for expectation in expectations]
+        rules = [self.rule(expectation) for expectation in expectations]
         suite = self._gx.ExpectationSuite(name=name, expectations=rules)
         results = batch.validate(suite, result_format=result_format).results
         by_name = {result.expectation_config.meta["name"]: result for result in results}
@@ -111,7 +111,8 @@ class Judge:
                 raise CheckCrashed(f"{expectation.suite}: the check {expectation.name!r} could not run: {trouble}")
         return ordered
 
-    def _rule(self, expectation: Expectation) -> Any:
+    def rule(self, expectation: Expectation) -> Any:
+        """An expectation as Great Expectations has it."""
         class_ = getattr(self._gx.expectations, expectation.kind)
         meta = {"name": f"{expectation.suite}: {expectation.name}", "remedy": expectation.remedy}
         return class_(**expectation.args, severity=expectation.severity, description=expectation.meaning, meta=meta)

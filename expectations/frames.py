@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from .volumes import bad_share_bound, surprise, usual
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pandas as pd
     from pyspark.sql import Column, DataFrame
 
@@ -314,11 +316,17 @@ def _volumes(shop: Workshop) -> pd.DataFrame | None:
             "bad_share": _share(row),
             "bad_share_bound": bad_share_bound([_share(p) for p in past]),
             "usual_rows": usual(counts),
+            "early": _early(row.get("landed_at"), row.get("over_at")),
             "rows_surprise": surprise(math.log1p(row["rows"]), [math.log1p(c) for c in counts]),
         }
     kinds = dict.fromkeys(("epoch", "rows", "bad_rows", "stored"), "Int64") | {"rows_surprise": "Float64"}
     columns = ["epoch", "rows", "bad_rows", "stored", "bad_share", "bad_share_bound", "usual_rows", "rows_surprise"]
-    return pd.DataFrame(rows, columns=columns).astype(kinds)
+    return pd.DataFrame(rows, columns=[*columns, "landed_at", "over_at", "early"]).astype(kinds)
+
+
+def _early(landed: datetime | None, over: datetime | None) -> str | None:
+    """How long before the end of its epoch a batch was written: words, or None."""
+    return f"{over - landed} before its end" if landed and over and landed < over else None
 
 
 def _share(row: Mapping[str, Any]) -> float:

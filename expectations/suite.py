@@ -26,7 +26,8 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
 
     frames   upserts (rows of this run with diff +1), upserts_net (all rows of the epochs that this run touched, summed
              to `copies`), quarantine, edge_delta, edges_at, degrees_at, triangle_counts_at, trussness_at; and, as
-             plain rows, totals (one) and volumes (one per epoch of the run). Any may be absent.
+             plain rows, totals (one) and volumes (one per epoch of the run: epoch, rows, bad_rows; landed_at, the time
+             of its newest file, and over_at, the end of its interval, where there are such). Any may be absent.
     context  epoch, label, value_types; history: earlier epochs as {epoch, rows, bad_rows, edges, triangles}; labels
              (optional): epoch -> label, for remedies at other epochs than `epoch`.
     small    frames of up to so many rows are judged in pandas, larger ones in Spark.

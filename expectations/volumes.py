@@ -55,6 +55,18 @@ EXPECTATIONS = [
     ),
     Expectation(
         SUITE,
+        "the epoch was over when it landed",
+        "warning",
+        "The newest file of the batch was written after the epoch's interval had ended: otherwise rows may be to come.",
+        "land epoch {epoch} again when it is over; then: altneu run {epoch}",
+        on="volumes",
+        kind="ExpectColumnValuesToBeNull",
+        args={"column": "early"},
+        show=("epoch", "landed_at", "over_at", "early"),
+        per_epoch=True,
+    ),
+    Expectation(
+        SUITE,
         "few rows are malformed",
         "warning",
         f"At most {MOST_BAD:.0%} of an epoch's rows are in quarantine, or as many as in most earlier epochs.",

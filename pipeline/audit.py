@@ -26,7 +26,7 @@ from algorithms.kernels import triangles as triangle_kernel
 from algorithms.kernels import truss as truss_kernel
 from algorithms.third_party import reference
 
-from . import explain
+from . import explain, landing
 from .config import Home
 from .ledger import Revision
 from .views import accumulate, at_epochs
@@ -277,6 +277,12 @@ def suites(run: Run) -> list[Check]:
     points = at_epochs(accumulate(diffs, epoch), [*before, epoch])
     now = points[epoch]
     batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if whole else ())]
+    landed = {} if whole else landing.listing(run.home)
+    times = {
+        b.epoch: {"landed_at": landed[b.epoch].newest(), "over_at": run.home.schedule.end(b.epoch)}
+        for b in batches
+        if b.epoch in landed and landed[b.epoch].files
+    }
     frames: dict[str, Any] = {
         "upserts": delta.where("diff > 0"),
         "quarantine": run.delta("quarantine").where("diff > 0"),
@@ -287,7 +293,9 @@ def suites(run: Run) -> list[Check]:
         "triangle_counts_at": as_of("triangle_counts", "triangles", "vertex"),
         "trussness_at": as_of("trussness", "copies", "a", "b", "k"),
         "totals": [{"epoch": epoch, **{m: now[m] for m in _TOTALS}, "wedges": now["wedges"]}],
-        "volumes": [{"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows} for b in batches],
+        "volumes": [
+            {"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows} | times.get(b.epoch, {}) for b in batches
+        ],
     }
     history = [
         {"epoch": e, "rows": b.rows, "bad_rows": b.bad_rows, **{m: points[e][m] for m in ("edges", "triangles")}}

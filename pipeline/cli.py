@@ -813,6 +813,9 @@ def repair(
 def report(
     epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the newest).")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the facts behind the page instead.")] = False,
+    data_docs: Annotated[
+        bool, typer.Option("--data-docs", help="Also Great Expectations' Data Docs of the epoch's checks, linked.")
+    ] = False,
 ) -> None:
     """Write the report page of an epoch and the index; print where they are. Reads only the database: no Spark."""
     from .report import document, write
@@ -825,7 +828,7 @@ def report(
             raise AltneuError("nothing is published yet.", "altneu backfill --all")
         print(json.dumps(document(home, ledger, wanted[0]), indent=1, default=str))
         return
-    for page in write(home, ledger, wanted):
+    for page in write(home, ledger, wanted, data_docs):
         out.print(str(page))
 
 

@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,10 @@ class Landed:
     label: str
     files: tuple[Path, ...]
     bytes: int = 0
+
+    def newest(self) -> datetime:
+        """When the youngest of the files was written."""
+        return datetime.fromtimestamp(max(file.stat().st_mtime for file in self.files), UTC).replace(microsecond=0)
 
 
 def listing(home: Home) -> dict[int, Landed]:

@@ -165,17 +165,43 @@ def document(home: Home, ledger: Ledger, epoch: int) -> Document:
     return _document(State(home, ledger), epoch)
 
 
-def write(home: Home, ledger: Ledger, epochs: list[int]) -> list[Path]:
-    """Write the pages of some epochs and the index; return their paths, the index first, the newest epoch last."""
+def write(home: Home, ledger: Ledger, epochs: list[int], data_docs: bool = False) -> list[Path]:
+    """Write the pages of some epochs and the index; return their paths, the index first, the newest epoch last.
+
+    `data_docs`: also Great Expectations' own pages of their checks; an epoch's page links those that are there.
+    """
     state = State(home, ledger)
     home.reports.mkdir(parents=True, exist_ok=True)
+    if data_docs:
+        for epoch in epochs:
+            _data_docs(state, epoch)
     names = {epoch: f"epoch={state.label(epoch)}.html" for epoch in sorted(set(epochs))}
     pages = {path.name for path in home.reports.glob("epoch=*.html")} | set(names.values())
     for epoch, name in names.items():
-        _put(home.reports / name, epoch_page(_document(state, epoch), pages))
+        docs = sorted((home.reports / _docs(state, epoch)).glob("*.html"))
+        links = [path.relative_to(home.reports).as_posix() for path in docs]
+        _put(home.reports / name, epoch_page(_document(state, epoch), pages, links))
     index = home.reports / "index.html"
     _put(index, index_page(_overview(state), pages))
     return [index, *(home.reports / name for name in names.values())]
+
+
+def _docs(state: State, epoch: int) -> str:
+    return f"data-docs/epoch={state.label(epoch)}"
+
+
+def _data_docs(state: State, epoch: int) -> None:
+    from expectations.data_docs import pages
+
+    rows = [row for group in state.checks.get(epoch, {}).values() for row in group]
+    if not rows:
+        return
+    folder = state.home.reports / _docs(state, epoch)
+    folder.mkdir(parents=True, exist_ok=True)
+    newest = max(rows, key=lambda row: row.at)
+    checks = [{name: getattr(row, name) for name in ("suite", "name", "passed", "observed", "rows")} for row in rows]
+    for suite, text in pages(checks, state.label(epoch), newest.run_id or "an audit", newest.at).items():
+        _put(folder / f"{suite}.html", text)
 
 
 def _put(path: Path, text: str) -> None:

@@ -42,6 +42,13 @@ class Schedule:
         assert self.seconds is not None
         return _ORIGIN + timedelta(seconds=epoch * self.seconds)
 
+    def end(self, epoch: int) -> datetime | None:
+        """The first instant after an epoch; None for plain integers, and beyond what the calendar knows."""
+        try:
+            return None if self.seconds is None else self.start(epoch + 1)
+        except OverflowError:
+            return None
+
     def label(self, epoch: int) -> str:
         """What a person reads: `2004-04-15`, `2004-04-15T12`, `2004-04-15T12-15`, or the integer."""
         if self.seconds is None:

@@ -6,6 +6,7 @@ A page is one file: nothing is fetched, and its content security policy forbids 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date, datetime
 from functools import cache
 from pathlib import Path
@@ -49,8 +50,8 @@ def _whole(text: str) -> Markup:
     return Markup(re.sub(r"\d{4}-\d\d-\d\d(T[\d-]+)?", r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
-def epoch_page(found: Document, pages: set[str]) -> str:
-    """The page of one epoch from its `document`; `pages` are the files that links may point to."""
+def epoch_page(found: Document, pages: set[str], docs: Sequence[str] = ()) -> str:
+    """The page of one epoch from its `document`; links may point to `pages` and `docs` (Data Docs), files beside it."""
     title = f"Epoch {found['label']}"
     if found["days"]:
         title = f"{date.fromisoformat(found['label']):%A}, {found['label']}"
@@ -59,7 +60,7 @@ def epoch_page(found: Document, pages: set[str]) -> str:
         checks = [check for check in found["checks"] if check["severity"] == name]
         severities.append({"name": name, "meaning": meaning, "checks": checks})
     return _environment().get_template("epoch.html").render(
-        d=found, title=title, pages=pages, severities=severities, truss_picture=_trusses(found)
+        d=found, title=title, pages=pages, docs=docs, severities=severities, truss_picture=_trusses(found)
     )  # fmt: skip
 
 

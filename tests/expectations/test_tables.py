@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -78,6 +79,7 @@ FAULTS: dict[Key, tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = {
         "critical", ("k", "edges_with_k_or_more", "at_least"), [(6, 1, 15)],
     ),
     ("volumes", "the batch is not empty"): ("warning", ("epoch", "rows"), [(7, 0)]),
+    ("volumes", "the epoch was over when it landed"): ("warning", ("epoch", "early"), [(8, "1:30:00 before its end")]),
     ("volumes", "few rows are malformed"): ("warning", ("epoch", "bad_rows"), [(8, 9)]),
     ("volumes", "the stored rows are the landed rows"): ("critical", ("epoch", "rows", "stored"), [(6, 20, 1)]),
     ("volumes", "as many rows as usual"): ("warning", ("epoch", "rows"), [(7, 0), (9, 90_000)]),
@@ -180,6 +182,9 @@ def broken() -> w.World:
         {"epoch": epoch, "rows": rows, "bad_rows": bad}
         for epoch, rows, bad in ((6, 20, 0), (7, 0, 0), (8, 30, 9), (9, 90_000, 0))
     ]
+    for row in world["volumes"][-2:]:  # the first of them an hour and a half before its end, the other just then
+        row["over_at"] = datetime(2026, 5, row["epoch"], tzinfo=UTC)
+        row["landed_at"] = row["over_at"] - timedelta(minutes=90 * (row["epoch"] == 8))
     return world
 
 

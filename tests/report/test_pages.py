@@ -182,3 +182,28 @@ def test_each_stage_shows_what_it_wrote_and_its_memory(seed: Seed) -> None:
     assert "rows 3,995 · proposals 18,360" in text
     assert "h-index descent (deletions): 2 epochs · nothing to do: 1 epoch · epochs 3" in text
     assert "wrote 6,518 rows, 19 kB in 2 files · memory at most: Java 1.1 GB, Python 223 MB" in text
+
+
+def test_data_docs_stand_beside_the_page_and_are_linked(seed: Seed) -> None:
+    early = {"epoch": DAY, "landed_at": HOSTILE, "over_at": "then", "early": "1:30:00 before its end"}
+    name = "the epoch was over when it landed"
+    seed.run(
+        {DAY: (9, 0)},
+        {DAY: {"vertices": 4, "edges": 6}},
+        [
+            check(DAY, name, False, suite="volumes", severity="warning", rows=[early], observed=f"early {HOSTILE}"),
+            check(DAY, "the batch is not empty", suite="volumes"),
+            check(DAY, "a rule of an earlier version", False, suite="volumes"),
+            check(DAY, "an edge is in the edge set once", suite="edges"),
+        ],
+    )
+    page = write(seed.home, seed.ledger, [DAY])[-1]
+    assert "data-docs" not in page.read_text()
+    write(seed.home, seed.ledger, [DAY], data_docs=True)
+    links = [link for link in Reader(page.read_text()).links if link.startswith("data-docs/")]
+    docs = {Path(link).stem: (page.parent / link).read_text() for link in links}
+    assert set(docs) == {"volumes", "edges"}
+    assert "1:30:00 before its end" in docs["volumes"] and "before its end" not in docs["edges"]
+    assert "50%" in docs["volumes"] and "100%" in docs["edges"]  # the share of checks that passed
+    assert not any(HOSTILE in text for text in docs.values())
+    assert write(seed.home, seed.ledger, [DAY])[-1].read_text().count("data-docs/") == 2  # stays linked

@@ -1,0 +1,71 @@
+"""Great Expectations' own Data Docs of an epoch's checks, made from the results that are kept: no data, no Spark.
+
+One HTML page per suite, by Great Expectations' renderer and view. They load their style and scripts from the network,
+as Data Docs do; the epoch's own page does not. Cost: the import of Great Expectations, 6 to 8 s, and 0.1 s a page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from html import escape
+from typing import Any
+
+from . import incremental_versus_full
+from .engine import Judge
+from .suite import EXPECTATIONS
+
+
+def pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, at: str) -> dict[str, str]:
+    """Suite → page. `checks`: with suite, name, passed, observed and rows, as the ledger keeps them; one whose rule is
+    no more is left out. `at`: when they were made, in ISO format."""
+    from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
+    from great_expectations.render.renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view import DefaultJinjaPageView
+
+    rules = {(e.suite, e.name): e for e in (*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS)}
+    judge = Judge()
+    found: dict[str, list[Any]] = {}
+    for check in checks:
+        if (check["suite"], check["name"]) not in rules:
+            continue
+        rule = judge.rule(rules[check["suite"], check["name"]])
+        rows = [", ".join(f"{name} {value}" for name, value in row.items() if name != "why") for row in check["rows"]]
+        counted = re.match(r"([\d,]+) of ([\d,]+) row", check["observed"])
+        wrong, total = (int(n.replace(",", "")) for n in counted.groups()) if counted else (len(rows), len(rows))
+        one = ExpectationValidationResult(
+            success=check["passed"],
+            expectation_config=rule.configuration,
+            result={
+                "observed_value": escape(check["observed"]),  # the view writes what it gets
+                "element_count": total,
+                "unexpected_count": wrong,
+                "unexpected_percent": 100 * wrong / max(total, 1),
+                "partial_unexpected_list": [escape(row) for row in rows],
+                "details": {},
+            },
+            exception_info={"raised_exception": False, "exception_message": None, "exception_traceback": None},
+        )
+        found.setdefault(check["suite"], []).append(one)
+    out = {}
+    for suite, results in found.items():
+        good = sum(result.success for result in results)
+        whole = ExpectationSuiteValidationResult(
+            success=good == len(results),
+            results=results,
+            suite_name=f"{suite} at {label}",
+            statistics={
+                "evaluated_expectations": len(results),
+                "successful_expectations": good,
+                "unsuccessful_expectations": len(results) - good,
+                "success_percent": 100 * good / len(results),
+            },
+            meta={
+                "run_id": {"run_name": run_id, "run_time": at},
+                "active_batch_definition": {"batch_identifiers": {"epoch": label}},
+                "validation_time": f"{datetime.fromisoformat(at):%Y%m%dT%H%M%S.%fZ}",
+            },
+        )
+        out[suite] = DefaultJinjaPageView().render(ValidationResultsPageRenderer(run_info_at_end=True).render(whole))
+    return out
