@@ -340,7 +340,7 @@ def compact(
     back to (default: 20). Totals are kept for all epochs and revisions.
     """
     from .compact import compact as fold
-    from .spark import session
+    from .spark import session_for
 
     home, ledger = _open()
     progress = Progress()
@@ -350,7 +350,7 @@ def compact(
         facts = fold(
             home,
             ledger,
-            session(home.config.master, home.config.conf),
+            session_for(home, ledger),
             grace * 3600,
             lambda text: progress("compact", text),
         )
@@ -569,10 +569,10 @@ def show(
     follows = view is View.changes and since_revision is not None and not span
     if all_epochs and not follows:
         raise UsageError(f"--all-epochs goes with totals, not with {view}.", "altneu show totals --all-epochs")
-    from .spark import session
+    from .spark import session_for
     from .warehouse import Warehouse
 
-    warehouse = Warehouse(session(home.config.master, home.config.conf), home)
+    warehouse = Warehouse(session_for(home, ledger), home)
     between = [home.schedule.epoch(text) for text in span or ()]
     at = row.frontier if epoch is None else epoch
     if follows:
@@ -667,7 +667,7 @@ def audit(
     from . import audit as auditing
     from .schedule import sample as draw
     from .shadow import shadow as side_by_side
-    from .spark import session
+    from .spark import session_for
     from .warehouse import Warehouse
 
     home, ledger = _open()
@@ -683,7 +683,7 @@ def audit(
         wanted = [e for e in sorted(ledger.batches(row.revision)) if row.answers(e)]
     if sample:
         wanted = draw(wanted, sample, str(time.time_ns()))
-    spark = session(home.config.master, home.config.conf)
+    spark = session_for(home, ledger)
     warehouse = Warehouse(spark, home)
     started = time.time()
     progress = Progress()
@@ -740,7 +740,7 @@ def explain(
     `altneu explain edge 12 47 --as-of 2004-05-15`
     """
     from . import explain as lineage
-    from .spark import session
+    from .spark import session_for
     from .warehouse import Warehouse
 
     home, ledger = _open()
@@ -752,7 +752,7 @@ def explain(
         count = "one vertex" if needed == 1 else f"{needed} different vertices"
         raise UsageError(f"{thing} takes {count}, not {' '.join(vertices)}.", "altneu explain --help")
     epoch = home.schedule.epoch(as_of) if as_of is not None else row.frontier
-    warehouse = Warehouse(session(home.config.master, home.config.conf), home)
+    warehouse = Warehouse(session_for(home, ledger), home)
     found: dict[str, Any] = getattr(lineage, thing)(warehouse, row, epoch, vertices[0] if needed == 1 else vertices)
     if format is Format.json:
         print(json.dumps(found, indent=1, default=str))

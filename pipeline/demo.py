@@ -62,7 +62,7 @@ def demo(path: Path, say: Say, out: Console) -> None:
 
 def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     """Every published epoch that was not yet found equal at this revision."""
-    from .spark import session
+    from .spark import session_for
     from .warehouse import Warehouse
 
     row = ledger.at()
@@ -70,7 +70,7 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     wanted = [e for e in ledger.batches(row.revision) if known.get(e, (False, 0)) != (True, row.revision)]
     if wanted:
         say("audit", "")
-        warehouse = Warehouse(session(home.config.master, home.config.conf), home)
+        warehouse = Warehouse(session_for(home, ledger), home)
         results = auditing.audit_published(warehouse, row, wanted, lambda text: say("audit", text))
         ledger.put_checks(None, row.revision, results)
         say("audit", f"done {len(results)} checks")

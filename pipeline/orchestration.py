@@ -340,7 +340,7 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
     """Compare published epochs with a full recomputation, and record it. Raises `CheckFailed` with the
     differing rows."""
     from . import audit
-    from .spark import session
+    from .spark import session_for
     from .warehouse import Warehouse
 
     home, ledger = _open(path)
@@ -351,7 +351,7 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
     known = [epoch for epoch in ledger.batches(revision.revision) if revision.answers(epoch)]
     epochs = sample(known, how_many, seed)
     say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision} (seed {seed!r})")
-    warehouse = Warehouse(session(home.config.master, home.config.conf), home)
+    warehouse = Warehouse(session_for(home, ledger), home)
     results = audit.audit_published(warehouse, revision, epochs, say)
     ledger.put_checks(None, revision.revision, results)
     failed = [result for result in results if not result["passed"]]
@@ -398,13 +398,13 @@ def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any
     from rich.filesize import decimal
 
     from .compact import compact
-    from .spark import session
+    from .spark import session_for
 
     home, ledger = _open(path)
     if not ledger.at().revision:
         say("nothing is published yet")
         return {"revisions": []}
-    facts = compact(home, ledger, session(home.config.master, home.config.conf), grace_hours * 3600, say)
+    facts = compact(home, ledger, session_for(home, ledger), grace_hours * 3600, say)
     files, size = (
         tuple(sum(table[unit] for table in facts[when].values()) for when in ("before", "tables"))
         for unit in ("files", "bytes")

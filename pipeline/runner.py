@@ -255,7 +255,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it."""
     from expectations.engine import prepare
 
-    from .spark import plans_for, session, started
+    from .spark import plans_for, session_for
     from .stages import STAGES as FUNCTIONS
     from .stages import Run
 
@@ -278,7 +278,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     ledger.stage(run_id, name, "running", watch.started, {})
     try:
         with telemetry.beside(BEAT, beat):
-            spark = session(home.config.master, home.config.conf, few=not started() and _few(home, ledger, row.epochs))
+            spark = session_for(home, ledger, lambda: _landed_rows(home, row.epochs))
             run = Run(
                 home,
                 ledger,
@@ -310,14 +310,10 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     return facts
 
 
-def _few(home: Home, ledger: Ledger, epochs: Sequence[int]) -> bool:
-    """Has a run little to do, by what is stored and what has landed?"""
-    from .spark import FEW_ROWS
-
-    sizes, landed = ledger.sizes(), landing.listing(home)
-    stored = sum(sizes.get(table, {}).get("rows", 0) for table in ("upserts", "edges", "trussness"))
-    size = sum(landed[epoch].bytes for epoch in epochs if epoch in landed)
-    return bool(stored + size / landing.BYTES_PER_ROW <= FEW_ROWS)
+def _landed_rows(home: Home, epochs: Sequence[int]) -> float:
+    """How many rows are in the landing of some epochs, about."""
+    landed = landing.listing(home)
+    return sum(landed[epoch].bytes for epoch in epochs if epoch in landed) / landing.BYTES_PER_ROW
 
 
 def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: None) -> Revision | None:

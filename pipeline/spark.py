@@ -13,8 +13,9 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -22,6 +23,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from .errors import AltneuError, UsageError
+
+if TYPE_CHECKING:
+    from .config import Home
+    from .ledger import Ledger
 
 ASSETS = Path(sys.prefix) / "altneu"
 ARCHIVE = ASSETS / "spark.jsa"
@@ -69,11 +74,6 @@ def plans_for(spark: SparkSession, rows: int | None) -> Iterator[None]:
             spark.conf.set(name, value or "")
 
 
-def started() -> bool:
-    """Is there a session's JVM in this process?"""
-    return SparkContext._active_spark_context is not None
-
-
 def session(master: str | None = None, conf: dict[str, str] | None = None, few: bool = False) -> SparkSession:
     """Start or return the Spark session; `conf` holds further Spark settings, `master` a Spark master URL.
 
@@ -84,7 +84,7 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the exception says it all
     if master.startswith("sc://"):
         return _configured(SparkSession.builder.remote(master), _RUNTIME | conf).getOrCreate()
-    if started():  # static settings cannot change any more
+    if SparkContext._active_spark_context is not None:  # static settings cannot change any more
         return _configured(SparkSession.builder, conf).getOrCreate()
     _environment()
     settings = _STATIC | _RUNTIME | _jars(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
@@ -97,6 +97,16 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     spark = _configured(SparkSession.builder.appName("altneu").master(master), settings).getOrCreate()
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
     return spark
+
+
+def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:
+    """The session of a process that does one thing with a home: with what is stored and, besides, `landed` rows."""
+    few = False
+    if SparkContext._active_spark_context is None:
+        sizes = ledger.sizes()
+        stored = sum(sizes.get(table, {}).get("rows", 0) for table in ("upserts", "edges", "trussness"))
+        few = stored + landed() <= FEW_ROWS
+    return session(home.config.master, home.config.conf, few)
 
 
 def _configured(builder: SparkSession.Builder, settings: dict[str, str]) -> SparkSession.Builder:

@@ -8,7 +8,7 @@ many      2,000 landed epochs: status, plan and a backfill with nothing to do, a
 long      `--epochs` epochs of 1,000 rows, one revision each: a batch replaced in the middle against one at the end;
           seconds of an epoch, files and bytes, without compaction and after it.
 load      an R-MAT graph of 1M edges as one epoch and 100 epochs of 1,000 changes, half of them deletions: one
-          `altneu backfill --all`, from a cold start, stage by stage.
+          `altneu backfill --all`, from a cold start, stage by stage; then single epochs, and what quality costs.
 Prints tables in Markdown; medians with the least and the greatest.
 """
 
@@ -157,17 +157,33 @@ def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
         pq.write_table(pa.table({"src": src, "dst": dst, "op": op}), path / "rows.parquet")
 
     put(0, a, b, ["upsert"] * a.size)
-    for epoch in range(1, epochs + 1):
+
+    def change(epoch: int) -> None:
         gone = rng.choice(a.size, 500, replace=False)
         src = np.concatenate([a[gone], rng.choice(a, 500)])
         dst = np.concatenate([b[gone], rng.choice(b, 500)])
         put(epoch, src, dst, ["delete"] * 500 + ["upsert"] * 500)
+
+    for epoch in range(1, epochs + 1):
+        change(epoch)
     seconds = command(home, "backfill", "--all")
     ledger = Ledger(home.database)
     print(f"\n| {a.size:,} edges, then {epochs} epochs of 1,000 changes | seconds | |\n|---|---|---|")
     print(f"| `altneu backfill --all`, a process | {seconds:.1f} | |")
     for row in ledger.stages(ledger.at().run_id):
         print(f"| {row.stage} | {row.seconds:.1f} | {row.facts.get('chosen') or row.facts.get('methods') or ''} |")
+    singles: dict[str, list[float]] = {}
+    for epoch in range(epochs + 1, epochs + 5):
+        change(epoch)
+        whole = timed(lambda epoch=epoch: homes.run(home, ledger, [epoch]))  # type: ignore[misc]
+        for name, taken in [("all", whole), *((r.stage, r.seconds) for r in ledger.stages(ledger.at().run_id))]:
+            singles.setdefault(name, []).append(taken)
+    print(
+        "\n| one more epoch of 1,000 changes, three after the first in one process | seconds | share |\n|---|---|---|"
+    )
+    for name, found in singles.items():
+        share = statistics.median(found[1:]) / statistics.median(singles["all"][1:])
+        print(f"| {name} | {spread(found[1:])} | {share:.0%} |")
 
 
 def main() -> None:

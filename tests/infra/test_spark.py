@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import landing, runner
+from pipeline import runner
 from pipeline import spark as module
 from pipeline.errors import UsageError
-from pipeline.spark import catalog, catalog_options, driver_memory_mb, java_options, plans_for
+from pipeline.spark import catalog, catalog_options, driver_memory_mb, java_options, plans_for, session_for
 from tests import homes
 
 REPO = Path(module.__file__).parents[1]
@@ -59,10 +59,16 @@ def test_no_archive_no_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, ledger = homes.make(tmp_path / "home")
-    homes.put(home, 3, [(1, 2, None, "upsert", 0)])
-    assert runner._few(home, ledger, [3]) and runner._few(home, ledger, [])
-    monkeypatch.setattr(landing, "BYTES_PER_ROW", 1e-5)  # as if the file held millions
-    assert not runner._few(home, ledger, [3]) and runner._few(home, ledger, [])
+    homes.put(home, 3, [(1, 2, None, "upsert", 0)] * 5)
+    assert 1 <= runner._landed_rows(home, [3, 4]) <= 10 and runner._landed_rows(home, []) == 0
+    few: list[bool] = []
+    monkeypatch.setattr(module, "session", lambda master, conf, few_: few.append(few_))
+    monkeypatch.setattr(module.SparkContext, "_active_spark_context", None)
+    session_for(home, ledger)
+    session_for(home, ledger, lambda: 1e6)
+    monkeypatch.setattr(ledger, "sizes", lambda: {"upserts": {"rows": 150_000}, "edges": {"rows": 150_000}})
+    session_for(home, ledger)
+    assert few == [True, False, False]
 
 
 def test_the_session_is_set_as_promised(spark: SparkSession) -> None:
