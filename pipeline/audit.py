@@ -220,6 +220,19 @@ def incremental_versus_full(
     """
     from expectations.suite import check_differences
 
+    return check_differences(*differences(warehouse, read, epochs, say, third_party, revision))
+
+
+def differences(
+    warehouse: Warehouse,
+    read: Callable[[str], DataFrame],
+    epochs: list[int],
+    say: Callable[[str], None],
+    third_party: bool = False,
+    revision: Revision | None = None,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The differing rows and the context that `check_differences` judges: all of the work in Spark, and none of Great
+    Expectations'."""
     say(f"recomputing {len(epochs)} epoch(s) from scratch")
     kept = _stored(read, epochs).groupBy("epoch")
     fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
@@ -237,7 +250,7 @@ def incremental_versus_full(
         numbers = list({row[end] for row in found for end in "ab"} - {None})
         book = {None: None, **dict(zip(numbers, explain.names(warehouse, revision, numbers), strict=True))}
         found = [{**row, "a": book[row["a"]], "b": book[row["b"]]} for row in found]
-    return check_differences(found, context)
+    return found, context
 
 
 def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
