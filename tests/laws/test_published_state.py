@@ -11,9 +11,11 @@ import random
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from pipeline import audit, views
+from pipeline import ledger as books
 from pipeline.ledger import Ledger
 from pipeline.warehouse import Warehouse
 from tests import homes, reference
@@ -141,3 +143,17 @@ def spark_when(condition: str, then: str, otherwise: str):  # type: ignore[no-un
     from pyspark.sql import functions as F
 
     return F.expr(f"CASE WHEN {condition} THEN {then} ELSE {otherwise} END")
+
+
+def test_a_home_from_before_wedges_were_counted_counts_them_all(spark: SparkSession, tmp_path: Path) -> None:
+    home, ledger = homes.make(tmp_path / "home")
+    rows: dict[int, list[Row]] = {0: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]}
+    rows[1] = [(1, 3, None, "upsert", 0), (3, 4, None, "upsert", 0)]
+    for epoch, batch_ in rows.items():
+        homes.put(home, epoch, batch_)
+    homes.run(home, ledger, [0])
+    with ledger.engine.begin() as connection:
+        assert connection.execute(sa.delete(books.totals).where(books.totals.c.measure == "wedges")).rowcount
+    homes.run(home, ledger, [1])
+    points = views.totals(home, ledger, all_epochs=True)
+    assert [point["wedges"] for point in points] == [1, 5] and points[1]["transitivity"] == 3 / 5
