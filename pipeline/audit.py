@@ -290,7 +290,7 @@ def suites(run: Run) -> list[Check]:
     points = at_epochs(accumulate(diffs, epoch), [*before, epoch])
     now = points[epoch]
     batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if whole else ())]
-    landed = {} if whole else landing.listing(run.home)
+    landed = {} if whole or run.home.schedule.seconds is None else landing.listing(run.home)
     times = {
         b.epoch: {"landed_at": landed[b.epoch].newest(), "over_at": run.home.schedule.end(b.epoch)}
         for b in batches

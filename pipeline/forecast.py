@@ -87,9 +87,8 @@ def _triangles(home: Home, ledger: Ledger, plan: Plan, rows: int) -> str:
         for each in facts.values()
         if each.get("triangles", {}).get("proposals") and each.get("edges", {}).get("rows")
     ]
-    per_edge = sum(p for p, _ in known) / sum(n for _, n in known) if known else 0
-    choice = Choice(home.config.triangles_plan, index, rows, round(per_edge * rows))
-    return choice.words()
+    proposals = round(rows * sum(p for p, _ in known) / sum(n for _, n in known)) if known else None
+    return Choice(home.config.triangles_plan, index, rows, proposals).words()
 
 
 def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:

@@ -199,7 +199,8 @@ def edges(run: Run) -> Facts:
     run.write("degrees", graph.degree_changes(delta_edges))
     edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
     degree_diffs = graph.degree_total_changes(run.before("degrees"), run.delta("degrees"), broadcast=few)
-    if run.keeps("edges") and not any(diff[0] == "wedges" for diff in run.ledger.total_diffs(run.parent.revision)):
+    known = run.ledger.total_diffs(run.parent.revision) if run.keeps("edges") else []
+    if known and not any(measure == "wedges" for measure, *_ in known):
         # no wedge yet, or published before they were counted: from nothing
         all_diffs = graph.degree_total_changes(run.warehouse.empty("degrees"), run.after("degrees"), broadcast=few)
         degree_diffs = degree_diffs.where("measure <> 'wedges'").unionByName(all_diffs.where("measure = 'wedges'"))

@@ -5,7 +5,7 @@ three edges are; what it adds to its corners at the first epoch of such a stretc
 Shapes  a, b, start, until: int64[m], a < b, sorted by (a, b, start), an edge's intervals disjoint and not empty.
         Result: diff triples (vertex, epoch, diff) of the number of triangles at the vertex, sorted, none zero.
 Cells   A graph too large for one task is cut into cells: vertices have colours, a cell is three colours i <= j <= k and
-        holds the edges that two of them may join (`cells_of`). A triangle belongs to the cell of its corners' colours
+        holds the edges that two of them may join. A triangle belongs to the cell of its corners' colours
         and to no other: the cells' results add up. With p colours an edge is in p cells, and the largest of them, of
         three different colours, hold about 6/p² of the edges.
 Cost    O(sum over edges u->v, from the lower to the higher degree, of outdeg(v)) <= O(m^1.5), as `triangles.count`,

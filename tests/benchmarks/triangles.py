@@ -57,12 +57,7 @@ def change(rng: np.random.Generator, a: np.ndarray, b: np.ndarray, size: int) ->
     out = rng.choice(a.size, size // 2, replace=False)
     x, y = rng.choice(a, 4 * size), rng.choice(b, 4 * size)
     lo, hi = np.minimum(x, y), np.maximum(x, y)
-    there = set(zip(a.tolist(), b.tolist(), strict=True)) if a.size < 3_000_000 else set()
-    if not there:  # by code, where a set would not fit
-        code = np.unique(a * (1 << 32) + b)
-        fresh = (lo < hi) & ~np.isin(lo * (1 << 32) + hi, code)
-    else:
-        fresh = np.array([p < q and (p, q) not in there for p, q in zip(lo.tolist(), hi.tolist(), strict=True)])
+    fresh = (lo < hi) & ~np.isin(lo << 32 | hi, a << 32 | b)
     new = np.unique(np.stack([lo[fresh], hi[fresh]], axis=1), axis=0)
     new = new[rng.permutation(len(new))[: size - size // 2]]
     return (
