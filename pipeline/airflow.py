@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,13 +19,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from . import landing
 from .config import Home
 from .errors import RunFailed, UsageError
 from .orchestration import POOL
+from .spark import listens
 
 REPO = Path(__file__).resolve().parents[1]
+CONNECT = "sc://127.0.0.1:15002"
 START_SECONDS = 300  # a first start makes the database; on a busy machine that takes minutes
 STOP_SECONDS = 40
 STALE_EPOCHS = 30  # a landing whose newest epoch is older than this is history, not a feed
@@ -40,19 +42,27 @@ Pool.create_or_update_pool({POOL!r}, slots=1, description="altneu: one publish a
 
 
 def standalone(
-    path: Path, *, port: int = 8080, say: Callable[[str], None] = print, now: datetime | None = None
+    path: Path,
+    *,
+    port: int = 8080,
+    connect: bool = False,
+    say: Callable[[str], None] = print,
+    now: datetime | None = None,
 ) -> None:
     """Start, tell address and password, wait for Ctrl-C (or SIGTERM), stop.
 
-    A home with nothing landed gets the demo's messages. Raises `UsageError` when the port is taken,
-    `RunFailed` when Airflow does not come up.
+    A home with nothing landed gets the demo's messages. `connect`: the tasks share one Spark, a Spark Connect server
+    beside Airflow, and start none of their own. Raises `UsageError` when the port is taken, `RunFailed` when Airflow
+    does not come up.
     """
     home = Home.open(path, create=True)
     if not landing.listing(home):
         home = _land_demo(home, say)
-    if _taken(port):
+    if listens("127.0.0.1", port):
         raise UsageError(f"port {port} is taken.", f"altneu airflow --port {port + 1}")
     environment = settings(home, port, now or datetime.now(UTC))
+    if connect:
+        environment["ALTNEU_MASTER"] = CONNECT
     folder = Path(environment["AIRFLOW_HOME"])
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "standalone.log"
@@ -61,16 +71,12 @@ def standalone(
     with log.open("w") as stream:
         say(f"starting Airflow (log: {log})")
         _prepare(environment, stream, log)
-        command = [str(Path(sys.executable).with_name("airflow")), "standalone"]
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        parts = [_start([str(Path(sys.executable).with_name("airflow")), "standalone"], environment, stream)]
         try:
+            if connect:
+                server = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), "connect"]
+                parts.append(_start(server, environment, stream))
+            process = parts[0]
             _wait(process, port, log)
             _tell(home, environment, folder, port, say)
             if process.wait():
@@ -78,8 +84,20 @@ def standalone(
         except KeyboardInterrupt:
             say("stopping Airflow")
         finally:
-            _stop(process)
+            for part in parts:
+                _stop(part)
             say("Airflow has stopped; what was published stays")
+
+
+def _start(command: list[str], environment: dict[str, str], stream: IO[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdout=stream,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
@@ -132,12 +150,6 @@ def _land_demo(home: Home, say: Callable[[str], None]) -> Home:
     found = landing.land(home, [messages()], columns, header=True, time_column="ts", time_format=form)
     say(f"nothing was landed in {home.path}: landed the demo's {found.rows:,} messages in {len(found.epochs)} epochs")
     return home
-
-
-def _taken(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _prepare(environment: dict[str, str], stream: object, log: Path) -> None:

@@ -833,11 +833,29 @@ def report(
 
 
 @app.command()
-def airflow(port: Annotated[int, typer.Option(help="Port of the web page.")] = 8080) -> None:
+def airflow(
+    port: Annotated[int, typer.Option(help="Port of the web page.")] = 8080,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="The tasks share one Spark (see altneu connect) and start none.")
+    ] = False,
+) -> None:
     """Start a local Airflow with the DAGs and the pool on this home; prints address and password, Ctrl-C stops it."""
     from .airflow import standalone
 
-    standalone(_home, port=port, say=lambda text: out.print(text, markup=False))
+    standalone(_home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
+
+
+@app.command()
+def connect(
+    host: Annotated[str, typer.Option(help="Address to listen at. Whoever reaches it may do what the server may.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="Port to listen at.")] = 15002,
+) -> None:
+    """One Spark for many short processes: a Spark Connect server with this home's settings; Ctrl-C stops it."""
+    from .connect import serve
+
+    serve(Home.open(_home, create=True), host, port, lambda text: out.print(text, markup=False))
 
 
 @app.command()

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from .config import Home
 from .errors import RunFailed
+from .iceberg import classic
 from .landing import OPERATIONS, Landed, layout
 from .reading import ARROW, FileBroken, Layout, read
 from .warehouse import SQL_TYPES
@@ -38,14 +39,10 @@ def parse(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFram
     )
     if not files:
         return spark.createDataFrame([], schema)
-    slices = min(len(files), 4 * spark.sparkContext.defaultParallelism) if _classic(spark) else min(len(files), 8)
+    slices = min(len(files), 4 * spark.sparkContext.defaultParallelism) if classic(spark) else min(len(files), 8)
     listed = spark.createDataFrame(files, "epoch bigint, path string, name string")
     spread = listed.repartitionByRange(slices, "path") if slices > 1 else listed.coalesce(1)
     return spread.mapInArrow(_reader(form), schema)
-
-
-def _classic(spark: SparkSession) -> bool:
-    return hasattr(spark, "_jsparkSession")
 
 
 def _reader(form: Layout) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:

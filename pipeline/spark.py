@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 ASSETS = Path(sys.prefix) / "altneu"
 ARCHIVE = ASSETS / "spark.jsa"
 REPO = Path(__file__).resolve().parents[1]
+REMOTE = "sc://"  # how the master of a Spark Connect server begins
 BUSY_MS = 60_000  # how long a writer waits for another process's write lock in SQLite
 
 _STATIC = {
@@ -82,8 +84,8 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     """
     master, conf = master or "local[*]", conf or {}
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the exception says it all
-    if master.startswith("sc://"):
-        return _configured(SparkSession.builder.remote(master), _RUNTIME | conf).getOrCreate()
+    if master.startswith(REMOTE):
+        return _remote(master, conf)
     if SparkContext._active_spark_context is not None:  # static settings cannot change any more
         return _configured(SparkSession.builder, conf).getOrCreate()
     _environment()
@@ -101,12 +103,34 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
 
 def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:
     """The session of a process that does one thing with a home: with what is stored and, besides, `landed` rows."""
-    few = False
-    if SparkContext._active_spark_context is None:
+    master, few = os.environ.get("ALTNEU_MASTER") or home.config.master, False
+    if SparkContext._active_spark_context is None and not (master or "").startswith(REMOTE):
         sizes = ledger.sizes()
         stored = sum(sizes.get(table, {}).get("rows", 0) for table in ("upserts", "edges", "trussness"))
         few = stored + landed() <= FEW_ROWS
-    return session(home.config.master, home.config.conf, few)
+    return session(master, home.config.conf, few)
+
+
+def _remote(master: str, conf: dict[str, str]) -> SparkSession:
+    """A session of a Spark Connect server. Raises `AltneuError` when none answers."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    with contextlib.suppress(PySparkException):
+        host, _, port = DefaultChannelBuilder(master).endpoint.rpartition(":")
+        if not listens(host, int(port)):
+            raise AltneuError(f"no Spark Connect server answers at {master}.", "altneu connect")
+    # the server would answer a question asked before from the table's metadata of that time
+    settings = _RUNTIME | {"spark.connect.session.planCache.enabled": "false"}
+    settings |= {name: value for name, value in conf.items() if name.startswith("spark.sql.")}
+    return _configured(SparkSession.builder.remote(master), settings).getOrCreate()
+
+
+def listens(host: str, port: int) -> bool:
+    """Does anything listen there?"""
+    with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=10):
+        return True
+    return False
 
 
 def _configured(builder: SparkSession.Builder, settings: dict[str, str]) -> SparkSession.Builder:

@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from . import iceberg
 from .config import Home
 from .errors import AltneuError, RunFailed, UsageError
 from .ledger import Ledger, Revision
@@ -50,9 +50,7 @@ class Warehouse:
         self.spark = spark
         self.home = home
         self.catalog = catalog(spark, home.database, home.warehouse)
-        classic: Any = spark  # looked up once: every dot of the class name is a call to the JVM
-        self._java = classic._jvm.org.apache.iceberg.spark.Spark3Util
-        self._session = classic._jsparkSession
+        self._tables = iceberg.tables(spark)
 
     def name(self, table: str) -> str:
         return f"{self.catalog}.{NAMESPACE}.{table}"
@@ -82,6 +80,7 @@ class Warehouse:
                 time.sleep(random.uniform(0.1, 0.5) * 2**attempt)
 
     def _make(self, retype: bool) -> None:
+        self._tables.forget()
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{NAMESPACE}")
         there = {row.tableName for row in self.spark.sql(f"SHOW TABLES IN {self.catalog}.{NAMESPACE}").collect()}
         for table in TABLES:
@@ -92,12 +91,14 @@ class Warehouse:
                     "'write.distribution-mode'='none', 'commit.retry.num-retries'='20', "
                     "'write.metadata.delete-after-commit.enabled'='true', 'write.metadata.previous-versions-max'='10')"
                 )
-            self._commit(table, lambda iceberg: iceberg.newAppend() if iceberg.currentSnapshot() is None else None)
-        upserts = {str(f.name()): str(f.type()).lower() for f in self._load("upserts").schema().columns()}
-        iceberg = {"bigint": "long"}
+        for table in TABLES:
+            self.metadata(table)  # all are named first: then one query serves all
+        for table in TABLES:
+            self._change(table, lambda metadata: metadata.begin() if metadata.main() is None else None)
+        upserts, as_iceberg = self.metadata("upserts").types(), {"bigint": "long"}
         for column, type_ in self.home.config.values.items():
             wanted = SQL_TYPES[type_]
-            if column in upserts and upserts[column] != iceberg.get(wanted, wanted):
+            if column in upserts and upserts[column] != as_iceberg.get(wanted, wanted):
                 if not retype:
                     raise UsageError(
                         f"[values] {column} is {type_} in altneu.toml and {upserts[column]} in what is stored.",
@@ -108,23 +109,18 @@ class Warehouse:
             if column not in upserts:
                 self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {column} {wanted} AFTER dst")
 
-    def _load(self, table: str) -> Any:
-        """Iceberg's own handle of a table: branches and snapshots cost milliseconds there, and a query each in SQL."""
-        return self._java.loadIcebergTable(self._session, self.name(table))
+    def metadata(self, table: str) -> iceberg.Table:
+        """Branches, tags and snapshots of a table, as they are now."""
+        return self._tables.of(self.name(table))
 
-    def _commit(self, table: str, change: Callable[[Any], Any]) -> None:
-        """Commit what `change` makes of Iceberg's handle (None: nothing), again on the newest metadata when another
-        writer has committed meanwhile: changes of branches and tags are not tried again by Iceberg itself."""
+    def _change(self, table: str, change: Callable[[iceberg.Table], None]) -> None:
+        """Change a table's metadata; from what is there then once more when another writer has committed meanwhile:
+        Iceberg itself does not try changes of branches and tags again."""
         for attempt in range(COMMITS):
-            pending = change(self._load(table))
-            if pending is None:
-                return
             try:
-                pending.commit()
+                change(self.metadata(table))
                 return
-            except Py4JJavaError as error:
-                if "CommitFailedException" not in str(error.java_exception.getClass().getName()):
-                    raise
+            except iceberg.Overtaken as error:
                 if attempt == COMMITS - 1:
                     raise RunFailed(
                         f"table {table}: other writers committed first, {COMMITS} times in a row.",
@@ -166,16 +162,16 @@ class Warehouse:
 
     def first(self, table: str) -> int:
         """The empty snapshot with which every table begins."""
-        return min((s.sequenceNumber(), s.snapshotId()) for s in self._load(table).snapshots())[1]
+        return self.metadata(table).first()
 
     def head(self, table: str, run_id: str, base: int) -> int:
         """The snapshot that holds what a run made of a table: its branch's, or `base` when it wrote nothing."""
-        branch = self._load(table).snapshot(_branch(run_id))
-        return int(branch.snapshotId()) if branch is not None else base
+        branch = self.metadata(table).ref(_branch(run_id))
+        return base if branch is None else branch
 
     def size(self, table: str, snapshot: int) -> dict[str, int]:
         """What a reader of a snapshot has to open: files, bytes, rows; from Iceberg's metadata alone."""
-        summary = self._load(table).snapshot(snapshot).summary()
+        summary = self.metadata(table).summary(snapshot)
         names = {"files": "total-data-files", "bytes": "total-files-size", "rows": "total-records"}
         return {name: int(summary.get(key) or 0) for name, key in names.items()}
 
@@ -187,32 +183,35 @@ class Warehouse:
         self._drop(table, [run_id])
         if frame is None:
             return 0
-        self._commit(table, lambda iceberg: iceberg.manageSnapshots().createBranch(branch, base))
+        self._change(table, lambda metadata: metadata.commit([("createBranch", branch, base)]))
         frame.select(*self.column_names(table)).writeTo(f"{self.name(table)}.branch_{branch}").append()
-        written = self._load(table).snapshot(branch)
-        return int(written.summary().get("added-records") or 0) if written.snapshotId() != base else 0
+        self._tables.forget(self.name(table))
+        metadata = self.metadata(table)
+        written = metadata.ref(branch)
+        return int(metadata.summary(written).get("added-records") or 0) if written not in (None, base) else 0
 
     def rewrite(self, table: str, run_id: str, base: int, frame: DataFrame) -> int:
         """Write a table anew on the run's branch: these rows instead of those of `base`; return its snapshot."""
         branch = _branch(run_id)
-        self._commit(table, lambda iceberg: iceberg.manageSnapshots().createBranch(branch, base))
+        self._change(table, lambda metadata: metadata.commit([("createBranch", branch, base)]))
         frame.select(*self.column_names(table)).writeTo(f"{self.name(table)}.branch_{branch}").overwrite(F.lit(True))
+        self._tables.forget(self.name(table))
         return self.head(table, run_id, base)
 
     def publish(self, tables: dict[str, int], run_id: str) -> None:
         """After the ledger row: let `main` follow it, and drop the run's branches."""
         branch = _branch(run_id)
 
-        def follow(snapshot: int, iceberg: Any) -> Any:
-            change: Any = None
-            if iceberg.currentSnapshot().snapshotId() != snapshot:
-                change = iceberg.manageSnapshots().replaceBranch("main", snapshot)
-            if iceberg.snapshot(branch) is not None:
-                change = (change or iceberg.manageSnapshots()).removeBranch(branch)
-            return change
+        def follow(snapshot: int, metadata: iceberg.Table) -> None:
+            steps: list[iceberg.Step] = []
+            if metadata.main() != snapshot:
+                steps.append(("replaceBranch", "main", snapshot))
+            if metadata.ref(branch) is not None:
+                steps.append(("removeBranch", branch))
+            metadata.commit(steps)
 
         for table, snapshot in tables.items():
-            self._commit(table, partial(follow, snapshot))
+            self._change(table, partial(follow, snapshot))
 
     def discard(self, run_ids: list[str]) -> None:
         """Drop the branches of runs that will never be published."""
@@ -228,14 +227,11 @@ class Warehouse:
         return len(left)
 
     def _drop(self, table: str, run_ids: list[str]) -> None:
-        def change(iceberg: Any) -> Any:
-            there = [branch for branch in map(_branch, run_ids) if iceberg.snapshot(branch) is not None]
-            pending: Any = iceberg.manageSnapshots() if there else None
-            for branch in there:
-                pending = pending.removeBranch(branch)
-            return pending
+        def drop(metadata: iceberg.Table) -> None:
+            there = [branch for branch in map(_branch, run_ids) if metadata.ref(branch) is not None]
+            metadata.commit([("removeBranch", branch) for branch in there])
 
-        self._commit(table, change)
+        self._change(table, drop)
 
     def expire(self, table: str, kept: set[int], before_ms: int) -> int:
         """Drop what no reader can reach: snapshots that are not in `kept`, and the files of theirs alone; how many.
@@ -246,34 +242,29 @@ class Warehouse:
         gone: set[int] = set()
         now = int(time.time() * 1000)
 
-        def tag_and_choose(iceberg: Any) -> Any:
-            refs = {str(name): int(ref.snapshotId()) for name, ref in iceberg.refs().items()}
+        def tag_and_choose(metadata: iceberg.Table) -> None:
+            refs = metadata.refs()
             tags = {snapshot: name for name, snapshot in refs.items() if name.startswith(_GOING)}
             held = {snapshot for name, snapshot in refs.items() if name not in tags.values()}
-            keep = kept | held | {self.first(table)}
-            change, changed = iceberg.manageSnapshots(), False
+            keep = kept | held | {metadata.first()}
+            steps: list[iceberg.Step] = []
             gone.clear()
-            for snapshot in {int(s.snapshotId()) for s in iceberg.snapshots()}:
+            for snapshot in metadata.snapshots():
                 tag = tags.get(snapshot)
                 going = tag is not None and int(tag.split("_")[1]) <= before_ms
                 if snapshot not in keep and not going and now > before_ms:
                     if tag is None:
-                        change, changed = change.createTag(f"{_GOING}{now}_{snapshot}", snapshot), True
+                        steps.append(("createTag", f"{_GOING}{now}_{snapshot}", snapshot))
                     continue
                 if snapshot not in keep:
                     gone.add(snapshot)
                 if tag is not None:
-                    change, changed = change.removeTag(tag), True
-            return change if changed else None
+                    steps.append(("removeTag", tag))
+            metadata.commit(steps)
 
-        def expire(iceberg: Any) -> Any:
-            pending = iceberg.expireSnapshots().cleanExpiredFiles(True)
-            for snapshot in gone:
-                pending = pending.expireSnapshotId(snapshot)
-            return pending if gone else None
-
-        self._commit(table, tag_and_choose)
-        self._commit(table, expire)
+        self._change(table, tag_and_choose)
+        if gone:
+            self._change(table, lambda metadata: metadata.expire(gone))
         return len(gone)
 
     def remove_orphans(self, table: str) -> int:

@@ -140,7 +140,7 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
     time.sleep(0 if not any(row.state == "running" for row in ledger.runs()) else 61)  # until the killed count as dead
     compact(home, ledger, spark, grace=0)
     warehouse = Warehouse(spark, home)
-    assert {str(name) for table in TABLES for name in warehouse._load(table).refs()} == {"main"}
+    assert {name for table in TABLES for name in warehouse.metadata(table).refs()} == {"main"}
     assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
 
 

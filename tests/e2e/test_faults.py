@@ -62,8 +62,7 @@ class Scene:
         return before
 
     def restore(self, table: str, snapshot: int) -> None:
-        back = self.warehouse._load(table).manageSnapshots().replaceBranch(_branch(self.run_id), snapshot)
-        back.commit()
+        self.warehouse.metadata(table).commit([("replaceBranch", _branch(self.run_id), snapshot)])
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,140 @@
+"""Runs through Spark Connect: a real server (`altneu connect`), commands without a JVM, and the same result."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import audit, iceberg
+from pipeline.warehouse import TABLES, Warehouse
+from tests import homes
+from tests.conftest import TINY
+from tests.reference import Row
+
+REPO = Path(__file__).resolve().parents[2]
+SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
+TOML = f'[retention]\nrevisions = 2\n[spark]\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g" }}\n'
+
+
+def altneu(home: Path, *arguments: str, server: str | None = None) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "ALTNEU_MASTER"}
+    environment |= {"PYTHONPATH": str(REPO), **({"ALTNEU_MASTER": server} if server else {})}
+    command = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
+    return subprocess.Popen(
+        command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home, _ = homes.make(tmp_path_factory.mktemp("server"), TOML)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = altneu(home.path, "connect", "--port", str(port))
+    assert process.stdout is not None
+    told = ""
+    for line in process.stdout:
+        told += line
+        if "Ctrl-C" in line:
+            break
+    assert f"sc://127.0.0.1:{port}" in told, told
+    yield f"sc://127.0.0.1:{port}"
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and "has stopped" in rest, told + rest
+
+
+def batch(rng: random.Random) -> list[Row]:
+    ops = rng.choices(["upsert", "delete"], [4, 1], k=60)
+    return [(rng.randrange(14), rng.randrange(14), None, op, rng.randrange(3)) for op in ops]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_path: Path, server: str) -> None:
+    home, ledger = homes.make(tmp_path / "home", TOML)
+    rng = random.Random(4)
+    for epoch in range(4):
+        homes.put(home, epoch, batch(rng))
+
+    def done(*arguments: str) -> str:
+        process = altneu(home.path, *arguments, server=server)
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+        return output
+
+    done("backfill", "--all")
+    homes.put(home, 1, batch(rng))
+    done("run", "1")
+    homes.put(home, 4, batch(rng))
+    homes.run(home, ledger, [4])  # one revision through the JVM in this process, on top of those
+    assert ledger.at().revision == 3
+    assert "all equal" in done("audit")
+    warehouse = Warehouse(spark, home)
+    snapshots = {table: len(warehouse.metadata(table).snapshots()) for table in TABLES}
+    done("compact", "--grace", "0")
+    row = ledger.at()
+    results = audit.audit_published(warehouse, row, list(range(5)), lambda text: None)
+    assert len(results) > 20 and [result["name"] for result in results if not result["passed"]] == []
+    for table in TABLES:
+        assert set(warehouse.metadata(table).refs()) == {"main"}
+        assert warehouse.metadata(table).main() == row.snapshots[table]
+    assert len(warehouse.metadata("upserts").snapshots()) < snapshots["upserts"]
+
+
+CODE = """
+import json, sys
+from pathlib import Path
+from pipeline.config import Home
+from pipeline.ledger import Ledger
+from pipeline.spark import session_for
+from pipeline.warehouse import Warehouse
+home = Home.open(Path(sys.argv[1]))
+warehouse = Warehouse(session_for(home, Ledger(home.database)), home)
+found = {}
+for table in ("edges", "upserts"):
+    told = warehouse.metadata(table)
+    snapshots = sorted(told.snapshots())
+    found[table] = [told.types(), told.refs(), snapshots, told.first(), [dict(told.summary(s)) for s in snapshots]]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.usefixtures("tiny")
+def test_sql_says_what_the_java_api_says(spark: SparkSession, tmp_path: Path, server: str) -> None:
+    import json
+
+    home, ledger = homes.make(tmp_path / "home", '[values]\nrating = "double"\n')
+    for epoch in range(3):
+        homes.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
+        homes.run(home, ledger, [epoch])
+    environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": server}
+    answer = subprocess.run(
+        [sys.executable, "-c", CODE, str(home.path)], env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    found, warehouse = json.loads(answer.stdout), Warehouse(spark, home)
+    assert iceberg.classic(spark)
+    for table in ("edges", "upserts"):
+        told = warehouse.metadata(table)
+        snapshots = sorted(told.snapshots())
+        summaries = [told.summary(snapshot) for snapshot in snapshots]
+        assert found[table] == [told.types(), told.refs(), snapshots, told.first(), summaries]
+
+
+def test_nobody_answers(tmp_path: Path) -> None:
+    home, _ = homes.make(tmp_path, TOML)
+    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"sc://127.0.0.1:{free.getsockname()[1]}"
+    process = altneu(home.path, "run", "0", server=address)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert f"no Spark Connect server answers at {address}" in " ".join(output.split()) and "altneu connect" in output
