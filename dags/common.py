@@ -5,9 +5,13 @@ Settings come from the environment of the scheduler and the workers:
 
 - `ALTNEU_HOME`: the home directory.
 - `ALTNEU_START`, `ALTNEU_END`: ISO dates. With a start the schedule catches up from there; with an end it
-stops there. - `ALTNEU_WAIT_HOURS`: how long a run waits for its landing before it fails (default 24). -
-`ALTNEU_ON_FAILURE`: `module:function`, called with a dict when a task has failed for good: dag, run, task,
+stops there.
+- `ALTNEU_WAIT_HOURS`: how long a run waits for its landing before it fails (default 24).
+- `ALTNEU_ON_FAILURE`: `module:function`, called with a dict when a task has failed for good: dag, run, task,
 error, log.
+- `ALTNEU_MASTER`: a Spark master instead of the one in `altneu.toml`; `sc://host:port`: the tasks share the Spark of
+`altneu connect` and start none.
+- `ALTNEU_SUBMIT`: the id of an Airflow connection of type Spark; each stage is then a `spark-submit` to it.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from pipeline.errors import AltneuError
 
 log = logging.getLogger("altneu.tasks")
 HOME = orchestration.home_path()
+SUBMIT = os.environ.get("ALTNEU_SUBMIT")
 WAIT = timedelta(hours=float(os.environ.get("ALTNEU_WAIT_HOURS", "24")))
 
 try:
@@ -153,15 +158,25 @@ def report(published: dict[str, Any]) -> list[str]:
 def stages(planned: Any) -> Any:
     """plan → ingest → edges → triangles → truss → validate → publish → report; the plan travels by XCom. Returns the
     last task."""
-    done = publish(planned)
+    tasks = [ingest, edges, triangles, truss, validate, publish]
+    before = [submitted(each, planned) if SUBMIT else each(planned) for each in tasks]
+    done = before[-1].output if SUBMIT else before[-1]
     pages = report(done)
-    chain(
-        ingest(planned),
-        edges(planned),
-        triangles(planned),
-        truss(planned),
-        validate(planned),
-        done,
-        pages,
-    )
+    chain(planned, *before, pages)
     return pages
+
+
+def submitted(each: Any, planned: Any) -> Any:
+    """A stage as `spark-submit`, with the settings that its task has here."""
+    from dags.submit import SubmittedStage
+
+    name = each.function.__name__
+    return SubmittedStage(
+        task_id=name,
+        home=HOME,
+        stage="audit" if name == "validate" else name,
+        planned="{{ ti.xcom_pull(task_ids='plan') | tojson }}",
+        conn_id=SUBMIT,
+        name=f"altneu {name}",
+        **{option: value for option, value in each.kwargs.items() if option != "task_id"},
+    )

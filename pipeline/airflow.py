@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,10 +26,9 @@ from . import landing
 from .config import Home
 from .errors import RunFailed, UsageError
 from .orchestration import POOL
-from .spark import listens
+from .spark import PORT, REMOTE, listens
 
 REPO = Path(__file__).resolve().parents[1]
-CONNECT = "sc://127.0.0.1:15002"
 START_SECONDS = 300  # a first start makes the database; on a busy machine that takes minutes
 STOP_SECONDS = 40
 STALE_EPOCHS = 30  # a landing whose newest epoch is older than this is history, not a feed
@@ -62,7 +62,7 @@ def standalone(
         raise UsageError(f"port {port} is taken.", f"altneu airflow --port {port + 1}")
     environment = settings(home, port, now or datetime.now(UTC))
     if connect:
-        environment["ALTNEU_MASTER"] = CONNECT
+        environment["ALTNEU_MASTER"] = f"{REMOTE}127.0.0.1:{_free(PORT)}"
     folder = Path(environment["AIRFLOW_HOME"])
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "standalone.log"
@@ -74,7 +74,8 @@ def standalone(
         parts = [_start([str(Path(sys.executable).with_name("airflow")), "standalone"], environment, stream)]
         try:
             if connect:
-                server = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), "connect"]
+                at = environment["ALTNEU_MASTER"].rpartition(":")[2]
+                server = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), "connect", "--port", at]
                 parts.append(_start(server, environment, stream))
             process = parts[0]
             _wait(process, port, log)
@@ -87,6 +88,14 @@ def standalone(
             for part in parts:
                 _stop(part)
             say("Airflow has stopped; what was published stays")
+
+
+def _free(port: int) -> int:
+    """The port, or when it is taken any other."""
+    if not listens("127.0.0.1", port):
+        return port
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _start(command: list[str], environment: dict[str, str], stream: IO[str]) -> subprocess.Popen[bytes]:

@@ -13,9 +13,8 @@ from collections.abc import Callable
 
 from .config import Home
 from .errors import UsageError
-from .spark import REMOTE, listens, session
+from .spark import PORT, REMOTE, listens, session
 
-PORT = 15002  # Spark's own
 MESSAGE_MB = 512  # of one answer or one local table
 
 

@@ -15,7 +15,9 @@ matters.
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -333,6 +335,61 @@ def report(path: str, published: dict[str, Any], say: Say = quiet) -> list[str]:
     return pages
 
 
+# -- as submissions to a cluster ---------------------------------------------------------------------------------
+
+
+def submission(path: str) -> tuple[dict[str, str], str, dict[str, str]]:
+    """What `spark-submit` needs besides a master, for a home: conf, jars (comma separated), environment."""
+    from .spark import submission as settings
+
+    return settings(Home.open(path).config.conf)
+
+
+def submitted(path: str, name: str, planned: str) -> int:
+    """The work of one submission: a stage of the run that `planned` (JSON) describes. Returns the exit code."""
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    run: Planned = json.loads(planned)
+    try:
+        if name == "publish":
+            publish(path, run, say)
+        else:
+            stage(path, run, name, say)
+    except AltneuError as error:
+        print(worded(error), file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def outcome(path: str, planned: str) -> dict[str, Any]:
+    """What a submission has done, as `publish` tells it: run_id, revision (None: not published by it), epochs."""
+    run = json.loads(planned)
+    _, ledger = _open(path)
+    revision = next((row.revision for row in ledger.revisions() if row.run_id == run["run_id"]), None)
+    return {"run_id": run["run_id"], "revision": revision, "epochs": run["epochs"], "labels": run["labels"]}
+
+
+def why(path: str, planned: str) -> AltneuError | None:
+    """The error with which a submission failed, from the database; None when it left no word (killed, no cluster)."""
+    run_id = json.loads(planned)["run_id"]
+    home, ledger = _open(path)
+    row = ledger.run(run_id)
+    if row.state != "failed":
+        return None
+    failed = _critical(ledger, run_id)
+    if failed:
+        label = home.schedule.label(failed[0]["epoch"])
+        return CheckFailed(f"{row.error}\n{failures(home, failed)}", f"altneu report {label}")
+    return RunFailed(row.error or f"run {run_id} failed.", "see the log above, then clear this task")
+
+
+def _critical(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
+    rows = [dict(row._mapping) for row in ledger.checks(run_id=run_id)]
+    return [row for row in rows if not row["passed"] and row["severity"] == "critical"]
+
+
 # -- audits --------------------------------------------------------------------------------------------------
 
 
@@ -385,8 +442,7 @@ def validate(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
         return stage(path, planned, "audit", say)
     except CheckFailed as error:
         home, ledger = _open(path)
-        rows = [dict(row._mapping) for row in ledger.checks(run_id=planned["run_id"])]
-        failed = [row for row in rows if not row["passed"] and row["severity"] == "critical"]
+        failed = _critical(ledger, planned["run_id"])
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 ASSETS = Path(sys.prefix) / "altneu"
 ARCHIVE = ASSETS / "spark.jsa"
 REPO = Path(__file__).resolve().parents[1]
-REMOTE = "sc://"  # how the master of a Spark Connect server begins
+REMOTE, PORT = "sc://", 15002  # how the master of a Spark Connect server begins, and where Spark lets one listen
 BUSY_MS = 60_000  # how long a writer waits for another process's write lock in SQLite
 
 _STATIC = {
@@ -89,6 +89,8 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     if SparkContext._active_spark_context is not None:  # static settings cannot change any more
         return _configured(SparkSession.builder, conf).getOrCreate()
     _environment()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # inside spark-submit, which has brought a JVM, a master and `submission`
+        return _configured(SparkSession.builder, _RUNTIME | conf).getOrCreate()
     settings = _STATIC | _RUNTIME | _jars(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
     settings["spark.driver.extraJavaOptions"] = " ".join(
         [*java_options(), *(QUICK if few else []), conf.get("spark.driver.extraJavaOptions", "")]
@@ -99,6 +101,16 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     spark = _configured(SparkSession.builder.appName("altneu").master(master), settings).getOrCreate()
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
     return spark
+
+
+def submission(conf: dict[str, str]) -> tuple[dict[str, str], str, dict[str, str]]:
+    """What `spark-submit` has to be told so that its session is like ours: settings, jars, environment."""
+    _environment()
+    jars = sorted(map(str, (ASSETS / "jars").glob("*.jar")))
+    path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
+    settings = _STATIC | {"spark.submit.deployMode": "client", "spark.executorEnv.PYTHONPATH": path} | conf
+    names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
+    return settings, ",".join(jars), {"PYTHONPATH": path} | {n: os.environ[n] for n in names if n in os.environ}
 
 
 def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:
