@@ -39,7 +39,7 @@ runs = sa.Table(
     sa.Column("beat_at", sa.String(32)),  # the last sign of life of the process that works on it
     # what its parent's ledger row said when it began, {"since", "snapshots"}: a compaction meanwhile changes that row
     sa.Column("base", sa.JSON),
-    sa.Column("discarded", sa.Boolean),  # nothing is left of it in the tables: it cannot be taken up again
+    sa.Column("discarded", sa.Boolean),  # it has no branches any more: it is published, or cannot be taken up again
 )
 
 ledger = sa.Table(
@@ -238,13 +238,13 @@ class Ledger:
         return self._rows(sa.select(runs).order_by(runs.c.started_at))
 
     def leftovers(self) -> list[str]:
-        """Runs that can never be published, because their parent is not the newest revision, and that nobody works
-        on any more: what they have left in the tables may go."""
+        """Runs that nobody works on any more and whose branches may go: those that can never be published, because
+        their parent is not the newest revision, and published ones that were killed before they had dropped theirs."""
         newest = self.at().revision
         lost = (runs.c.parent != newest) | (runs.c.kind == "compact")
-        open_ = runs.c.state.in_(["running", "failed"]) & lost & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false()))
-        rows = self._rows(sa.select(runs).where(open_))
-        return [row.run_id for row in rows if row.state == "failed" or not alive(row)]
+        over = (runs.c.state == "published") | (runs.c.state.in_(["running", "failed"]) & lost)
+        rows = self._rows(sa.select(runs).where(over & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false()))))
+        return [row.run_id for row in rows if row.state == "failed" or not _beats(row)]
 
     def parent(self, run: sa.Row[Any]) -> Revision:
         """The revision that a run builds on, as it was when the run began."""
@@ -340,13 +340,13 @@ class Ledger:
             connection.execute(runs.update().where(where).values(**alive))
 
     def finish(self, run_id: str, state: str, error: str | None = None) -> None:
+        """The end of a run. What is published stays so, whatever happens after."""
+        where = (runs.c.run_id == run_id) & (runs.c.state != "published")
         with self.engine.begin() as connection:
-            connection.execute(
-                runs.update().where(runs.c.run_id == run_id).values(state=state, error=error, finished_at=now())
-            )
+            connection.execute(runs.update().where(where).values(state=state, error=error, finished_at=now()))
 
     def discard(self, run_ids: list[str]) -> None:
-        """Note that nothing is left of these runs in the tables; a run that was killed is told as such."""
+        """Note that these runs have no branches any more; a run that was killed is told as such."""
         with self.engine.begin() as connection:
             mine = runs.c.run_id.in_(run_ids)
             killed = {"error": "it stopped without a word (killed, or the machine went down)", "finished_at": now()}
@@ -459,8 +459,10 @@ def _numbers(snapshots: dict[str, str]) -> dict[str, int]:
 
 def alive(run: sa.Row[Any]) -> bool:
     """Does a process work on the run, or did one until a minute ago? (A clock that went back counts as life.)"""
-    if run.state != "running":
-        return False
+    return run.state == "running" and _beats(run)
+
+
+def _beats(run: sa.Row[Any]) -> bool:
     since = datetime.now(UTC) - datetime.fromisoformat(run.beat_at or run.started_at)
     return since.total_seconds() < SILENCE
 

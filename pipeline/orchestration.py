@@ -485,6 +485,7 @@ def grid(path: str) -> dict[str, Any]:
         page = home.reports / f"epoch={row['label']}.html"
         row |= {name: point.get(name) for name in ("edges", "triangles", "max_trussness")}
         row["report"] = page.name if page.is_file() else None
+        row["start"] = home.schedule.start(row["epoch"]) if home.schedule.seconds else None
     says = "nothing is published yet"
     if revision.frontier is not None:
         frontier = home.schedule.label(revision.frontier)

@@ -262,7 +262,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     row = ledger.run(run_id)
     if row.state == "published" and name not in ("publish", "report"):
         return ledger.facts(run_id, name)
-    if row.discarded:
+    if row.discarded and row.state != "published":
         raise RunFailed(
             f"run {run_id} stopped, and another revision was published since.", "run the same command again"
         )

@@ -25,7 +25,7 @@ from . import audit as auditing
 from . import ingest as reading
 from . import landing
 from .config import Home
-from .errors import CheckFailed, RunFailed
+from .errors import CheckFailed, RunFailed, explained
 from .forecast import BROADCAST_ROWS
 from .ledger import Ledger, Revision
 from .schedule import sample
@@ -363,9 +363,10 @@ def _audited(run: Run) -> list[int]:
 
 
 def publish(run: Run) -> Facts:
-    """The ledger row: from here on the revision exists."""
+    """The ledger row: from here on the revision exists. What is tidied after it, the next run would tidy, too."""
     warned = run.ledger.facts(run.run_id, "audit")["failed"]
     pins = run.heads().snapshots
+    sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in pins.items()}
     row = run.ledger.publish(
         run.run_id,
         run.parent.revision,
@@ -375,10 +376,15 @@ def publish(run: Run) -> Facts:
         "warning" if warned else None,
         None if run.kind == "reload" else run.parent.since,
     )
-    run.warehouse.publish(row.snapshots, run.run_id)
-    dropped = run.warehouse.discard_leftovers(run.ledger)
-    sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
-    return {"revision": row.revision, "tables": sizes, "dropped_runs": dropped}
+    facts: Facts = {"revision": row.revision, "tables": sizes}
+    try:
+        run.warehouse.publish(row.snapshots, run.run_id)
+        run.ledger.discard([run.run_id])
+        return facts | {"dropped_runs": run.warehouse.discard_leftovers(run.ledger)}
+    except Exception as error:
+        what, _ = explained(error)
+        run.say(f"revision {row.revision} is published; its branches are left to the next run ({what})")
+        return facts | {"untidied": what}
 
 
 def report(run: Run) -> Facts:

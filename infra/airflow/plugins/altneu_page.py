@@ -7,14 +7,21 @@ with what to type.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 from airflow.api_fastapi.core_api.security import get_user
+from airflow.models import DagRun
 from airflow.plugins_manager import AirflowPlugin
+from airflow.utils.session import create_session
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import FileResponse, HTMLResponse
+from sqlalchemy import select
 
 from pipeline import orchestration
 from pipeline.errors import AltneuError
@@ -27,7 +34,7 @@ app = FastAPI(title="altneu", dependencies=[Depends(get_user)], docs_url=None, r
 @app.get("/", response_class=HTMLResponse)
 def page() -> HTMLResponse:
     try:
-        return HTMLResponse(document(orchestration.grid(orchestration.home_path())))
+        return HTMLResponse(document(orchestration.grid(orchestration.home_path()), dag_runs()))
     except AltneuError as error:
         return HTMLResponse(_whole(f"<p class=bad>{escape(orchestration.worded(error))}</p>"), 503)
 
@@ -41,8 +48,15 @@ def report(name: str) -> FileResponse:
     return FileResponse(file, media_type="text/html")
 
 
-def document(found: dict[str, Any]) -> str:
-    """The page of what `orchestration.grid` found; every text of it is escaped."""
+def dag_runs() -> dict[datetime, str]:
+    """Logical date → id of the runs of `altneu_epoch`, in Airflow's database."""
+    with create_session() as session:
+        found = session.execute(select(DagRun.logical_date, DagRun.run_id).where(DagRun.dag_id == "altneu_epoch"))
+        return {date: run_id for date, run_id in found if date is not None}
+
+
+def document(found: dict[str, Any], runs: Mapping[datetime, str] = MappingProxyType({})) -> str:
+    """The page of what `orchestration.grid` found, with links to the epochs' runs; every text of it is escaped."""
     rows = found["epochs"][-SHOWN:]
     head = f"<p>{escape(found['says'])}</p>"
     cells = "".join(
@@ -54,7 +68,7 @@ def document(found: dict[str, Any]) -> str:
         for s in ("published", "missing", "changed", "running", "failed", "gone", "folded")
     )
     trends = "".join(_trend(rows, name) for name in ("edges", "triangles", "max_trussness"))
-    table = "".join(_row(row) for row in reversed(rows))
+    table = "".join(_row(row, runs.get(row["start"])) for row in reversed(rows))
     titles = "".join(
         f"<th>{t}</th>" for t in ("epoch", "state", "revision", "edges", "triangles", "trussness", "audit", "")
     )
@@ -68,10 +82,11 @@ def _title(row: dict[str, Any]) -> str:
     return f"{row['label']}: {row['state']}" + (f", {row['error']}" if row["error"] else "")
 
 
-def _row(row: dict[str, Any]) -> str:
+def _row(row: dict[str, Any], run: str | None) -> str:
     audit = {True: "equal", False: "<b class=bad>differs</b>", None: ""}[row["audited"]]
     links = [f'<a href="reports/{escape(row["report"])}" target=_blank>report</a>'] if row["report"] else []
-    links.append('<a href="/dags/altneu_epoch/runs" target=_top>runs</a>')
+    where = f"/dags/altneu_epoch/runs/{quote(run, safe='')}" if run else "/dags/altneu_epoch/runs"
+    links.append(f'<a href="{where}" target=_top>{"run" if run else "runs"}</a>')
     numbers = "".join(
         f"<td class=n>{'' if row[name] is None else format(row[name], ',')}</td>"
         for name in ("revision", "edges", "triangles", "max_trussness")

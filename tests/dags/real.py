@@ -1,0 +1,140 @@
+"""A real Airflow for tests and benchmarks: `altneu airflow` in a process of its own, spoken to over its API."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pipeline.config import Home
+
+REPO = Path(__file__).resolve().parents[2]
+PROMPT = 5  # seconds between two looks
+
+
+class Airflow:
+    """`with Airflow(home) as airflow:` it is up; at the end it has stopped whole. `log`: everything it said."""
+
+    def __init__(self, home: Home, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.port = int(server.getsockname()[1])
+        self.home, self.arguments, self.log = home, arguments, ""
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "ALTNEU", "PYSPARK"))
+        }
+        self.environment = clean | {"PYTHONPATH": str(REPO), "PYTHONUNBUFFERED": "1"} | dict(environment or {})
+        self.token = ""
+
+    def __enter__(self) -> Airflow:
+        command = [sys.executable, "-m", "pipeline.cli", "--home", str(self.home.path), "airflow"]
+        self.process = subprocess.Popen(
+            [*command, "--port", str(self.port), *self.arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.log += line
+            if "Ctrl-C" in line:
+                break
+        password = re.search(r"password (\S+)", self.log)
+        assert password, self.log
+        self.password = password[1]
+        threading.Thread(target=self._listen, daemon=True).start()
+        return self
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.log += line
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(timeout=120)
+        if kind is None:
+            assert self.process.returncode == 0, self.log
+
+    def call(self, path: str, body: Any = None, method: str | None = None) -> Any:
+        """The answer of the API; the path begins after its address."""
+        if not self.token and path != "/auth/token":
+            named = {"username": "admin", "password": self.password}
+            self.token = self.call("/auth/token", named)["access_token"]
+        headers = {
+            "Content-Type": "application/json",
+            **({"Authorization": f"Bearer {self.token}"} if self.token else {}),
+        }
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def unpause(self, dag: str, paused: bool = False) -> None:
+        self.call(f"/api/v2/dags/{dag}", {"is_paused": paused}, "PATCH")
+
+    def runs(self, dag: str) -> list[dict[str, Any]]:
+        """All runs, oldest logical date first."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = self.call(f"/api/v2/dags/{dag}/dagRuns?limit=100&offset={len(found)}&order_by=logical_date")
+            found += page["dag_runs"]
+            if len(found) >= page["total_entries"]:
+                return found
+
+    def tasks(self, dag: str, run: str) -> dict[str, dict[str, Any]]:
+        rows = self.call(f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
+        return {row["task_id"]: row for row in rows}
+
+    def until(self, done: Callable[[], Any], seconds: float, what: str) -> Any:
+        """Wait; an Airflow that is restarting may not answer meanwhile."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                found = done()
+                if found:
+                    return found
+            except (urllib.error.URLError, OSError):
+                pass
+            time.sleep(PROMPT)
+        raise AssertionError(f"not in {seconds:,.0f} s: {what}")
+
+    def command(self, *arguments: str) -> subprocess.Popen[str]:
+        """An `airflow` command, as an operator types it beside the running parts."""
+        code = (
+            "import os; from datetime import UTC, datetime; from pathlib import Path; "
+            "from pipeline.airflow import settings; from pipeline.config import Home; "
+            f"settings = settings(Home.open(Path({str(self.home.path)!r})), {self.port}, datetime.now(UTC)); "
+            f"os.environ.update(settings); os.execvp('airflow', ['airflow', *{list(arguments)!r}])"
+        )
+        pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "text": True}
+        return subprocess.Popen([sys.executable, "-c", code], env=self.environment, start_new_session=True, **pipes)
+
+    def scheduler(self) -> list[int]:
+        """Process ids of the scheduler of this Airflow and its workers."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                mine = f"AIRFLOW_HOME={self.home.path / 'airflow'}".encode() in (folder / "environ").read_bytes().split(
+                    b"\0"
+                )
+            except OSError:
+                continue
+            if mine and b"scheduler" in words:
+                found.append(int(folder.name))
+        return found

@@ -1,0 +1,74 @@
+"""The page inside Airflow's own interface, in a browser: login, its entry in the navigation, grid, a report, a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.ledger import Ledger
+from pipeline.report import write
+from tests import homes
+
+from .real import Airflow
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: no browser tests"),
+]
+DAYS = ("2004-04-15", "2004-04-16", "2004-04-17")
+
+
+@pytest.fixture
+def page() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
+        browser.close()
+
+
+def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, page: Any) -> None:
+    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    epochs = [home.schedule.epoch(day) for day in DAYS]
+    for number, epoch in enumerate(epochs):
+        homes.put(
+            home, epoch, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3 + number, None, "upsert", 0)]
+        )
+    homes.run(home, ledger, epochs[:2])
+    write(home, Ledger(home.database), epochs[:2])
+    with Airflow(home, environment={"ALTNEU_START": DAYS[0], "ALTNEU_END": DAYS[1]}) as airflow:
+        airflow.unpause("altneu_epoch")  # both days are published: runs that end at once
+        airflow.until(
+            lambda: [run["state"] for run in airflow.runs("altneu_epoch")] == ["success", "success"], 300, "two runs"
+        )
+        address = f"http://localhost:{airflow.port}"
+        page.goto(address)
+        page.fill("input[name=username]", "admin")
+        page.fill("input[name=password]", airflow.password)
+        page.click("button[type=submit]")
+        page.get_by_role("link", name="altneu epochs").or_(page.get_by_text("altneu epochs")).first.wait_for()
+        page.goto(f"{address}/plugin/altneu-epochs")
+        frame = page.frame_locator("iframe")
+        frame.locator(".grid .cell").first.wait_for()
+        assert frame.locator(".grid .cell").count() == 3
+        assert frame.locator(".grid .published").count() == 2
+        assert frame.locator("polyline").count() == 3  # edges, triangles, trussness
+        if "ALTNEU_SCREENSHOTS" in os.environ:
+            page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-page.png"))
+        row = frame.locator("tbody tr", has_text=DAYS[1])
+        with page.context.expect_page() as opened:
+            row.get_by_role("link", name="report").click()
+        opened.value.wait_for_load_state()
+        assert DAYS[1] in opened.value.title()
+        row.get_by_role("link", name="run", exact=True).click()
+        page.wait_for_url("**/dags/altneu_epoch/runs/*")
+        page.get_by_text("landed").first.wait_for()
+        if "ALTNEU_SCREENSHOTS" in os.environ:
+            page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-run.png"))

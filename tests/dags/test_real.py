@@ -1,0 +1,154 @@
+"""Months in a real Airflow: a schedule that catches up through a scheduler's death, a backfill backwards with four
+active runs, an epoch that lands again. What is published at the end equals one undisturbed pass, and the recomputation.
+
+The tasks share one Spark (`altneu airflow --connect`). `ALTNEU_DAYS` shortens it: so many days instead of 30 and 60.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import audit, landing, views
+from pipeline.config import Home
+from pipeline.demo import messages
+from pipeline.ledger import Ledger
+from pipeline.warehouse import Warehouse
+from tests import homes
+from tests.e2e.conftest import postgres, server
+
+from .real import Airflow
+
+__all__ = ["postgres", "server"]
+pytestmark = pytest.mark.slow
+DAYS = int(os.environ["ALTNEU_DAYS"]) if "ALTNEU_DAYS" in os.environ else None
+PATIENCE = 300  # seconds for a run, on a busy machine
+
+
+def college(path: Path, days: int, toml: str = "") -> tuple[Home, Ledger, list[int]]:
+    """The first so many days of CollegeMsg on which anybody wrote, landed."""
+    home, _ = homes.make(path, toml)
+    home = home.declare(every="1d", live_for=30)
+    form: dict[str, Any] = {"header": True, "time_column": "ts", "time_format": "%m/%d/%y %I:%M %p"}
+    epochs = landing.land(home, [messages()], ["src", "dst", "ts"], **form).epochs
+    for epoch in epochs[days:]:
+        shutil.rmtree(home.landing / f"epoch={home.schedule.label(epoch)}")
+    return home, Ledger(home.database), epochs[:days]
+
+
+@pytest.fixture
+def processes() -> Iterator[list[Any]]:
+    found: list[Any] = []
+    yield found
+    for process in found:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def equal_to_one_pass(spark: SparkSession, home: Home, ledger: Ledger, folder: Path, epochs: list[int]) -> None:
+    """The published totals and states equal those of one pass over the same landing, and the full recomputation."""
+    once, once_ledger = homes.make(folder)
+    once = once.declare(every="1d", live_for=30)
+    shutil.copytree(home.landing, once.landing, dirs_exist_ok=True)
+    homes.run(once, once_ledger, epochs)
+
+    def totals(of: Home, at: Ledger) -> list[dict[str, Any]]:
+        return [{k: v for k, v in row.items() if k != "revision"} for row in views.totals(of, at, all_epochs=True)]
+
+    assert totals(home, ledger) == totals(once, once_ledger)
+    results = audit.audit_published(Warehouse(spark, home), ledger.at(), epochs, lambda text: None)
+    assert len({result["epoch"] for result in results}) == len(epochs)
+    assert [result["name"] for result in results if not result["passed"]] == []
+
+
+def test_a_month_is_caught_up_although_the_scheduler_dies(
+    spark: SparkSession, tmp_path: Path, processes: list[Any]
+) -> None:
+    home, ledger, epochs = college(tmp_path / "home", DAYS or 30)
+    with Airflow(home, "--connect") as airflow:
+        airflow.unpause("altneu_epoch")
+
+        def published(many: int) -> bool:
+            states = {run["state"] for run in airflow.runs("altneu_epoch")}
+            assert "failed" not in states
+            return len(ledger.batches()) >= many
+
+        airflow.until(lambda: published(len(epochs) // 2), PATIENCE * len(epochs), "half of the epochs published")
+        for pid in airflow.scheduler():
+            os.kill(pid, signal.SIGKILL)
+        assert airflow.scheduler() == []
+        processes.append(airflow.command("scheduler"))
+        airflow.until(lambda: published(len(epochs)), PATIENCE * len(epochs), "all epochs published")
+
+        def settled() -> bool:
+            states = {run["state"] for run in airflow.runs("altneu_epoch")}
+            assert "failed" not in states
+            return states == {"success"}
+
+        airflow.until(settled, PATIENCE, "all runs ended")
+        equal_to_one_pass(spark, home, ledger, tmp_path / "once", epochs)
+
+        # the landing of a published day changes, and its run is cleared: just the difference is published
+        revision, changed = ledger.at().revision, epochs[len(epochs) // 3]
+        start = home.schedule.start(changed)
+        homes.put(home, changed, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)])
+        by_date = {run["logical_date"][:10]: run["dag_run_id"] for run in airflow.runs("altneu_epoch")}
+        cleared = by_date[f"{start:%Y-%m-%d}"]
+        airflow.call(f"/api/v2/dags/altneu_epoch/dagRuns/{cleared}/clear", {"dry_run": False})
+        airflow.until(lambda: ledger.at().revision > revision and settled(), PATIENCE, "the cleared run published")
+        assert ledger.at().revision == revision + 1
+        assert list(ledger.run(ledger.at().run_id).epochs) == [changed]
+        equal_to_one_pass(spark, home, ledger, tmp_path / "again", epochs)
+
+        # cleared once more, nothing has changed: a success that publishes nothing
+        airflow.call(f"/api/v2/dags/altneu_epoch/dagRuns/{cleared}/clear", {"dry_run": False})
+        airflow.until(
+            lambda: airflow.tasks("altneu_epoch", cleared)["ingest"]["state"] == "skipped", PATIENCE, "skipped"
+        )
+        assert ledger.at().revision == revision + 1
+
+
+def test_two_months_backwards_with_four_active_runs_on_postgresql(
+    spark: SparkSession, tmp_path: Path, server: str, postgres: str
+) -> None:
+    import sqlalchemy as sa
+
+    home, ledger, epochs = college(tmp_path / "home", DAYS or 60, f'[storage]\ndatabase = "{postgres}"\n')
+    engine = sa.create_engine(f"{server}/postgres", isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text("CREATE DATABASE airflow"))
+    environment = {
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"{server}/airflow",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "ALTNEU_START": "",  # nothing on schedule: all of it by the backfill
+    }
+    first, last = (f"{home.schedule.start(epoch):%Y-%m-%d}" for epoch in (epochs[0], epochs[-1]))
+    with Airflow(home, "--connect", environment=environment) as airflow:
+        airflow.unpause("altneu_epoch")
+        dates = ["--from-date", first, "--to-date", last]
+        how = ["--run-backwards", "--max-active-runs", "4"]
+        created = airflow.command("backfill", "create", "--dag-id", "altneu_epoch", *dates, *how)
+        assert created.wait(timeout=300) == 0
+        seen: set[int] = set()
+
+        def done() -> bool:
+            runs = airflow.runs("altneu_epoch")
+            seen.add(sum(run["state"] == "running" for run in runs))
+            assert "failed" not in {run["state"] for run in runs}
+            return len(runs) >= len(epochs) and {run["state"] for run in runs} == {"success"}
+
+        airflow.until(done, PATIENCE * len(epochs), "the backfill has ended")
+        assert max(seen) == min(4, len(epochs))
+        assert min(ledger.run(ledger.revisions()[-1].run_id).epochs) >= 0 and sorted(ledger.batches()) == epochs
+        order = [ledger.run(row.run_id).epochs[0] for row in sorted(ledger.revisions(), key=lambda row: row.revision)]
+        assert order[0] > order[-1]  # backwards
+    equal_to_one_pass(spark, home, ledger, tmp_path / "once", epochs)
