@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.airflow [--runs 5] [process] [connect] [submit]
 
-CollegeMsg by day, 30-day window: 100 days in one pass, then the schedule catches up `--runs` more, one epoch a run, in a
-local Airflow of its own for each way. The first run of each way is left out (a server that has compiled nothing yet).
+CollegeMsg by day, 30-day window: 100 days in one pass, then the schedule catches up `--runs` more, one epoch a run, in
+a local Airflow of its own for each way. The first run of each way is left out: a server that has compiled nothing yet.
 Prints a table in Markdown; medians with the least and the greatest.
 """
 
