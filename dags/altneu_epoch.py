@@ -24,49 +24,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import (
-    DAG,
-    BaseSensorOperator,
-    CronDataIntervalTimetable,
-    DeltaDataIntervalTimetable,
-    Param,
-    PokeReturnValue,
-    task,
-)
-from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
+from airflow.sdk import DAG, CronDataIntervalTimetable, DeltaDataIntervalTimetable, Param, task
 
 from dags import common
+from dags.landed import LandingSensor
 from pipeline import orchestration
 
 CALENDAR = orchestration.calendar(common.HOME)
-
-
-class LandingSensor(BaseSensorOperator):
-    """Waits for the landing of the run's epoch without holding a worker; hands on the epoch."""
-
-    def poke(self, context: Any) -> PokeReturnValue:
-        found = self.look(context)
-        common.say(found.says)
-        if found.state == "gap":
-            raise AirflowSkipException(found.says)
-        return PokeReturnValue(found.state == "landed", found.epoch)
-
-    def execute(self, context: Any) -> Any:
-        try:
-            return super().execute(context)
-        except AirflowSensorTimeout:
-            raise AirflowSensorTimeout(
-                f"{self.look(context).says}, after {timedelta(seconds=self.timeout)}.\n"
-                "next: land it (altneu land), then clear this task"
-            ) from None
-
-    @staticmethod
-    @common.told
-    def look(context: Any) -> orchestration.Landing:
-        manual = context["dag_run"].run_type not in ("scheduled", "backfill")
-        dates = context.get("logical_date"), context.get("data_interval_start")
-        epoch = orchestration.epoch_of(common.HOME, context["params"]["epoch"], *dates, manual)
-        return orchestration.landing(common.HOME, epoch, patience=common.WAIT, manual=manual)
 
 
 @task.short_circuit(
@@ -117,10 +81,10 @@ with DAG(
 ):
     landed = LandingSensor(
         task_id="landed",
-        mode="reschedule",
-        poke_interval=60,
-        timeout=common.WAIT,
-        doc_md="Waits for `landing/epoch=<label>`; between two looks it holds no worker. Fails after "
+        home=common.HOME,
+        patience=common.WAIT,
+        execution_timeout=None,
+        doc_md="Waits for `landing/epoch=<label>` in the triggerer; no worker is held. Fails after "
         "`ALTNEU_WAIT_HOURS`.",
     )
     common.stages(plan(landed.output))

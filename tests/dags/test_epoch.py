@@ -145,6 +145,71 @@ def test_a_gap_of_the_history_is_skipped(
     assert skipped(run) == {"landed", "plan"} | AFTER_PLAN
 
 
+def test_a_run_waits_for_its_landing(
+    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deferred until the folder comes: the trigger lands it at its second look, as another process would."""
+    home, ledger, first = tiny
+    looks: list[str] = []
+    look = orchestration.landing
+
+    def landing(*args: Any, **kwargs: Any) -> orchestration.Landing:
+        found = look(*args, **kwargs)
+        looks.append(found.state)
+        if len(looks) == 2:
+            homes.put(home, first + 2, up((1, 4)))
+        return found
+
+    monkeypatch.setattr(orchestration, "landing", landing)
+    monkeypatch.setattr("dags.landed.INTERVAL", 0.01)
+    dag = load(home.path)["altneu_epoch"]
+    dag.get_task("landed").interval = 0.01
+    run = dag.test(logical_date=DAY + timedelta(days=2))
+    assert run.state == "success" and skipped(run) == set()
+    assert looks == ["waiting", "waiting", "landed"]
+    assert sorted(ledger.batches()) == [first + 2]
+
+
+def test_a_run_whose_landing_does_not_come_fails(
+    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
+) -> None:
+    home, ledger, _ = tiny
+    told: list[dict[str, Any]] = []
+    dag = load(home.path, ALTNEU_WAIT_HOURS="0")["altneu_epoch"]
+    dag.get_task("landed").on_failure_callback = [lambda context: told.append(context)]
+    run = dag.test(logical_date=DAY + timedelta(days=2))
+    assert (run.state, states(run)["landed"], states(run)["plan"]) == ("failed", "failed", "upstream_failed")
+    assert "waiting for epoch 2004-04-17" in str(told[0]["exception"])
+    assert "next: land it" in str(told[0]["exception"]) and ledger.at().revision == 0
+
+
+def test_the_trigger_says_what_it_found(tiny: tuple[Home, Ledger, int]) -> None:
+    import asyncio
+
+    from dags.landed import LandingTrigger
+
+    home, _, first = tiny
+
+    def fired(epoch: int, **how: Any) -> dict[str, str]:
+        asked: dict[str, Any] = {"patience": 86_400.0, "manual": True, "deadline": 0.0, "interval": 0.01} | how
+        name, kwargs = LandingTrigger(home=str(home.path), epoch=epoch, **asked).serialize()
+        assert name == "dags.landed.LandingTrigger"
+        copy = LandingTrigger(**kwargs)  # as the triggerer makes it
+
+        async def first_event() -> dict[str, str]:
+            async for event in copy.run():
+                return event.payload
+            raise AssertionError
+
+        return asyncio.run(first_event())
+
+    assert fired(first)["state"] == "landed"
+    assert fired(first + 2)["state"] == "late"
+    assert fired(first - 1, manual=False)["state"] == "gap"
+    (home.path / "altneu.toml").write_text("[epochs\n")
+    assert fired(first)["state"] == "error" and "not TOML" in fired(first)["says"]
+
+
 def test_a_critical_failure_stops_before_publish(
     light: None,
     airflow: None,

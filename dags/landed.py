@@ -1,0 +1,100 @@
+"""Waiting for an epoch's landing without a worker: the first task of `altneu_epoch`.
+
+The task looks once. When the folder is not there it hands over to a trigger, which looks again every `interval` seconds
+inside Airflow's triggerer, hundreds of them in one process; no worker is held and none is started for a look. The
+triggerer needs this package and sees the home, as the workers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from dags import common
+from pipeline import orchestration
+from pipeline.errors import AltneuError
+
+INTERVAL = 60.0  # seconds between two looks
+
+
+class LandingTrigger(BaseTrigger):
+    """Fires with a dict: `state` (landed, gap, late, error), `epoch`, `says`. Seconds; `deadline` since 1970."""
+
+    def __init__(
+        self, home: str, epoch: int, patience: float, manual: bool, deadline: float, interval: float = INTERVAL
+    ) -> None:
+        super().__init__()
+        self.waiting = {
+            "home": home,
+            "epoch": epoch,
+            "patience": patience,
+            "manual": manual,
+            "deadline": deadline,
+            "interval": interval,
+        }
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{type(self).__module__}.{type(self).__qualname__}", self.waiting
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        asked = dict(self.waiting)
+        deadline, interval = asked.pop("deadline"), asked.pop("interval")
+        while True:
+            found = await asyncio.to_thread(look, **asked)
+            if found["state"] == "waiting" and time.time() >= deadline:
+                found["state"] = "late"
+            if found["state"] != "waiting":
+                yield TriggerEvent(found)
+                return
+            await asyncio.sleep(interval)
+
+
+def look(home: str, epoch: int, patience: float, manual: bool) -> dict[str, Any]:
+    """Whether an epoch is landed, as plain values."""
+    try:
+        found = orchestration.landing(home, epoch, patience=timedelta(seconds=patience), manual=manual)
+    except AltneuError as error:
+        return {"state": "error", "epoch": epoch, "says": orchestration.worded(error)}
+    return {"state": found.state, "epoch": epoch, "says": found.says}
+
+
+class LandingSensor(BaseOperator):
+    """Hands on the epoch of the run once its folder is in the landing; fails after `patience`."""
+
+    def __init__(self, *, home: str, patience: timedelta, interval: float = INTERVAL, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.home, self.patience, self.interval = home, patience.total_seconds(), interval
+
+    @common.told
+    def execute(self, context: Any) -> int:
+        manual = context["dag_run"].run_type not in ("scheduled", "backfill")
+        dates = context.get("logical_date"), context.get("data_interval_start")
+        epoch = orchestration.epoch_of(self.home, context["params"]["epoch"], *dates, manual)
+        asked = {"home": self.home, "epoch": epoch, "patience": self.patience, "manual": manual}
+        found = look(**asked)
+        if found["state"] == "waiting":
+            common.say(f"{found['says']}; looking again every {self.interval:.0f} s")
+            until = time.time() + self.patience
+            trigger = LandingTrigger(**asked, deadline=until, interval=self.interval)
+            self.defer(trigger=trigger, method_name="landed")
+        return self.landed(context, found)
+
+    def landed(self, context: Any, event: dict[str, Any]) -> int:
+        common.say(event["says"])
+        match event["state"]:
+            case "landed":
+                return int(event["epoch"])
+            case "gap":
+                raise AirflowSkipException(event["says"])
+            case "late":
+                waited = timedelta(seconds=self.patience)
+                say = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
+                raise AirflowFailException(say)
+        raise AirflowFailException(event["says"])
