@@ -1,5 +1,6 @@
 """Months in a real Airflow: a schedule that catches up through a scheduler's death, a day that lands late, a day that
-lands again, a backfill backwards with four active runs. What is published at the end equals one undisturbed pass, and the recomputation.
+lands again, a backfill backwards with four active runs. What is published at the end equals one undisturbed pass, and
+the recomputation.
 
 The tasks share one Spark (`altneu airflow --connect`). `ALTNEU_DAYS` shortens it: so many days instead of 30 and 60.
 """
