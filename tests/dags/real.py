@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -125,16 +126,26 @@ class Airflow:
         return subprocess.Popen([sys.executable, "-c", code], env=self.environment, start_new_session=True, **pipes)
 
     def scheduler(self) -> list[int]:
-        """Process ids of the scheduler of this Airflow and its workers."""
+        """Process ids of the scheduler of this Airflow."""
+        return [pid for pid, words in self._processes().items() if "scheduler" in words]
+
+    def tasks_at_work(self) -> list[int]:
+        """Process ids of the tasks that this Airflow's workers run now: their children."""
+        mine = self._processes()
+        workers = {pid for pid, words in mine.items() if "LocalExecutor" in " ".join(words)}
         found = []
+        for pid in mine:
+            with suppress(OSError):
+                parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+                found += [pid] if parent in workers else []
+        return found
+
+    def _processes(self) -> dict[int, list[str]]:
+        """Process id → command line, of every process of this Airflow."""
+        variable = f"AIRFLOW_HOME={self.home.path / 'airflow'}".encode()
+        found = {}
         for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-                mine = f"AIRFLOW_HOME={self.home.path / 'airflow'}".encode() in (folder / "environ").read_bytes().split(
-                    b"\0"
-                )
-            except OSError:
-                continue
-            if mine and b"scheduler" in words:
-                found.append(int(folder.name))
+            with suppress(OSError):
+                if variable in (folder / "environ").read_bytes().split(b"\0"):
+                    found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")
         return found

@@ -85,6 +85,24 @@ def test_a_real_day_is_published_and_its_rerun_skipped(
     assert ledger.at().revision == 1
 
 
+def test_a_poisoned_file_stops_its_run_until_it_is_mended(
+    spark: SparkSession, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
+) -> None:
+    home, ledger, _ = tiny
+    poisoned = home.landing / "epoch=2004-04-15" / "more.csv.gz"
+    poisoned.write_bytes(b"no gzip at all")
+    told: list[str] = []
+    dag = load(home.path)["altneu_epoch"]
+    dag.get_task("ingest").on_failure_callback = [lambda context: told.append(str(context["exception"]))]
+    run = dag.test(logical_date=DAY)
+    assert (run.state, states(run)["ingest"], states(run)["publish"]) == ("failed", "failed", "upstream_failed")
+    assert "more.csv.gz" in told[0] and "next: " in told[0]
+    assert ledger.at().revision == 0
+    poisoned.unlink()
+    assert load(home.path)["altneu_epoch"].test(logical_date=DAY).state == "success"
+    assert [row["triangles"] for row in views.totals(home, ledger, all_epochs=True)] == [1]
+
+
 def test_by_parameter_and_after_a_new_landing(
     light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
 ) -> None:

@@ -1,6 +1,6 @@
-"""Months in a real Airflow: a schedule that catches up through a scheduler's death, a day that lands late, a day that
-lands again, a backfill backwards with four active runs. What is published at the end equals one undisturbed pass, and
-the recomputation.
+"""Months in a real Airflow: a schedule that catches up through the deaths of a scheduler and of a task, a day that
+lands late, one that lands again, a backfill backwards with four active runs. What is published at the end equals one
+undisturbed pass, and the recomputation.
 
 The tasks share one Spark (`altneu airflow --connect`). `ALTNEU_DAYS` shortens it: so many days instead of 30 and 60.
 """
@@ -92,6 +92,10 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(
             os.kill(pid, signal.SIGKILL)
         assert airflow.scheduler() == []
         processes.append(airflow.command("scheduler"))
+
+        # a worker's task is killed in the middle: it is tried again
+        for pid in airflow.until(airflow.tasks_at_work, PATIENCE, "a task at work"):
+            os.kill(pid, signal.SIGKILL)
         airflow.until(lambda: published(len(epochs) - 1), PATIENCE * len(epochs), "all but the last published")
 
         # the last day has not landed: its run waits in the triggerer, and goes on once it has
