@@ -194,6 +194,8 @@ def _tell(home: Home, environment: dict[str, str], folder: Path, port: int, say:
     with suppress(OSError, ValueError):
         for user, password in json.loads(passwords.read_text()).items():
             say(f"user {user}, password {password}")
+    if "ALTNEU_MASTER" in environment:
+        say(f"the tasks share one Spark: {environment['ALTNEU_MASTER']}")
     if "ALTNEU_START" in environment:
         first, last = (environment[name][:10] for name in ("ALTNEU_START", "ALTNEU_END"))
         say(f"switch on altneu_epoch to catch up from {first} to {last}, one epoch a run;")

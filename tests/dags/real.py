@@ -122,8 +122,10 @@ class Airflow:
             f"settings = settings(Home.open(Path({str(self.home.path)!r})), {self.port}, datetime.now(UTC)); "
             f"os.environ.update(settings); os.execvp('airflow', ['airflow', *{list(arguments)!r}])"
         )
+        shared = re.search(r"share one Spark: (\S+)", self.log)
+        environment = self.environment | ({"ALTNEU_MASTER": shared[1]} if shared else {})
         pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "text": True}
-        return subprocess.Popen([sys.executable, "-c", code], env=self.environment, start_new_session=True, **pipes)
+        return subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True, **pipes)
 
     def scheduler(self) -> list[int]:
         """Process ids of the scheduler of this Airflow."""
