@@ -40,6 +40,20 @@ db.initdb()
 Pool.create_or_update_pool({POOL!r}, slots=1, description="altneu: one publish at a time", include_deferred=False)
 """
 
+# The scheduler's workers are forked from it, and the tasks from them: what it has imported, no task has to. Measured: a
+# second for Spark's client, three for Great Expectations.
+_LOCAL_SETTINGS = """\
+import sys
+
+if "scheduler" in sys.argv:
+    import expectations.suite
+    import great_expectations
+    import pipeline.report
+    import pipeline.runner
+    import pipeline.stages
+    import pyspark.sql.connect.session
+"""
+
 
 def standalone(
     path: Path,
@@ -64,7 +78,8 @@ def standalone(
     if connect:
         environment["ALTNEU_MASTER"] = f"{REMOTE}127.0.0.1:{_free(PORT)}"
     folder = Path(environment["AIRFLOW_HOME"])
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config").mkdir(parents=True, exist_ok=True)
+    (folder / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS)
     log = folder / "standalone.log"
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore Ctrl-C; the children inherit that
         signal.signal(number, _interrupt)

@@ -129,25 +129,19 @@ class Airflow:
 
     def scheduler(self) -> list[int]:
         """Process ids of the scheduler of this Airflow."""
-        return [pid for pid, words in self._processes().items() if "scheduler" in words]
-
-    def tasks_at_work(self) -> list[int]:
-        """Process ids of the tasks that this Airflow's workers run now: their children."""
-        mine = self._processes()
-        workers = {pid for pid, words in mine.items() if "LocalExecutor" in " ".join(words)}
-        found = []
-        for pid in mine:
-            with suppress(OSError):
-                parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-                found += [pid] if parent in workers else []
-        return found
-
-    def _processes(self) -> dict[int, list[str]]:
-        """Process id → command line, of every process of this Airflow."""
-        variable = f"AIRFLOW_HOME={self.home.path / 'airflow'}".encode()
-        found = {}
+        variable, found = f"AIRFLOW_HOME={self.home.path / 'airflow'}".encode(), []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if variable in (folder / "environ").read_bytes().split(b"\0"):
-                    found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")
+                mine = variable in (folder / "environ").read_bytes().split(b"\0")
+                if mine and b"scheduler" in (folder / "cmdline").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
         return found
+
+    def tasks_at_work(self) -> list[int]:
+        """Process ids of the tasks that run now: children of the scheduler's workers, which are its children."""
+        parents = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        schedulers = set(self.scheduler())
+        return [pid for pid, parent in parents.items() if parents.get(parent) in schedulers]
