@@ -86,21 +86,34 @@ def standalone(
     with log.open("w") as stream:
         say(f"starting Airflow (log: {log})")
         _prepare(environment, stream, log)
-        parts = [_start([str(Path(sys.executable).with_name("airflow")), "standalone"], environment, stream)]
+        commands = {"Airflow": [str(Path(sys.executable).with_name("airflow")), "standalone"]}
+        if connect:
+            at = environment["ALTNEU_MASTER"].rpartition(":")[2]
+            commands["Spark"] = [
+                sys.executable,
+                "-m",
+                "pipeline.cli",
+                "--home",
+                str(home.path),
+                "connect",
+                "--port",
+                at,
+            ]
+        parts = {name: _start(command, environment, stream) for name, command in commands.items()}
         try:
-            if connect:
-                at = environment["ALTNEU_MASTER"].rpartition(":")[2]
-                server = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), "connect", "--port", at]
-                parts.append(_start(server, environment, stream))
-            process = parts[0]
-            _wait(process, port, log)
+            _wait(parts["Airflow"], port, log)
             _tell(home, environment, folder, port, say)
-            if process.wait():
+            while parts["Airflow"].poll() is None:
+                time.sleep(1)
+                if connect and parts["Spark"].poll() is not None:
+                    say("the shared Spark has ended by itself; starting it again. Its tasks are tried again")
+                    parts["Spark"] = _start(commands["Spark"], environment, stream)
+            if parts["Airflow"].returncode:
                 raise RunFailed(f"Airflow has ended by itself:\n{_tail(log)}", f"less {log}")
         except KeyboardInterrupt:
             say("stopping Airflow")
         finally:
-            for part in parts:
+            for part in parts.values():
                 _stop(part)
             say("Airflow has stopped; what was published stays")
 

@@ -22,7 +22,7 @@ from . import views
 from .config import Home
 from .errors import AltneuError
 from .ledger import Ledger, Revision
-from .spark import session
+from .spark import master_of, session
 from .warehouse import TABLES, Warehouse
 
 Epoch = str | int
@@ -34,7 +34,7 @@ class Graph:
     def __init__(self, home: Path | str, spark: SparkSession | None = None) -> None:
         self.home = Home.open(home)
         self.ledger = Ledger(self.home.database)
-        self.spark = spark or session(self.home.config.master, self.home.config.conf)
+        self.spark = spark or session(master_of(self.home), self.home.config.conf)
         self._warehouse = Warehouse(self.spark, self.home)
 
     def revision(self, revision: int | None = None) -> Revision:

@@ -28,6 +28,8 @@ from algorithms.third_party import reference
 
 from . import explain, landing
 from .config import Home
+from .errors import UsageError
+from .iceberg import classic
 from .ledger import Revision
 from .views import accumulate, at_epochs
 from .warehouse import Warehouse
@@ -233,6 +235,11 @@ def differences(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The differing rows and the context that `check_differences` judges: all of the work in Spark, and none of Great
     Expectations'."""
+    if third_party and not classic(warehouse.spark):
+        raise UsageError(
+            "GraphFrames and GraphX are reached through a JVM in this process: not through Spark Connect.",
+            "ALTNEU_MASTER='local[*]' altneu audit --third-party",
+        )
     say(f"recomputing {len(epochs)} epoch(s) from scratch")
     kept = _stored(read, epochs).groupBy("epoch")
     fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")

@@ -10,9 +10,12 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
+
+from pyspark import SparkContext
 
 from .config import Home
-from .errors import UsageError
+from .errors import RunFailed, UsageError
 from .spark import PORT, REMOTE, listens, session
 
 MESSAGE_MB = 512  # of one answer or one local table
@@ -39,6 +42,9 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[
     say(f"Spark {spark.version} ({spark.sparkContext.master}) listens at sc://{host}:{port}")
     say(f'clients: ALTNEU_MASTER=sc://{host}:{port}, or [spark] master = "sc://{host}:{port}" in altneu.toml')
     say("Ctrl-C stops it")
-    done.wait()
+    java: Any = SparkContext._gateway
+    while not done.wait(1):
+        if java.proc.poll() is not None:
+            raise RunFailed("the server's JVM has ended (killed, or out of memory).", "altneu connect")
     spark.stop()
     say("the server has stopped; what was published stays")

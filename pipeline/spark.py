@@ -113,9 +113,14 @@ def submission(conf: dict[str, str]) -> tuple[dict[str, str], str, dict[str, str
     return settings, ",".join(jars), {"PYTHONPATH": path} | {n: os.environ[n] for n in names if n in os.environ}
 
 
+def master_of(home: Home) -> str | None:
+    """The Spark master of a home: `ALTNEU_MASTER`, else the one in its altneu.toml."""
+    return os.environ.get("ALTNEU_MASTER") or home.config.master
+
+
 def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:
     """The session of a process that does one thing with a home: with what is stored and, besides, `landed` rows."""
-    master, few = os.environ.get("ALTNEU_MASTER") or home.config.master, False
+    master, few = master_of(home), False
     if SparkContext._active_spark_context is None and not (master or "").startswith(REMOTE):
         sizes = ledger.sizes()
         stored = sum(sizes.get(table, {}).get("rows", 0) for table in ("upserts", "edges", "trussness"))

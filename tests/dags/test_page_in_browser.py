@@ -48,6 +48,14 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
         airflow.until(
             lambda: [run["state"] for run in airflow.runs("altneu_epoch")] == ["success", "success"], 300, "two runs"
         )
+        for dag, tasks in (
+            ("altneu_epoch", 9),
+            ("altneu_backfill", 10),
+            ("altneu_full_audit", 1),
+            ("altneu_maintenance", 1),
+        ):
+            graph = airflow.call(f"/ui/structure/structure_data?dag_id={dag}")
+            assert len([node for node in graph["nodes"] if node["type"] == "task"]) == tasks, dag
         address = f"http://localhost:{airflow.port}"
         page.goto(address)
         page.fill("input[name=username]", "admin")

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,9 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     homes.run(home, ledger, [4])  # one revision through the JVM in this process, on top of those
     assert ledger.at().revision == 3
     assert "all equal" in done("audit")
+    third = altneu(home.path, "audit", "0", "--third-party", server=server)
+    output, _ = third.communicate(timeout=300)
+    assert third.returncode == 2 and "not through Spark Connect" in " ".join(output.split()), output
     warehouse = Warehouse(spark, home)
     snapshots = {table: len(warehouse.metadata(table).snapshots()) for table in TABLES}
     done("compact", "--grace", "0")
@@ -127,6 +131,24 @@ def test_sql_says_what_the_java_api_says(spark: SparkSession, tmp_path: Path, se
         snapshots = sorted(told.snapshots())
         summaries = [told.summary(snapshot) for snapshot in snapshots]
         assert found[table] == [told.types(), told.refs(), snapshots, told.first(), summaries]
+
+
+def test_a_server_without_its_jvm_ends(tmp_path: Path) -> None:
+    home, _ = homes.make(tmp_path, TOML)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = altneu(home.path, "connect", "--port", str(port))
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "Ctrl-C" in line:
+            break
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # others come and go
+            head, _, tail = stat.read_text().rpartition(")")
+            if head.endswith("(java") and int(tail.split()[1]) == process.pid:
+                os.kill(int(stat.parent.name), signal.SIGKILL)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 1 and "JVM has ended" in rest, rest
 
 
 def test_nobody_answers(tmp_path: Path) -> None:
