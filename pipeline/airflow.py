@@ -163,6 +163,9 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
         **_history(home, now),
     }
+    database = os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "")
+    if database.startswith("postgresql+psycopg:"):  # one driver for both: Airflow would look for asyncpg
+        defaults["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"] = database
     path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     bin_ = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return defaults | dict(os.environ) | {"ALTNEU_HOME": str(home.path), "PYTHONPATH": path, "PATH": bin_}

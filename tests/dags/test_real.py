@@ -90,7 +90,7 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(
         airflow.until(lambda: published(len(epochs) // 2), PATIENCE * len(epochs), "half of the epochs published")
         for pid in airflow.scheduler():
             os.kill(pid, signal.SIGKILL)
-        assert airflow.scheduler() == []
+        airflow.until(lambda: not airflow.scheduler(), PATIENCE, "the scheduler is gone")
         processes.append(airflow.command("scheduler"))
 
         # a worker's task is killed in the middle: it is tried again

@@ -38,6 +38,9 @@ def test_a_landing_that_is_history_bounds_the_schedule(tmp_path: Path, monkeypat
     # what the environment says already stays
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://db/airflow")
     assert local.settings(home, 8080, NOW)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == "postgresql://db/airflow"
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql+psycopg://db/airflow")
+    found = local.settings(home, 8080, NOW)
+    assert found["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"] == "postgresql+psycopg://db/airflow"
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def document(found: dict[str, Any], runs: Mapping[datetime, str] = MappingProxyT
     trends = "".join(_trend(rows, name) for name in ("edges", "triangles", "max_trussness"))
     table = "".join(_row(row, runs.get(row["start"])) for row in reversed(rows))
     titles = "".join(
-        f"<th>{t}</th>" for t in ("epoch", "state", "revision", "edges", "triangles", "trussness", "audit", "")
+        f"<th{' class=n' if t in ('revision', 'edges', 'triangles', 'trussness') else ''}>{t}</th>"
+        for t in ("epoch", "state", "revision", "edges", "triangles", "trussness", "audit", "")
     )
     return _whole(
         f"{head}<div class=grid>{cells}</div><div class=legend>{legend}</div><div class=trends>{trends}</div>"
@@ -84,7 +85,7 @@ def _title(row: dict[str, Any]) -> str:
 
 def _row(row: dict[str, Any], run: str | None) -> str:
     audit = {True: "equal", False: "<b class=bad>differs</b>", None: ""}[row["audited"]]
-    links = [f'<a href="reports/{escape(row["report"])}" target=_blank>report</a>'] if row["report"] else []
+    links = [f'<a href="reports/{escape(row["report"])}">report</a>'] if row["report"] else []
     where = f"/dags/altneu_epoch/runs/{quote(run, safe='')}" if run else "/dags/altneu_epoch/runs"
     links.append(f'<a href="{where}" target=_top>{"run" if run else "runs"}</a>')
     numbers = "".join(
@@ -114,6 +115,7 @@ def _trend(rows: list[dict[str, Any]], name: str) -> str:
 
 
 def _whole(body: str) -> str:
+    # Airflow's frame may neither open windows nor lead away from itself: a link of the page around it does
     return f"""<!doctype html><html lang=en><meta charset=utf-8><title>altneu</title><style>
 :root{{color-scheme:light dark;font:14px/1.5 system-ui,sans-serif}} body{{margin:24px;max-width:1100px}}
 .grid{{display:flex;flex-wrap:wrap;gap:3px}}
@@ -125,9 +127,18 @@ td .cell,.legend .cell{{width:10px;height:10px;margin-right:6px}}
 .trends{{display:flex;gap:24px;flex-wrap:wrap}} figure{{margin:0 0 16px}} svg{{width:240px;height:52px}}
 polyline{{fill:none;stroke:#2a7fd0;stroke-width:1.5}} table{{border-collapse:collapse;width:100%}}
 th,td{{text-align:left;padding:4px 10px;border-bottom:1px solid #8884}}
-.n{{text-align:right;font-variant-numeric:tabular-nums}}
+th.n,td.n{{text-align:right;font-variant-numeric:tabular-nums}}
 .bad{{color:#d04545;white-space:pre-wrap}}
-</style><h1>altneu</h1>{body}</html>"""
+</style><h1>altneu</h1>{body}<script>
+document.addEventListener("click", event => {{
+  const link = event.target.closest("a[target=_top]");
+  if (!link || parent === window) return;
+  event.preventDefault();
+  const outside = parent.document.createElement("a");
+  outside.href = link.href;
+  outside.click();
+}});
+</script></html>"""
 
 
 class AltneuPage(AirflowPlugin):
@@ -136,5 +147,5 @@ class AltneuPage(AirflowPlugin):
     name = "altneu"
     fastapi_apps = [{"app": app, "url_prefix": "/altneu", "name": "altneu"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
-        {"name": "altneu epochs", "href": "/altneu/", "destination": "nav", "url_route": "altneu-epochs"}
+        {"name": "Epochs", "href": "/altneu/", "destination": "nav", "url_route": "altneu-epochs"}
     ]
