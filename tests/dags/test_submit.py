@@ -34,12 +34,12 @@ def day(tmp_path: Path) -> tuple[Home, Ledger, int]:
 
 def test_each_stage_is_a_submission_with_its_settings(load: Load, tmp_path: Path) -> None:
     homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
-    plain, dags = load(tmp_path)["altneu_epoch"], load(tmp_path, ALTNEU_SUBMIT="cluster")
+    plain, dags = load(tmp_path), load(tmp_path, ALTNEU_SUBMIT="cluster")
     for name in ("altneu_epoch", "altneu_backfill"):
         for task in SUBMITTED:
             found = dags[name].get_task(task)
             assert type(found).__name__ == "SubmittedStage" and found._conn_id == "cluster"
-            was = plain.get_task(task)
+            was = plain[name].get_task(task)
             assert (found.pool, found.execution_timeout, found.doc_md) == (was.pool, was.execution_timeout, was.doc_md)
             assert [asset.name for asset in found.outlets] == [asset.name for asset in was.outlets]
             assert found.upstream_task_ids | {"plan"} == was.upstream_task_ids
