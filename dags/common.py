@@ -91,10 +91,20 @@ def told(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except AltneuError as error:
-            kind = AirflowException if orchestration.retry_helps(error) else AirflowFailException
-            raise kind(orchestration.worded(error)) from error
+            raise failure(orchestration.worded(error), orchestration.retry_helps(error)) from error
 
     return wrapper
+
+
+def failure(says: str, retry: bool) -> Exception:
+    """A task's failure in Airflow's terms."""
+    return (AirflowException if retry else AirflowFailException)(says)
+
+
+def updated(assets: Any, outlet_events: Any, done: dict[str, Any], labels: list[str]) -> None:
+    """Tell those who follow the assets which revision updated them, and which epochs it is about."""
+    for asset in assets:
+        outlet_events[asset].extra = {"revision": done["revision"], "epochs": labels[:100]}
 
 
 @task(doc_md="Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.")
@@ -141,8 +151,7 @@ def validate(planned: dict[str, Any]) -> dict[str, Any]:
 @told
 def publish(planned: dict[str, Any], outlet_events: Any = None) -> dict[str, Any]:
     done = orchestration.publish(HOME, planned, say)
-    for asset in ASSETS:
-        outlet_events[asset].extra = {"revision": done["revision"], "epochs": planned["labels"][:100]}
+    updated(ASSETS, outlet_events, done, planned["labels"])
     return done
 
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from dags import common
@@ -25,7 +25,8 @@ INTERVAL = 60.0  # seconds between two looks
 
 
 class LandingTrigger(BaseTrigger):
-    """Fires with a dict: `state` (landed, gap, late, error), `epoch`, `says`. Seconds; `deadline` since 1970."""
+    """Fires with a dict: `state` (landed, gap, late, error), `epoch`, `says`, `retry` (of an error). Seconds;
+    `deadline` since 1970."""
 
     def __init__(
         self, home: str, epoch: int, patience: float, manual: bool, deadline: float, interval: float = INTERVAL
@@ -47,7 +48,11 @@ class LandingTrigger(BaseTrigger):
         asked = dict(self.waiting)
         deadline, interval = asked.pop("deadline"), asked.pop("interval")
         while True:
-            found = await asyncio.to_thread(look, **asked)
+            try:
+                found = await asyncio.to_thread(look, **asked)
+            except AltneuError as error:
+                retry = orchestration.retry_helps(error)
+                found = {"state": "error", "says": orchestration.worded(error), "retry": retry}
             if found["state"] == "waiting" and time.time() >= deadline:
                 found["state"] = "late"
             if found["state"] != "waiting":
@@ -58,10 +63,7 @@ class LandingTrigger(BaseTrigger):
 
 def look(home: str, epoch: int, patience: float, manual: bool) -> dict[str, Any]:
     """Whether an epoch is landed, as plain values."""
-    try:
-        found = orchestration.landing(home, epoch, patience=timedelta(seconds=patience), manual=manual)
-    except AltneuError as error:
-        return {"state": "error", "epoch": epoch, "says": orchestration.worded(error)}
+    found = orchestration.landing(home, epoch, patience=timedelta(seconds=patience), manual=manual)
     return {"state": found.state, "epoch": epoch, "says": found.says}
 
 
@@ -96,5 +98,5 @@ class LandingSensor(BaseOperator):
             case "late":
                 waited = timedelta(seconds=self.patience)
                 say = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
-                raise AirflowFailException(say)
-        raise AirflowFailException(event["says"])
+                raise common.failure(say, retry=False)
+        raise common.failure(event["says"], event["retry"])

@@ -184,13 +184,10 @@ def _history(home: Home, now: datetime) -> dict[str, str]:
 
 
 def _land_demo(home: Home, say: Callable[[str], None]) -> Home:
-    from .demo import _EVERY, _LIVE_FOR, messages
+    from .demo import daily, land_messages
 
-    if home.config.every is None:
-        home = home.declare(every=_EVERY, live_for=_LIVE_FOR)
-    form = "%m/%d/%y %I:%M %p"
-    columns = ["src", "dst", "ts"]
-    found = landing.land(home, [messages()], columns, header=True, time_column="ts", time_format=form)
+    home = daily(home)
+    found = land_messages(home)
     say(f"nothing was landed in {home.path}: landed the demo's {found.rows:,} messages in {len(found.epochs)} epochs")
     return home
 

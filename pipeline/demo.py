@@ -30,21 +30,24 @@ def messages() -> Path:
     return Path(spec.submodule_search_locations[0]) / "generators/datasets/collegemsg/collegemsg.csv.gz"
 
 
+def daily(home: Home) -> Home:
+    """The home with a day as its epoch and 30 of them as an edge's life, unless it says something else already."""
+    return home if home.config.every is not None else home.declare(every=_EVERY, live_for=_LIVE_FOR)
+
+
+def land_messages(home: Home) -> landing.LandReport:
+    """Split the messages into the epochs of a home."""
+    form = "%m/%d/%y %I:%M %p"
+    columns = ["src", "dst", "ts"]
+    return landing.land(home, [messages()], columns, header=True, time_column="ts", time_format=form)
+
+
 def demo(path: Path, say: Say, out: Console) -> None:
     """Land, run, audit every epoch, report. Raises `CheckFailed` when an epoch differs from its recomputation."""
-    home = Home.open(path, create=True)
-    if home.config.every is None:
-        home = home.declare(every=_EVERY, live_for=_LIVE_FOR)
+    home = daily(Home.open(path, create=True))
     ledger = Ledger(home.database)
     if not landing.listing(home):
-        found = landing.land(
-            home,
-            [messages()],
-            ["src", "dst", "ts"],
-            header=True,
-            time_column="ts",
-            time_format="%m/%d/%y %I:%M %p",
-        )
+        found = land_messages(home)
         out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")
     plan = runner.plan(home, ledger, lambda epoch: True)
     if plan.run:

@@ -288,7 +288,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
     home, ledger = _open(path)
     run_id, epochs = planned["run_id"], planned["epochs"]
     for reruns in range(ATTEMPTS):
-        published = next((row.revision for row in ledger.revisions() if row.run_id == run_id), None)
+        published = _revision_of(ledger, run_id)
         if published is None and _winner(ledger, run_id) is None:
             try:
                 published = runner.stage(home, ledger, run_id, "publish", lambda stage, text: say(text))["revision"]
@@ -311,6 +311,11 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
         f"of it was published.",
         "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
     )
+
+
+def _revision_of(ledger: Ledger, run_id: str) -> int | None:
+    """The revision that a run published, if it did."""
+    return next((row.revision for row in ledger.revisions() if row.run_id == run_id), None)
 
 
 def _winner(ledger: Ledger, run_id: str) -> int | None:
@@ -338,8 +343,8 @@ def report(path: str, published: dict[str, Any], say: Say = quiet) -> list[str]:
 # -- as submissions to a cluster ---------------------------------------------------------------------------------
 
 
-def submission(path: str) -> tuple[dict[str, str], str, dict[str, str]]:
-    """What `spark-submit` needs besides a master, for a home: conf, jars (comma separated), environment."""
+def submission(path: str) -> tuple[dict[str, str], dict[str, str]]:
+    """What `spark-submit` needs besides a master, for a home: conf and environment."""
     from .spark import submission as settings
 
     return settings(Home.open(path).config.conf)
@@ -367,7 +372,7 @@ def outcome(path: str, planned: str) -> dict[str, Any]:
     """What a submission has done, as `publish` tells it: run_id, revision (None: not published by it), epochs."""
     run = json.loads(planned)
     _, ledger = _open(path)
-    revision = next((row.revision for row in ledger.revisions() if row.run_id == run["run_id"]), None)
+    revision = _revision_of(ledger, run["run_id"])
     return {"run_id": run["run_id"], "revision": revision, "epochs": run["epochs"], "labels": run["labels"]}
 
 
@@ -485,7 +490,6 @@ def grid(path: str) -> dict[str, Any]:
         page = home.reports / f"epoch={row['label']}.html"
         row |= {name: point.get(name) for name in ("edges", "triangles", "max_trussness")}
         row["report"] = page.name if page.is_file() else None
-        row["start"] = home.schedule.start(row["epoch"]) if home.schedule.seconds else None
     says = "nothing is published yet"
     if revision.frontier is not None:
         frontier = home.schedule.label(revision.frontier)

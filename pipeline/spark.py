@@ -91,32 +91,30 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     _environment()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # inside spark-submit, which has brought a JVM, a master and `submission`
         return _configured(SparkSession.builder, _RUNTIME | conf).getOrCreate()
+    builder = SparkSession.builder.appName("altneu").master(master)
+    spark = _configured(builder, _settings(master, conf, few)).getOrCreate()
+    spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
+    return spark
+
+
+def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
+    """Everything that a driver's JVM and its session start with."""
     settings = _STATIC | _RUNTIME | _jars(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
     settings["spark.driver.extraJavaOptions"] = " ".join(
         [*java_options(), *(QUICK if few else []), conf.get("spark.driver.extraJavaOptions", "")]
     ).strip()
     # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
     path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
-    settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(path)
-    spark = _configured(SparkSession.builder.appName("altneu").master(master), settings).getOrCreate()
-    spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
-    return spark
+    return settings | {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
 
 
-def submission(conf: dict[str, str]) -> tuple[dict[str, str], str, dict[str, str]]:
-    """What `spark-submit` has to be told so that its session is like ours: settings, jars, environment."""
+def submission(conf: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What `spark-submit` has to be told so that its session is like ours: settings and environment."""
     _environment()
-    jars = sorted(map(str, (ASSETS / "jars").glob("*.jar")))
-    path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
-    settings = _STATIC | {
-        "spark.submit.deployMode": "client",
-        "spark.executorEnv.PYTHONPATH": path,
-        "spark.driver.extraClassPath": os.pathsep.join(jars),  # with the archive this halves the start
-        "spark.driver.extraJavaOptions": " ".join([*java_options(), *QUICK]),
-        "spark.driver.memory": f"{driver_memory_mb()}m",
-    }
+    settings = {"spark.submit.deployMode": "client"} | _settings("the connection's", conf, few=True)
     names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
-    return settings | conf, ",".join(jars), {"PYTHONPATH": path} | {n: os.environ[n] for n in names if n in os.environ}
+    environment = {name: os.environ[name] for name in names if name in os.environ}
+    return settings, environment | {"PYTHONPATH": settings["spark.executorEnv.PYTHONPATH"]}
 
 
 def master_of(home: Home) -> str | None:

@@ -95,10 +95,10 @@ class Warehouse:
             self.metadata(table)  # all are named first: then one query serves all
         for table in TABLES:
             self._change(table, lambda metadata: metadata.begin() if metadata.main() is None else None)
-        upserts, as_iceberg = self.metadata("upserts").types(), {"bigint": "long"}
+        upserts = self.metadata("upserts").types()
         for column, type_ in self.home.config.values.items():
             wanted = SQL_TYPES[type_]
-            if column in upserts and upserts[column] != as_iceberg.get(wanted, wanted):
+            if column in upserts and upserts[column] != type_:  # Iceberg has our names of them
                 if not retype:
                     raise UsageError(
                         f"[values] {column} is {type_} in altneu.toml and {upserts[column]} in what is stored.",

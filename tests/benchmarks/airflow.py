@@ -12,16 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from pipeline import landing
 from pipeline.config import Home
-from pipeline.demo import messages
+from pipeline.demo import daily, land_messages
 from pipeline.ledger import Ledger
 from tests import homes
+from tests.benchmarks import spread
 from tests.dags.real import Airflow
 
 TASKS = ("landed", "plan", "ingest", "edges", "triangles", "truss", "validate", "publish", "report")
@@ -33,15 +31,10 @@ WAYS: dict[str, tuple[list[str], dict[str, str]]] = {
 }
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f} – {max(values):.1f})"
-
-
 def measured(folder: Path, way: str, runs: int) -> list[dict[str, float]]:
     """Seconds of every run and its tasks, but of the first."""
-    home = Home.open(folder, create=True).declare(every="1d", live_for=30)
-    form: dict[str, Any] = {"header": True, "time_column": "ts", "time_format": "%m/%d/%y %I:%M %p"}
-    epochs = landing.land(home, [messages()], ["src", "dst", "ts"], **form).epochs
+    home = daily(Home.open(folder, create=True))
+    epochs = land_messages(home).epochs
     homes.run(home, Ledger(home.database), epochs[:100])
     ahead = epochs[100 : 100 + runs + 1]
     for epoch in epochs[100 + runs + 1 :]:

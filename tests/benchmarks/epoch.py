@@ -10,17 +10,17 @@ Prints a table in Markdown; medians, and the least and greatest.
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from pipeline import landing, runner
+from pipeline import runner
 from pipeline.config import Home
-from pipeline.demo import messages
+from pipeline.demo import daily, land_messages
 from pipeline.ledger import Ledger
+from tests.benchmarks import spread
 
 STAGES = runner.STAGES
 
@@ -29,20 +29,15 @@ def seconds_of(ledger: Ledger) -> dict[str, float]:
     return {row.stage: row.seconds for row in ledger.stages(ledger.at().run_id)}
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.1f} ({min(values):.1f} – {max(values):.1f})"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--warm", type=int, default=10)
     parser.add_argument("--cold", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        home = Home.open(Path(folder) / "home", create=True).declare(every="1d", live_for=30)
+        home = daily(Home.open(Path(folder) / "home", create=True))
         ledger = Ledger(home.database)
-        form = {"header": True, "time_column": "ts", "time_format": "%m/%d/%y %I:%M %p"}
-        epochs = landing.land(home, [messages()], ["src", "dst", "ts"], **form).epochs  # type: ignore[arg-type]
+        epochs = land_messages(home).epochs
 
         def run(some: list[int]) -> tuple[float, dict[str, float]]:
             begin = time.perf_counter()

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline import landing
 from pipeline.compact import compact
 from pipeline.config import Home
-from pipeline.demo import messages
+from pipeline.demo import daily, land_messages
 from pipeline.ledger import Ledger
 from pipeline.spark import session
-from tests import homes
+from tests import benchmarks, homes
 from tests.benchmarks.kernels import rmat
+
+spread = partial(benchmarks.spread, digits=2)
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -50,14 +52,9 @@ def command(home: Home, *arguments: str) -> float:
     return timed(lambda: subprocess.run(line, check=True, capture_output=True))
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f} – {max(values):.2f})"
-
-
 def college(folder: Path) -> tuple[Home, Ledger, list[int]]:
-    home = Home.open(folder, create=True).declare(every="1d", live_for=30)
-    form: dict[str, Any] = {"header": True, "time_column": "ts", "time_format": "%m/%d/%y %I:%M %p"}
-    return home, Ledger(home.database), landing.land(home, [messages()], ["src", "dst", "ts"], **form).epochs
+    home = daily(Home.open(folder, create=True))
+    return home, Ledger(home.database), land_messages(home).epochs
 
 
 def backfill(folder: Path) -> None:

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
+
 from pipeline.config import Home
 
 REPO = Path(__file__).resolve().parents[2]
@@ -55,7 +57,8 @@ class Airflow:
         password = re.search(r"password (\S+)", self.log)
         assert password, self.log
         self.password = password[1]
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         return self
 
     def _listen(self) -> None:
@@ -68,6 +71,7 @@ class Airflow:
     ) -> None:
         self.process.send_signal(signal.SIGINT)
         self.process.wait(timeout=120)
+        self._listener.join(timeout=60)
         if kind is None:
             assert self.process.returncode == 0, self.log
 
@@ -127,21 +131,18 @@ class Airflow:
         pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "text": True}
         return subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True, **pipes)
 
-    def scheduler(self) -> list[int]:
-        """Process ids of the scheduler of this Airflow."""
-        variable, found = f"AIRFLOW_HOME={self.home.path / 'airflow'}".encode(), []
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                mine = variable in (folder / "environ").read_bytes().split(b"\0")
-                if mine and b"scheduler" in (folder / "cmdline").read_bytes().split(b"\0"):
-                    found.append(int(folder.name))
+    def scheduler(self) -> list[psutil.Process]:
+        """The scheduler of this Airflow."""
+        found = []
+        for process in psutil.process_iter(["cmdline", "environ"]):
+            mine = (process.info["environ"] or {}).get("AIRFLOW_HOME") == str(self.home.path / "airflow")
+            if mine and "scheduler" in (process.info["cmdline"] or ()):
+                found.append(process)
         return found
 
-    def tasks_at_work(self) -> list[int]:
-        """Process ids of the tasks that run now: children of the scheduler's workers, which are its children."""
-        parents = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        schedulers = set(self.scheduler())
-        return [pid for pid, parent in parents.items() if parents.get(parent) in schedulers]
+    def tasks_at_work(self) -> list[psutil.Process]:
+        """The tasks that run now: children of the scheduler's workers, which are its children."""
+        with suppress(psutil.NoSuchProcess):  # one ended while we looked
+            workers = [worker for scheduler in self.scheduler() for worker in scheduler.children()]
+            return [task for worker in workers for task in worker.children()]
+        return []

@@ -179,7 +179,6 @@ def test_a_run_waits_for_its_landing(
         return found
 
     monkeypatch.setattr(orchestration, "landing", landing)
-    monkeypatch.setattr("dags.landed.INTERVAL", 0.01)
     dag = load(home.path)["altneu_epoch"]
     dag.get_task("landed").interval = 0.01
     run = dag.test(logical_date=DAY + timedelta(days=2))

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import audit, landing, views
+from pipeline import audit, views
 from pipeline.config import Home
-from pipeline.demo import messages
+from pipeline.demo import daily, land_messages
 from pipeline.ledger import Ledger
 from pipeline.warehouse import Warehouse
 from tests import homes
@@ -36,10 +36,8 @@ PATIENCE = 300  # seconds for a run, on a busy machine
 
 def college(path: Path, days: int, toml: str = "") -> tuple[Home, Ledger, list[int]]:
     """The first so many days of CollegeMsg on which anybody wrote, landed."""
-    home, _ = homes.make(path, toml)
-    home = home.declare(every="1d", live_for=30)
-    form: dict[str, Any] = {"header": True, "time_column": "ts", "time_format": "%m/%d/%y %I:%M %p"}
-    epochs = landing.land(home, [messages()], ["src", "dst", "ts"], **form).epochs
+    home = daily(homes.make(path, toml)[0])
+    epochs = land_messages(home).epochs
     for epoch in epochs[days:]:
         shutil.rmtree(home.landing / f"epoch={home.schedule.label(epoch)}")
     return home, Ledger(home.database), epochs[:days]
@@ -58,7 +56,7 @@ def processes() -> Iterator[list[Any]]:
 def equal_to_one_pass(spark: SparkSession, home: Home, ledger: Ledger, folder: Path, epochs: list[int]) -> None:
     """The published totals and states equal those of one pass over the same landing, and the full recomputation."""
     once, once_ledger = homes.make(folder)
-    once = once.declare(every="1d", live_for=30)
+    once = daily(once)
     shutil.copytree(home.landing, once.landing, dirs_exist_ok=True)
     homes.run(once, once_ledger, epochs)
 
@@ -88,14 +86,14 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(
             return len(ledger.batches()) >= many
 
         airflow.until(lambda: published(len(epochs) // 2), PATIENCE * len(epochs), "half of the epochs published")
-        for pid in airflow.scheduler():
-            os.kill(pid, signal.SIGKILL)
+        for process in airflow.scheduler():
+            process.kill()
         airflow.until(lambda: not airflow.scheduler(), PATIENCE, "the scheduler is gone")
         processes.append(airflow.command("scheduler"))
 
         # a worker's task is killed in the middle: it is tried again
-        for pid in airflow.until(airflow.tasks_at_work, PATIENCE, "a task at work"):
-            os.kill(pid, signal.SIGKILL)
+        for process in airflow.until(airflow.tasks_at_work, PATIENCE, "a task at work"):
+            process.kill()
         airflow.until(lambda: published(len(epochs) - 1), PATIENCE * len(epochs), "all but the last published")
 
         # the last day has not landed: its run waits in the triggerer, and goes on once it has

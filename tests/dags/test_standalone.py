@@ -3,18 +3,12 @@ whole."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import signal
 import socket
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +16,7 @@ from pipeline import airflow as local
 from pipeline.errors import UsageError
 from tests import homes
 
-from .conftest import REPO
+from .real import Airflow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -54,41 +48,16 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
 def test_a_real_one_starts_and_stops_whole(tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     homes.put(home, home.schedule.epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    start = f"standalone(Path({str(home.path)!r}), port={port})"
-    code = f"from pathlib import Path; from pipeline.airflow import standalone; {start}"
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "ALTNEU"))}
-    environment = clean | {"PYTHONPATH": str(REPO), "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    told = ""
-    try:
-        for line in process.stdout:
-            told += line
-            if "Ctrl-C" in line:
-                break
-        password = re.search(r"password (\S+)", told)
-        assert password, told
-        address = f"http://localhost:{port}"
-        token = _call(f"{address}/auth/token", {"username": "admin", "password": password[1]})["access_token"]
-        names = {dag["dag_id"] for dag in _call(f"{address}/api/v2/dags", token=token)["dags"]}
+    with Airflow(home) as airflow:
+        names = {dag["dag_id"] for dag in airflow.call("/api/v2/dags")["dags"]}
         assert {"altneu_epoch", "altneu_backfill"} <= names
-        assert "altneu_publish" in {pool["name"] for pool in _call(f"{address}/api/v2/pools", token=token)["pools"]}
+        assert "altneu_publish" in {pool["name"] for pool in airflow.call("/api/v2/pools")["pools"]}
+        address = f"http://localhost:{airflow.port}"
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"{address}/altneu/")
-        request = urllib.request.Request(f"{address}/altneu/", headers={"Authorization": f"Bearer {token}"})
+        request = urllib.request.Request(f"{address}/altneu/", headers={"Authorization": f"Bearer {airflow.token}"})
         assert b"2004-04-15" in urllib.request.urlopen(request).read()
-    finally:
-        process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate()
-    assert process.returncode == 0
-    assert "Airflow has stopped" in rest
+    assert airflow.process.returncode == 0
+    assert "Airflow has stopped" in airflow.log
     everything = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    assert str(port) not in everything
-
-
-def _call(address: str, body: dict[str, str] | None = None, token: str = "") -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
-    return json.load(urllib.request.urlopen(urllib.request.Request(address, data, headers)))
+    assert str(airflow.port) not in everything

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,9 +82,6 @@ def test_a_real_day(
     day: tuple[Home, Ledger, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import os
-    import sys
-
     home, ledger, first = day
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -9,9 +10,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -35,20 +36,26 @@ def altneu(home: Path, *arguments: str, server: str | None = None) -> subprocess
     )
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    home, _ = homes.make(tmp_path_factory.mktemp("server"), TOML)
+def serve(home: Path) -> tuple[subprocess.Popen[str], str, str]:
+    """A server, once it listens: its process, its address, what it has said."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    process = altneu(home.path, "connect", "--port", str(port))
+    process = altneu(home, "connect", "--port", str(port))
     assert process.stdout is not None
     told = ""
     for line in process.stdout:
         told += line
         if "Ctrl-C" in line:
             break
-    assert f"sc://127.0.0.1:{port}" in told, told
-    yield f"sc://127.0.0.1:{port}"
+    return process, f"sc://127.0.0.1:{port}", told
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home, _ = homes.make(tmp_path_factory.mktemp("server"), TOML)
+    process, address, told = serve(home.path)
+    assert address in told, told
+    yield address
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 0 and "has stopped" in rest, told + rest
@@ -114,8 +121,6 @@ print(json.dumps(found))
 
 @pytest.mark.usefixtures("tiny")
 def test_sql_says_what_the_java_api_says(spark: SparkSession, tmp_path: Path, server: str) -> None:
-    import json
-
     home, ledger = homes.make(tmp_path / "home", '[values]\nrating = "double"\n')
     for epoch in range(3):
         homes.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
@@ -135,18 +140,10 @@ def test_sql_says_what_the_java_api_says(spark: SparkSession, tmp_path: Path, se
 
 def test_a_server_without_its_jvm_ends(tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path, TOML)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = altneu(home.path, "connect", "--port", str(port))
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "Ctrl-C" in line:
-            break
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # others come and go
-            head, _, tail = stat.read_text().rpartition(")")
-            if head.endswith("(java") and int(tail.split()[1]) == process.pid:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
+    process, _, _ = serve(home.path)
+    for child in psutil.Process(process.pid).children():
+        if child.name() == "java":
+            child.kill()
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and "JVM has ended" in rest, rest
 

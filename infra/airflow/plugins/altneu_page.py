@@ -8,7 +8,6 @@ with what to type.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from fastapi.responses import FileResponse, HTMLResponse
 from sqlalchemy import select
 
 from pipeline import orchestration
+from pipeline.config import Home
 from pipeline.errors import AltneuError
 
 SHOWN = 400  # epochs, the newest
@@ -48,14 +48,18 @@ def report(name: str) -> FileResponse:
     return FileResponse(file, media_type="text/html")
 
 
-def dag_runs() -> dict[datetime, str]:
-    """Logical date → id of the runs of `altneu_epoch`, in Airflow's database."""
+def dag_runs() -> dict[int, str]:
+    """Epoch → id of the run of `altneu_epoch` whose logical date starts it, in Airflow's database."""
+    schedule = Home.open(orchestration.home_path()).schedule
+    if schedule.seconds is None:
+        return {}
     with create_session() as session:
-        found = session.execute(select(DagRun.logical_date, DagRun.run_id).where(DagRun.dag_id == "altneu_epoch"))
-        return {date: run_id for date, run_id in found if date is not None}
+        query = select(DagRun.logical_date, DagRun.run_id).where(DagRun.dag_id == "altneu_epoch")
+        found = [(schedule.epoch_of(date), date, run_id) for date, run_id in session.execute(query) if date]
+    return {epoch: run_id for epoch, date, run_id in found if schedule.start(epoch) == date}
 
 
-def document(found: dict[str, Any], runs: Mapping[datetime, str] = MappingProxyType({})) -> str:
+def document(found: dict[str, Any], runs: Mapping[int, str] = MappingProxyType({})) -> str:
     """The page of what `orchestration.grid` found, with links to the epochs' runs; every text of it is escaped."""
     rows = found["epochs"][-SHOWN:]
     head = f"<p>{escape(found['says'])}</p>"
@@ -68,7 +72,7 @@ def document(found: dict[str, Any], runs: Mapping[datetime, str] = MappingProxyT
         for s in ("published", "missing", "changed", "running", "failed", "gone", "folded")
     )
     trends = "".join(_trend(rows, name) for name in ("edges", "triangles", "max_trussness"))
-    table = "".join(_row(row, runs.get(row["start"])) for row in reversed(rows))
+    table = "".join(_row(row, runs.get(row["epoch"])) for row in reversed(rows))
     titles = "".join(
         f"<th{' class=n' if t in ('revision', 'edges', 'triangles', 'trussness') else ''}>{t}</th>"
         for t in ("epoch", "state", "revision", "edges", "triangles", "trussness", "audit", "")
