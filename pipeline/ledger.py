@@ -11,6 +11,7 @@ PostgreSQL by URI.
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from .errors import AltneuError, Conflict
 
@@ -116,6 +118,7 @@ digests = sa.Table(  # of landed files, so that an unchanged file is read once
 )
 
 
+MAKES = 5  # tries to make the tables beside others
 SILENCE = 60.0  # seconds without a sign of life after which a run counts as dead
 
 
@@ -170,11 +173,23 @@ class Ledger:
         self.uri = uri
         self.engine = sa.create_engine(uri, connect_args=connect)
         try:
-            metadata.create_all(self.engine)
-            self._add_columns()
+            self._make()
         except sa.exc.OperationalError as error:
             shown = sa.make_url(uri).render_as_string(hide_password=True)
             raise AltneuError(f"the database {shown} does not answer: {error.orig}.", "altneu doctor") from None
+
+    def _make(self) -> None:
+        """The tables; other processes may be making them at the same moment: then what is left."""
+        for attempt in range(MAKES):
+            try:
+                metadata.create_all(self.engine)
+                self._add_columns()
+                return
+            except sa.exc.DBAPIError as error:
+                taken = isinstance(error, sa.exc.IntegrityError) or re.search("already exists|duplicate", str(error))
+                if not taken or attempt == MAKES - 1:
+                    raise
+                time.sleep(0.1)
 
     def _add_columns(self) -> None:
         """Columns that came after a home was made (they all may be null)."""
@@ -444,9 +459,16 @@ class Ledger:
         return {row.path: (row.stamp, row.digest) for row in self._rows(sa.select(digests))}
 
     def put_digests(self, found: dict[str, tuple[str, str]]) -> None:
-        if found:
-            rows = [{"path": path, "stamp": stamp, "digest": digest} for path, (stamp, digest) in found.items()]
-            self._replace(digests, digests.c.path.in_([row["path"] for row in rows]), rows)
+        """Remember them; others may be about to remember the same ones."""
+        if not found:
+            return
+        # in one order for all writers, so that none waits for one that waits for it
+        rows = [{"path": path, "stamp": stamp, "digest": digest} for path, (stamp, digest) in sorted(found.items())]
+        dialect = postgresql if self.engine.dialect.name == "postgresql" else sqlite
+        add = dialect.insert(digests)
+        renew = {name: add.excluded[name] for name in ("stamp", "digest")}
+        with self.engine.begin() as connection:
+            connection.execute(add.on_conflict_do_update(index_elements=["path"], set_=renew), rows)
 
 
 def _texts(snapshots: dict[str, int]) -> dict[str, str]:

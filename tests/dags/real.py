@@ -101,6 +101,20 @@ class Airflow:
             if len(found) >= page["total_entries"]:
                 return found
 
+    def healthy(self, dag: str) -> list[dict[str, Any]]:
+        """All runs; an AssertionError that has the log of every failed task when a run has failed."""
+        runs = self.runs(dag)
+        told = []
+        for run in (each["dag_run_id"] for each in runs if each["state"] == "failed"):
+            for task, row in self.tasks(dag, run).items():
+                if row["state"] == "failed":
+                    place = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/logs/{row['try_number']}"
+                    told.append(
+                        f"{run} {task}, try {row['try_number']}:\n{json.dumps(self.call(place), indent=0)[-6000:]}"
+                    )
+        assert not told and "failed" not in {each["state"] for each in runs}, "\n".join(told)
+        return runs
+
     def tasks(self, dag: str, run: str) -> dict[str, dict[str, Any]]:
         rows = self.call(f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
         return {row["task_id"]: row for row in rows}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,36 @@ from pyspark.sql import SparkSession
 
 from pipeline import audit, runner, views
 from pipeline.errors import Conflict
+from pipeline.ledger import Ledger
 from pipeline.warehouse import Warehouse
 from tests import homes
 
 pytestmark = pytest.mark.usefixtures("tiny")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_many_at_once_find_the_same(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    """Processes that start together on a new home make its tables together, and remember the same files' digests."""
+    uri = f"sqlite:///{tmp_path / 'altneu.db'}" if kind == "sqlite" else request.getfixturevalue("postgres")
+    together = threading.Barrier(8, timeout=20)
+
+    def work(number: int) -> None:
+        together.wait()
+        ledger = Ledger(uri)
+        for turn in range(10):
+            together.wait()
+            paths = [f"{turn}-{i}" for i in range(50)]
+            ledger.put_digests({path: ("stamp", "digest") for path in (paths if number % 2 else reversed(paths))})
+        ledger.put_digests({"0-0": ("another stamp", "another digest")})
+        ledger.engine.dispose()
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work, number) for number in range(8)]:
+            done.result()
+    ledger = Ledger(uri)
+    known = ledger.known_digests()
+    assert len(known) == 500 and known["0-0"] == ("another stamp", "another digest")
+    ledger.engine.dispose()
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
