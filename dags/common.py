@@ -92,6 +92,8 @@ def told(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except AltneuError as error:
             raise failure(orchestration.worded(error), orchestration.retry_helps(error)) from error
+        finally:
+            orchestration.release()
 
     return wrapper
 
@@ -119,7 +121,7 @@ def edges(planned: dict[str, Any]) -> dict[str, Any]:
     return orchestration.stage(HOME, planned, "edges", say)
 
 
-@task(doc_md="Changed edges → changed triangle counts, by delta queries.")
+@task(doc_md="Changed edges → changed counts of triangles and motifs, by delta queries.")
 @told
 def triangles(planned: dict[str, Any]) -> dict[str, Any]:
     return orchestration.stage(HOME, planned, "triangles", say)

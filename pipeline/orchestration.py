@@ -56,6 +56,14 @@ class Calendar:
     problem: str | None = None
 
 
+def release() -> None:
+    """What a task lets go of at its end: its session at a Spark Connect server."""
+    if "pipeline.spark" in sys.modules:
+        from .spark import release
+
+        release()
+
+
 def home_path() -> str:
     """The home that the DAGs work on."""
     return os.environ.get("ALTNEU_HOME", ".altneu")

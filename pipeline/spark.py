@@ -33,6 +33,7 @@ ASSETS = Path(sys.prefix) / "altneu"
 ARCHIVE = ASSETS / "spark.jsa"
 REPO = Path(__file__).resolve().parents[1]
 REMOTE, PORT = "sc://", 15002  # how the master of a Spark Connect server begins, and where Spark lets one listen
+IDLE_MS = 15_000  # how long a Spark Connect server's connection to PostgreSQL may idle
 BUSY_MS = 60_000  # how long a writer waits for another process's write lock in SQLite
 
 _STATIC = {
@@ -147,6 +148,15 @@ def _remote(master: str, conf: dict[str, str]) -> SparkSession:
     return _configured(SparkSession.builder.remote(master), settings).getOrCreate()
 
 
+def release() -> None:
+    """Let go of this process's session at a Spark Connect server, if it has one: a server keeps it for an hour."""
+    connect = sys.modules.get("pyspark.sql.connect.session")
+    spark = connect.SparkSession.getActiveSession() if connect else None
+    if spark is not None:
+        with contextlib.suppress(Exception):  # the server is gone, and the session with it
+            spark.stop()
+
+
 def listens(host: str, port: int) -> bool:
     """Does anything listen there?"""
     with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=10):
@@ -214,7 +224,13 @@ def catalog(spark: SparkSession, database: str, warehouse: str) -> str:
     name = "altneu_" + hashlib.sha256(f"{database} {warehouse}".encode()).hexdigest()[:8]
     key = f"spark.sql.catalog.{name}"
     if spark.conf.get(key, None) is None:
-        for option, value in catalog_options(database, warehouse).items():
+        options = catalog_options(database, warehouse)
+        if not hasattr(spark, "_jsparkSession") and options["uri"].startswith("jdbc:postgresql:"):
+            # A Spark Connect server keeps the connections of sessions that are over: they would add up to more than
+            # PostgreSQL has. It ends idle ones, and Iceberg connects again where one was still in use.
+            options["uri"] += ("&" if "?" in options["uri"] else "?") + f"options=-c%20idle_session_timeout={IDLE_MS}"
+            options |= {"clients": "1", "retryable_status_codes": "57P05"}
+        for option, value in options.items():
             spark.conf.set(f"{key}.{option}", value)
         spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
     return name

@@ -9,11 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from pipeline import audit, iceberg
@@ -51,7 +53,7 @@ def serve(home: Path) -> tuple[subprocess.Popen[str], str, str]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home, _ = homes.make(tmp_path_factory.mktemp("server"), TOML)
     process, address, told = serve(home.path)
     assert address in told, told
@@ -67,14 +69,14 @@ def batch(rng: random.Random) -> list[Row]:
 
 
 @pytest.mark.usefixtures("tiny")
-def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_path: Path, server: str) -> None:
+def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_path: Path, shared: str) -> None:
     home, ledger = homes.make(tmp_path / "home", TOML)
     rng = random.Random(4)
     for epoch in range(4):
         homes.put(home, epoch, batch(rng))
 
     def done(*arguments: str) -> str:
-        process = altneu(home.path, *arguments, server=server)
+        process = altneu(home.path, *arguments, server=shared)
         output, _ = process.communicate(timeout=300)
         assert process.returncode == 0, output
         return output
@@ -86,7 +88,7 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     homes.run(home, ledger, [4])  # one revision through the JVM in this process, on top of those
     assert ledger.at().revision == 3
     assert "all equal" in done("audit")
-    third = altneu(home.path, "audit", "0", "--third-party", server=server)
+    third = altneu(home.path, "audit", "0", "--third-party", server=shared)
     output, _ = third.communicate(timeout=300)
     assert third.returncode == 2 and "not through Spark Connect" in " ".join(output.split()), output
     warehouse = Warehouse(spark, home)
@@ -120,12 +122,12 @@ print(json.dumps(found))
 
 
 @pytest.mark.usefixtures("tiny")
-def test_sql_says_what_the_java_api_says(spark: SparkSession, tmp_path: Path, server: str) -> None:
+def test_sql_says_what_the_java_api_says(spark: SparkSession, tmp_path: Path, shared: str) -> None:
     home, ledger = homes.make(tmp_path / "home", '[values]\nrating = "double"\n')
     for epoch in range(3):
         homes.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
         homes.run(home, ledger, [epoch])
-    environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": server}
+    environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": shared}
     answer = subprocess.run(
         [sys.executable, "-c", CODE, str(home.path)], env=environment, check=True, stdout=subprocess.PIPE, text=True
     )
@@ -136,6 +138,51 @@ def test_sql_says_what_the_java_api_says(spark: SparkSession, tmp_path: Path, se
         snapshots = sorted(told.snapshots())
         summaries = [told.summary(snapshot) for snapshot in snapshots]
         assert found[table] == [told.types(), told.refs(), snapshots, told.first(), summaries]
+
+
+IDLE = """
+import sys, time
+from pathlib import Path
+from pipeline.config import Home
+from pipeline.ledger import Ledger
+from pipeline.spark import IDLE_MS, session_for
+from pipeline.warehouse import Warehouse
+home = Home.open(Path(sys.argv[1]))
+ledger = Ledger(home.database)
+warehouse = Warehouse(session_for(home, ledger), home)
+counts = []
+for turn in range(2):
+    counts.append(warehouse.at("edges", ledger.at()).count())
+    time.sleep(0 if turn else 1.2 * IDLE_MS / 1000)
+print(counts)
+"""
+
+
+@pytest.mark.usefixtures("tiny")
+def test_the_server_keeps_no_connections_to_postgresql(tmp_path: Path, shared: str, postgres: str) -> None:
+    """Those of sessions that are over end; a session that idles goes on."""
+    home, _ = homes.make(tmp_path / "home", TOML + f'[storage]\ndatabase = "{postgres}"\n')
+    engine = sa.create_engine(postgres)
+
+    def kept() -> int:
+        named = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%JDBC%'"
+        with engine.connect() as connection:
+            return int(connection.execute(sa.text(named)).scalar_one())
+
+    homes.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    process = altneu(home.path, "run", "0", server=shared)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert kept() <= 1
+    environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": shared}
+    command = [sys.executable, "-c", IDLE, str(home.path)]
+    answer = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    assert json.loads(answer.stdout) == [2, 2]
+    deadline = time.monotonic() + 60
+    while kept():
+        assert time.monotonic() < deadline, "connections stay"
+        time.sleep(1)
+    engine.dispose()
 
 
 def test_a_server_without_its_jvm_ends(tmp_path: Path) -> None:
