@@ -5,7 +5,7 @@ Law      The result has `(x1 … xn, t1 ∨ … ∨ tm, d1 * … * dm)` for ever
          order of (time, atom index). Every choice has exactly one last triple, so it is claimed once, for
          partial orders too, inside `iterate` too: ties break on the triples' own (initial) times, the output
          goes to their join.
-Shapes   A `Query` has atoms (relation name, variables) and constraints a < b. Relations are collections whose
+Shapes   A `Query` has atoms (relation name, variables), constraints a < b and a != b. Relations are collections whose
          data columns correspond to the variables by position. Result: the variables as data, in order of
          appearance.
 Plan     Per rule the attribute order is greedy: next the variable that most atoms constrain, then the one
@@ -47,10 +47,11 @@ class Atom:
 
 @dataclass(frozen=True)
 class Query:
-    """A conjunctive query: atoms, and order constraints `(a, b)` meaning a < b."""
+    """A conjunctive query: atoms, order constraints `(a, b)` meaning a < b, and pairs that must differ."""
 
     atoms: tuple[Atom, ...]
     less_than: tuple[tuple[str, str], ...] = ()
+    different: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Query:
@@ -243,10 +244,12 @@ def before_in_order(a: Sequence[Column], b: Sequence[Column], or_equal: bool) ->
 
 
 def _ordered(query: Query, prefix: DataFrame, bound: Sequence[str], before: set[str]) -> DataFrame:
-    """Apply the order constraints whose two variables have just become bound."""
-    for a, b in query.less_than:
-        if {a, b} <= set(bound) and not {a, b} <= before:
-            prefix = prefix.where(F.col(a) < F.col(b))
+    """Apply the constraints whose two variables have just become bound."""
+    tests = [(pair, F.col(pair[0]) < F.col(pair[1])) for pair in query.less_than]
+    tests += [(pair, F.col(pair[0]) != F.col(pair[1])) for pair in query.different]
+    for pair, test in tests:
+        if set(pair) <= set(bound) and not set(pair) <= before:
+            prefix = prefix.where(test)
     return prefix
 
 
@@ -266,7 +269,7 @@ def _check(query: Query, relations: Mapping[str, Collection]) -> Lattice:
         data = relations[atom.relation].data
         if len(data) != len(atom.variables) or len(set(atom.variables)) != len(atom.variables):
             raise ValueError(f"{_show(atom)} needs one variable, each different, per data column {data}")
-    alien = {v for pair in query.less_than for v in pair} - set(query.variables)
+    alien = {v for pair in (*query.less_than, *query.different) for v in pair} - set(query.variables)
     if alien:
         raise ValueError(f"constraints on unknown variables {sorted(alien)}")
     times = {r.time.columns for r in relations.values()}

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from algorithms.patterns import condition
 from algorithms.times import FOREVER
 from algorithms.upserts import net_intervals, timelines, union_intervals
 
@@ -46,6 +47,48 @@ def edge_changes(
     `base`: upsert rows before (None: there are none); `pairs`: the touched pairs of `delta`. With `broadcast` the pairs
     must fit an executor's memory (about 100 bytes each).
     """
+    versions = _versions(base, delta, pairs, values, broadcast)
+    lives = timelines(versions, _KEY, values, live_for, where, by=["version"])
+    pair_lives = union_intervals(lives, ["a", "b"], by=["version"])
+    return net_intervals(pair_lives.withColumn("diff", F.col("version").cast("bigint")), ["a", "b"])
+
+
+def relation_changes(
+    base: DataFrame | None,
+    delta: DataFrame,
+    pairs: DataFrame,
+    values: Sequence[str],
+    relations: Sequence[str],
+    live_for: int | None = None,
+    where: str | None = None,
+    broadcast: bool = True,
+) -> DataFrame:
+    """Signed intervals `relation, a, b, epoch, until, diff` by which some relations of motifs change (`patterns`).
+
+    An upsert counts that passes `where` and the relation's own condition. Of a relation that is directed (a, b) is the
+    key; of others, as of the edges, a < b, and one direction is enough. All in the one shuffle of `edge_changes`.
+    """
+    versions = _versions(base, delta, pairs, values, broadcast)
+    each = versions.withColumn("relation", F.explode(F.array(*[F.lit(name) for name in relations])))
+    asks = [(name, " AND ".join(f"({test})" for test in (where, condition(name)) if test)) for name in relations]
+    test = F.coalesce(*[F.when(F.col("relation") == name, F.expr(ask or "true")) for name, ask in asks])
+    lives = timelines(each, _KEY, values, live_for, test, by=["version", "relation"])
+    directed = F.col("relation").startswith("->")
+    ends = {"x": F.when(directed, F.col("src")).otherwise(F.col("a"))}
+    ends["y"] = F.when(directed, F.col("dst")).otherwise(F.col("b"))
+    key = ["a", "b", "relation", "x", "y"]
+    unions = union_intervals(lives.withColumns(ends), ["a", "b"], by=["version", *key[2:]])
+    net = net_intervals(unions.withColumn("diff", F.col("version").cast("bigint")), key)
+    return net.select("relation", F.col("x").alias("a"), F.col("y").alias("b"), "epoch", "until", "diff")
+
+
+_KEY = ["a", "b", "src", "dst"]
+
+
+def _versions(
+    base: DataFrame | None, delta: DataFrame, pairs: DataFrame, values: Sequence[str], broadcast: bool
+) -> DataFrame:
+    """The upserts of the touched pairs before (version -1) and now (1), by pair."""
     columns = ["src", "dst", *values, "op", "seq", "epoch", "diff"]
     rows = delta.where("src <> dst").select(*columns, F.lit(0).cast("bigint").alias("before"))
     if base is not None:
@@ -54,15 +97,11 @@ def edge_changes(
         rows = rows.unionByName(old.select(*columns, F.col("diff").alias("before")))
     rows = rows.select(*_pair(), *columns, "before").repartition("a", "b")
     # One landed row may stand in several files: what counts is whether it is there, before and after.
-    key = ["a", "b", "src", "dst"]
-    there = rows.groupBy(*key, *values, "op", "seq", "epoch").agg(
+    there = rows.groupBy(*_KEY, *values, "op", "seq", "epoch").agg(
         F.sum("diff").alias("now"), F.sum("before").alias("before")
     )
     signs = F.array_compact(F.array(F.when(F.col("now") > 0, F.lit(1)), F.when(F.col("before") > 0, F.lit(-1))))
-    versions = there.select(*key, *values, "op", "seq", "epoch", F.explode(signs).alias("version"))
-    lives = timelines(versions, key, values, live_for, where, by=["version"])
-    pair_lives = union_intervals(lives, ["a", "b"], by=["version"])
-    return net_intervals(pair_lives.withColumn("diff", F.col("version").cast("bigint")), ["a", "b"])
+    return there.select(*_KEY, *values, "op", "seq", "epoch", F.explode(signs).alias("version"))
 
 
 def steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:

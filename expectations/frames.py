@@ -324,6 +324,13 @@ def _volumes(shop: Workshop) -> pd.DataFrame | None:
     return pd.DataFrame(rows, columns=[*columns, "landed_at", "over_at", "early"]).astype(kinds)
 
 
+def _motifs(shop: Workshop) -> pd.DataFrame | None:
+    """Per motif: its total, and what the vertices' counts add up to."""
+    import pandas as pd
+
+    return pd.DataFrame(shop.given["motifs"]) if shop.given.get("motifs") else None
+
+
 def _early(landed: datetime | None, over: datetime | None) -> str | None:
     """How long before the end of its epoch a batch was written: words, or None."""
     return f"{over - landed} before its end" if landed and over and landed < over else None
@@ -358,4 +365,5 @@ _BUILDERS: dict[str, Callable[[Workshop], Any]] = {
     "trusses": _trusses,
     "sums": _sums,
     "volumes": _volumes,
+    "motifs": _motifs,
 }

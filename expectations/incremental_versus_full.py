@@ -48,6 +48,11 @@ EXPECTATIONS = [
         "trussness values of edges",
         "Every edge has the trussness that peeling the whole graph from scratch gives it.",
     ),
+    _equal(
+        "motif_at_vertex",
+        "motif counts of vertices",
+        "Every vertex is in as many occurrences of each motif as counting them all from scratch finds.",
+    ),
     _none(
         "trussness_too_high",
         "trussness values are not too high",

@@ -54,6 +54,18 @@ EXPECTATIONS = [
     ),
     Expectation(
         SUITE,
+        "the totals of motifs are those of the vertices",
+        "critical",
+        "What the counts of all vertices add up to is each motif's total, times the vertices in an occurrence.",
+        _BUG,
+        on="motifs",
+        needs=("motifs",),
+        kind="ExpectColumnPairValuesToBeEqual",
+        args={"column_A": "times_vertices", "column_B": "counted"},
+        show=("motif", "occurrences", "vertices_in_one", "counted"),
+    ),
+    Expectation(
+        SUITE,
         "the total of triangles is possible with so many edges",
         "critical",
         "A graph with m edges has at most (2m)^1.5 / 6 triangles, and never fewer than none.",

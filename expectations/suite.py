@@ -26,8 +26,9 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
 
     frames   upserts (rows of this run with diff +1), upserts_net (all rows of the epochs that this run touched, summed
              to `copies`), quarantine, edge_delta, edges_at, degrees_at, triangle_counts_at, trussness_at; and, as
-             plain rows, totals (one) and volumes (one per epoch of the run: epoch, rows, bad_rows; landed_at, the time
-             of its newest file, and over_at, the end of its interval, where there are such). Any may be absent.
+             plain rows, motifs (one per motif), totals (one) and volumes (one per epoch of the run: epoch, rows,
+             bad_rows; landed_at, the time of its newest file, and over_at, the end of its interval, where there are
+             such). Any may be absent.
     context  epoch, label, value_types; history: earlier epochs as {epoch, rows, bad_rows, edges, triangles}; labels
              (optional): epoch -> label, for remedies at other epochs than `epoch`.
     small    frames of up to so many rows are judged in pandas, larger ones in Spark.
@@ -65,12 +66,13 @@ def check_differences(rows: Iterable[Mapping[str, Any]], context: dict[str, Any]
              b, maintained, recomputed, and `count`: how many there are of the kind at the epoch; why (optional): what
              stands behind the row, in lines.
     context  epochs: the audited ones; labels (optional): epoch -> label; reference: the third party that counted the
-             triangles as well, if one did.
+             triangles as well, if one did; motifs: their names, if there are any.
     """
     import pandas as pd
 
     third_party = context.get("reference")
-    wanted = [e for e in incremental_versus_full.EXPECTATIONS if third_party or e.args["column"] != "third_party"]
+    left_out = {"third_party": not third_party, "motif_at_vertex": not context.get("motifs")}
+    wanted = [e for e in incremental_versus_full.EXPECTATIONS if not left_out.get(e.args["column"])]
     kinds = [expectation.args["column"] for expectation in wanted]
     first: dict[tuple[int, str], list[dict[str, Any]]] = {}
     counts: dict[tuple[int, str], int] = {}

@@ -23,7 +23,7 @@ from .config import Home
 from .errors import AltneuError
 from .ledger import Ledger, Revision
 from .spark import master_of, session
-from .warehouse import TABLES, Warehouse
+from .warehouse import Warehouse
 
 Epoch = str | int
 
@@ -45,13 +45,16 @@ class Graph:
         return row
 
     def totals(self, all_epochs: bool = False, revision: int | None = None) -> DataFrame:
-        """epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity; one epoch or all."""
+        """epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs; one epoch or
+        all."""
         rows = views.totals(self.home, self.ledger, revision=revision, all_epochs=all_epochs)
         columns = "epoch bigint, label string, revision bigint, vertices bigint, edges bigint, triangles bigint"
-        return self.spark.createDataFrame(rows, f"{columns}, max_trussness bigint, transitivity double")
+        motifs = "".join(f", `{name}` bigint" for name in self.ledger.motifs(self.ledger.at(revision)))
+        columns += f", max_trussness bigint, transitivity double{motifs}"
+        return self.spark.createDataFrame([row | row["motifs"] for row in rows], columns)
 
     def vertices(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
-        """vertex, degree, triangles, clustering."""
+        """vertex, degree, triangles, clustering, and a column for each motif."""
         row = self.revision(revision)
         return views.as_of(self._warehouse, row, "vertices", self._epoch(as_of, row))
 
@@ -59,6 +62,11 @@ class Graph:
         """src, dst, trussness; src < dst (as numbers)."""
         row = self.revision(revision)
         return views.as_of(self._warehouse, row, "edges", self._epoch(as_of, row))
+
+    def support(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
+        """src, dst, support: how many triangles each edge is in, counted on request."""
+        row = self.revision(revision)
+        return views.support(self._warehouse, row, self._epoch(as_of, row))
 
     def triangles(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
         """a, b, c, diff (1), listed on request: one row per triangle."""
@@ -80,7 +88,7 @@ class Graph:
         return views.changes_since(self._warehouse, self.ledger.at(old), self.revision(new), all_epochs)
 
     def collection(self, table: str, revision: int | None = None) -> DataFrame:
-        """A table of diff triples as stored: one of `TABLES`, all epochs, also those after the frontier."""
+        """A table of diff triples as stored (`warehouse.TABLES`, `MOTIFS`): all epochs, also those to come."""
         return self._warehouse.at(table, self.revision(revision))
 
     def register(self, prefix: str = "altneu_", as_of: Epoch | None = None, revision: int | None = None) -> list[str]:
@@ -94,7 +102,7 @@ class Graph:
             "totals": self.totals(all_epochs=True, revision=at),
             "vertices": self.vertices(as_of, at),
             "edges": self.edges(as_of, at),
-            **{f"diffs_{table}": self.collection(table, at) for table in TABLES},
+            **{f"diffs_{table}": self.collection(table, at) for table in self._warehouse.tables},
         }
         for name, frame in frames.items():
             frame.createOrReplaceTempView(prefix + name)

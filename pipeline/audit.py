@@ -9,7 +9,7 @@ too high, and no set of edges can rise (`kernels.check`). On request a third par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from algorithms import patterns
 from algorithms import third_party as third
 from algorithms.kernels import check as certificate_kernel
+from algorithms.kernels import motif_count as motif_kernel
 from algorithms.kernels import triangles as triangle_kernel
 from algorithms.kernels import truss as truss_kernel
 from algorithms.third_party import reference
@@ -42,14 +44,16 @@ Longs = NDArray[np.int64]
 Values: TypeAlias = Longs | pa.ChunkedArray | None  # None: all null
 Result = tuple[Values, Values, Longs | pa.ChunkedArray]  # a, b, value; a total has neither end
 Results = dict[str, Result]
-_PER_ROW = ("edge", "trussness_of_edge", "triangles_at_vertex")
+MOTIF = "motif_at_vertex"
+_PER_ROW = ("edge", "trussness_of_edge", "triangles_at_vertex", MOTIF)
 _TOTALS = ("edges", "vertices", "triangles", "max_trussness")
 _RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 _DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
 
 
 def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
-    """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b)."""
+    """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b), and `relation`: `-`,
+    or the name of a relation of motifs, for its rows."""
     config = home.config
     at = F.broadcast(upserts.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
     landed = upserts.groupBy("src", "dst", *config.values, "op", "seq", "epoch").agg(F.sum("diff").alias("n"))
@@ -68,7 +72,12 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     if config.where is not None:
         last = last.where(config.where)
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
-    return last.select(F.col("at").alias("epoch"), *pair).distinct()
+    rows = [F.struct(F.lit(patterns.PLAIN).alias("relation"), *pair)]
+    for name in patterns.relations(config.patterns()):
+        ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else pair
+        passes = F.coalesce(F.expr(patterns.condition(name) or "true"), F.lit(False))
+        rows.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
+    return last.select(F.col("at").alias("epoch"), F.inline(F.array_compact(F.array(*rows)))).distinct()
 
 
 def _recomputed(a: Longs, b: Longs) -> Results:
@@ -90,8 +99,23 @@ def _total(value: Any) -> tuple[None, None, Longs]:
     return None, None, np.array([value], np.int64)
 
 
-def _stored(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
-    """The maintained state at some epochs: epoch, what, a, b, k, n (copies, a degree, or a count)."""
+def _motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -> Result:
+    """Every motif of one graph, counted from scratch: the vertices, the motif by its place, how often."""
+    relations = {}
+    for name in {edge.relation for found in motifs.values() for pattern in found for edge in pattern.edges}:
+        rows = graph.filter(pc.equal(graph["relation"], name))
+        relations[name] = _longs(rows["a"]), _longs(rows["b"])
+    parts = []
+    for place, found in enumerate(motifs.values()):
+        vertices, counts = motif_kernel.count(found, relations)
+        parts.append((vertices, np.full(vertices.size, place), counts))
+    vertices, places, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return vertices, places, counts
+
+
+def _stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
+    """The maintained state at some epochs: epoch, what, a, b, k, n (copies, a degree, or a count). Of motifs k is the
+    place in `[motifs]`."""
     at = F.broadcast(read("edges").sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
     begun = F.col("epoch") <= F.col("at")
 
@@ -105,6 +129,9 @@ def _stored(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
         part("triangle_counts", "triangles_at_vertex", "vertex"),
         part("trussness", "trussness_of_edge", "a", "b", "k"),
     ]
+    if motifs:
+        place = f"array_position(array({', '.join(repr(name) for name in motifs)}), motif) - 1"
+        parts.append(part("motif_counts", MOTIF, "vertex", k=place))
     rows = reduce(DataFrame.unionByName, parts)
     return rows.groupBy("epoch", "what", "a", "b", "k").agg(F.sum("diff").alias("n")).where("n <> 0")
 
@@ -117,7 +144,7 @@ def _maintained(rows: pa.Table) -> Results:
     for what in _PER_ROW:
         a, b, k, n = (listed[what][name] for name in ("a", "b", "k", "n"))
         if len(n):
-            found[what] = a, b, pc.multiply(k, n) if what == "trussness_of_edge" else n
+            found[what] = a, k if what == MOTIF else b, pc.multiply(k, n) if what == "trussness_of_edge" else n
     totals = {
         "edges": pc.sum(listed["edge"]["n"]),
         "vertices": pa.scalar(len(listed["degree"]) or None),
@@ -133,7 +160,8 @@ def _maintained(rows: pa.Table) -> Results:
 def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
     """The maintained results at some epochs, from the tables as a reader sees them: epoch, what, a, b, value.
 
-    What: `edge` (a, b) and its copies, `trussness_of_edge` (a, b), `triangles_at_vertex` a (b null); the totals
+    What: `edge` (a, b) and its copies, `trussness_of_edge` (a, b), `triangles_at_vertex` a (b null), `motif_at_vertex`
+    a (b: the motif's place in `[motifs]`); the totals
     `edges`, `vertices`, `triangles`, `max_trussness` (a and b null). Zeros are left out.
     """
 
@@ -144,12 +172,17 @@ def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame
     return _stored(read, epochs).groupBy("epoch").applyInArrow(task, _RESULTS)
 
 
-def _compare(key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table) -> pa.Table:
+def _compare(
+    motifs: Mapping[str, Sequence[patterns.Pattern]], key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table
+) -> pa.Table:
     """One epoch: where the two disagree, the first `ROWS` of a kind and how many there are; and the certificate."""
     from expectations.engine import ROWS
 
     epoch = key[0].as_py()
-    kept, fresh = _maintained(stored), _recomputed(_longs(graph["a"]), _longs(graph["b"]))
+    edges = graph.filter(pc.equal(graph["relation"], patterns.PLAIN))
+    kept, fresh = _maintained(stored), _recomputed(_longs(edges["a"]), _longs(edges["b"]))
+    if motifs:
+        fresh[MOTIF] = _motifs(motifs, graph)
     out = [_table(_DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
     for what in (*_PER_ROW, *_TOTALS):
         a, b, old, new = _differing(kept.get(what), fresh.get(what))
@@ -241,11 +274,15 @@ def differences(
             "ALTNEU_MASTER='local[*]' altneu audit --third-party",
         )
     say(f"recomputing {len(epochs)} epoch(s) from scratch")
-    kept = _stored(read, epochs).groupBy("epoch")
+    motifs = warehouse.home.config.patterns()
+    if revision is not None and "motif_counts" not in revision.snapshots:
+        motifs = {}
+    kept = _stored(read, epochs, list(motifs)).groupBy("epoch")
     fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
-    found = [row.asDict() for row in kept.cogroup(fresh).applyInArrow(_compare, _DIFFERENCES).collect()]
+    compared = kept.cogroup(fresh).applyInArrow(_task(motifs), _DIFFERENCES)
+    found = [row.asDict() for row in compared.collect()]
     labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
-    context: dict[str, Any] = {"epochs": epochs, "labels": labels}
+    context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
         context["reference"] = reference(warehouse.spark)
         for epoch in epochs:
@@ -253,18 +290,30 @@ def differences(
             found += _by_third_party(warehouse, read, epoch)
     first = next((row for row in found if row["a"] is not None), None)
     if first is not None and revision is not None:
-        first["why"] = explain.difference(warehouse, revision, first["epoch"], first["a"], first["b"])
-        numbers = list({row[end] for row in found for end in "ab"} - {None})
+        other = first["b"] if first["what"] != MOTIF else None
+        first["why"] = explain.difference(warehouse, revision, first["epoch"], first["a"], other)
+        ends = {row["a"] for row in found} | {row["b"] for row in found if row["what"] != MOTIF}
+        numbers = list(ends - {None})
         book = {None: None, **dict(zip(numbers, explain.names(warehouse, revision, numbers), strict=True))}
-        found = [{**row, "a": book[row["a"]], "b": book[row["b"]]} for row in found]
-    return found, context
+        for row in found:
+            row["a"], row["b"] = book[row["a"]], row["b"] if row["what"] == MOTIF else book[row["b"]]
+    names = list(motifs)
+    return [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in found], context
+
+
+def _task(motifs: Mapping[str, Sequence[patterns.Pattern]]) -> Callable[..., pa.Table]:
+    def compare(key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table) -> pa.Table:
+        return _compare(motifs, key, stored, graph)
+
+    return compare
 
 
 def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
     """The vertices of one epoch whose maintained triangle count is not the third party's, as `_DIFFERENCES`."""
     from expectations.engine import ROWS
 
-    edges = surviving(read("upserts"), warehouse.home, [epoch]).select("a", "b")
+    edges = surviving(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
+    edges = edges.select("a", "b")
     counted = third.triangle_counts(edges, warehouse.home.warehouse).where("triangles <> 0")
     rows = read("triangle_counts").where(F.col("epoch") <= epoch)
     kept = rows.groupBy("vertex").agg(F.sum("diff").alias("maintained")).where("maintained <> 0")
@@ -312,6 +361,7 @@ def suites(run: Run) -> list[Check]:
         "degrees_at": as_of("degrees", "degree", "vertex"),
         "triangle_counts_at": as_of("triangle_counts", "triangles", "vertex"),
         "trussness_at": as_of("trussness", "copies", "a", "b", "k"),
+        **_motif_totals(run, epoch, now["motifs"]),
         "totals": [{"epoch": epoch, **{m: now[m] for m in _TOTALS}, "wedges": now["wedges"]}],
         "volumes": [
             {"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows} | times.get(b.epoch, {}) for b in batches
@@ -330,6 +380,28 @@ def suites(run: Run) -> list[Check]:
     }
     run.say("running the suites")
     return check_tables(frames, context)
+
+
+def _motif_totals(run: Run, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
+    """A row per motif: its total, and what the vertices' counts add up to. Nothing where there are no motifs."""
+    motifs = run.home.config.patterns()
+    if not motifs:
+        return {}
+    rows = run.after("motif_counts").where(F.col("epoch") <= epoch).groupBy("motif")
+    sums = {row.motif: row.n for row in rows.agg(F.sum("diff").alias("n")).collect()}
+    return {
+        "motifs": [
+            {
+                "epoch": epoch,
+                "motif": name,
+                "occurrences": totals.get(place, 0),
+                "vertices_in_one": len(found[0].vertices),
+                "times_vertices": totals.get(place, 0) * len(found[0].vertices),
+                "counted": sums.get(name, 0),
+            }
+            for place, (name, found) in enumerate(motifs.items())
+        ]
+    }
 
 
 def audit_published(

@@ -22,7 +22,7 @@ from rich.filesize import decimal
 from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from . import telemetry
+from . import orchestration, telemetry
 from .config import Home
 from .errors import AltneuError, CheckFailed, Exit, UsageError, explained
 from .ledger import Ledger, alive
@@ -62,6 +62,7 @@ class View(StrEnum):
     edges = "edges"
     changes = "changes"
     triangles = "triangles"
+    support = "support"
     trusses = "trusses"
     communities = "communities"
 
@@ -429,6 +430,7 @@ def _print_totals(home: Home, ledger: Ledger) -> None:
         out.print(
             f"at {row['label']}: {row['vertices']:,} vertices, {row['edges']:,} edges, "
             f"{row['triangles']:,} triangles, greatest trussness {row['max_trussness']}"
+            + "".join(f", {count:,} {name}" for name, count in row["motifs"].items())
         )
 
 
@@ -536,6 +538,8 @@ def show(
 ) -> None:
     """What is published: totals, vertices, edges, triangles, trusses and communities, or what changed in between.
 
+    Declared motifs (`[motifs]` in altneu.toml) are columns of totals and of vertices.
+
     `altneu show totals --all-epochs --format json`
 
     `altneu show edges --as-of 2004-05-15 --format csv --output edges.csv`
@@ -543,6 +547,8 @@ def show(
     `altneu show changes 2004-05-01 2004-05-15`: rows to add (diff 1) and to drop (diff -1)
 
     `altneu show changes 2004-05-01 2004-05-15 --k 5`: edges that entered (1) or left (-1) the 5-truss
+
+    `altneu show support`: how many triangles each edge is in
 
     `altneu show trusses --all-epochs`: the size of every k-truss; `altneu show communities --k 5`: its communities
 
@@ -561,7 +567,7 @@ def show(
     if view is View.totals:
         rows = views.totals(home, ledger, revision=revision, as_of=epoch, all_epochs=all_epochs)
         keep = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity")
-        _emit([{key: point[key] for key in keep} for point in rows], format, output)
+        _emit([{key: point[key] for key in keep} | point["motifs"] for point in rows], format, output)
         return
     if view is View.trusses:
         _emit(views.trusses(home, ledger, revision, all_epochs), format, output)
@@ -591,11 +597,14 @@ def show(
             err.print(f"the communities of the {greatest}-truss, the densest; others with --k")
     elif view is View.triangles and len(between) in (0, 2):
         frame = views.triangles(warehouse, row, between[1] if between else at, between[0] if between else None)
+    elif view is View.support and not between:
+        frame = views.support(warehouse, row, at)
     elif view in (View.vertices, View.edges) and not between:
         frame = views.as_of(warehouse, row, view, at)
     else:
+        as_of_alone = view in (View.vertices, View.edges, View.support)
         raise UsageError(
-            f"{view} takes {'no epochs as words' if view in (View.vertices, View.edges) else 'two epochs'}.",
+            f"{view} takes {'no epochs as words' if as_of_alone else 'two epochs'}.",
             f"altneu show {view} --as-of E   or   altneu show changes FROM TO   or   … --since-revision R",
         )
     if format is Format.parquet:
@@ -910,6 +919,8 @@ def main(arguments: list[str] | None = None) -> int:
         if then:
             err.print(f"  next: {then}", markup=False)
         sys.exit(error.exit if isinstance(error, AltneuError) else Exit.FAILED)
+    finally:
+        orchestration.release()
     return Exit.OK
 
 

@@ -23,7 +23,7 @@ from algorithms.upserts import DELETE, winners
 from .config import Home
 from .errors import AltneuError, explained
 from .ledger import Ledger, Revision, new_run_id
-from .warehouse import TABLES, Warehouse
+from .warehouse import INTERVALS, Warehouse
 
 FILE_BYTES = 128 * 2**20  # a table is cut into files of about this size
 KEYS = {
@@ -34,6 +34,8 @@ KEYS = {
     "degrees": ["vertex"],
     "triangle_counts": ["vertex"],
     "trussness": ["a", "b"],
+    "motif_edges": ["relation", "a", "b"],
+    "motif_counts": ["motif", "vertex"],
 }
 
 
@@ -50,7 +52,7 @@ def fold(table: str, rows: DataFrame, since: int | None, oldest: int, live_for: 
     begin = F.lit(since).cast("bigint")
     if table != "upserts":
         moved = rows.withColumn("revision", revision).withColumn("epoch", F.greatest("epoch", begin))
-        if table == "edges":
+        if table in INTERVALS:
             moved = moved.withColumn("until", F.greatest("until", begin)).where("epoch < until")
         return _sum(moved, data)
     before = rows.where(F.col("epoch") < begin)
@@ -112,9 +114,10 @@ def compact(
     ledger.stage(run_id, "compact", "running", started, {})
     live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
     try:
-        before = {table: warehouse.size(table, row.snapshots[table]) for table in TABLES}
+        tables = list(row.snapshots)
+        before = {table: warehouse.size(table, row.snapshots[table]) for table in tables}
         pins: dict[str, int] = {}
-        for table in TABLES:
+        for table in tables:
             say(f"{table}: {before[table]['files']:,} files, {before[table]['rows']:,} rows")
             ledger.beat(run_id)
             pins[table] = _rewrite(warehouse, table, row, run_id, since, line[0], before[table], live_for)
@@ -123,10 +126,10 @@ def compact(
             warehouse.publish(pins, run_id)
         else:
             warehouse.discard([run_id])
-        after = {table: warehouse.size(table, pins[table]) for table in TABLES}
+        after = {table: warehouse.size(table, pins[table]) for table in tables}
         before_ms = int((time.time() - grace) * 1000) if grace > 0 else int(time.time() * 1000) + 60_000
         expired, orphans, pinned = 0, 0, ledger.pinned()
-        for table in TABLES:
+        for table in tables:
             say(f"{table}: dropping what nobody can read")
             expired += warehouse.expire(table, pinned.get(table, set()), before_ms)
             orphans += warehouse.remove_orphans(table)

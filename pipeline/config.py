@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from algorithms import patterns
+
 from .errors import UsageError
 from .schedule import Schedule
 
@@ -44,6 +46,11 @@ TEMPLATE = """\
 # plan = "auto"         # "delta": by delta queries from the changed edges; "bulk": all triangles of all epochs are
                         # enumerated and compared with what is stored; "auto": what is estimated to cost less
 # limit_edges = 20000000  # one task enumerates up to so many edges, 200 bytes of memory each; more are cut into cells
+
+[motifs]                # patterns to count at every vertex: a-b is an edge, a->b an upsert with its direction, either
+                        # with a condition on the values; a list of patterns is counted as one motif
+# clique = "a-b, a-c, a-d, b-c, b-d, c-d"
+# loop = "a->b where rating > 0, b->c where rating > 0, c->a where rating < 0"
 
 [truss]
 # limit_edges = 20000000  # one task replays up to so many edges, 350 bytes of memory each; more take rounds of joins
@@ -75,6 +82,7 @@ class Config:
     values: dict[str, str] = field(default_factory=dict)
     live_for: int | None = None
     where: str | None = None
+    motifs: dict[str, str | list[str]] = field(default_factory=dict)
     max_bad_share: float = 0.05
     max_revision_mb: float = 2048
     triangles_plan: str = "auto"
@@ -90,13 +98,19 @@ class Config:
 
     def semantic(self) -> dict[str, Any]:
         """What decides the meaning of history."""
-        return {
+        meaning: dict[str, Any] = {
             "every": self.every,
             "ids": self.ids,
             "values": self.values,
             "live_for": self.live_for,
             "where": self.where,
         }
+        # only if there are any: the digest of a home without motifs is that of before there were motifs
+        return meaning | ({"motifs": self.motifs} if self.motifs else {})
+
+    def patterns(self) -> dict[str, list[patterns.Pattern]]:
+        """The motifs, read; in their order."""
+        return {name: patterns.motif(text) for name, text in self.motifs.items()}
 
     def digest(self) -> str:
         text = json.dumps(self.semantic(), sort_keys=False)
@@ -122,7 +136,9 @@ _PLACES: dict[str, tuple[str, str, tuple[type, ...]]] = {
     "master": ("spark", "master", (str,)),
     "conf": ("spark", "conf", (dict,)),
 }
-_SECTIONS = {section for section, _, _ in _PLACES.values()} | {"values"}
+_SECTIONS = {section for section, _, _ in _PLACES.values()} | {"values", "motifs"}
+_COLUMNS = {"epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity"}
+_COLUMNS |= {"vertex", "degree", "clustering"}  # of `show totals` and `show vertices`: a motif is one more
 _RESERVED = {"src", "dst", "op", "seq", "file", "line", "epoch", "revision", "diff", "until", "a", "b"}
 
 
@@ -132,7 +148,7 @@ def parse(text: str, source: str) -> Config:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source} is not TOML: {error}.", f"edit {source}") from None
-    found: dict[str, Any] = {"values": raw.get("values", {})}
+    found: dict[str, Any] = {name: raw.get(name, {}) for name in ("values", "motifs")}
     problems = [f"[{section}] is no section of altneu.toml" for section in raw if section not in _SECTIONS]
     known: dict[str, set[str]] = {}
     for name, (section, key, types) in _PLACES.items():
@@ -184,6 +200,13 @@ def _check(found: dict[str, Any]) -> list[str]:
             problems.append(f"[values] {column} = {type_!r}: one of {', '.join(TYPES)}")
         if column.lower() in _RESERVED:
             problems.append(f"[values] {column}: the name is altneu's own")
+    for name, text in found["motifs"].items():
+        if not re.fullmatch(r"[\w-]{1,64}", name) or name.lower() in _COLUMNS:
+            problems.append(f"[motifs] {name}: a name is of letters, digits, _ and -, and no column of `show`")
+        try:
+            patterns.motif(text)
+        except ValueError as error:
+            problems.append(f"[motifs] {name} = {text!r}: {error}")
     return problems
 
 

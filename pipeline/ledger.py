@@ -5,8 +5,8 @@ transaction, and makes them all visible at once. `revision` is the primary key a
 is a compare-and-swap: of two writers on one parent, one gets `Conflict` and has changed nothing.
 
 `totals` is a collection like every other: diff triples `((measure, k), (epoch, revision), diff)`. Measures: `edges`,
-`vertices`, `triangles`, and `truss` (how many edges have trussness k). Through SQLAlchemy; SQLite by default,
-PostgreSQL by URI.
+`vertices`, `triangles`, `wedges`, `truss` (how many edges have trussness k) and `motif` (how often the k-th occurs).
+Through SQLAlchemy; SQLite by default, PostgreSQL by URI.
 """
 
 from __future__ import annotations
@@ -247,6 +247,10 @@ class Ledger:
         if not rows:
             raise AltneuError(f"there is no run {run_id!r}.", "altneu status")
         return rows[0]
+
+    def motifs(self, revision: Revision) -> list[str]:
+        """The motifs that a revision was published with, in their order."""
+        return list((self.run(revision.run_id).config or {}).get("motifs", {})) if revision.revision else []
 
     def runs(self) -> Sequence[sa.Row[Any]]:
         """All runs, oldest first."""

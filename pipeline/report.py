@@ -54,6 +54,7 @@ class State:
         visible = [diff for diff in self.ledger.total_diffs() if self.frontier is not None and diff[2] <= self.frontier]
         sums: dict[str, int] = {"vertices": 0, "edges": 0, "triangles": 0}
         sizes: dict[int, int] = {}
+        motifs: dict[int, int] = {}
         by_revision: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.changed: list[int] = []
         self.points: list[dict[str, Any]] = []
@@ -64,6 +65,8 @@ class State:
                 self.points.append({})
             if measure == "truss":
                 sizes[k] = sizes.get(k, 0) + diff
+            elif measure == "motif":
+                motifs[k] = motifs.get(k, 0) + diff
             elif measure in sums:
                 sums[measure] += diff
                 by_revision[revision][measure] += diff
@@ -72,7 +75,8 @@ class State:
                 effects.append((epoch, {}))
             effects[-1] = (epoch, dict(by_revision[revision]))
             kept = {k: n for k, n in sorted(sizes.items()) if n}
-            self.points[-1] = {**sums, "max_trussness": max(kept, default=0), "trusses": kept}
+            core = max(kept, default=0)
+            self.points[-1] = {**sums, "max_trussness": core, "trusses": kept, "motifs": dict(motifs)}
         marks = [(epoch, revision) for revision, found in self.effects.items() for epoch, _ in found]
         marks += [(batch.epoch, batch.revision) for batch in self.batches.values()]
         self._marks, newest = [], 0
@@ -113,7 +117,7 @@ class State:
     def at(self, epoch: int) -> dict[str, Any]:
         """The graph's totals at an epoch."""
         place = bisect_right(self.changed, epoch)
-        return self.points[place - 1] if place else {**dict.fromkeys(MEASURES, 0), "trusses": {}}
+        return self.points[place - 1] if place else {**dict.fromkeys(MEASURES, 0), "trusses": {}, "motifs": {}}
 
     def revision_of(self, epoch: int) -> int:
         """The newest revision that contributes to the state at an epoch (0: none)."""
@@ -314,6 +318,11 @@ def _graph(state: State, epoch: int) -> Document | None:
         }
         for k in ks
     ]
+    names = state.ledger.motifs(state.newest) if state.newest else []
+    motifs = [
+        {"name": name, "value": now["motifs"].get(k, 0), "change": now["motifs"].get(k, 0) - then["motifs"].get(k, 0)}
+        for k, name in enumerate(names)
+    ]
     history = []
     for revision, effects in sorted(state.effects.items()):
         place = bisect_right(effects, epoch, key=lambda effect: effect[0])
@@ -326,7 +335,8 @@ def _graph(state: State, epoch: int) -> Document | None:
     facts = {
         key: _by_epoch(state, (newest, landed), epoch, key) for key in ("top_vertices", "top_edges", "entered_core")
     }
-    return {"measures": measures, "trusses": trusses, "revisions": history[-WINDOW:], "revision": newest, **facts}
+    found = {"measures": measures, "trusses": trusses, "motifs": motifs}
+    return {**found, "revisions": history[-WINDOW:], "revision": newest, **facts}
 
 
 def _by_epoch(state: State, revisions: tuple[int, ...], epoch: int, key: str) -> list[Any]:

@@ -213,6 +213,12 @@ def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
         if old.get(name) != new[name]:
             words.append(f"[{sections[name]}] {name}: {_setting(old.get(name))} → {_setting(new[name])}")
             needs.add(kind)
+    were, are = old.get("motifs") or {}, home.config.motifs
+    if list(were.items()) != list(are.items()):
+        changed = [name for name in dict.fromkeys([*were, *are]) if were.get(name) != are.get(name)]
+        words += [f"[motifs] {name}: {_setting(were.get(name))} → {_setting(are.get(name))}" for name in changed]
+        words += [] if changed else ["[motifs]: in another order"]
+        needs.add("rebuild")
     before = old.get("values") or {}
     for name in before:
         if new["values"].get(name) != before[name]:

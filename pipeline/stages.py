@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from algorithms import edges as graph
-from algorithms import triangles, truss
+from algorithms import motifs, patterns, triangles, truss
 from algorithms.triangle_plans import Choice
 
 from . import audit as auditing
@@ -30,7 +30,7 @@ from .forecast import BROADCAST_ROWS
 from .ledger import Ledger, Revision
 from .schedule import sample
 from .views import accumulate, at_epochs, named
-from .warehouse import LANDED, TABLES, Warehouse
+from .warehouse import LANDED, Warehouse
 
 SAMPLE, TOP, REPORTED = 20, 5, 400  # rows kept for the report: quarantined, most changed, and of how many epochs
 LOOKED_AT, ENTERED = 50_000_000, 50  # rows times epochs that the search for a core's newcomers may cost; how many
@@ -87,7 +87,7 @@ class Run:
 
     def heads(self) -> Revision:
         """What the ledger row of the run would pin, were it published now."""
-        pins = {table: self.warehouse.head(table, self.run_id, self.base(table)) for table in TABLES}
+        pins = {table: self.warehouse.head(table, self.run_id, self.base(table)) for table in self.warehouse.tables}
         return replace(self.parent, revision=self.revision, snapshots=pins)
 
     def stored(self) -> int:
@@ -185,16 +185,23 @@ def edges(run: Run) -> Facts:
         base, delta = None, run.after("upserts")
         changed = run.warehouse.size("upserts", run.heads().snapshots["upserts"])["rows"]
     few = changed <= BROADCAST_ROWS
+    facts: Facts = {"broadcast": few}
+    relations = patterns.relations(config.patterns())
     if changed:
         pairs = graph.touched_pairs(delta, values)
         new = graph.edge_changes(base, delta, pairs, values, config.live_for, config.where, broadcast=few)
         rows = run.write("edges", new)
+        if relations:
+            how = (values, relations, config.live_for, config.where)
+            facts["motif_edges"] = run.write("motif_edges", graph.relation_changes(base, delta, pairs, *how, few))
     else:
         rows = run.write("edges", None)
+    if config.motifs and not facts.get("motif_edges"):
+        run.write("motif_edges", None)
     if not rows:
         run.write("degrees", None)
         run.put_totals(["edges", "vertices", "wedges"], [])
-        return {"rows": 0, "broadcast": few}
+        return {"rows": 0, **facts}
     delta_edges = run.delta("edges")
     run.write("degrees", graph.degree_changes(delta_edges))
     edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
@@ -207,7 +214,60 @@ def edges(run: Run) -> Facts:
     found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
     run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])
     # a sum of 0 is a row as well: the first epoch is that of the first changed interval
-    return {"rows": rows, "first_epoch": min(row.epoch for row in found), "broadcast": few}
+    return {"rows": rows, "first_epoch": min(row.epoch for row in found), **facts}
+
+
+def count(run: Run) -> Facts:
+    """Changed edges → changed triangles and motifs, per vertex and in total."""
+    return count_triangles(run) | count_motifs(run)
+
+
+def count_motifs(run: Run) -> Facts:
+    """By the generic delta query or, as `[triangles] plan` says, one enumeration of all, in one task; beyond its
+    `limit_edges` by the delta query in joins."""
+    wanted = run.home.config.patterns()
+    if not wanted:
+        if not run.keeps("edges"):
+            run.put_totals(["motif"], [])  # takes back what there may have been
+        return {}
+    of = {"edges": run.ledger.facts(run.run_id, "edges")["rows"]}
+    of["motif_edges"] = run.ledger.facts(run.run_id, "edges").get("motif_edges", 0)
+    changed = sum(of.values())
+    if not changed:
+        run.write("motif_counts", None)
+        run.put_totals(["motif"], [])
+        return {"motif_rows": 0}
+    stored = sum(run.warehouse.size(table, run.base(table))["rows"] for table in of)
+    rules = max(len(pattern.edges) for found in wanted.values() for pattern in found)
+
+    def relations(read: Callable[[str], DataFrame]) -> DataFrame:
+        edges = read("edges").withColumn("relation", F.lit(patterns.PLAIN))
+        columns = ["relation", "a", "b", "epoch", "until", "diff"]
+        return edges.select(*columns).unionByName(read("motif_edges").select(*columns))
+
+    before = relations(run.before) if stored else None
+    config = run.home.config
+    auto = "delta" if rules * changed < stored else "bulk"
+    if stored + changed > config.triangles_limit:
+        plan = "delta query in joins"
+        new = motifs.motif_changes_in_joins(wanted, before, relations(run.delta))
+    elif before is not None and (auto if config.triangles_plan == "auto" else config.triangles_plan) == "delta":
+        plan = "delta query in one task"
+        new = motifs.motif_changes(wanted, before, relations(run.delta))
+    else:
+        plan = "enumeration of all"
+        new = motifs.motif_counts(wanted, relations(run.after))
+        if stored:
+            old = run.before("motif_counts").select("motif", "vertex", "epoch", (-F.col("diff")).alias("diff"))
+            both = new.unionByName(old).groupBy("motif", "vertex", "epoch").agg(F.sum("diff").alias("diff"))
+            new = both.where("diff <> 0")
+    run.say(f"motifs: {plan}, {changed:,} changed edge intervals on {stored:,}")
+    written = run.write("motif_counts", new)
+    places = {name: (place, len(found[0].vertices)) for place, (name, found) in enumerate(wanted.items())}
+    sums = run.delta("motif_counts").groupBy("motif", "epoch").agg(F.sum("diff").alias("diff")).collect()
+    rows = [("motif", places[row.motif][0], row.epoch, row.diff // places[row.motif][1]) for row in sums]
+    run.put_totals(["motif"], rows)
+    return {"motif_rows": written, "motif_plan": plan}
 
 
 def count_triangles(run: Run) -> Facts:
@@ -398,7 +458,7 @@ def report(run: Run) -> Facts:
 STAGES: dict[str, Callable[[Run], Facts]] = {
     "ingest": ingest,
     "edges": edges,
-    "triangles": count_triangles,
+    "triangles": count,
     "truss": maintain_truss,
     "audit": audit,
     "publish": publish,

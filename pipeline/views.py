@@ -6,7 +6,7 @@ Everything here reads one row of the ledger and the snapshots that it pins.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ TotalDiff = tuple[str, int, int, int, int]  # measure, k, epoch, revision, diff
 
 def accumulate(diffs: Iterable[TotalDiff], last: int | None) -> dict[int, dict[str, Any]]:
     """Total diffs → epoch → {vertices, edges, triangles, wedges, max_trussness, transitivity, trusses: {k: edges},
-    revision}. `transitivity`: how many of the pairs of edges that meet are closed to a triangle, 0 to 1.
+    motifs: {place in `[motifs]`: occurrences}, revision}. `transitivity`: how many of the pairs of edges that meet are
+    closed to a triangle, 0 to 1.
 
     Only epochs at which something changes are listed; `at_epochs` fills the others. `revision`: the newest one that
     touched this or an earlier epoch's sums.
@@ -38,6 +39,7 @@ def accumulate(diffs: Iterable[TotalDiff], last: int | None) -> dict[int, dict[s
             by_epoch.setdefault(each[2], []).append(each)
     sums = {"vertices": 0, "edges": 0, "triangles": 0, "wedges": 0}
     trusses: dict[int, int] = {}
+    motifs: dict[int, int] = {}
     revision = 0
     out: dict[int, dict[str, Any]] = {}
     for epoch in sorted(by_epoch):
@@ -45,6 +47,8 @@ def accumulate(diffs: Iterable[TotalDiff], last: int | None) -> dict[int, dict[s
             revision = max(revision, at)
             if measure == "truss":
                 trusses[k] = trusses.get(k, 0) + diff
+            elif measure == "motif":
+                motifs[k] = motifs.get(k, 0) + diff
             else:
                 sums[measure] += diff
         trusses = {k: n for k, n in trusses.items() if n}
@@ -53,6 +57,7 @@ def accumulate(diffs: Iterable[TotalDiff], last: int | None) -> dict[int, dict[s
             "max_trussness": max(trusses, default=0),
             "transitivity": 3 * sums["triangles"] / sums["wedges"] if sums["wedges"] else 0.0,
             "trusses": dict(sorted(trusses.items())),
+            "motifs": dict(motifs),
             "revision": revision,
         }
     return out
@@ -66,6 +71,7 @@ _NOTHING: dict[str, Any] = {
     "max_trussness": 0,
     "transitivity": 0.0,
     "trusses": {},
+    "motifs": {},
     "revision": 0,
 }
 
@@ -90,7 +96,7 @@ def totals(
 ) -> list[dict[str, Any]]:
     """The graph's totals at one epoch (default: the frontier), or at every epoch from the first landed one on.
 
-    Rows: epoch, label, revision, and what `accumulate` gives.
+    Rows: epoch, label, revision, and what `accumulate` gives, the motifs by name.
     `revision` of a row is the newest published revision that contributes to it.
     """
     row = ledger.at(revision)
@@ -101,6 +107,7 @@ def totals(
     first = min(batches, default=row.frontier)
     until = row.frontier if as_of is None else min(as_of, row.frontier)
     epochs = range(first, until + 1) if all_epochs else [until]
+    names = ledger.motifs(row)
     out, newest = [], 0
     for epoch, point in at_epochs(points, epochs).items():
         if epoch in batches:
@@ -110,6 +117,7 @@ def totals(
                 "epoch": epoch,
                 "label": home.schedule.label(epoch),
                 **point,
+                "motifs": {name: point["motifs"].get(place, 0) for place, name in enumerate(names)},
                 "revision": max(point["revision"], newest),
             }
         )
@@ -117,7 +125,8 @@ def totals(
 
 
 def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int) -> DataFrame:
-    """`vertices` (vertex, degree, triangles, clustering) or `edges` (src, dst, trussness) as of an epoch.
+    """As of an epoch: `vertices` (vertex, degree, triangles, clustering, and a column for each motif) or `edges` (src,
+    dst, trussness).
 
     `clustering`: the local clustering coefficient, triangles / pairs of neighbours; 0 below two neighbours.
     """
@@ -128,6 +137,11 @@ def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int) -> Da
         rows = degree.join(triangles, "vertex", "left").fillna(0, ["triangles"])
         pairs = F.col("degree") * (F.col("degree") - 1) / 2
         rows = rows.withColumn("clustering", F.when(pairs > 0, F.col("triangles") / pairs).otherwise(0.0))
+        if "motif_counts" in revision.snapshots and warehouse.home.config.motifs:
+            names = list(warehouse.home.config.motifs)
+            counted = warehouse.at("motif_counts", revision).where(F.col("epoch") <= epoch).groupBy("vertex")
+            sums = [F.sum(F.when(F.col("motif") == name, F.col("diff")).otherwise(0)).alias(name) for name in names]
+            rows = rows.join(counted.agg(*sums), "vertex", "left").fillna(0, names)
         return named(warehouse, revision, rows, ["vertex"]).orderBy("vertex")
     rows = _sum(warehouse.at("trussness", revision), epoch, "n", "a", "b", "k")
     rows = rows.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"))
@@ -242,6 +256,34 @@ def triangles(warehouse: Warehouse, revision: Revision, epoch: int, since: int |
     found = triangle_changes(index.select(*_always()), delta, broadcast=False)
     net = found.groupBy("a", "b", "c").agg(F.sum("diff").alias("diff")).where("diff <> 0")
     return named(warehouse, revision, net, ["a", "b", "c"]).orderBy("a", "b", "c")
+
+
+def support(warehouse: Warehouse, revision: Revision, epoch: int) -> DataFrame:
+    """How many triangles each edge of an epoch is in: src, dst, support. One task, about 200 bytes an edge; beyond
+    `[triangles] limit_edges` by a join that lists every triangle."""
+    answerable(warehouse.home, revision, epoch)
+    edges = _edges_at(warehouse, revision, epoch).select("a", "b")
+    if warehouse.size("edges", revision.snapshots["edges"])["rows"] <= warehouse.home.config.triangles_limit:
+        found = edges.coalesce(1).mapInArrow(_support, "src bigint, dst bigint, support bigint")
+    else:
+        always = edges.withColumn("diff", F.lit(1).cast("bigint")).select(*_always())
+        listed = triangle_changes(always.limit(0), always, broadcast=False)
+        sides = F.array(*[F.struct(F.col(x).alias("a"), F.col(y).alias("b")) for x, y in ("ab", "ac", "bc")])
+        counted = listed.select(F.inline(sides)).groupBy("a", "b").agg(F.count("*").alias("support"))
+        both = edges.join(counted, ["a", "b"], "left").fillna(0, ["support"])
+        found = both.select(F.col("a").alias("src"), F.col("b").alias("dst"), "support")
+    return named(warehouse, revision, found, ["src", "dst"]).orderBy("src", "dst")
+
+
+def _support(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from algorithms.kernels.triangles import count
+
+    parts = list(batches)
+    if parts:
+        table = pa.Table.from_batches(parts)
+        a, b = (np.ascontiguousarray(table[name].to_numpy(), np.int64) for name in ("a", "b"))
+        columns = [a, b, count(a, b)[3].astype(np.int64)]
+        yield from pa.table(columns, ["src", "dst", "support"]).to_batches(max_chunksize=1 << 20)
 
 
 def _edges_at(warehouse: Warehouse, revision: Revision, epoch: int) -> DataFrame:

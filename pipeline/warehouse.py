@@ -40,6 +40,11 @@ TABLES = {
     "triangle_counts": "vertex bigint",  # diff = change of the number of triangles at the vertex
     "trussness": "a bigint, b bigint, k bigint",
 }
+MOTIFS = {  # of homes that have some
+    "motif_edges": "relation string, a bigint, b bigint, until bigint",  # what they are made of beside the edges
+    "motif_counts": "motif string, vertex bigint",  # diff = change of the number of occurrences at the vertex
+}
+INTERVALS = ("edges", "motif_edges")  # whose rows are intervals
 LANDED = ("upserts", "quarantine", "names")  # as they came; all others are computed from them
 
 
@@ -50,6 +55,7 @@ class Warehouse:
         self.spark = spark
         self.home = home
         self.catalog = catalog(spark, home.database, home.warehouse)
+        self.tables = TABLES | (MOTIFS if home.config.motifs else {})
         self._tables = iceberg.tables(spark)
 
     def name(self, table: str) -> str:
@@ -58,7 +64,7 @@ class Warehouse:
     def columns(self, table: str) -> str:
         """The table's columns as a Spark DDL string."""
         values = "".join(f"{name} {SQL_TYPES[type_]}, " for name, type_ in self.home.config.values.items())
-        return f"{TABLES[table].format(values=values)}, {_TIME}"
+        return f"{(TABLES | MOTIFS)[table].format(values=values)}, {_TIME}"
 
     def column_names(self, table: str) -> list[str]:
         return [column.strip().split(" ")[0] for column in self.columns(table).split(",")]
@@ -83,7 +89,7 @@ class Warehouse:
         self._tables.forget()
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{NAMESPACE}")
         there = {row.tableName for row in self.spark.sql(f"SHOW TABLES IN {self.catalog}.{NAMESPACE}").collect()}
-        for table in TABLES:
+        for table in self.tables:
             if table not in there:
                 self.spark.sql(
                     f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({self.columns(table)}) USING iceberg "
@@ -91,9 +97,9 @@ class Warehouse:
                     "'write.distribution-mode'='none', 'commit.retry.num-retries'='20', "
                     "'write.metadata.delete-after-commit.enabled'='true', 'write.metadata.previous-versions-max'='10')"
                 )
-        for table in TABLES:
+        for table in self.tables:
             self.metadata(table)  # all are named first: then one query serves all
-        for table in TABLES:
+        for table in self.tables:
             self._change(table, lambda metadata: metadata.begin() if metadata.main() is None else None)
         upserts = self.metadata("upserts").types()
         for column, type_ in self.home.config.values.items():
@@ -215,7 +221,7 @@ class Warehouse:
 
     def discard(self, run_ids: list[str]) -> None:
         """Drop the branches of runs that will never be published."""
-        for table in TABLES:
+        for table in self.tables:
             self._drop(table, run_ids)
 
     def discard_leftovers(self, ledger: Ledger) -> int:

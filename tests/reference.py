@@ -82,3 +82,48 @@ def totals(graph: set[Edge]) -> dict[str, int]:
         "max_trussness": max(trussness(graph).values(), default=0),
         "transitivity": 3 * closed / wedges if wedges else 0.0,
     }
+
+
+PatternEdge = tuple[str, str, bool, Callable[[int | None], bool]]  # ends, directed, which values
+
+
+def motif(
+    pattern: list[PatternEdge],
+    history: dict[int, list[Row]],
+    at: int,
+    live_for: int | None = None,
+    where: Callable[[int | None], bool] = lambda value: True,
+) -> tuple[int, dict[int, int]]:
+    """How often a pattern occurs at an epoch, and per vertex: every injective map is tried, equal images are one."""
+    there = {
+        key: value
+        for key, (epoch, value) in relation(history, at).items()
+        if key[0] != key[1] and where(value) and (live_for is None or at < epoch + live_for)
+    }
+    names = list(dict.fromkeys(v for a, b, _, _ in pattern for v in (a, b)))
+    near: dict[int, set[int]] = neighbours(there)
+    images = set()
+
+    def extend(chosen: dict[str, int]) -> None:
+        if len(chosen) < len(names):
+            new = next(v for v in names if v not in chosen)
+            tied = [chosen[b if a == new else a] for a, b, _, _ in pattern if new in (a, b) and {a, b} & set(chosen)]
+            for vertex in (near[tied[0]] if tied else set(near)) - set(chosen.values()):
+                extend(chosen | {new: vertex})
+            return
+        image = []
+        for i, (a, b, directed, test) in enumerate(pattern):
+            x, y = chosen[a], chosen[b]
+            ways = [(x, y)] if directed else [(x, y), (y, x)]
+            if not any(way in there and test(there[way]) for way in ways):
+                return
+            kind = next(j for j, (_, _, d, t) in enumerate(pattern) if d == directed and t is test and j <= i)
+            image.append((kind, (x, y) if directed else (min(x, y), max(x, y))))
+        images.add((frozenset(chosen.values()), frozenset(image)))
+
+    extend({})
+    counts: dict[int, int] = defaultdict(int)
+    for vertices, _ in images:
+        for vertex in vertices:
+            counts[vertex] += 1
+    return len(images), dict(counts)

@@ -23,9 +23,8 @@ import numpy as np
 from numba import njit
 
 from algorithms.kernels.graph import Ints
+from algorithms.kernels.sums import add, grown, nonzero, table
 from algorithms.times import FOREVER
-
-SMALL = 1 << 20  # (vertex, epoch) places that are always kept as a plain array
 
 
 def vertex_changes(
@@ -52,7 +51,6 @@ def vertex_changes(
     if colours is not None:
         for ends, of in zip((a, b), colours, strict=True):
             colour[ranks[np.searchsorted(vertices, ends)]] = of
-    places = vertices.size * epochs.size
     keys, sums = _changes(
         indptr,
         head,
@@ -63,10 +61,9 @@ def vertex_changes(
         epochs.size,
         int(np.searchsorted(epochs, FOREVER)),
         colour,
-        places if places <= 2 * a.size + SMALL else 0,
+        *table(vertices.size * epochs.size, a.size),
     )
-    found = np.flatnonzero((sums != 0) & (keys >= 0) if keys.size else sums)
-    keys, sums = keys[found] if keys.size else found, sums[found]
+    keys, sums = nonzero(keys, sums)
     ids = np.empty(vertices.size, np.int64)
     ids[ranks] = vertices
     vertex, epoch = ids[keys // epochs.size], epochs[keys % epochs.size]
@@ -103,11 +100,9 @@ def colours_for(edges: int, limit: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _changes(indptr, head, low, high, start, until, n_epochs, never, colour, places):
-    """The sums by key = rank * n_epochs + epoch: (keys, sums), a key of -1 is free; no keys: `places` plain sums."""
-    size = places or 1024
-    keys, sums, used = np.full(0 if places else size, -1, np.int64), np.zeros(size, np.int64), 0
-    n = indptr.size - 1
+def _changes(indptr, head, low, high, start, until, n_epochs, never, colour, keys, sums):
+    """The sums by key = rank * n_epochs + epoch."""
+    n, used = indptr.size - 1, 0
     mark = np.full(n, -1, np.int64)
     for u in range(n):
         first, last = indptr[u], indptr[u + 1]
@@ -128,11 +123,11 @@ def _changes(indptr, head, low, high, start, until, n_epochs, never, colour, pla
                     end = min(until[x], until[y], until[z])
                     if begin < end:
                         if keys.size and 2 * (used + 6) > keys.size:
-                            keys, sums = _grown(keys, sums)
+                            keys, sums = grown(keys, sums)
                         for vertex in (u, v, w):
-                            used += _add(keys, sums, vertex * n_epochs + begin, 1)
+                            used += add(keys, sums, vertex * n_epochs + begin, 1)
                             if end < never:
-                                used += _add(keys, sums, vertex * n_epochs + end, -1)
+                                used += add(keys, sums, vertex * n_epochs + end, -1)
                     if until[x] == end:
                         x += 1
                     if until[y] == end:
@@ -142,31 +137,3 @@ def _changes(indptr, head, low, high, start, until, n_epochs, never, colour, pla
         for i in range(first, last):
             mark[head[i]] = -1
     return keys, sums
-
-
-@njit(cache=True, nogil=True)
-def _add(keys, sums, key, diff):
-    """Add to a key's sum; 1 when the key is new."""
-    if not keys.size:
-        sums[key] += diff
-        return 0
-    mask = keys.size - 1
-    at = ((key * -7046029254386353131) >> 20) & mask
-    while keys[at] != key:
-        if keys[at] < 0:
-            keys[at] = key
-            sums[at] = diff
-            return 1
-        at = (at + 1) & mask
-    sums[at] += diff
-    return 0
-
-
-@njit(cache=True, nogil=True)
-def _grown(keys, sums):
-    """A table of twice the size with the same sums."""
-    wide, total = np.full(2 * keys.size, -1, np.int64), np.zeros(2 * keys.size, np.int64)
-    for i in range(keys.size):
-        if keys[i] >= 0:
-            _add(wide, total, keys[i], sums[i])
-    return wide, total

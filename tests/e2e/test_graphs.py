@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline.demo import messages
@@ -26,6 +27,43 @@ def test_known_totals(altneu: Altneu, graph: Graph, record_property) -> None:  #
     shown = altneu("show", "totals", "--format", "json")
     (row,) = json.loads(shown.out)
     assert (row["edges"], row["triangles"], row["max_trussness"]) == (graph.edges, graph.triangles, graph.trussness)
+
+
+def test_signed_triangles_of_bitcoinalpha(altneu: Altneu, tmp_path: Path) -> None:
+    """The four kinds of triangles of signed edges, day by day maintained, against products of the matrices of signs."""
+    path = find("soc-sign-bitcoinalpha.csv.gz")
+    landed = altneu("land", path, "--columns", "src,dst,rating,ts", "--header", "--time", "ts", "--every", "90d")
+    assert landed.code == 0, landed.err
+    kinds = {"ppp": "+++", "ppm": "++-", "pmm": "+--", "mmm": "---"}
+    with (tmp_path / "home" / "altneu.toml").open("a") as settings:
+        settings.write("\n[motifs]\n")
+        settings.writelines(f'{name} = "{_signed(kind)}"\n' for name, kind in kinds.items())
+        settings.write(f'balanced = ["{_signed("+++")}", "{_signed("+--")}"]\n')
+    epochs = sorted(folder.name.partition("=")[2] for folder in (tmp_path / "home" / "landing").iterdir())
+    for command in (["backfill", epochs[0], epochs[-2]], ["run", epochs[-1]]):
+        ran = altneu(*command)
+        assert ran.code == 0, ran.err
+    (row,) = json.loads(altneu("show", "totals", "--format", "json").out)
+    with gzip.open(path, "rt") as file:
+        last = {(int(r["source"]), int(r["target"])): int(r["weight"]) for r in csv.DictReader(file)}
+    ids = {v: i for i, v in enumerate(sorted({v for pair in last for v in pair}))}
+    plus, minus = np.zeros((2, len(ids), len(ids)), np.float32)
+    for (src, dst), rating in last.items():
+        for x, y in ((ids[src], ids[dst]), (ids[dst], ids[src])):
+            (plus if rating > 0 else minus)[x, y] = x != y
+    closed = {
+        "ppp": np.sum(plus @ plus * plus) / 6,
+        "ppm": np.sum(plus @ plus * minus) / 2,
+        "pmm": np.sum(minus @ minus * plus) / 2,
+        "mmm": np.sum(minus @ minus * minus) / 6,
+    }
+    assert {name: row[name] for name in closed} == closed
+    assert row["balanced"] == closed["ppp"] + closed["pmm"]
+
+
+def _signed(kind: str) -> str:
+    tests = {"+": "rating > 0", "-": "rating < 0"}
+    return ", ".join(f"{e} where {tests[s]}" for e, s in zip(("a-b", "b-c", "a-c"), kind, strict=True))
 
 
 def fast_totals(graph: set[tuple[int, int]]) -> dict[str, int]:

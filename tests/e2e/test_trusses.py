@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import audit
+from pipeline import audit, views
 from pipeline.api import Graph
 from pipeline.ledger import Ledger
 from pipeline.warehouse import Warehouse
@@ -72,6 +73,13 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
                 groups[row["community"]].add((row["src"], row["dst"]))
             assert {frozenset(group) for group in groups.values()} == communities(graph, k)
             assert [len(groups[i]) for i in sorted(groups)] == sorted(map(len, groups.values()), reverse=True)
+        closed = reference.triangles(graph)
+        supports = {edge: sum(set(edge) <= set(corners) for corners in closed) for edge in graph}
+        shown = altneu("show", "support", "--as-of", str(epoch), "--format", "json")
+        assert {(row["src"], row["dst"]): row["support"] for row in json.loads(shown.out)} == supports
+        small = replace(home, config=replace(home.config, triangles_limit=1))  # by a join
+        joined = views.support(Warehouse(spark, small), ledger.at(), epoch).collect()
+        assert {(row.src, row.dst): row.support for row in joined} == supports
     densest = altneu("show", "communities", "--format", "json")
     assert {(row["src"], row["dst"]) for row in json.loads(densest.out)} == clique(8, 9, 10, 11, 12, 13)
     assert "6-truss" in densest.err

@@ -78,6 +78,9 @@ FAULTS: dict[Key, tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = {
     ("trussness", "every k-truss is large enough"): (
         "critical", ("k", "edges_with_k_or_more", "at_least"), [(6, 1, 15)],
     ),
+    ("ledger", "the totals of motifs are those of the vertices"): (
+        "critical", ("motif", "occurrences", "counted"), [("diamond", 7, 29)],
+    ),
     ("volumes", "the batch is not empty"): ("warning", ("epoch", "rows"), [(7, 0)]),
     ("volumes", "the epoch was over when it landed"): ("warning", ("epoch", "early"), [(8, "1:30:00 before its end")]),
     ("volumes", "few rows are malformed"): ("warning", ("epoch", "bad_rows"), [(8, 9)]),
@@ -177,6 +180,7 @@ def broken() -> w.World:
     world["degrees_at"] += [{"vertex": 1, "degree": 1}, {"vertex": 401, "degree": 0}]
     world["totals"][0]["wedges"] = w.wedges(world)
     world["totals"][0]["vertices"] += 1
+    world["motifs"] += [w.motif("diamond", 7, 4, off=1)]
     world["upserts_net"] += [w.net(upsert(1, 2, epoch=6))]
     world["volumes"] += [
         {"epoch": epoch, "rows": rows, "bad_rows": bad}

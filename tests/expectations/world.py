@@ -64,6 +64,13 @@ def sound() -> World:
     return world
 
 
+def motif(name: str, occurrences: int, size: int, off: int = 0) -> dict[str, Any]:
+    """A motif's total, and what the vertices' counts add up to (`off`: by how much they are wrong)."""
+    times = occurrences * size
+    counts = {"occurrences": occurrences, "vertices_in_one": size, "times_vertices": times, "counted": times + off}
+    return {"epoch": EPOCH, "motif": name, **counts}
+
+
 def wedges(world: World) -> int:
     degrees: Counter[int] = Counter()
     for row in world["degrees_at"]:
@@ -85,6 +92,7 @@ def agree(world: World) -> World:
     totals = {"epoch": EPOCH, "vertices": len(ends), "edges": edges, "triangles": triangles, "max_trussness": greatest}
     totals["wedges"] = wedges(world)
     world.setdefault("totals", [totals])
+    world.setdefault("motifs", [motif("square", 15, 4)])
     stored = sum(row["copies"] for row in world["upserts_net"] if row["epoch"] == EPOCH)
     world.setdefault("volumes", [{"epoch": EPOCH, "rows": stored, "bad_rows": 0}])
     return world

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from algorithms.kernels import history as kernel
+from algorithms.kernels import sums as sums_kernel
 from algorithms.kernels.history import colours_for, vertex_changes
 from algorithms.kernels.intervals import disjoint
 from algorithms.times import FOREVER
@@ -53,7 +53,7 @@ def slow_changes(history) -> list[tuple[int, int, int]]:
 @pytest.fixture(params=["plain sums", "hashed sums"], autouse=True)
 def sums(request, monkeypatch):
     if request.param == "hashed sums":
-        monkeypatch.setattr(kernel, "SMALL", -(2**40))
+        monkeypatch.setattr(sums_kernel, "SMALL", -(2**40))
 
 
 @pytest.mark.parametrize("seed", range(100))

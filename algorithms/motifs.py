@@ -1,0 +1,103 @@
+"""Motifs: small patterns of edges, counted at every vertex and maintained by the generic delta query.
+
+Law      At every epoch the count of a motif at a vertex is the number of its occurrences there that the vertex is in
+         (`patterns`). The change is that of the delta query: one rule for each edge of the pattern (law 5).
+Shapes   Relations: relation, a, b, epoch, until, diff: signed validity intervals; the relation `-` are the edges.
+         Result: diff triples motif, vertex, epoch, diff.
+Cost     In one task (`kernels/motifs`): 300 bytes an interval and Spark's copy of it; time follows the change and what
+         is found, plus one look at every interval. In joins (`delta_query`), for relations that no task can hold: some
+         shuffles of all of them for every edge of a pattern.
+Source   Seed 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from algorithms.collection import Collection
+from algorithms.delta_query import Atom, Query, delta_query
+from algorithms.kernels.intervals import disjoint, longs
+from algorithms.patterns import Pattern
+from algorithms.times import EPOCH_REVISION
+
+Motifs = Mapping[str, Sequence[Pattern]]
+SCHEMA = "motif string, vertex bigint, epoch bigint, diff bigint"
+_INTERVAL = ["a", "b", "epoch", "until", "diff"]
+
+
+def motif_changes(motifs: Motifs, before: DataFrame, change: DataFrame) -> DataFrame:
+    """What `change` does to the counts, in one task. `before` must be there: without it see `motif_counts`."""
+    neu = F.lit(False).alias("neu"), F.lit(True).alias("neu")
+    rows = before.select("relation", *_INTERVAL, neu[0]).unionByName(change.select("relation", *_INTERVAL, neu[1]))
+    return rows.coalesce(1).mapInArrow(_task(motifs), SCHEMA)
+
+
+def motif_counts(motifs: Motifs, relations: DataFrame) -> DataFrame:
+    """The counts, from nothing: every occurrence of the whole history is enumerated, in one task."""
+    rows = relations.select("relation", *_INTERVAL, F.lit(None).cast("boolean").alias("neu"))
+    return rows.coalesce(1).mapInArrow(_task(motifs), SCHEMA)
+
+
+def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: DataFrame) -> DataFrame:
+    """The same as `motif_changes`, as joins of Spark; `before` None: from nothing."""
+    rows = change.select("relation", *_INTERVAL, F.lit(1).cast("bigint").alias("revision"))
+    if before is not None:
+        rows = rows.unionByName(before.select("relation", *_INTERVAL, F.lit(0).cast("bigint").alias("revision")))
+    names = {edge.relation for patterns in motifs.values() for pattern in patterns for edge in pattern.edges}
+    relations = {}
+    for name in names:
+        mine = rows.where(F.col("relation") == name).drop("relation")
+        if not name.startswith("->"):
+            turned = F.col("b").alias("a"), F.col("a").alias("b")
+            mine = mine.unionByName(mine.select(*turned, *map(F.col, mine.columns[2:])))
+        relations[name] = Collection.from_intervals(mine, EPOCH_REVISION)
+    parts = [
+        _at_vertices(name, pattern, delta_query(_query(pattern), relations, only=F.col("revision") == 1))
+        for name, patterns in motifs.items()
+        for pattern in patterns
+    ]
+    sums = reduce(DataFrame.unionByName, parts).groupBy("motif", "vertex", "epoch").agg(F.sum("diff").alias("diff"))
+    return sums.where("diff <> 0")
+
+
+def _query(pattern: Pattern) -> Query:
+    atoms = tuple(Atom(edge.relation, (edge.a, edge.b)) for edge in pattern.edges)
+    return Query(atoms, pattern.less_than, tuple(combinations(pattern.vertices, 2)))
+
+
+def _at_vertices(name: str, pattern: Pattern, found: Collection) -> DataFrame:
+    vertex = F.explode(F.array(*pattern.vertices)).alias("vertex")
+    return found.df.select(F.lit(name).alias("motif"), vertex, "epoch", "diff")
+
+
+def _task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from algorithms.kernels.motifs import Rows, vertex_changes
+
+        parts = list(batches)
+        if not parts:
+            return
+        table = pa.Table.from_batches(parts)
+        before: dict[str, Rows] = {}
+        change: dict[str, Rows] = {}
+        for name in pc.unique(table["relation"]).to_pylist():
+            mine = table.filter(pc.equal(table["relation"], name))
+            neu = pc.fill_null(mine["neu"], False)
+            a, b, start, until = disjoint(*longs(mine.filter(pc.invert(neu)), _INTERVAL))
+            before[name] = a, b, start, until, np.ones(a.size, np.int64)
+            added = longs(mine.filter(neu), _INTERVAL)
+            change[name] = added[0], added[1], added[2], added[3], added[4]
+        afresh = table["neu"].null_count > 0
+        for name, found in vertex_changes(motifs, before, None if afresh else change).items():
+            columns = [pa.repeat(pa.scalar(name), found[0].size), *found]
+            yield from pa.table(columns, ["motif", "vertex", "epoch", "diff"]).to_batches(max_chunksize=1 << 20)
+
+    return run

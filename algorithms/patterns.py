@@ -1,0 +1,150 @@
+"""Motifs as text: small patterns of edges to be counted wherever they occur. No Spark: `altneu.toml` is checked by it.
+
+Text     `"a-b, b-c, a-c"`: vertices by name, edges between them. `a-b` is an edge of the graph, `a->b` an upsert in
+         force from a to b; `where` behind it is a condition on its values: `"a->b where w > 0, b->c where w < 0"`.
+         `a-b where …` asks that of at least one direction. Up to `MOST` vertices, connected.
+Law      An occurrence maps the pattern's vertices to different vertices, each of its edges to one that is there; more
+         edges may be there (not induced). Occurrences that differ by a symmetry of the pattern alone are one:
+         `less_than` admits one of each such class.
+Source   Seed 4 (conjunctive queries); Grochow, Kellis 2007 (symmetry breaking).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise, permutations
+
+MOST = 6  # vertices of a pattern: the symmetries are found by trying all permutations
+PLAIN = "-"  # the relation of the graph's own edges
+
+_EDGE = r"\s*(\w+)\s*(->|-)\s*(\w+)\s*"
+_NEXT = re.compile(rf",(?={_EDGE}(?:,|$|where\b))")
+_ONE = re.compile(rf"{_EDGE}(?:where\s+(.+))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One edge of a pattern: two different vertices and the relation that it is of, by name.
+
+    Names of relations: `-` edges, `->` upserts in force with their direction, either with ` where CONDITION` behind it.
+    """
+
+    relation: str
+    a: str
+    b: str
+
+    @property
+    def directed(self) -> bool:
+        return self.relation.startswith("->")
+
+    def key(self) -> tuple[str, str, str]:
+        """Equal for edges that ask the same."""
+        a, b = (self.a, self.b) if self.directed else sorted((self.a, self.b))
+        return self.relation, a, b
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A connected pattern: its edges, and pairs (x, y) of vertices that an occurrence has in the order x < y."""
+
+    edges: tuple[Edge, ...]
+    less_than: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Raises ValueError in words.
+
+        >>> Pattern.parse("a-b, b-c, a-c").less_than
+        (('a', 'b'), ('a', 'c'), ('b', 'c'))
+        >>> Pattern.parse("a->b, b->c, c->a").less_than, Pattern.parse("a->b, a->c").less_than
+        ((('a', 'b'), ('a', 'c')), (('b', 'c'),))
+        """
+        edges = []
+        for piece in _split(text):
+            found = _ONE.fullmatch(piece)
+            if not found:
+                raise ValueError(f"{piece.strip()!r} is no edge: say a-b, a->b, or either with `where CONDITION`")
+            a, kind, b, where = found.groups()
+            if a == b:
+                raise ValueError(f"{piece.strip()!r} joins a vertex to itself")
+            edges.append(Edge(kind + (f" where {' '.join(where.split())}" if where else ""), a, b))
+        if len({edge.key() for edge in edges}) < len(edges):
+            raise ValueError("an edge is there twice")
+        vertices = _vertices(edges)
+        if len(vertices) > MOST:
+            raise ValueError(f"it has {len(vertices)} vertices; up to {MOST} can be counted")
+        reached = {edges[0].a}
+        for _ in vertices:
+            reached |= {v for edge in edges if {edge.a, edge.b} & reached for v in (edge.a, edge.b)}
+        if len(reached) < len(vertices):
+            raise ValueError(f"{', '.join(sorted(set(vertices) - reached))} not connected to {edges[0].a}")
+        return cls(tuple(edges), _broken(edges, vertices))
+
+    @property
+    def vertices(self) -> list[str]:
+        """The names of its vertices, in order of appearance."""
+        return _vertices(self.edges)
+
+    def symmetries(self) -> list[dict[str, str]]:
+        """Every permutation of the vertices that leaves the pattern as it is."""
+        return _symmetries(self.edges, self.vertices)
+
+
+def motif(text: str | list[str]) -> list[Pattern]:
+    """One pattern, or several that count as one motif (each occurrence of any of them). ValueError in words."""
+    texts = [text] if isinstance(text, str) else text
+    if not isinstance(texts, list) or not texts or not all(isinstance(each, str) for each in texts):
+        raise ValueError("expected a pattern, or a list of patterns")
+    patterns = [Pattern.parse(each) for each in texts]
+    if len({len(pattern.vertices) for pattern in patterns}) > 1:
+        raise ValueError("its patterns have different numbers of vertices: make them motifs of their own")
+    if len({frozenset(edge.key() for edge in pattern.edges) for pattern in patterns}) < len(patterns):
+        raise ValueError("a pattern is there twice")
+    return patterns
+
+
+def relations(motifs: dict[str, list[Pattern]]) -> list[str]:
+    """The relations that some motifs are made of, beside the edges themselves, in order of appearance."""
+    names = [edge.relation for patterns in motifs.values() for pattern in patterns for edge in pattern.edges]
+    return [name for name in dict.fromkeys(names) if name != PLAIN]
+
+
+def condition(relation: str) -> str | None:
+    """What a relation asks of the values.
+
+    >>> condition("-> where rating > 0"), condition("->")
+    ('rating > 0', None)
+    """
+    return relation.partition(" where ")[2] or None
+
+
+def _split(text: str) -> list[str]:
+    """At the commas between edges, and not at those within a condition."""
+    cuts = [0, *(found.start() + 1 for found in _NEXT.finditer(text)), len(text) + 1]
+    return [text[start : end - 1] for start, end in pairwise(cuts)]
+
+
+def _vertices(edges: list[Edge] | tuple[Edge, ...]) -> list[str]:
+    return list(dict.fromkeys(v for edge in edges for v in (edge.a, edge.b)))
+
+
+def _symmetries(edges: list[Edge] | tuple[Edge, ...], vertices: list[str]) -> list[dict[str, str]]:
+    asked = {edge.key() for edge in edges}
+    found = []
+    for image in permutations(vertices):
+        to = dict(zip(vertices, image, strict=True))
+        if {Edge(edge.relation, to[edge.a], to[edge.b]).key() for edge in edges} == asked:
+            found.append(to)
+    return found
+
+
+def _broken(edges: list[Edge], vertices: list[str]) -> tuple[tuple[str, str], ...]:
+    """Vertex by vertex: it is the least of those that it can be exchanged with while the ones before stay."""
+    left = _symmetries(edges, vertices)
+    pairs = []
+    for vertex in vertices:
+        others = {to[vertex] for to in left} - {vertex}
+        pairs += [(vertex, other) for other in vertices if other in others]
+        left = [to for to in left if to[vertex] == vertex]
+    return tuple(pairs)
