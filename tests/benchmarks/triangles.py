@@ -4,7 +4,8 @@
 
 Seeded R-MAT graphs stand in Parquet files, with their triangle counts; every change takes half of its edges out of the
 graph and puts as many new ones in. Both plans compute the diff triples of the counts in one warm session, and must give
-the same. `peer`: the full count of GraphX (GraphFrames where its JVM half is), and the kernel on arrays in memory.
+the same. `peer`: the full count of GraphX (GraphFrames where its JVM half is), and on arrays in memory those of the
+kernel, igraph and networkit (`pip install igraph networkit`: they are no dependencies).
 Prints tables in Markdown: medians, and what the planner chooses and expects.
 """
 
@@ -15,6 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from algorithms import third_party, triangles
+from algorithms.kernels import triangles as kernel
 from algorithms.kernels.history import vertex_changes
 from algorithms.times import FOREVER
 from algorithms.triangle_plans import Choice
@@ -100,7 +103,7 @@ def plans(spark: SparkSession, folder: Path, edges: list[int], changes: list[int
         )
         order = np.lexsort((b, a))
         zero, ever = np.zeros(a.size, np.int64), np.full(a.size, FOREVER)
-        kernel, _ = timed(lambda a=a[order], b=b[order], z=zero, e=ever: vertex_changes(a, b, z, e))  # type: ignore[misc]
+        alone, _ = timed(lambda a=a[order], b=b[order], z=zero, e=ever: vertex_changes(a, b, z, e))  # type: ignore[misc]
         counts = spark.read.parquet(path)
         for changed in changes:
             if changed > a.size // 2:
@@ -130,19 +133,55 @@ def plans(spark: SparkSession, folder: Path, edges: list[int], changes: list[int
                 f"{found[choice.plan] / min(found.values()):.2f} × |",
                 flush=True,
             )
-        alone = f"{first:.2f}, written | the kernel alone: {kernel:.2f}"
         print(
-            f"| {a.size:,} | all: a first load | – | – | {alone} | bulk | {first / kernel:.1f} × the kernel |",
+            f"| {a.size:,} | all: a first load | – | – | {first:.2f}, written | the kernel alone: {alone:.2f} | bulk | "
+            f"{first / alone:.1f} × the kernel |",
             flush=True,
         )
 
 
 def peer(spark: SparkSession, folder: Path, edges: list[int]) -> None:
+    """Full counts by others: GraphX from the files, the libraries from arrays, with the building of their graphs."""
     print("\n| edges | full count by | seconds |\n|---|---|---|")
     for size in edges:
         frame = spark.read.parquet(str(folder / f"index-{size}"))
         seconds, _ = timed(lambda frame=frame: third_party.triangle_counts(frame.select("a", "b"), str(folder)).count())  # type: ignore[misc]
         print(f"| {size:,} | {third_party.reference(spark)} | {seconds:.1f} |", flush=True)
+        table = frame.select("a", "b").toArrow()
+        vertices, index = np.unique(np.concatenate([table["a"].to_numpy(), table["b"].to_numpy()]), return_inverse=True)
+        a, b = index[: table.num_rows], index[table.num_rows :]
+        found = {}
+        for name, count in LIBRARIES.items():
+            try:
+                seconds, found[name] = timed(partial(count, vertices.size, a, b))
+            except ImportError:
+                print(f"| {size:,} | {name} is not installed | – |")
+                continue
+            print(f"| {size:,} | {name} | {seconds:.2f} |", flush=True)
+        assert len(set(found.values())) == 1, found
+
+
+def by_kernel(n: int, a: np.ndarray, b: np.ndarray) -> int:
+    return kernel.count(np.minimum(a, b), np.maximum(a, b)).total
+
+
+def by_igraph(n: int, a: np.ndarray, b: np.ndarray) -> int:
+    import igraph
+
+    return len(igraph.Graph(n, np.stack([a, b], axis=1)).list_triangles())
+
+
+def by_networkit(n: int, a: np.ndarray, b: np.ndarray) -> int:
+    import networkit
+
+    graph = networkit.GraphFromCoo((a.astype(np.uint64), b.astype(np.uint64)), n=n)
+    graph.indexEdges()
+    scores = networkit.sparsification.TriangleEdgeScore(graph)
+    scores.run()
+    return int(sum(scores.scores())) // 3
+
+
+LIBRARIES = {"the kernel, on arrays": by_kernel, "igraph": by_igraph, "networkit": by_networkit}
 
 
 def main() -> None:
