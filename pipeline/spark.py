@@ -56,7 +56,8 @@ _RUNTIME = {
 # defaults and 11.5 s with these, 39 s and 33 s in a new process.
 FEW_ROWS = 200_000
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC"]  # of such a process, most time is the JVM compiling itself
-INTERPRETED = {
+SIMPLE = {
+    "spark.sql.shuffle.partitions": "1",  # and one new file a table, not four
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -65,11 +66,12 @@ INTERPRETED = {
 
 @contextlib.contextmanager
 def plans_for(spark: SparkSession, rows: int | None) -> Iterator[None]:
-    """Inside, plans over few rows are neither compiled to bytecode nor planned again while they run. None: unknown."""
+    """Inside, plans over few rows are not compiled to bytecode, not planned again while they run, and not cut into
+    partitions. None: unknown."""
     few = rows is not None and rows <= FEW_ROWS
-    before = {name: spark.conf.get(name) for name in INTERPRETED} if few else {}
+    before = {name: spark.conf.get(name) for name in SIMPLE} if few else {}
     for name in before:
-        spark.conf.set(name, INTERPRETED[name])
+        spark.conf.set(name, SIMPLE[name])
     try:
         yield
     finally:
@@ -138,6 +140,7 @@ def _remote(master: str, conf: dict[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
+    logging.getLogger("pyspark.sql.connect.logging").setLevel(logging.CRITICAL)  # what is tried again is no news
     with contextlib.suppress(PySparkException):
         host, _, port = DefaultChannelBuilder(master).endpoint.rpartition(":")
         if not listens(host, int(port)):

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.spark import INTERPRETED
+from pipeline.spark import SIMPLE
 
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
-TINY = {"spark.sql.shuffle.partitions": "1", **INTERPRETED}
+TINY = SIMPLE
 
 
 @pytest.fixture(scope="session")

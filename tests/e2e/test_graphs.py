@@ -35,10 +35,10 @@ def test_signed_triangles_of_bitcoinalpha(altneu: Altneu, tmp_path: Path) -> Non
     landed = altneu("land", path, "--columns", "src,dst,rating,ts", "--header", "--time", "ts", "--every", "90d")
     assert landed.code == 0, landed.err
     kinds = {"ppp": "+++", "ppm": "++-", "pmm": "+--", "mmm": "---"}
-    with (tmp_path / "home" / "altneu.toml").open("a") as settings:
-        settings.write("\n[motifs]\n")
-        settings.writelines(f'{name} = "{_signed(kind)}"\n' for name, kind in kinds.items())
-        settings.write(f'balanced = ["{_signed("+++")}", "{_signed("+--")}"]\n')
+    declared = [f'{name} = "{_signed(kind)}"' for name, kind in kinds.items()]
+    declared.append(f'balanced = ["{_signed("+++")}", "{_signed("+--")}"]')
+    settings = tmp_path / "home" / "altneu.toml"
+    settings.write_text(settings.read_text().replace("[motifs]", "\n".join(["[motifs]", *declared, "#"])))
     epochs = sorted(folder.name.partition("=")[2] for folder in (tmp_path / "home" / "landing").iterdir())
     for command in (["backfill", epochs[0], epochs[-2]], ["run", epochs[-1]]):
         ran = altneu(*command)
