@@ -56,7 +56,7 @@ class Graph:
     def vertices(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
         """vertex, degree, triangles, clustering, and a column for each motif."""
         row = self.revision(revision)
-        return views.as_of(self._warehouse, row, "vertices", self._epoch(as_of, row))
+        return views.as_of(self._warehouse, row, "vertices", self._epoch(as_of, row), self.ledger.motifs(row))
 
     def edges(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
         """src, dst, trussness; src < dst (as numbers)."""
@@ -102,7 +102,7 @@ class Graph:
             "totals": self.totals(all_epochs=True, revision=at),
             "vertices": self.vertices(as_of, at),
             "edges": self.edges(as_of, at),
-            **{f"diffs_{table}": self.collection(table, at) for table in self._warehouse.tables},
+            **{f"diffs_{table}": self.collection(table, at) for table in self.revision(at).snapshots},
         }
         for name, frame in frames.items():
             frame.createOrReplaceTempView(prefix + name)

@@ -298,8 +298,8 @@ def rebuild(
 ) -> None:
     """Everything again, as one new revision: after other settings, or when a table's file is lost or wrong.
 
-    Old revisions stay as they were. Needed after a change of `[edges] live_for` or `where`; with `--from-landing` also
-    after one of `[values]`, or when the stored rows themselves are damaged.
+    Old revisions stay as they were. Needed after a change of `[edges] live_for` or `where`, or of `[motifs]`; with
+    `--from-landing` also after one of `[values]`, or when the stored rows themselves are damaged.
     """
     from . import runner
 
@@ -600,7 +600,7 @@ def show(
     elif view is View.support and not between:
         frame = views.support(warehouse, row, at)
     elif view in (View.vertices, View.edges) and not between:
-        frame = views.as_of(warehouse, row, view, at)
+        frame = views.as_of(warehouse, row, view, at, ledger.motifs(row))
     else:
         as_of_alone = view in (View.vertices, View.edges, View.support)
         raise UsageError(

@@ -148,8 +148,11 @@ def parse(text: str, source: str) -> Config:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source} is not TOML: {error}.", f"edit {source}") from None
-    found: dict[str, Any] = {name: raw.get(name, {}) for name in ("values", "motifs")}
     problems = [f"[{section}] is no section of altneu.toml" for section in raw if section not in _SECTIONS]
+    flat = {name: value for name, value in raw.items() if name in _SECTIONS and not isinstance(value, dict)}
+    problems += [f"{name} = {value!r}: expected the section [{name}]" for name, value in flat.items()]
+    raw = {name: value for name, value in raw.items() if name not in flat}
+    found: dict[str, Any] = {name: raw.get(name, {}) for name in ("values", "motifs")}
     known: dict[str, set[str]] = {}
     for name, (section, key, types) in _PLACES.items():
         known.setdefault(section, set()).add(key)
@@ -200,6 +203,8 @@ def _check(found: dict[str, Any]) -> list[str]:
             problems.append(f"[values] {column} = {type_!r}: one of {', '.join(TYPES)}")
         if column.lower() in _RESERVED:
             problems.append(f"[values] {column}: the name is altneu's own")
+    if len({name.lower() for name in found["motifs"]}) < len(found["motifs"]):
+        problems.append("[motifs] two names differ in their capitals alone")
     for name, text in found["motifs"].items():
         if not re.fullmatch(r"[\w-]{1,64}", name) or name.lower() in _COLUMNS:
             problems.append(f"[motifs] {name}: a name is of letters, digits, _ and -, and no column of `show`")

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -230,8 +230,10 @@ def count_motifs(run: Run) -> Facts:
         if not run.keeps("edges"):
             run.put_totals(["motif"], [])  # takes back what there may have been
         return {}
-    of = {"edges": run.ledger.facts(run.run_id, "edges")["rows"]}
-    of["motif_edges"] = run.ledger.facts(run.run_id, "edges").get("motif_edges", 0)
+    asked = {edge.relation for found in wanted.values() for pattern in found for edge in pattern.edges}
+    facts = run.ledger.facts(run.run_id, "edges")
+    of = {"edges": facts["rows"]} if patterns.PLAIN in asked else {}
+    of |= {"motif_edges": facts.get("motif_edges", 0)} if asked != {patterns.PLAIN} else {}
     changed = sum(of.values())
     if not changed:
         run.write("motif_counts", None)
@@ -241,9 +243,9 @@ def count_motifs(run: Run) -> Facts:
     rules = max(len(pattern.edges) for found in wanted.values() for pattern in found)
 
     def relations(read: Callable[[str], DataFrame]) -> DataFrame:
-        edges = read("edges").withColumn("relation", F.lit(patterns.PLAIN))
-        columns = ["relation", "a", "b", "epoch", "until", "diff"]
-        return edges.select(*columns).unionByName(read("motif_edges").select(*columns))
+        name = {"edges": F.lit(patterns.PLAIN).alias("relation"), "motif_edges": F.col("relation")}
+        parts = [read(table).select(name[table], "a", "b", "epoch", "until", "diff") for table in of]
+        return reduce(DataFrame.unionByName, parts)
 
     before = relations(run.before) if stored else None
     config = run.home.config

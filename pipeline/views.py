@@ -124,9 +124,9 @@ def totals(
     return out
 
 
-def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int) -> DataFrame:
-    """As of an epoch: `vertices` (vertex, degree, triangles, clustering, and a column for each motif) or `edges` (src,
-    dst, trussness).
+def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int, motifs: Sequence[str] = ()) -> DataFrame:
+    """As of an epoch: `vertices` (vertex, degree, triangles, clustering, and a column for each of the motifs) or
+    `edges` (src, dst, trussness).
 
     `clustering`: the local clustering coefficient, triangles / pairs of neighbours; 0 below two neighbours.
     """
@@ -137,11 +137,10 @@ def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int) -> Da
         rows = degree.join(triangles, "vertex", "left").fillna(0, ["triangles"])
         pairs = F.col("degree") * (F.col("degree") - 1) / 2
         rows = rows.withColumn("clustering", F.when(pairs > 0, F.col("triangles") / pairs).otherwise(0.0))
-        if "motif_counts" in revision.snapshots and warehouse.home.config.motifs:
-            names = list(warehouse.home.config.motifs)
+        if motifs and "motif_counts" in revision.snapshots:
             counted = warehouse.at("motif_counts", revision).where(F.col("epoch") <= epoch).groupBy("vertex")
-            sums = [F.sum(F.when(F.col("motif") == name, F.col("diff")).otherwise(0)).alias(name) for name in names]
-            rows = rows.join(counted.agg(*sums), "vertex", "left").fillna(0, names)
+            sums = [F.sum(F.when(F.col("motif") == name, F.col("diff")).otherwise(0)).alias(name) for name in motifs]
+            rows = rows.join(counted.agg(*sums), "vertex", "left").fillna(0, list(motifs))
         return named(warehouse, revision, rows, ["vertex"]).orderBy("vertex")
     rows = _sum(warehouse.at("trussness", revision), epoch, "n", "a", "b", "k")
     rows = rows.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"))

@@ -126,7 +126,7 @@ def test_any_order_equals_recomputation(spark: SparkSession, tmp_path: Path, nam
         for each, (_, counts) in expected(epoch).items():
             for vertex, count in counts.items():
                 wanted[vertex][each] = count
-        rows = [item.asDict() for item in views.as_of(warehouse, row, "vertices", epoch).collect()]
+        rows = [item.asDict() for item in views.as_of(warehouse, row, "vertices", epoch, names).collect()]
         found = {item["vertex"]: {each: item[each] for each in names if item[each]} for item in rows}
         assert {vertex: counts for vertex, counts in found.items() if counts} == wanted, (seed, epoch)
     results = audit.audit_published(warehouse, row, list(range(row.frontier + 1)), lambda text: None)

@@ -67,6 +67,22 @@ def test_a_sample_of_epochs_to_recompute_has_the_frontier() -> None:
     assert {20, 49} <= set(_audited(run)) <= set(range(50)) and 7 <= len(_audited(run)) <= 8
 
 
+def test_motifs() -> None:
+    config = parse('[motifs]\nwedge = "a-b, b-c"\nloops = ["a->b, b->c, c->a", "a->b, b->a, a-c"]\n', "x")
+    assert {name: len(found) for name, found in config.patterns().items()} == {"wedge": 1, "loops": 2}
+    assert config.digest() != parse("", "x").digest()
+    wrong = '[motifs]\ntriangles = "a-b"\n"a b" = "a-b"\nx = "a-a"\nY = 3\ny = "a-b, c-d"\n'
+    with pytest.raises(UsageError) as caught:
+        parse(wrong, "altneu.toml")
+    for part in ("triangles: a name", "a b: a name", "x = 'a-a'", "Y = 3", "not connected", "capitals", "6 problem(s)"):
+        assert part in caught.value.what
+
+
+def test_a_setting_where_a_section_stands() -> None:
+    with pytest.raises(UsageError, match=r"motifs = 3: expected the section \[motifs\]"):
+        parse("motifs = 3\n", "altneu.toml")
+
+
 def test_the_digest_follows_the_meaning_only() -> None:
     base = parse("", "x").digest()
     assert parse("[spark]\nmaster = 'local[1]'\n", "x").digest() == base
