@@ -89,6 +89,7 @@ def rows(frame: DataFrame) -> list[tuple[int, ...]]:
 def plans(spark: SparkSession, folder: Path, edges: list[int], changes: list[int], repeat: int) -> None:
     print("\n| edges | changed | proposals | delta query, s | enumeration, s | expected | chosen | to the better |")
     print("|---|---|---|---|---|---|---|---|")
+    plots: dict[int, dict[int, dict[str, float]]] = {}  # edges -> changed -> plan -> seconds
     for size in edges:
         scale = max(10, int(np.log2(size / 8)))
         a, b = rmat(scale, 12 if size < 3_000_000 else 10)
@@ -127,6 +128,7 @@ def plans(spark: SparkSession, folder: Path, edges: list[int], changes: list[int
             choice = Choice("auto", a.size, changed, proposals)
             found = {name: statistics.median(values) for name, values in taken.items()}
             expected = ", ".join(f"{name} {value:.1f}" for name, value in choice.seconds().items())
+            plots.setdefault(a.size, {})[changed] = found
             shown = [f"{found[name]:.2f} ({min(taken[name]):.2f} – {max(taken[name]):.2f})" for name in found]
             print(
                 f"| {a.size:,} | {changed:,} | {proposals:,} | {shown[0]} | {shown[1]} | {expected} | {choice.plan} | "
@@ -138,6 +140,27 @@ def plans(spark: SparkSession, folder: Path, edges: list[int], changes: list[int
             f"{first / alone:.1f} × the kernel |",
             flush=True,
         )
+
+    for size, by_change in plots.items():
+        print(plot(size, by_change))
+
+
+def plot(size: int, by_change: dict[int, dict[str, float]]) -> str:
+    """Seconds of both plans by the size of the change, as a Mermaid chart."""
+    most = max(seconds for found in by_change.values() for seconds in found.values())
+    lines = [
+        "```mermaid",
+        "xychart-beta",
+        f'    title "{size:,} edges: seconds of the delta query (first line) and the enumeration"',
+        f'    x-axis "changed edges" [{", ".join(f"{chr(34)}{changed:,}{chr(34)}" for changed in by_change)}]',
+        f'    y-axis "seconds" 0 --> {most + 1:.0f}',
+        *(
+            f"    line [{', '.join(f'{found[name]:.2f}' for found in by_change.values())}]"
+            for name in ("delta", "bulk")
+        ),
+        "```",
+    ]
+    return "\n" + "\n".join(lines)
 
 
 def peer(spark: SparkSession, folder: Path, edges: list[int]) -> None:
