@@ -1,12 +1,13 @@
 """What a change of the triangles costs: the delta query and the enumeration of all, by sizes of graph and change.
 
-    python -m tests.benchmarks.triangles [--edges 100000 1000000] [--changes 10 1000 100000] [--repeat 3] [--peer]
+    python -m tests.benchmarks.triangles [--edges 100000 1000000] [--changes 10 1000 100000] [--repeat 3]
+                                        [--graph rmat] [--peer]
 
-Seeded R-MAT graphs stand in Parquet files, with their triangle counts; every change takes half of its edges out of the
-graph and puts as many new ones in. Both plans compute the diff triples of the counts in one warm session, and must give
-the same. `peer`: the full count of GraphX (GraphFrames where its JVM half is), and on arrays in memory those of the
-kernel, igraph and networkit (`pip install igraph networkit`: they are no dependencies).
-Prints tables in Markdown: medians, and what the planner chooses and expects.
+Seeded R-MAT graphs (`--graph er`: Erdős–Rényi) stand in Parquet files, with their triangle counts; every change takes
+half of its edges out of the graph and puts as many new ones in. Both plans compute the diff triples of the counts in
+one warm session, and must give the same. `peer`: the full count of GraphX (GraphFrames where its JVM half is), and on
+arrays in memory those of the kernel, igraph and networkit (`pip install igraph networkit`: they are no dependencies).
+Prints tables in Markdown: medians, and what the planner chooses and expects; and a chart for each graph.
 """
 
 from __future__ import annotations
@@ -86,15 +87,31 @@ def rows(frame: DataFrame) -> list[tuple[int, ...]]:
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def plans(spark: SparkSession, folder: Path, edges: list[int], changes: list[int], repeat: int) -> None:
+def by_rmat(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """About as many edges, after doubles are gone."""
+    a, b = rmat(max(10, int(np.log2(size / 8))), 12 if size < 3_000_000 else 10)
+    keep = np.random.default_rng(1).permutation(a.size)[:size]
+    return a[keep], b[keep]
+
+
+def erdos_renyi(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """As many edges as are asked for among an eighth as many vertices, all pairs alike."""
+    rng, n = np.random.default_rng(1), max(16, size // 8)
+    pairs = np.sort(rng.integers(0, n, (size + size // 4, 2)), axis=1)
+    pairs = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)
+    pairs = pairs[rng.permutation(len(pairs))[:size]]
+    return pairs[:, 0], pairs[:, 1]
+
+
+GRAPHS = {"rmat": by_rmat, "er": erdos_renyi}
+
+
+def plans(spark: SparkSession, folder: Path, graph: str, edges: list[int], changes: list[int], repeat: int) -> None:
     print("\n| edges | changed | proposals | delta query, s | enumeration, s | expected | chosen | to the better |")
     print("|---|---|---|---|---|---|---|---|")
     plots: dict[int, dict[int, dict[str, float]]] = {}  # edges -> changed -> plan -> seconds
     for size in edges:
-        scale = max(10, int(np.log2(size / 8)))
-        a, b = rmat(scale, 12 if size < 3_000_000 else 10)
-        keep = np.random.default_rng(1).permutation(a.size)[:size]
-        a, b = a[keep], b[keep]
+        a, b = GRAPHS[graph](size)
         index = spark.read.parquet(stored(folder, f"index-{size}", a, b, np.ones(a.size, np.int64), 0))
         path = str(folder / f"counts-{size}")
         first, _ = timed(
@@ -212,11 +229,12 @@ def main() -> None:
     parser.add_argument("--edges", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--changes", type=int, nargs="+", default=[10, 100, 1_000, 10_000, 100_000])
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--graph", choices=list(GRAPHS), default="rmat")
     parser.add_argument("--peer", action="store_true")
     options = parser.parse_args()
     spark = session()
     with tempfile.TemporaryDirectory() as name:
-        plans(spark, Path(name), options.edges, options.changes, options.repeat)
+        plans(spark, Path(name), options.graph, options.edges, options.changes, options.repeat)
         if options.peer:
             peer(spark, Path(name), options.edges)
 
