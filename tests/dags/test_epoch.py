@@ -20,6 +20,7 @@ from pipeline import landing, orchestration, stages, views
 from pipeline.config import Home
 from pipeline.errors import CheckFailed
 from pipeline.ledger import Ledger
+from pipeline.warehouse import TABLES
 from tests import homes
 
 Load = Callable[..., dict[str, Any]]
@@ -56,7 +57,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
         row = run.ledger.publish(run.run_id, run.parent.revision, run.frontier, {}, digest, None)
         return {"revision": row.revision}
 
-    tables = Mock()
+    tables = Mock(tables=TABLES)
     tables.head.return_value = tables.first.return_value = tables.base.return_value = 1
     tables.size.return_value = {"rows": 0, "files": 0, "bytes": 0}
     monkeypatch.setattr(stages.Run, "warehouse", tables)

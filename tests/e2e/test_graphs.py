@@ -29,6 +29,7 @@ def test_known_totals(altneu: Altneu, graph: Graph, record_property) -> None:  #
     assert (row["edges"], row["triangles"], row["max_trussness"]) == (graph.edges, graph.triangles, graph.trussness)
 
 
+@pytest.mark.slow
 def test_signed_triangles_of_bitcoinalpha(altneu: Altneu, tmp_path: Path) -> None:
     """The four kinds of triangles of signed edges, day by day maintained, against products of the matrices of signs."""
     path = find("soc-sign-bitcoinalpha.csv.gz")
