@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from algorithms.collection import Collection
 from algorithms.delta_query import Atom, Query, delta_query
 from algorithms.kernels.intervals import disjoint, longs
-from algorithms.patterns import Pattern
+from algorithms.patterns import Pattern, relations
 from algorithms.times import EPOCH_REVISION
 
 Motifs = Mapping[str, Sequence[Pattern]]
@@ -51,16 +51,15 @@ def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: Dat
     rows = change.select("relation", *_INTERVAL, F.lit(1).cast("bigint").alias("revision"))
     if before is not None:
         rows = rows.unionByName(before.select("relation", *_INTERVAL, F.lit(0).cast("bigint").alias("revision")))
-    names = {edge.relation for patterns in motifs.values() for pattern in patterns for edge in pattern.edges}
-    relations = {}
-    for name in names:
+    found = {}
+    for name in relations(motifs):
         mine = rows.where(F.col("relation") == name).drop("relation")
         if not name.startswith("->"):
             turned = F.col("b").alias("a"), F.col("a").alias("b")
             mine = mine.unionByName(mine.select(*turned, *map(F.col, mine.columns[2:])))
-        relations[name] = Collection.from_intervals(mine, EPOCH_REVISION)
+        found[name] = Collection.from_intervals(mine, EPOCH_REVISION)
     parts = [
-        _at_vertices(name, pattern, delta_query(_query(pattern), relations, only=F.col("revision") == 1))
+        _at_vertices(name, pattern, delta_query(_query(pattern), found, only=F.col("revision") == 1))
         for name, patterns in motifs.items()
         for pattern in patterns
     ]

@@ -12,6 +12,7 @@ Source   Seed 4 (conjunctive queries); Grochow, Kellis 2007 (symmetry breaking).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 
@@ -104,10 +105,15 @@ def motif(text: str | list[str]) -> list[Pattern]:
     return patterns
 
 
-def relations(motifs: dict[str, list[Pattern]]) -> list[str]:
-    """The relations that some motifs are made of, beside the edges themselves, in order of appearance."""
-    names = [edge.relation for patterns in motifs.values() for pattern in patterns for edge in pattern.edges]
-    return [name for name in dict.fromkeys(names) if name != PLAIN]
+def relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
+    """The relations that some motifs are made of, in order of appearance."""
+    names = (edge.relation for patterns in motifs.values() for pattern in patterns for edge in pattern.edges)
+    return list(dict.fromkeys(names))
+
+
+def kept(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
+    """Those of `relations` that are no edges of the graph, and so are kept beside them."""
+    return [name for name in relations(motifs) if name != PLAIN]
 
 
 def condition(relation: str) -> str | None:

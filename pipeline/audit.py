@@ -73,7 +73,7 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
         last = last.where(config.where)
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
     rows = [F.struct(F.lit(patterns.PLAIN).alias("relation"), *pair)]
-    for name in patterns.relations(config.patterns()):
+    for name in patterns.kept(config.patterns()):
         ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else pair
         passes = F.coalesce(F.expr(patterns.condition(name) or "true"), F.lit(False))
         rows.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
@@ -102,7 +102,7 @@ def _total(value: Any) -> tuple[None, None, Longs]:
 def _motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -> Result:
     """Every motif of one graph, counted from scratch: the vertices, the motif by its place, how often."""
     relations = {}
-    for name in {edge.relation for found in motifs.values() for pattern in found for edge in pattern.edges}:
+    for name in patterns.relations(motifs):
         rows = graph.filter(pc.equal(graph["relation"], name))
         relations[name] = _longs(rows["a"]), _longs(rows["b"])
     parts = []

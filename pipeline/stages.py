@@ -186,7 +186,7 @@ def edges(run: Run) -> Facts:
         changed = run.warehouse.size("upserts", run.heads().snapshots["upserts"])["rows"]
     few = changed <= BROADCAST_ROWS
     facts: Facts = {"broadcast": few}
-    relations = patterns.relations(config.patterns())
+    relations = patterns.kept(config.patterns())
     if changed:
         pairs = graph.touched_pairs(delta, values)
         new = graph.edge_changes(base, delta, pairs, values, config.live_for, config.where, broadcast=few)
@@ -230,10 +230,9 @@ def count_motifs(run: Run) -> Facts:
         if not run.keeps("edges"):
             run.put_totals(["motif"], [])  # takes back what there may have been
         return {}
-    asked = {edge.relation for found in wanted.values() for pattern in found for edge in pattern.edges}
     facts = run.ledger.facts(run.run_id, "edges")
-    of = {"edges": facts["rows"]} if patterns.PLAIN in asked else {}
-    of |= {"motif_edges": facts.get("motif_edges", 0)} if asked != {patterns.PLAIN} else {}
+    of = {"edges": facts["rows"]} if patterns.PLAIN in patterns.relations(wanted) else {}
+    of |= {"motif_edges": facts.get("motif_edges", 0)} if patterns.kept(wanted) else {}
     changed = sum(of.values())
     if not changed:
         run.write("motif_counts", None)

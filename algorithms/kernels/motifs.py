@@ -26,7 +26,7 @@ from numba import njit
 
 from algorithms.kernels.intervals import Longs
 from algorithms.kernels.sums import add, grown, nonzero, table
-from algorithms.patterns import Pattern
+from algorithms.patterns import Pattern, relations
 from algorithms.times import FOREVER
 
 Rows = tuple[Longs, Longs, Longs, Longs, Longs]  # a, b, start, until, diff
@@ -42,8 +42,7 @@ def vertex_changes(
     >>> [column.tolist() for column in found["triangle"]]
     [[1, 1, 2, 2, 3, 3], [4, 7, 4, 7, 4, 7], [1, -1, 1, -1, 1, -1]]
     """
-    names = {edge.relation for patterns in motifs.values() for pattern in patterns for edge in pattern.edges}
-    there = {name: before.get(name, _NOTHING) for name in sorted(names)}
+    there = {name: before.get(name, _NOTHING) for name in relations(motifs)}
     arranged = _Arranged(there, change)
     return {name: arranged.count(patterns) for name, patterns in motifs.items()}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import motif_count, motifs
-from algorithms.patterns import MOST, Edge, Pattern, motif, relations
+from algorithms.patterns import MOST, Edge, Pattern, kept, motif
 from algorithms.times import FOREVER
 
 EPOCHS = 5
@@ -144,4 +144,4 @@ def test_commas_in_a_condition_do_not_end_it() -> None:
     (pattern,) = motif("a->b where greatest(w, w - x) IN (1, 2), b-c where w - 1 > 0")
     assert [edge.relation for edge in pattern.edges] == ["-> where greatest(w, w - x) IN (1, 2)", "- where w - 1 > 0"]
     assert pattern.edges[1] == Edge("- where w - 1 > 0", "b", "c")
-    assert relations({"it": [pattern], "plain": motif("a-b, b-c")}) == [edge.relation for edge in pattern.edges]
+    assert kept({"it": [pattern], "plain": motif("a-b, b-c")}) == [edge.relation for edge in pattern.edges]
