@@ -252,6 +252,8 @@ def _array_type(frame: DataFrame, start: Column, emit: Callable[[Column], Column
 
 
 def _require(frame: DataFrame, columns: Sequence[str]) -> None:
+    if not hasattr(frame, "_jdf"):
+        return  # through Spark Connect a look at the columns costs as much as a small query; the query itself will say
     missing = [c for c in columns if c not in frame.columns]
     if missing:
         raise ValueError(f"rows lack the columns {', '.join(missing)}; they have {', '.join(frame.columns)}")

@@ -41,15 +41,22 @@ class Judge:
         self._gx, self._context, self._definitions = _great_expectations()
         self._small = small
 
+    def fetch(self, frame: DataFrame | pd.DataFrame) -> DataFrame | pd.DataFrame:
+        """A small Spark frame in pandas, by one job; a larger one, and one that is of pandas, as it is."""
+        import pandas as pd
+
+        if isinstance(frame, pd.DataFrame):
+            return frame
+        start = to_pandas(frame.limit(self._small + 1))  # bounded also when the frame is not small
+        return start if len(start) <= self._small else frame
+
     def judge(self, name: str, frame: DataFrame | pd.DataFrame, expectations: Sequence[Expectation]) -> list[Verdict]:
-        """Judge a frame by its expectations. A large Spark frame is persisted meanwhile: it is read several times."""
+        """Judge a frame, as `fetch` left it, by its expectations. One of Spark's is persisted meanwhile: it is read
+        several times."""
         import pandas as pd
 
         if isinstance(frame, pd.DataFrame):
             return self._pandas(name, frame, expectations)
-        start = to_pandas(frame.limit(self._small + 1))  # one job when the frame is small, and bounded when it is not
-        if len(start) <= self._small:
-            return self._pandas(name, start, expectations)
         if frame.is_cached:
             return self._spark(name, frame, expectations)
         held = frame.persist()

@@ -8,6 +8,7 @@ returned. Nothing is written, nothing decided here. Errors: `engine.CheckCrashed
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from . import degrees, edges, incremental_versus_full, ledger, quarantine, triangle_counts, trussness, upserts, volumes
@@ -34,16 +35,24 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
     small    frames of up to so many rows are judged in pandas, larger ones in Spark.
     """
     shop, judge = Workshop(frames, context), Judge(small)
+    on: dict[str, list[Expectation]] = {}
+    for expectation in EXPECTATIONS:
+        if all(need in frames for need in expectation.needs):
+            on.setdefault(expectation.on, []).append(expectation)
+
+    def made(name: str) -> Any:
+        frame = shop.frame(name)
+        return None if frame is None else judge.fetch(frame)
+
     verdicts: dict[tuple[str, str], Verdict] = {}
     tables: dict[str, Any] = {}
     try:
-        for on in dict.fromkeys(expectation.on for expectation in EXPECTATIONS):
-            wanted = [e for e in EXPECTATIONS if e.on == on and all(need in frames for need in e.needs)]
-            frame = shop.frame(on) if wanted else None
-            if frame is None:
-                continue
-            tables[on] = frame
-            verdicts |= {(v.expectation.suite, v.expectation.name): v for v in judge.judge(on, frame, wanted)}
+        with ThreadPoolExecutor(1) as ahead:  # Spark makes the next frame while Great Expectations judges this one
+            for (name, wanted), frame in zip(on.items(), ahead.map(made, on), strict=True):
+                if frame is not None:
+                    tables[name] = frame
+                    found = judge.judge(name, frame, wanted)
+                    verdicts |= {(v.expectation.suite, v.expectation.name): v for v in found}
     finally:
         shop.close()
     labels = {**context.get("labels", {}), context["epoch"]: context.get("label", context["epoch"])}

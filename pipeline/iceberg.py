@@ -1,19 +1,28 @@
 """Iceberg's metadata: branches, tags and snapshots of one table, read and changed without reading its rows.
 
-`tables(spark).of(name)` is Iceberg's own Java object where a JVM is in the process (a change costs milliseconds), and
-SQL on a Spark Connect server, where there is none (a change costs a query). Both say the same. A change is a list of
-steps, each named as in Iceberg's Java API; `commit` does them in order. Over SQL each is a commit of its own, so they
-must be right one by one and when they are done again: `Warehouse` makes them anew from what is there.
+`tables(spark, database).of(name)` is Iceberg's own Java object where a JVM is in the process. On a Spark Connect
+server, where there is none, it is the table's metadata file, and changes are SQL (a query each). Both say the same, and
+what they say is as of the call. A change is a list of steps, each named as in Iceberg's Java API; `commit` does them in
+order. Over SQL each is a commit of its own, so they must be right one by one and when they are done again: `Warehouse`
+makes them anew from what is there.
+
+Source: the Iceberg table specification (metadata files), Iceberg's JDBC catalog (`iceberg_tables`).
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, Protocol
 
+import sqlalchemy as sa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from .errors import AltneuError
+
+Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
 Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
 
 
@@ -65,9 +74,6 @@ class InProcess:
         session: Any = spark
         self._util = session._jvm.org.apache.iceberg.spark.Spark3Util  # looked up once: a call to the JVM for each dot
         self._session = session._jsparkSession
-
-    def forget(self, name: str | None = None) -> None:
-        """Nothing is remembered here."""
 
     def of(self, name: str) -> Table:
         return _Java(self._util.loadIcebergTable(self._session, name))
@@ -139,71 +145,58 @@ _STEPS = {
 
 
 class OverSql:
-    """Through SQL, for a session without a JVM.
+    """For a session without a JVM: changes are SQL; what is there is read from the table's metadata file, the one that
+    the catalog's own SQL table names. Such a file never changes, so it is read once; by Spark when it is on no disk of
+    this machine."""
 
-    What is asked again and again, refs and summaries, is read for all tables in one query and remembered until we
-    change the table ourselves or `forget`: of what others change meanwhile, nothing that matters is decided by it.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, database: str) -> None:
         self._spark = spark
-        self._asked: list[str] = []
-        self._refs: dict[str, dict[str, int]] = {}
-        self._summaries: dict[tuple[str, int], dict[str, str]] = {}
+        self._engine = sa.create_engine(database)
+        self._read: dict[str, Metadata] = {}  # by the file's location
 
     def of(self, name: str) -> Table:
-        if name not in self._asked:
-            self._asked.append(name)
-        return _Sql(self, name)
+        where = self._locations(name.split(".")[0])
+        if name not in where:
+            raise AltneuError(f"there is no table {name}.", "altneu status")
+        if where[name] not in self._read:
+            self._load([location for location in where.values() if location not in self._read])
+        return _Sql(self, name, self._read[where[name]])
 
-    def forget(self, name: str | None = None) -> None:
-        for each in [name] if name else list(self._refs):
-            self._refs.pop(each, None)
+    def _locations(self, catalog: str) -> dict[str, str]:
+        columns = "table_namespace, table_name, metadata_location"
+        query = sa.text(f"SELECT {columns} FROM iceberg_tables WHERE catalog_name = :catalog")
+        with self._engine.connect() as connection:
+            found = connection.execute(query, {"catalog": catalog}).all()
+        return {f"{catalog}.{namespace}.{table}": location for namespace, table, location in found}
 
-    def refs(self, name: str) -> dict[str, int]:
-        if name not in self._refs:
-            missing = [each for each in self._asked if each not in self._refs]
-            self._refs |= {each: {} for each in missing}
-            queries = (
-                f"SELECT '{each}', name, snapshot_id, summary FROM {each}.refs JOIN {each}.snapshots "
-                "USING (snapshot_id)"
-                for each in missing
-            )
-            for table, ref, snapshot, summary in self.ask(" UNION ALL ".join(queries)):
-                self._refs[table][ref] = snapshot
-                self._summaries[table, snapshot] = dict(summary)
-        return self._refs[name]
-
-    def summary(self, name: str, snapshot: int) -> dict[str, str]:
-        if (name, snapshot) not in self._summaries:
-            rows = self.ask(f"SELECT summary FROM {name}.snapshots WHERE snapshot_id = {snapshot}")
-            self._summaries[name, snapshot] = dict(rows[0][0])
-        return self._summaries[name, snapshot]
-
-    def ask(self, query: str) -> list[Any]:
-        return self._spark.sql(query).collect()
-
-    def change(self, name: str, statement: str) -> None:
+    def _load(self, locations: list[str]) -> None:
         try:
-            self.ask(statement)
+            texts = [Path(location.removeprefix("file:")).read_text() for location in locations]
+        except OSError:
+            texts = [row[0] for row in self._spark.read.text(locations, wholetext=True).collect()]
+        for text in texts:
+            metadata = json.loads(text)
+            root = metadata["location"] + "/"
+            self._read |= {location: metadata for location in locations if location.startswith(root)}
+
+    def change(self, statement: str) -> None:
+        try:
+            self._spark.sql(statement)  # a command: it is done at once
         except PySparkException as error:
             if "CommitFailedException" not in str(error):
                 raise
             raise Overtaken from error
-        finally:
-            self.forget(name)
-
-    def types(self, name: str) -> dict[str, str]:
-        return {f.name: f.dataType.simpleString() for f in self._spark.table(name).schema}
 
 
 class _Sql:
-    def __init__(self, tables: OverSql, name: str) -> None:
-        self._tables, self._name = tables, name
+    def __init__(self, tables: OverSql, name: str, metadata: Metadata) -> None:
+        self._tables, self._name, self._metadata = tables, name, metadata
+        self._snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
 
     def types(self) -> dict[str, str]:
-        as_iceberg = {"bigint": "long"}
-        return {name: as_iceberg.get(type_, type_) for name, type_ in self._tables.types(self._name).items()}
+        now = self._metadata["current-schema-id"]
+        fields = next(schema["fields"] for schema in self._metadata["schemas"] if schema["schema-id"] == now)
+        return {field["name"]: field["type"] for field in fields}
 
     def main(self) -> int | None:
         return self.ref("main")
@@ -212,32 +205,32 @@ class _Sql:
         return self.refs().get(name)
 
     def refs(self) -> dict[str, int]:
-        return self._tables.refs(self._name)
+        return {name: ref["snapshot-id"] for name, ref in self._metadata.get("refs", {}).items()}
 
     def snapshots(self) -> set[int]:
-        return {row[0] for row in self._tables.ask(f"SELECT snapshot_id FROM {self._name}.snapshots")}
+        return set(self._snapshots)
 
     def first(self) -> int:
-        query = f"SELECT min_by(snapshot_id, (parent_id IS NOT NULL, committed_at)) FROM {self._name}.snapshots"
-        return int(self._tables.ask(query)[0][0])
+        return min(self._snapshots, key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
 
     def summary(self, snapshot: int) -> dict[str, str]:
-        return self._tables.summary(self._name, snapshot)
+        return {name: value for name, value in self._snapshots[snapshot]["summary"].items() if name != "operation"}
 
     def begin(self) -> None:
-        self._tables.change(self._name, f"INSERT INTO {self._name} SELECT * FROM {self._name} WHERE false")
+        self._tables.change(f"INSERT INTO {self._name} SELECT * FROM {self._name} WHERE false")
 
     def commit(self, steps: list[Step]) -> None:
         for step, *arguments in steps:
-            self._tables.change(self._name, f"ALTER TABLE {self._name} {_STEPS[step].format(*arguments)}")
+            self._tables.change(f"ALTER TABLE {self._name} {_STEPS[step].format(*arguments)}")
 
     def expire(self, snapshots: set[int]) -> None:
         catalog, _, table = self._name.partition(".")
         ids = ", ".join(f"{snapshot}L" for snapshot in sorted(snapshots))
-        call = f"CALL {catalog}.system.expire_snapshots(table => '{table}', snapshot_ids => array({ids}))"
-        self._tables.change(self._name, call)
+        self._tables.change(
+            f"CALL {catalog}.system.expire_snapshots(table => '{table}', snapshot_ids => array({ids}))"
+        )
 
 
-def tables(spark: SparkSession) -> InProcess | OverSql:
-    """How this session reaches Iceberg's metadata."""
-    return InProcess(spark) if classic(spark) else OverSql(spark)
+def tables(spark: SparkSession, database: str) -> InProcess | OverSql:
+    """How this session reaches Iceberg's metadata, whose catalog is in `database` (an SQLAlchemy URI)."""
+    return InProcess(spark) if classic(spark) else OverSql(spark, database)

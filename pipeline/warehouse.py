@@ -56,7 +56,7 @@ class Warehouse:
         self.home = home
         self.catalog = catalog(spark, home.database, home.warehouse)
         self.tables = TABLES | (MOTIFS if home.config.motifs else {})
-        self._tables = iceberg.tables(spark)
+        self._tables = iceberg.tables(spark, home.database)
 
     def name(self, table: str) -> str:
         return f"{self.catalog}.{NAMESPACE}.{table}"
@@ -86,7 +86,6 @@ class Warehouse:
                 time.sleep(random.uniform(0.1, 0.5) * 2**attempt)
 
     def _make(self, retype: bool) -> None:
-        self._tables.forget()
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{NAMESPACE}")
         there = {row.tableName for row in self.spark.sql(f"SHOW TABLES IN {self.catalog}.{NAMESPACE}").collect()}
         for table in self.tables:
@@ -97,8 +96,6 @@ class Warehouse:
                     "'write.distribution-mode'='none', 'commit.retry.num-retries'='20', "
                     "'write.metadata.delete-after-commit.enabled'='true', 'write.metadata.previous-versions-max'='10')"
                 )
-        for table in self.tables:
-            self.metadata(table)  # all are named first: then one query serves all
         for table in self.tables:
             self._change(table, lambda metadata: metadata.begin() if metadata.main() is None else None)
         upserts = self.metadata("upserts").types()
@@ -191,7 +188,6 @@ class Warehouse:
             return 0
         self._change(table, lambda metadata: metadata.commit([("createBranch", branch, base)]))
         frame.select(*self.column_names(table)).writeTo(f"{self.name(table)}.branch_{branch}").append()
-        self._tables.forget(self.name(table))
         metadata = self.metadata(table)
         written = metadata.ref(branch)
         return int(metadata.summary(written).get("added-records") or 0) if written not in (None, base) else 0
@@ -201,7 +197,6 @@ class Warehouse:
         branch = _branch(run_id)
         self._change(table, lambda metadata: metadata.commit([("createBranch", branch, base)]))
         frame.select(*self.column_names(table)).writeTo(f"{self.name(table)}.branch_{branch}").overwrite(F.lit(True))
-        self._tables.forget(self.name(table))
         return self.head(table, run_id, base)
 
     def publish(self, tables: dict[str, int], run_id: str) -> None:
