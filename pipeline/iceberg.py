@@ -1,10 +1,13 @@
 """Iceberg's metadata: branches, tags and snapshots of one table, read and changed without reading its rows.
 
-`tables(spark, database).of(name)` is Iceberg's own Java object where a JVM is in the process. On a Spark Connect
-server, where there is none, it is the table's metadata file, and changes are SQL (a query each). Both say the same, and
-what they say is as of the call. A change is a list of steps, each named as in Iceberg's Java API; `commit` does them in
-order. Over SQL each is a commit of its own, so they must be right one by one and when they are done again: `Warehouse`
-makes them anew from what is there.
+`Tables(spark, database).of(name)` is a table as it is at the moment of the call: its metadata file, the one that the
+catalog's SQL table names. So a look costs a query to that database, and none of Spark (Iceberg's Java API would answer
+as well, at a third of a millisecond a call and four calls an entry: half of all calls that an epoch made).
+
+Changes go through Iceberg's Java API where a JVM is in the process, and are SQL on a Spark Connect server, where there
+is none (a query each). A change is a list of steps, each named as in the Java API; `commit` does them in order. Over
+SQL each is a commit of its own, so they must be right one by one and when they are done again: `Warehouse` makes them
+anew from what is there.
 
 Source: the Iceberg table specification (metadata files), Iceberg's JDBC catalog (`iceberg_tables`).
 """
@@ -30,137 +33,29 @@ class Overtaken(Exception):
     """Another writer has committed first: look again and try again."""
 
 
-class Table(Protocol):
-    def types(self) -> dict[str, str]:
-        """Column name → Iceberg type."""
-
-    def main(self) -> int | None:
-        """The snapshot of `main`; None before the first commit."""
-
-    def ref(self, name: str) -> int | None:
-        """The snapshot of a branch or tag, if there is one."""
-
-    def refs(self) -> dict[str, int]:
-        """Every branch and tag with its snapshot."""
-
-    def snapshots(self) -> set[int]:
-        """Every snapshot that has not expired."""
-
-    def first(self) -> int:
-        """The oldest of them."""
-
-    def summary(self, snapshot: int) -> dict[str, str]:
-        """What its commit added, and its totals: files, bytes, rows."""
-
-    def begin(self) -> None:
-        """Commit an empty first snapshot."""
-
-    def commit(self, steps: list[Step]) -> None:
-        """Change branches and tags; without steps nothing. Raises `Overtaken`."""
-
-    def expire(self, snapshots: set[int]) -> None:
-        """Drop snapshots, and the files that no other has. Raises `Overtaken`."""
-
-
 def classic(spark: SparkSession) -> bool:
     """Is the JVM in this process, not behind Spark Connect?"""
     return hasattr(spark, "_jsparkSession")
 
 
-class InProcess:
-    """Through Iceberg's Java API: `of(name)` loads the table's newest metadata."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        session: Any = spark
-        self._util = session._jvm.org.apache.iceberg.spark.Spark3Util  # looked up once: a call to the JVM for each dot
-        self._session = session._jsparkSession
-
-    def of(self, name: str) -> Table:
-        return _Java(self._util.loadIcebergTable(self._session, name))
-
-
-class _Java:
-    def __init__(self, table: Any) -> None:
-        self._table = table
-
-    def types(self) -> dict[str, str]:
-        return {str(f.name()): str(f.type()).lower() for f in self._table.schema().columns()}
-
-    def main(self) -> int | None:
-        return _id(self._table.currentSnapshot())
-
-    def ref(self, name: str) -> int | None:
-        return _id(self._table.snapshot(name))
-
-    def refs(self) -> dict[str, int]:
-        return {str(name): int(ref.snapshotId()) for name, ref in self._table.refs().items()}
-
-    def snapshots(self) -> set[int]:
-        return {int(s.snapshotId()) for s in self._table.snapshots()}
-
-    def first(self) -> int:
-        return int(min((s.sequenceNumber(), s.snapshotId()) for s in self._table.snapshots())[1])
-
-    def summary(self, snapshot: int) -> dict[str, str]:
-        return dict(self._table.snapshot(snapshot).summary())
-
-    def begin(self) -> None:
-        self._commit(self._table.newAppend())
-
-    def commit(self, steps: list[Step]) -> None:
-        if not steps:
-            return
-        change = self._table.manageSnapshots()
-        for step, *arguments in steps:
-            change = getattr(change, step)(*arguments)
-        self._commit(change)
-
-    def expire(self, snapshots: set[int]) -> None:
-        change = self._table.expireSnapshots().cleanExpiredFiles(True)
-        for snapshot in snapshots:
-            change = change.expireSnapshotId(snapshot)
-        self._commit(change)
-
-    @staticmethod
-    def _commit(change: Any) -> None:
-        try:
-            change.commit()
-        except Py4JJavaError as error:
-            if "CommitFailedException" not in str(error.java_exception.getClass().getName()):
-                raise
-            raise Overtaken from error
-
-
-def _id(snapshot: Any) -> int | None:
-    return None if snapshot is None else int(snapshot.snapshotId())
-
-
-_STEPS = {
-    "createBranch": "CREATE BRANCH `{0}` AS OF VERSION {1}",
-    "replaceBranch": "REPLACE BRANCH `{0}` AS OF VERSION {1}",
-    "removeBranch": "DROP BRANCH IF EXISTS `{0}`",
-    "createTag": "CREATE TAG IF NOT EXISTS `{0}` AS OF VERSION {1}",
-    "removeTag": "DROP TAG IF EXISTS `{0}`",
-}
-
-
-class OverSql:
-    """For a session without a JVM: changes are SQL; what is there is read from the table's metadata file, the one that
-    the catalog's own SQL table names. Such a file never changes, so it is read once; by Spark when it is on no disk of
-    this machine."""
+class Tables:
+    """The tables of a catalog in `database` (an SQLAlchemy URI). A metadata file never changes, so it is read once: by
+    us, or by Spark when it is on no disk of this machine."""
 
     def __init__(self, spark: SparkSession, database: str) -> None:
         self._spark = spark
         self._engine = sa.create_engine(database)
+        self._changes: Changes = InJava(spark) if classic(spark) else InSql(spark)
         self._read: dict[str, Metadata] = {}  # by the file's location
 
     def of(self, name: str) -> Table:
+        """A table by its full name: catalog, namespace, table."""
         where = self._locations(name.split(".")[0])
         if name not in where:
             raise AltneuError(f"there is no table {name}.", "altneu status")
         if where[name] not in self._read:
             self._load([location for location in where.values() if location not in self._read])
-        return _Sql(self, name, self._read[where[name]])
+        return Table(name, self._read[where[name]], self._changes)
 
     def _locations(self, catalog: str) -> dict[str, str]:
         columns = "table_namespace, table_name, metadata_location"
@@ -179,58 +74,133 @@ class OverSql:
             root = metadata["location"] + "/"
             self._read |= {location: metadata for location in locations if location.startswith(root)}
 
-    def change(self, statement: str) -> None:
+
+class Table:
+    """One table, as it was when `Tables.of` looked."""
+
+    def __init__(self, name: str, metadata: Metadata, changes: Changes) -> None:
+        self._name, self._metadata, self._changes = name, metadata, changes
+        self._snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
+
+    def types(self) -> dict[str, str]:
+        """Column name → Iceberg type."""
+        now = self._metadata["current-schema-id"]
+        fields = next(schema["fields"] for schema in self._metadata["schemas"] if schema["schema-id"] == now)
+        return {field["name"]: field["type"] for field in fields}
+
+    def main(self) -> int | None:
+        """The snapshot of `main`; None before the first commit."""
+        return self.ref("main")
+
+    def ref(self, name: str) -> int | None:
+        """The snapshot of a branch or tag, if there is one."""
+        return self.refs().get(name)
+
+    def refs(self) -> dict[str, int]:
+        """Every branch and tag with its snapshot."""
+        return {name: ref["snapshot-id"] for name, ref in self._metadata.get("refs", {}).items()}
+
+    def snapshots(self) -> set[int]:
+        """Every snapshot that has not expired."""
+        return set(self._snapshots)
+
+    def first(self) -> int:
+        """The oldest of them."""
+        return min(self._snapshots, key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
+
+    def summary(self, snapshot: int) -> dict[str, str]:
+        """What its commit added, and its totals: files, bytes, rows."""
+        return dict(self._snapshots[snapshot]["summary"])
+
+    def begin(self) -> None:
+        """Commit an empty first snapshot."""
+        self._changes.begin(self._name)
+
+    def commit(self, steps: list[Step]) -> None:
+        """Change branches and tags; without steps nothing. Raises `Overtaken`."""
+        if steps:
+            self._changes.commit(self._name, steps)
+
+    def expire(self, snapshots: set[int]) -> None:
+        """Drop snapshots, and the files that no other has. Raises `Overtaken`."""
+        self._changes.expire(self._name, snapshots)
+
+
+class Changes(Protocol):
+    """How a session changes the metadata of a table; see `Table`."""
+
+    def begin(self, name: str) -> None: ...
+    def commit(self, name: str, steps: list[Step]) -> None: ...
+    def expire(self, name: str, snapshots: set[int]) -> None: ...
+
+
+class InJava:
+    """Through Iceberg's Java API."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        session: Any = spark
+        self._util = session._jvm.org.apache.iceberg.spark.Spark3Util  # looked up once: a call to the JVM for each dot
+        self._session = session._jsparkSession
+
+    def _table(self, name: str) -> Any:
+        return self._util.loadIcebergTable(self._session, name)
+
+    def begin(self, name: str) -> None:
+        self._commit(self._table(name).newAppend())
+
+    def commit(self, name: str, steps: list[Step]) -> None:
+        change = self._table(name).manageSnapshots()
+        for step, *arguments in steps:
+            change = getattr(change, step)(*arguments)
+        self._commit(change)
+
+    def expire(self, name: str, snapshots: set[int]) -> None:
+        change = self._table(name).expireSnapshots().cleanExpiredFiles(True)
+        for snapshot in snapshots:
+            change = change.expireSnapshotId(snapshot)
+        self._commit(change)
+
+    @staticmethod
+    def _commit(change: Any) -> None:
+        try:
+            change.commit()
+        except Py4JJavaError as error:
+            if "CommitFailedException" not in str(error.java_exception.getClass().getName()):
+                raise
+            raise Overtaken from error
+
+
+_STEPS = {
+    "createBranch": "CREATE BRANCH `{0}` AS OF VERSION {1}",
+    "replaceBranch": "REPLACE BRANCH `{0}` AS OF VERSION {1}",
+    "removeBranch": "DROP BRANCH IF EXISTS `{0}`",
+    "createTag": "CREATE TAG IF NOT EXISTS `{0}` AS OF VERSION {1}",
+    "removeTag": "DROP TAG IF EXISTS `{0}`",
+}
+
+
+class InSql:
+    """Through SQL, for a session without a JVM."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def begin(self, name: str) -> None:
+        self._do(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")
+
+    def commit(self, name: str, steps: list[Step]) -> None:
+        for step, *arguments in steps:
+            self._do(f"ALTER TABLE {name} {_STEPS[step].format(*arguments)}")
+
+    def expire(self, name: str, snapshots: set[int]) -> None:
+        catalog, _, table = name.partition(".")
+        ids = ", ".join(f"{snapshot}L" for snapshot in sorted(snapshots))
+        self._do(f"CALL {catalog}.system.expire_snapshots(table => '{table}', snapshot_ids => array({ids}))")
+
+    def _do(self, statement: str) -> None:
         try:
             self._spark.sql(statement)  # a command: it is done at once
         except PySparkException as error:
             if "CommitFailedException" not in str(error):
                 raise
             raise Overtaken from error
-
-
-class _Sql:
-    def __init__(self, tables: OverSql, name: str, metadata: Metadata) -> None:
-        self._tables, self._name, self._metadata = tables, name, metadata
-        self._snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
-
-    def types(self) -> dict[str, str]:
-        now = self._metadata["current-schema-id"]
-        fields = next(schema["fields"] for schema in self._metadata["schemas"] if schema["schema-id"] == now)
-        return {field["name"]: field["type"] for field in fields}
-
-    def main(self) -> int | None:
-        return self.ref("main")
-
-    def ref(self, name: str) -> int | None:
-        return self.refs().get(name)
-
-    def refs(self) -> dict[str, int]:
-        return {name: ref["snapshot-id"] for name, ref in self._metadata.get("refs", {}).items()}
-
-    def snapshots(self) -> set[int]:
-        return set(self._snapshots)
-
-    def first(self) -> int:
-        return min(self._snapshots, key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
-
-    def summary(self, snapshot: int) -> dict[str, str]:
-        return {name: value for name, value in self._snapshots[snapshot]["summary"].items() if name != "operation"}
-
-    def begin(self) -> None:
-        self._tables.change(f"INSERT INTO {self._name} SELECT * FROM {self._name} WHERE false")
-
-    def commit(self, steps: list[Step]) -> None:
-        for step, *arguments in steps:
-            self._tables.change(f"ALTER TABLE {self._name} {_STEPS[step].format(*arguments)}")
-
-    def expire(self, snapshots: set[int]) -> None:
-        catalog, _, table = self._name.partition(".")
-        ids = ", ".join(f"{snapshot}L" for snapshot in sorted(snapshots))
-        self._tables.change(
-            f"CALL {catalog}.system.expire_snapshots(table => '{table}', snapshot_ids => array({ids}))"
-        )
-
-
-def tables(spark: SparkSession, database: str) -> InProcess | OverSql:
-    """How this session reaches Iceberg's metadata, whose catalog is in `database` (an SQLAlchemy URI)."""
-    return InProcess(spark) if classic(spark) else OverSql(spark, database)

@@ -56,7 +56,7 @@ class Warehouse:
         self.home = home
         self.catalog = catalog(spark, home.database, home.warehouse)
         self.tables = TABLES | (MOTIFS if home.config.motifs else {})
-        self._tables = iceberg.tables(spark, home.database)
+        self._tables = iceberg.Tables(spark, home.database)
 
     def name(self, table: str) -> str:
         return f"{self.catalog}.{NAMESPACE}.{table}"
@@ -152,9 +152,12 @@ class Warehouse:
     def snapshot(self, table: str, snapshot: int) -> DataFrame:
         frame = self.spark.read.option("versionAsOf", snapshot).table(self.name(table))
         columns = self.column_names(table)
-        missing = [column for column in columns if column not in frame.columns]  # value columns declared later
-        for column in missing:
-            frame = frame.withColumn(column, F.lit(None).cast(SQL_TYPES[self.home.config.values[column]]))
+        there = frame.columns
+        if there == columns:
+            return frame
+        for column in columns:
+            if column not in there:  # a value column that was declared later
+                frame = frame.withColumn(column, F.lit(None).cast(SQL_TYPES[self.home.config.values[column]]))
         return frame.select(*columns)
 
     def base(self, table: str, revision: Revision) -> int:

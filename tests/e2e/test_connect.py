@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline import audit, iceberg
+from pipeline import audit
 from pipeline.warehouse import TABLES, Warehouse
 from tests import homes
 from tests.conftest import TINY
@@ -103,51 +103,38 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     assert len(warehouse.metadata("upserts").snapshots()) < snapshots["upserts"]
 
 
-CODE = """
-import json, sys
-from pathlib import Path
-from pipeline.config import Home
-from pipeline.ledger import Ledger
-from pipeline.spark import session_for
-from pipeline.warehouse import Warehouse
-home = Home.open(Path(sys.argv[1]))
-spark = session_for(home, Ledger(home.database))
-
-def asked():
-    warehouse, found = Warehouse(spark, home), {}
-    for table in ("edges", "upserts"):
-        told = warehouse.metadata(table)
-        snapshots = sorted(told.snapshots())
-        found[table] = [told.types(), told.refs(), snapshots, told.first(), [told.summary(s) for s in snapshots]]
-    return found
-
-def on_no_disk_of_ours(*_):
-    raise FileNotFoundError
-
-here = asked()
-Path.read_text = on_no_disk_of_ours
-print(json.dumps([here, asked()]))
-"""
-
-
 @pytest.mark.usefixtures("tiny")
-def test_sql_says_what_the_java_api_says(spark: SparkSession, tmp_path: Path, shared: str) -> None:
+def test_metadata_files_say_what_iceberg_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home, ledger = homes.make(tmp_path / "home", '[values]\nrating = "double"\n')
     for epoch in range(3):
         homes.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
         homes.run(home, ledger, [epoch])
-    environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": shared}
-    answer = subprocess.run(
-        [sys.executable, "-c", CODE, str(home.path)], env=environment, check=True, stdout=subprocess.PIPE, text=True
-    )
-    found, warehouse = json.loads(answer.stdout), Warehouse(spark, home)
-    assert iceberg.classic(spark)
-    for table in ("edges", "upserts"):
-        told = warehouse.metadata(table)
-        snapshots = sorted(told.snapshots())
-        summaries = [told.summary(snapshot) for snapshot in snapshots]
-        for way in found:  # its file read by us, and by the server
-            assert way[table] == [told.types(), told.refs(), snapshots, told.first(), summaries]
+    warehouse = Warehouse(spark, home)
+    warehouse.metadata("edges").commit([("createBranch", "aside", ledger.at(2).snapshots["edges"])])
+    mine = {table: warehouse.metadata(table) for table in TABLES}  # read by us
+
+    def on_no_disk_of_ours(*_: object, **__: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", on_no_disk_of_ours)
+    apart = Warehouse(spark, home)
+    theirs = {table: apart.metadata(table) for table in TABLES}  # by Spark
+    long = {"bigint": "long"}
+    for told in (mine, theirs):
+        for table in TABLES:
+            name = warehouse.name(table)
+            fields = {f.name: f.dataType.simpleString() for f in spark.table(name).schema}
+            assert told[table].types() == {column: long.get(type_, type_) for column, type_ in fields.items()}
+            refs = spark.sql(f"SELECT name, snapshot_id FROM {name}.refs").collect()
+            assert told[table].refs() == {row.name: row.snapshot_id for row in refs}
+            rows = spark.sql(f"SELECT snapshot_id, parent_id, operation, summary FROM {name}.snapshots").collect()
+            assert told[table].snapshots() == {row.snapshot_id for row in rows}
+            assert [told[table].first()] == [row.snapshot_id for row in rows if row.parent_id is None]
+            for row in rows:
+                assert told[table].summary(row.snapshot_id) == {"operation": row.operation, **row.summary}
+    assert mine["edges"].refs()["aside"] == ledger.at(2).snapshots["edges"] != mine["edges"].main()
 
 
 IDLE = """
