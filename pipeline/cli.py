@@ -768,9 +768,12 @@ def explain(
         return
     where = f"at {found['epoch']}, revision {found['revision']}"
     if thing is Thing.vertex:
-        out.print(f"vertex {found['vertex']} {where}: degree {found['degree']}, {found['triangles']} triangles")
-        for name in ("degree", "triangle"):
-            steps = ", ".join(f"{d['diff']:+} at {d['epoch']} (r{d['revision']})" for d in found[f"{name}_diffs"])
+        motifs = "".join(f", {count} in {name}" for name, count in found["motifs"].items())
+        text = f"degree {found['degree']}, {found['triangles']} triangles{motifs}"
+        out.print(f"vertex {found['vertex']} {where}: {text}", markup=False)
+        diffs = {"degree": found["degree_diffs"], "triangle": found["triangle_diffs"], **found["motif_diffs"]}
+        for name, rows in diffs.items():
+            steps = ", ".join(f"{d['diff']:+} at {d['epoch']} (r{d['revision']})" for d in rows)
             out.print(f"  {name} diffs: {steps or 'none'}", markup=False)
     elif thing is Thing.triangle:
         there = "is there" if found["there"] else "is not there"

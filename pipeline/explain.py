@@ -50,17 +50,23 @@ def triangle(warehouse: Warehouse, revision: Revision, epoch: int, corners: tupl
 
 
 def vertex(warehouse: Warehouse, revision: Revision, epoch: int, name: str) -> Document:
-    """Degree and triangles, the diffs that add up to them, and each edge with the landed rows that make it."""
+    """Degree, triangles and motifs, the diffs that add up to them, and each edge with the landed rows that make it."""
     views.answerable(warehouse.home, revision, epoch)
     (number,) = _numbers(warehouse, revision, [name])
     at = F.col("vertex") == number
 
-    def diffs(table: str) -> list[Document]:
+    def diffs(table: str) -> list[tuple[Any, Document]]:
         rows = warehouse.at(table, revision).where(at & (F.col("epoch") <= epoch)).orderBy("epoch", "revision")
         label = warehouse.home.schedule.label
-        return [{"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]} for r in rows.collect()]
+        found = rows.collect()
+        return [(r, {"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]}) for r in found]
 
-    degree, counts = diffs("degrees"), diffs("triangle_counts")
+    degree, counts = ([diff for _, diff in diffs(table)] for table in ("degrees", "triangle_counts"))
+    motifs: dict[str, list[Document]] = {}
+    if "motif_counts" in revision.snapshots:
+        motifs = {name: [] for name in warehouse.home.config.motifs}
+        for row, diff in diffs("motif_counts"):
+            motifs.setdefault(row["motif"], []).append(diff)
     found = _edges_at(warehouse, revision, epoch, number)
     rows = _rows(warehouse, revision, found[:SHOWN], epoch)
     return {
@@ -69,8 +75,10 @@ def vertex(warehouse: Warehouse, revision: Revision, epoch: int, name: str) -> D
         "revision": revision.revision,
         "degree": sum(row["diff"] for row in degree),
         "triangles": sum(row["diff"] for row in counts),
+        "motifs": {motif: sum(row["diff"] for row in mine) for motif, mine in motifs.items()},
         "degree_diffs": degree,
         "triangle_diffs": counts,
+        "motif_diffs": motifs,
         "edges": [_edge(warehouse, revision, epoch, a, b, rows, trussness=False) for a, b in found[:SHOWN]],
         "edges_not_listed": max(0, len(found) - SHOWN),
     }

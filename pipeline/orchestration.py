@@ -497,6 +497,7 @@ def grid(path: str) -> dict[str, Any]:
         point = points.get(row["epoch"], {}) if row["revision"] else {}
         page = home.reports / f"epoch={row['label']}.html"
         row |= {name: point.get(name) for name in ("edges", "triangles", "max_trussness")}
+        row["motifs"] = point.get("motifs", {})
         row["report"] = page.name if page.is_file() else None
     says = "nothing is published yet"
     if revision.frontier is not None:

@@ -47,6 +47,9 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
     html = page.document(found)
     assert 'href="reports/epoch=2004-04-15.html"' in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
+    assert "edges: <b>" in html and "motif " not in html
+    found["epochs"][0]["motifs"] = {"square <i>": 1_234}
+    assert "motif square &lt;i&gt;: <b>1,234</b>" in page.document(found)
 
 
 def test_an_empty_home(page: ModuleType, tmp_path: Path) -> None:

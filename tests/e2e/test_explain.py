@@ -55,7 +55,8 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n[edges]\nlive_for = 2\n')
+    toml = '[vertices]\nids = "string"\n[edges]\nlive_for = 2\n[motifs]\nwedge = "a-b, b-c"\n'
+    home, ledger = homes.make(tmp_path / "home", toml)
     folder = home.landing / "epoch=1"
     folder.mkdir(parents=True)
     (folder / "a.csv").write_text("src,dst\nada,bob\nbob,cy\ncy,ada\nada,dee\n")
@@ -69,6 +70,9 @@ def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession
     vertex = json.loads(altneu("explain", "vertex", "ada", "--format", "json").out)
     assert (vertex["degree"], vertex["triangles"]) == (2, 0)
     assert vertex["degree_diffs"][0] == {"epoch": "1", "revision": 1, "diff": 3}
+    assert vertex["motifs"] == {"wedge": 2}  # bob, ada, dee and ada, bob, cy
+    assert vertex["motif_diffs"]["wedge"][0] == {"epoch": "1", "revision": 1, "diff": 5}
+    assert "2 in wedge" in altneu("explain", "vertex", "ada").out
     triangle = altneu("explain", "triangle", "ada", "bob", "cy").out
     assert "triangle ada bob cy is not there at 2" in triangle.replace("triangle bob", "triangle ada bob")
     assert "line 3: a deletion" in triangle and "overwritten by epoch=2/b.csv line 3" in triangle

@@ -71,7 +71,10 @@ def document(found: dict[str, Any], runs: Mapping[int, str] = MappingProxyType({
         f'<span><i class="cell {s}"></i>{s}</span>'
         for s in ("published", "missing", "changed", "running", "failed", "gone", "folded")
     )
-    trends = "".join(_trend(rows, name) for name in ("edges", "triangles", "max_trussness"))
+    series = {title: [row[name] for row in rows] for title, name in _TRENDS.items()}
+    motifs = dict.fromkeys(name for row in rows for name in row["motifs"])
+    series |= {f"motif {name}": [row["motifs"].get(name) for row in rows] for name in motifs}
+    trends = "".join(_trend(title, values) for title, values in series.items())
     table = "".join(_row(row, runs.get(row["epoch"])) for row in reversed(rows))
     titles = "".join(
         f"<th{' class=n' if t in ('revision', 'edges', 'triangles', 'trussness') else ''}>{t}</th>"
@@ -104,13 +107,16 @@ def _row(row: dict[str, Any], run: str | None) -> str:
     )
 
 
-def _trend(rows: list[dict[str, Any]], name: str) -> str:
-    values = [row[name] for row in rows if row[name] is not None]
+_TRENDS = {"edges": "edges", "triangles": "triangles", "greatest trussness": "max_trussness"}
+
+
+def _trend(title: str, found: list[int | None]) -> str:
+    values = [value for value in found if value is not None]
     if not values:
         return ""
     top, step = max(values) or 1, 240 / max(1, len(values) - 1)
     points = " ".join(f"{i * step:.1f},{48 - 44 * value / top:.1f}" for i, value in enumerate(values))
-    title = name.replace("max_", "greatest ")
+    title = escape(title)
     return (
         f"<figure><figcaption>{title}: <b>{values[-1]:,}</b> (most {top:,})</figcaption>"
         f'<svg viewBox="0 0 240 52" role=img aria-label="{title}"><polyline '
