@@ -15,6 +15,7 @@ Source: the Iceberg table specification (metadata files), Iceberg's JDBC catalog
 from __future__ import annotations
 
 import json
+import weakref
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from .errors import AltneuError
+from .ledger import engine
 
 Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
 Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
@@ -44,7 +46,8 @@ class Tables:
 
     def __init__(self, spark: SparkSession, database: str) -> None:
         self._spark = spark
-        self._engine = sa.create_engine(database)
+        self._engine = engine(database)
+        weakref.finalize(self, self._engine.dispose)  # every stage of a run has a catalog of its own: soon too many
         self._changes: Changes = InJava(spark) if classic(spark) else InSql(spark)
         self._read: dict[str, Metadata] = {}  # by the file's location
 

@@ -165,13 +165,18 @@ class Batch:
     revision: int
 
 
+def engine(uri: str) -> sa.Engine:
+    """A home's database, an SQLAlchemy URI: with time for other writers, and not too much for a server that is away."""
+    connect: dict[str, Any] = {"timeout": 60} if uri.startswith("sqlite") else {"connect_timeout": 10}
+    return sa.create_engine(uri, connect_args=connect)
+
+
 class Ledger:
     """The SQL side of a home; `uri` is an SQLAlchemy database URI. Tables are made when they are not there."""
 
     def __init__(self, uri: str) -> None:
-        connect: dict[str, Any] = {"timeout": 60} if uri.startswith("sqlite") else {"connect_timeout": 10}
         self.uri = uri
-        self.engine = sa.create_engine(uri, connect_args=connect)
+        self.engine = engine(uri)
         try:
             self._make()
         except sa.exc.OperationalError as error:
