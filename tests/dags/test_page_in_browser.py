@@ -35,7 +35,7 @@ def page() -> Iterator[Any]:
 
 
 def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, page: Any) -> None:
-    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[motifs]\npath = "a-b, b-c"\n')
     epochs = [home.schedule.epoch(day) for day in DAYS]
     for number, epoch in enumerate(epochs):
         homes.put(
@@ -67,7 +67,7 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
         frame.locator(".grid .cell").first.wait_for()
         assert frame.locator(".grid .cell").count() == 3
         assert frame.locator(".grid .published").count() == 2
-        assert frame.locator("polyline").count() == 3  # edges, triangles, trussness
+        assert frame.locator("polyline").count() == 4  # edges, triangles, trussness, the motif
         if "ALTNEU_SCREENSHOTS" in os.environ:
             page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-page.png"))
         row = frame.locator("tbody tr", has_text=DAYS[1])
