@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from algorithms.patterns import condition
 from algorithms.times import FOREVER
-from algorithms.upserts import net_intervals, timelines, union_intervals
+from algorithms.upserts import distinct_changes, lives
 
 
 def _pair() -> tuple[Column, Column]:
@@ -48,9 +48,7 @@ def edge_changes(
     must fit an executor's memory (about 100 bytes each).
     """
     versions = _versions(base, delta, pairs, values, broadcast)
-    lives = timelines(versions, _KEY, values, live_for, where, by=["version"])
-    pair_lives = union_intervals(lives, ["a", "b"], by=["version"])
-    return net_intervals(pair_lives.withColumn("diff", F.col("version").cast("bigint")), ["a", "b"])
+    return distinct_changes(lives(versions, _KEY, values, live_for, where, by=["version"]), ["a", "b"])
 
 
 def relation_changes(
@@ -72,13 +70,11 @@ def relation_changes(
     each = versions.withColumn("relation", F.explode(F.array(*[F.lit(name) for name in relations])))
     asks = [(name, " AND ".join(f"({test})" for test in (where, condition(name)) if test)) for name in relations]
     test = F.coalesce(*[F.when(F.col("relation") == name, F.expr(ask or "true")) for name, ask in asks])
-    lives = timelines(each, _KEY, values, live_for, test, by=["version", "relation"])
+    found = lives(each, _KEY, values, live_for, test, by=["version", "relation"])
     directed = F.col("relation").startswith("->")
     ends = {"x": F.when(directed, F.col("src")).otherwise(F.col("a"))}
     ends["y"] = F.when(directed, F.col("dst")).otherwise(F.col("b"))
-    key = ["a", "b", "relation", "x", "y"]
-    unions = union_intervals(lives.withColumns(ends), ["a", "b"], by=["version", *key[2:]])
-    net = net_intervals(unions.withColumn("diff", F.col("version").cast("bigint")), key)
+    net = distinct_changes(found.withColumns(ends), ["a", "b", "relation", "x", "y"])
     return net.select("relation", F.col("x").alias("a"), F.col("y").alias("b"), "epoch", "until", "diff")
 
 

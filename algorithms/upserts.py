@@ -52,7 +52,7 @@ def winners(rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Seque
     return first.drop("_before")
 
 
-def timelines(
+def lives(
     rows: DataFrame,
     key: Sequence[str],
     value: Sequence[str],
@@ -60,13 +60,11 @@ def timelines(
     where: Column | str | None = None,
     by: Sequence[str] = (),
 ) -> DataFrame:
-    """Upsert rows to validity intervals: key, value, `by`, `epoch` (from), `until`; one per maximal run of a
-    value.
+    """Upsert rows to the life of each that won its epoch and has a value: key, value, `by`, `epoch` (from), `until`.
 
     live_for=N keeps the value of an upsert at epoch e at e … e+N-1 unless a later upsert or delete of the key
-    ends it sooner; a repetition extends the life. A value row that fails `where` counts as absent: it wins
-    its epoch, and ends the value before it. `by` holds further grouping columns: each group has timelines of
-    its own.
+    ends it sooner. A value row that fails `where` counts as absent: it wins its epoch, and ends the value
+    before it. `by` holds further grouping columns: each group has lives of its own.
     """
     if live_for is not None and live_for < 1:
         raise ValueError(f"live_for counts epochs, so it is at least 1; got {live_for}")
@@ -78,41 +76,29 @@ def timelines(
     until = F.coalesce(F.lead("epoch").over(steps), F.lit(FOREVER))
     if live_for is not None:
         until = F.least(until, F.col("epoch") + F.lit(live_for).cast("bigint"))
-    spans = (
-        winners(rows, key, value, [*by, "epoch"])
-        .withColumn("_present", present)
-        .withColumn("until", until)
-        .where("_present")
-        .select(*key, *value, *by, "epoch", "until")
-    )
+    won = winners(rows, key, value, [*by, "epoch"]).withColumn("_present", present).withColumn("until", until)
+    return won.where("_present").select(*key, *value, *by, "epoch", "until")
+
+
+def timelines(
+    rows: DataFrame,
+    key: Sequence[str],
+    value: Sequence[str],
+    live_for: int | None = None,
+    where: Column | str | None = None,
+    by: Sequence[str] = (),
+) -> DataFrame:
+    """Upsert rows to validity intervals: key, value, `by`, `epoch` (from), `until`; one per maximal run of a
+    value: its `lives`, a repetition of the value in force being the same life, extended.
+    """
+    steps = Window.partitionBy(*key, *by).orderBy("epoch")
+    spans = lives(rows, key, value, live_for, where, by)
     follows = F.lag("until").over(steps) == F.col("epoch")
     same = [F.col(v).eqNullSafe(F.lag(v).over(steps)) for v in value]
     starts = (~F.coalesce(fold(Column.__and__, same, follows), F.lit(False))).cast("bigint")
     runs = spans.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
     merged = runs.groupBy(*key, *by, *value, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
     return merged.select(*key, *value, *by, "epoch", "until")
-
-
-def union_intervals(intervals: DataFrame, key: Sequence[str], by: Sequence[str] = ()) -> DataFrame:
-    """The union of the intervals of each key (and `by`), as disjoint maximal intervals: the distinct of
-    timelines.
-
-    The input intervals may overlap; empty ones (epoch >= until) are ignored.
-    """
-    _require(intervals, [*key, *by, "epoch", "until"])
-    rows = intervals.select(*key, *by, "epoch", "until").where("epoch < until")
-    # Partitioned by the key alone, so that any chain on this key is one shuffle; the greatest earlier
-    # (by, until) has this row's `by` if the group has an earlier row at all.
-    line = Window.partitionBy(*key).orderBy(*by, "epoch", "until")
-    earlier = F.max(F.struct(*by, "until")).over(line.rowsBetween(Window.unboundedPreceding, -1))
-    same = [F.col(c).eqNullSafe(F.col(f"_earlier.{c}")) for c in by]
-    goes_on = fold(Column.__and__, same, F.col("epoch") <= F.col("_earlier.until"))
-    rows = rows.withColumn("_earlier", earlier)
-    starts = (~F.coalesce(goes_on, F.lit(False))).cast("bigint")
-    steps = line.rowsBetween(Window.unboundedPreceding, 0)
-    runs = rows.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
-    merged = runs.groupBy(*key, *by, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
-    return merged.select(*key, *by, "epoch", "until")
 
 
 def net_intervals(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
@@ -123,15 +109,37 @@ def net_intervals(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
     one shuffle.
     """
     _require(intervals, [*key, "epoch", "until", "diff"])
-    diff = F.col("diff").cast("bigint")
+    return _levels(intervals, key, [F.col("diff").cast("bigint")], lambda total: total)
+
+
+def distinct_changes(intervals: DataFrame, key: Sequence[str]) -> DataFrame:
+    """How the union of a key's intervals changes from version -1 to version 1: key, `epoch`, `until`, `diff`.
+
+    The interval form of the delta of `distinct`. Intervals of one `version` may overlap; where version 1 alone
+    covers an epoch the diff is +1, where version -1 alone does it is -1. Disjoint and maximal.
+    """
+    _require(intervals, [*key, "epoch", "until", "version"])
+    counts = [(F.col("version") == version).cast("bigint") for version in (1, -1)]
+    return _levels(intervals, key, counts, lambda now, was: (now > 0).cast("bigint") - (was > 0).cast("bigint"))
+
+
+def _levels(
+    intervals: DataFrame, key: Sequence[str], amounts: Sequence[Column], level: Callable[..., Column]
+) -> DataFrame:
+    """The maximal intervals on which `level`, of the running sums of the amounts, is one number and not zero."""
+    names = [f"_amount{i}" for i in range(len(amounts))]
     ends = F.array(
-        F.struct(F.col("epoch").alias("epoch"), diff.alias("step")),
-        F.struct(F.col("until").alias("epoch"), (-diff).alias("step")),
+        F.struct(F.col("epoch"), *[amount.alias(name) for name, amount in zip(names, amounts, strict=True)]),
+        F.struct(
+            F.col("until").alias("epoch"),
+            *[(-amount).alias(name) for name, amount in zip(names, amounts, strict=True)],
+        ),
     )
     steps = intervals.where("epoch < until").select(*key, F.inline(ends))
     line = Window.partitionBy(*key).orderBy("epoch")
-    # The running sum has a RANGE frame: all steps of one epoch see the level after them all.
-    levels = steps.withColumn("diff", F.sum("step").over(line)).withColumn("_before", F.lag("epoch").over(line))
+    # The running sums have a RANGE frame: all steps of one epoch see the level after them all.
+    sums = level(*[F.sum(name).over(line) for name in names])
+    levels = steps.withColumn("diff", sums).withColumn("_before", F.lag("epoch").over(line))
     levels = levels.where(~F.col("_before").eqNullSafe(F.col("epoch")))
     changes = levels.withColumn("_level", F.coalesce(F.lag("diff").over(line), F.lit(0))).where("diff <> _level")
     spans = changes.withColumn("until", F.lead("epoch").over(line)).where("diff <> 0")

@@ -1,16 +1,19 @@
 """Ingest: landed files → diff triples of `upserts`, and of `quarantine` for the rows that are none.
 
 A rerun of an epoch replaces its batch: what is written is the difference between the batch as landed and as published.
-Files are read inside Spark tasks, a file a task, a block at a time. A file that is broken as a whole (truncated gzip,
-missing column) stops the run; malformed rows go to quarantine with file, line and reason, and stop the run only above
-`[ingest] max_bad_share`. Empty lines are noted in quarantine and count as nothing lost.
+Files are read inside Spark tasks, a file a task, a block at a time: once to judge them, then for their rows. A file
+that is broken as a whole (truncated gzip, missing column) stops the run; malformed rows go to quarantine with file,
+line and reason, and stop the run only above `[ingest] max_bad_share`. Empty lines are noted in quarantine and count as
+nothing lost.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,119 +24,160 @@ from .config import Home
 from .errors import RunFailed
 from .iceberg import classic
 from .landing import OPERATIONS, Landed, layout
-from .reading import ARROW, FileBroken, Layout, read
+from .reading import FileBroken, Layout, read
 from .warehouse import SQL_TYPES
 
 _ID = {"integer": "bigint", "string": "string"}
 
 
-def parse(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
-    """All rows of the landed files: src, dst, values, op, seq, file, line, epoch; for bad ones reason, text, fatal."""
-    form = layout(home)
-    files = [(batch.epoch, str(f), f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
+def good(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
+    """The usable rows of the landed files: src, dst, values, op, seq, file, line, epoch. Read at every use."""
     values = "".join(f"{name} {SQL_TYPES[type_]}, " for name, type_ in home.config.values.items())
     id_type = _ID[home.config.ids]
-    schema = (
-        f"src {id_type}, dst {id_type}, {values}op string, seq bigint, file string, line bigint, epoch bigint, "
-        "reason string, text string, fatal boolean"
-    )
+    schema = f"src {id_type}, dst {id_type}, {values}op string, seq bigint, file string, line bigint, epoch bigint"
+    return _read(spark, home, landed, _good, schema)
+
+
+def bad(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
+    """The other rows of the landed files, and why: file, line, reason, text, epoch. Read at every use."""
+    return _read(spark, home, landed, _bad, "file string, line bigint, reason string, text string, epoch bigint")
+
+
+def judge(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> dict[int, tuple[int, int]]:
+    """Epoch → (good rows, quarantined rows). Raises `RunFailed` for a broken file or too large a bad share.
+
+    A reading of its own, in which no row leaves the task: cheaper than to keep them all until their number is known.
+    """
+    schema = "epoch bigint, file string, good bigint, bad bigint, serious bigint, fatal boolean, "
+    files = _read(spark, home, landed, _counted, f"{schema}line bigint, reason string, text string").collect()
+    files.sort(key=lambda row: (row.epoch, row.file))
+    broken = [row for row in files if row.fatal]
+    if broken:
+        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        raise RunFailed(
+            f"landing/{broken[0].file}: {broken[0].reason}{more}. Nothing was published.",
+            "mend or remove the file, then run the same command again",
+        )
+    serious = sum(row.serious for row in files)
+    total = serious + sum(row.good for row in files)
+    if serious > home.config.max_bad_share * total:
+        first = next(row for row in files if row.serious)
+        raise RunFailed(
+            f"{serious} of {total} rows are malformed, more than [ingest] max_bad_share = "
+            f"{home.config.max_bad_share:g} allows. The first: landing/{first.file} line {first.line}: {first.reason}: "
+            f"{first.text[:80]!r}. Nothing was published.",
+            "mend the files, or raise max_bad_share in altneu.toml",
+        )
+    counts: dict[int, tuple[int, int]] = {}
+    for row in files:
+        before = counts.get(row.epoch, (0, 0))
+        counts[row.epoch] = before[0] + row.good, before[1] + row.bad
+    return counts
+
+
+@dataclass(frozen=True)
+class _File:
+    """One landed file, and how to read it."""
+
+    epoch: int
+    path: Path
+    name: str
+    form: Layout
+
+
+_Rows = Callable[[_File], Iterator[pa.Table]]
+
+
+def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows, schema: str) -> DataFrame:
+    """What `rows` makes of each of the files, a file a task as far as there are cores."""
+    form = layout(home)
+    files = [(batch.epoch, str(f), f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
     if not files:
         return spark.createDataFrame([], schema)
+
+    def read_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for epoch, path, name in zip(*(batch[c].to_pylist() for c in ("epoch", "path", "name")), strict=True):
+                for table in rows(_File(epoch, Path(path), name, form)):
+                    yield from table.to_batches(1 << 17)
+
     slices = min(len(files), 4 * spark.sparkContext.defaultParallelism) if classic(spark) else min(len(files), 8)
     listed = spark.createDataFrame(files, "epoch bigint, path string, name string")
     spread = listed.repartitionByRange(slices, "path") if slices > 1 else listed.coalesce(1)
-    return spread.mapInArrow(_reader(form), schema)
+    return spread.mapInArrow(read_all, schema)
 
 
-def _reader(form: Layout) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for epoch, path, name in zip(*(batch[c].to_pylist() for c in ("epoch", "path", "name")), strict=True):
-                for table in _file(Path(path), name, epoch, form):
-                    yield from table.to_batches(1 << 17)
-
-    return rows
+_Bad = list[tuple[int, str, str]]  # line, reason, text
 
 
-def _file(path: Path, name: str, epoch: int, form: Layout) -> Iterator[pa.Table]:
-    try:
-        for block in read(path, form):
-            good = block.good.combine_chunks()
-            operation = good["op"].fill_null("upsert")
-            fine = pc.is_in(operation, pa.array(OPERATIONS))
-            bad = list(block.bad)
-            if not pc.all(fine).as_py():
-                for row in good.filter(pc.invert(fine)).to_pylist():
-                    line = row.pop("line")
-                    reason = f"op is {row['op']!r}, not one of {', '.join(OPERATIONS)}"
-                    bad.append((line, reason, json.dumps(row)[:500]))
-            good = good.set_column(good.column_names.index("op"), "op", operation)
-            good = good.set_column(good.column_names.index("seq"), "seq", good["seq"].fill_null(0)).filter(fine)
-            yield _dressed(good.drop_columns(["line"]), good["line"], name, epoch)
-            if bad:
-                yield _quarantined(bad, form, name, epoch, fatal=False)
-    except FileBroken as error:
-        yield _quarantined([(0, str(error), "")], form, name, epoch, fatal=True)
+def _blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
+    """The rows of a file with their operations, and the malformed ones. Raises `FileBroken`."""
+    for block in read(file.path, file.form):
+        rows = block.good.combine_chunks()
+        operation = rows["op"].fill_null("upsert")
+        fine = pc.is_in(operation, pa.array(OPERATIONS))
+        malformed = list(block.bad)
+        if not pc.all(fine).as_py():
+            for row in rows.filter(pc.invert(fine)).to_pylist():
+                line = row.pop("line")
+                reason = f"op is {row['op']!r}, not one of {', '.join(OPERATIONS)}"
+                malformed.append((line, reason, json.dumps(row)[:500]))
+        rows = rows.set_column(rows.column_names.index("op"), "op", operation)
+        rows = rows.set_column(rows.column_names.index("seq"), "seq", rows["seq"].fill_null(0))
+        yield rows.filter(fine), malformed
 
 
-def _dressed(rows: pa.Table, lines: pa.ChunkedArray, name: str, epoch: int) -> pa.Table:
-    n = rows.num_rows
-    extra = {
-        "file": pa.repeat(pa.scalar(name), n),
-        "line": lines,
-        "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), n),
-        "reason": pa.nulls(n, pa.string()),
-        "text": pa.nulls(n, pa.string()),
-        "fatal": pa.repeat(pa.scalar(False), n),
-    }
-    for column, array in extra.items():
-        rows = rows.append_column(column, array)
-    return rows
+def _good(file: _File) -> Iterator[pa.Table]:
+    for rows, _ in _blocks(file):
+        n, lines = rows.num_rows, rows["line"]
+        rows = rows.drop_columns(["line"]).append_column("file", pa.repeat(pa.scalar(file.name), n))
+        yield rows.append_column("line", lines).append_column("epoch", pa.repeat(pa.scalar(file.epoch, pa.int64()), n))
 
 
-def _quarantined(bad: list[tuple[int, str, str]], form: Layout, name: str, epoch: int, fatal: bool) -> pa.Table:
-    n = len(bad)
-    columns = {column: pa.nulls(n, ARROW[type_]) for column, type_ in form.types.items()}
-    columns |= {
-        "file": pa.repeat(pa.scalar(name), n),
-        "line": pa.array([line for line, _, _ in bad], pa.int64()),
-        "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), n),
-        "reason": pa.array([reason for _, reason, _ in bad], pa.string()),
-        "text": pa.array([text for _, _, text in bad], pa.string()),
-        "fatal": pa.repeat(pa.scalar(fatal), n),
-    }
-    return pa.table(columns)
-
-
-def judge(rows: DataFrame, max_bad_share: float) -> dict[int, tuple[int, int]]:
-    """Epoch → (good rows, quarantined rows). Raises `RunFailed` for a broken file or too large a bad share."""
-    serious = F.col("reason").isNotNull() & (F.col("reason") != "empty line")
-    counted = rows.groupBy("epoch").agg(
-        F.count_if(F.col("reason").isNull()).alias("good"),
-        F.count_if(F.col("reason").isNotNull()).alias("bad"),
-        F.count_if(serious).alias("serious"),
-        F.count_if("fatal").alias("fatal"),
-        F.min(F.when(serious, F.struct("file", "line", "reason", "text"))).alias("first"),
-        F.min(F.when(F.col("fatal"), F.struct("file", "reason"))).alias("broken"),
-    )
-    found = sorted(counted.collect(), key=lambda row: row.epoch)
-    for row in found:
-        if row.fatal:
-            more = f" (and {row.fatal - 1} more)" if row.fatal > 1 else ""
-            raise RunFailed(
-                f"landing/{row.broken.file}: {row.broken.reason}{more}. Nothing was published.",
-                "mend or remove the file, then run the same command again",
-            )
-    bad, total = sum(row.serious for row in found), sum(row.good + row.serious for row in found)
-    if bad > max_bad_share * total:
-        first = next(row.first for row in found if row.first)
-        raise RunFailed(
-            f"{bad} of {total} rows are malformed, more than [ingest] max_bad_share = {max_bad_share:g} allows. "
-            f"The first: landing/{first.file} line {first.line}: {first.reason}: {first.text[:80]!r}. "
-            "Nothing was published.",
-            "mend the files, or raise max_bad_share in altneu.toml",
+def _bad(file: _File) -> Iterator[pa.Table]:
+    for _, rows in _blocks(file):
+        line, reason, text = zip(*rows, strict=True) if rows else ((), (), ())
+        yield pa.table(
+            {
+                "file": pa.repeat(pa.scalar(file.name), len(rows)),
+                "line": pa.array(line, pa.int64()),
+                "reason": pa.array(reason, pa.string()),
+                "text": pa.array(text, pa.string()),
+                "epoch": pa.repeat(pa.scalar(file.epoch, pa.int64()), len(rows)),
+            }
         )
-    return {row.epoch: (row.good, row.bad) for row in found}
+
+
+def _counted(file: _File) -> Iterator[pa.Table]:
+    """One row: how many of the file's rows are good, bad, and bad beyond being empty; the first of those."""
+    found: dict[str, Any] = {"epoch": file.epoch, "file": file.name, "good": 0, "bad": 0, "serious": 0, "fatal": False}
+    first: tuple[int, str, str] | tuple[None, None, None] = (None, None, None)
+    try:
+        for rows, malformed in _blocks(file):
+            serious = [row for row in malformed if row[1] != "empty line"]
+            found["good"] += rows.num_rows
+            found["bad"] += len(malformed)
+            found["serious"] += len(serious)
+            first = min(serious) if serious and first[0] is None else first
+    except FileBroken as error:
+        found["fatal"], first = True, (0, str(error), "")
+    row = found | dict(zip(("line", "reason", "text"), first, strict=True))
+    yield pa.Table.from_pylist([row], _COUNTED)
+
+
+_COUNTED = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("file", pa.string()),
+        ("good", pa.int64()),
+        ("bad", pa.int64()),
+        ("serious", pa.int64()),
+        ("fatal", pa.bool_()),
+        ("line", pa.int64()),
+        ("reason", pa.string()),
+        ("text", pa.string()),
+    ]
+)
 
 
 def difference(new: DataFrame, old: DataFrame | None) -> DataFrame:
@@ -146,12 +190,10 @@ def difference(new: DataFrame, old: DataFrame | None) -> DataFrame:
     return plus.unionByName(minus).groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def number_names(rows: DataFrame, names: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """String ids → integers: (rows with src, dst as ids, the new entries of the dictionary as id, name).
+def new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
+    """The entries (id, name) that the dictionary `names` (id, name) lacks for the string ids src, dst of some rows.
 
-    `names`: the dictionary before (id, name). New names are numbered in their order, after the greatest id; the ids
-    mean nothing outside the store. Cost: one shuffle of the names and two joins, at ingest alone; the graph joins see
-    integers.
+    New names are numbered in their order, after the greatest id; the ids mean nothing outside the store.
     """
     from pyspark.sql import Window
 
@@ -159,11 +201,16 @@ def number_names(rows: DataFrame, names: DataFrame) -> tuple[DataFrame, DataFram
     fresh = seen.join(names, "name", "left_anti")
     last = names.agg(F.coalesce(F.max("id"), F.lit(-1)).alias("last"))
     order = F.row_number().over(Window.orderBy("name"))
-    new = fresh.crossJoin(last).select((F.col("last") + order).cast("bigint").alias("id"), "name")
-    book = names.select("id", "name").unionByName(new)
-    columns = rows.columns
+    return fresh.crossJoin(last).select((F.col("last") + order).cast("bigint").alias("id"), "name")
+
+
+def numbered(rows: DataFrame, names: DataFrame) -> DataFrame:
+    """The rows with integers for their string ids src, dst, by the dictionary `names` (id, name), which has them all.
+
+    Cost: two joins, at ingest alone; the graph's joins see integers.
+    """
     out = rows
     for end in ("src", "dst"):
-        entry = book.select(F.col("id").alias(f"_{end}"), F.col("name").alias(end))
+        entry = names.select(F.col("id").alias(f"_{end}"), F.col("name").alias(end))
         out = out.join(entry, end).drop(end).withColumnRenamed(f"_{end}", end)
-    return out.select(*columns), new
+    return out.select(*rows.columns)

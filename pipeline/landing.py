@@ -103,6 +103,14 @@ def digest(ledger: Ledger, landed: Iterable[Landed], remember: bool = True) -> d
     return out
 
 
+def unchanged(ledger: Ledger, landed: Iterable[Landed], digests: dict[int, str]) -> bool:
+    """Are the files as they were when they had these digests?"""
+    try:
+        return digest(ledger, landed, remember=False) == digests
+    except FileNotFoundError:
+        return False
+
+
 def layout(home: Home) -> Layout:
     """What a landed file holds."""
     id_type = "long" if home.config.ids == "integer" else "string"

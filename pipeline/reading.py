@@ -1,9 +1,10 @@
 """Files of rows → typed Arrow tables with line numbers, and the malformed rows with their reasons.
 
 `read(path, layout)` yields `Block`s: nothing is lost, every input line is in `good`, in `bad`, or a comment. A block of
-bytes goes through Arrow's parsers at their speed; only a block that they refuse is read again line by line, to say
-which line is wrong and why. Memory: one block (16 MiB of text). CSV fields may be quoted but hold no line breaks.
-A broken file (truncated gzip, a missing column, no Parquet) is `FileBroken`: it has no good rows one could trust.
+bytes goes through Arrow's parsers at their speed. One that they refuse is halved, and halved again, until a few lines
+are left to be read one by one, to say which is wrong and why. Memory: one block (16 MiB of text). CSV fields may be
+quoted but hold no line breaks. A broken file (truncated gzip, a missing column, no Parquet) is `FileBroken`: it has no
+good rows one could trust.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
-BLOCK = 16 << 20
+BLOCK, SMALL = 16 << 20, 32 << 10
 COMMENTS = ("#", "%")
 ARROW = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
 _WORDS = {"long": "an integer", "double": "a number", "boolean": "true or false"}
@@ -190,22 +191,29 @@ def _lines(path: Path, layout: Layout, form: _JsonLines | _Delimited) -> Iterato
         while chunk := stream.read(BLOCK):
             block, cut, tail = (rest + chunk).rpartition(b"\n")
             if cut:
-                yield _block(block + b"\n", line, layout, form)
+                yield from _blocks(block + b"\n", line, layout, form)
                 line += block.count(b"\n") + 1
             rest = tail
         if rest:
-            yield _block(rest if rest.endswith(b"\n") else rest + b"\n", line, layout, form)
+            yield from _blocks(rest if rest.endswith(b"\n") else rest + b"\n", line, layout, form)
 
 
-def _block(block: bytes, before: int, layout: Layout, form: _JsonLines | _Delimited) -> Block:
+def _blocks(block: bytes, before: int, layout: Layout, form: _JsonLines | _Delimited) -> Iterator[Block]:
+    """The block at once, or in halves where Arrow refuses it: one malformed line slows down `SMALL` bytes, not all."""
     lines = block.count(b"\n")
     try:
         table = _complete(form.fast(block), layout)
         if table.num_rows == lines and not _nulls(table, layout).any():
-            return Block(table.append_column("line", pa.array(range(before + 1, before + lines + 1), pa.int64())))
+            yield Block(table.append_column("line", pa.array(range(before + 1, before + lines + 1), pa.int64())))
+            return
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError):
         pass
-    return _slowly(block, before, layout, form)
+    middle = block.find(b"\n", len(block) // 2) + 1
+    if len(block) <= SMALL or middle == len(block):
+        yield _slowly(block, before, layout, form)
+    else:
+        yield from _blocks(block[:middle], before, layout, form)
+        yield from _blocks(block[middle:], before + block.count(b"\n", 0, middle), layout, form)
 
 
 def _slowly(block: bytes, before: int, layout: Layout, form: _JsonLines | _Delimited) -> Block:

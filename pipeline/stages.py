@@ -128,30 +128,29 @@ def ingest(run: Run) -> Facts:
     batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
     digests = landing.digest(run.ledger, batches)
     run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
-    rows = reading.parse(run.spark, run.home, batches).persist()
+    source = run.spark, run.home, batches
+    counts = reading.judge(*source)
+    landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
+    published = run.ledger.batches(run.parent.revision) if run.keeps("upserts") else {}
+    again = [epoch for epoch in run.epochs if epoch in published]
+    rows = reading.good(*source)
     try:
-        counts = reading.judge(rows, run.home.config.max_bad_share)
-        if landing.digest(run.ledger, batches, remember=False) != digests:
-            raise RunFailed(
-                "the landing changed while it was read. Nothing was published.", "run the same command again"
-            )
-        published = run.ledger.batches(run.parent.revision) if run.keeps("upserts") else {}
-        again = [epoch for epoch in run.epochs if epoch in published]
-        good = rows.where(F.col("reason").isNull()).drop("reason", "text", "fatal")
-        bad = rows.where(F.col("reason").isNotNull()).select("file", "line", "reason", "text", "epoch")
         if run.home.config.ids == "string":
-            good, names = reading.number_names(good, run.before("names"))
             always = F.lit(min(run.epochs)).cast("bigint").alias("epoch"), F.lit(1).cast("bigint").alias("diff")
-            run.write("names", names.select("id", "name", *always))
+            run.write("names", reading.new_names(rows, run.before("names")).select("id", "name", *always))
+            rows = reading.numbered(rows, run.after("names"))
         else:
             run.write("names", None)
         old_rows = run.before("upserts").where(F.col("epoch").isin(again)) if again else None
         old_bad = run.before("quarantine").where(F.col("epoch").isin(again)) if again else None
-        changed = run.write("upserts", reading.difference(good, old_rows))
-        some = again or any(quarantined for _, quarantined in counts.values())
-        run.write("quarantine", reading.difference(bad, old_bad) if some else None)
-    finally:
-        rows.unpersist()
+        changed = run.write("upserts", reading.difference(rows, old_rows))
+        some = again or quarantined
+        run.write("quarantine", reading.difference(reading.bad(*source), old_bad) if some else None)
+    finally:  # what went wrong may be for that very reason
+        if not landing.unchanged(run.ledger, batches, digests):
+            raise RunFailed(
+                "the landing changed while it was read. Nothing was published.", "run the same command again"
+            )
     run.ledger.put_batches(
         run.run_id,
         [
@@ -167,9 +166,7 @@ def ingest(run: Run) -> Facts:
     )
     sample = run.delta("quarantine").where("diff > 0").orderBy("epoch", "file", "line").limit(SAMPLE)
     shown = ["epoch", "file", "line", "reason", "text"]
-    rows_shown = [row.asDict() for row in sample.select(*shown).collect()] if any(b for _, b in counts.values()) else []
-    landed = sum(good for good, _ in counts.values())
-    quarantined = sum(bad for _, bad in counts.values())
+    rows_shown = [row.asDict() for row in sample.select(*shown).collect()] if quarantined else []
     facts = {"rows": landed, "quarantined": quarantined, "changed_rows": changed, "replaced_epochs": len(again)}
     return {**facts, "quarantine_sample": rows_shown}
 

@@ -13,6 +13,8 @@ from pyspark.sql import functions as F
 from algorithms.collection import Collection
 from algorithms.times import EPOCH, FOREVER
 from algorithms.upserts import (
+    distinct_changes,
+    lives,
     net_intervals,
     replacement,
     signed_difference,
@@ -20,7 +22,6 @@ from algorithms.upserts import (
     timelines,
     to_triples,
     to_upserts,
-    union_intervals,
     winners,
 )
 from tests.algebra.reference import collected, exchanges, no_python
@@ -112,9 +113,7 @@ def test_one_winner_keeps_all_its_columns(spark) -> None:
 def test_versions_share_one_shuffle_and_give_the_signed_difference(spark) -> None:
     old, new = rows_of(SEED), rows_of(SEED + 1)
     tagged = frame(spark, old).withColumn("diff", F.lit(-1)).unionByName(frame(spark, new).withColumn("diff", F.lit(1)))
-    lines = timelines(tagged, KEY, VALUE, 2, by=["diff"])
-    edges = union_intervals(lines, KEY, ["diff"])
-    net = net_intervals(edges, KEY)
+    net = distinct_changes(lives(tagged, KEY, VALUE, 2, by=["diff"]).withColumnRenamed("diff", "version"), KEY)
     assert exchanges(net) == 1 and no_python(net)
     want: Counter = Counter()
     tables = values(new, 2, False), values(old, 2, False)
@@ -126,7 +125,9 @@ def test_versions_share_one_shuffle_and_give_the_signed_difference(spark) -> Non
             if diff:
                 want[(*key, start, FOREVER if epoch == FAR else epoch, diff)] += 1
     assert bag(net) == want, f"seed {SEED}"
-    sides = [edges.where(f"diff = {sign}") for sign in (1, -1)]
+    lines = timelines(tagged, KEY, VALUE, 2, by=["diff"]).withColumnRenamed("diff", "version")
+    assert bag(distinct_changes(lines, KEY)) == want  # which of them are one life does not matter
+    sides = [distinct_changes(lines.where(f"version = {sign}"), KEY) for sign in (1, -1)]
     assert bag(signed_difference(*sides, KEY)) == want
 
 
@@ -151,7 +152,8 @@ def test_union_and_net_of_overlapping_intervals(spark) -> None:
                 if value:
                     until = FOREVER if epoch == FAR else epoch
                     out[(case, start, until, value) if out is net else (case, start, until)] += 1
-    assert bag(union_intervals(df, ["case"])) == union, f"seed {SEED}"
+    one = df.withColumn("version", F.lit(1))
+    assert bag(distinct_changes(one, ["case"]).drop("diff")) == union, f"seed {SEED}"
     assert bag(net_intervals(df, ["case"])) == net, f"seed {SEED}"
 
 
@@ -237,7 +239,10 @@ def test_one_shuffle_each(spark) -> None:
     for df in (winners(rows, KEY, VALUE), timelines(rows, KEY, VALUE, 3), to_triples(rows, KEY, VALUE).df):
         assert exchanges(df) == 1 and no_python(df)
     lines = timelines(rows, KEY, VALUE)
-    for df in (union_intervals(lines, KEY), signed_difference(lines, lines.where("epoch > 2"), KEY)):
+    for df in (
+        distinct_changes(lines.withColumn("version", F.lit(1)), KEY),
+        signed_difference(lines, lines.where("epoch > 2"), KEY),
+    ):
         assert exchanges(df) <= 2 and no_python(df)
 
 

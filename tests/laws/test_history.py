@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import audit, runner, views
+from pipeline import audit, ingest, runner, views
 from pipeline.api import Graph
 from pipeline.compact import compact
 from pipeline.config import Home
@@ -300,6 +300,34 @@ def test_compaction_leaves_a_revision_published_meanwhile_alone(
     monkeypatch.setattr(Warehouse, "ensure", overtaken)
     assert compact(world.home, world.ledger, spark, grace=0)["revisions"] == [1, 2]
     world.check(1, 2, 3)
+
+
+@pytest.mark.parametrize("then", ["another batch", "not a file of rows", "gone"])
+def test_a_landing_that_changes_while_it_is_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """Files are read twice, to judge them and for their rows: what changes in between is told, and loses nothing."""
+    world = World(spark, tmp_path / "home")
+    world.deliver(0)
+    world.land(1)
+    judge = ingest.judge
+
+    def judge_and_change(*arguments: Any) -> Any:
+        found = judge(*arguments)
+        folder = world.home.landing / "epoch=1"
+        if then == "gone":
+            shutil.rmtree(folder)
+        else:
+            (folder / "rows.csv").write_text("src,dst\n1,2\n" if then == "another batch" else "rows\n")
+        return found
+
+    monkeypatch.setattr(ingest, "judge", judge_and_change)
+    with pytest.raises(RunFailed, match="the landing changed while it was read"):
+        homes.run(world.home, world.ledger, [1])
+    assert world.ledger.at().revision == 1
+    monkeypatch.setattr(ingest, "judge", judge)
+    world.deliver(1)
+    world.check(1, 2)
 
 
 def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> None:

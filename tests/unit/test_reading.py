@@ -64,9 +64,11 @@ def test_block_borders_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyP
     text = "src,dst\n" + "".join((line % (i, i + 1) if "%" in line else line) + "\n" for i, line in enumerate(lines))
     path = write(tmp_path, text)
     whole = rows(path)
-    for size in (7, 64, 1000):
-        monkeypatch.setattr(reading, "BLOCK", size)
-        assert rows(path) == whole, (seed, size)
+    for size in (7, 64, 1000, reading.BLOCK):
+        for small in (0, 100, 10**6):  # how far a refused block is halved
+            monkeypatch.setattr(reading, "BLOCK", size)
+            monkeypatch.setattr(reading, "SMALL", small)
+            assert rows(path) == whole, (seed, size, small)
     assert len(whole[0]) + len(whole[1]) + sum(line.startswith("#") for line in lines) == 400
 
 
