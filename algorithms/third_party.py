@@ -40,9 +40,10 @@ def triangle_counts(edges: DataFrame, folder: str) -> DataFrame:
 
 def _graphframes(edges: DataFrame) -> DataFrame:
     from graphframes import GraphFrame
+    from pyspark import StorageLevel
 
     vertices = edges.selectExpr("explode(array(a, b)) AS id").distinct()
-    counted = GraphFrame(vertices, edges.selectExpr("a AS src", "b AS dst")).triangleCount()
+    counted = GraphFrame(vertices, edges.selectExpr("a AS src", "b AS dst")).triangleCount(StorageLevel.MEMORY_AND_DISK)
     return counted.selectExpr("CAST(id AS bigint) AS vertex", "CAST(count AS bigint) AS triangles")
 
 

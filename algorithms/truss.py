@@ -15,11 +15,12 @@ Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -54,14 +55,22 @@ def trussness_changes(
     stored = trussness.where(F.col("epoch") <= last).select("a", "b", "k", "epoch", "diff")
     if limit_edges is not None and alive.count() > limit_edges:
         return truss_rounds.trussness_changes(alive, stored, first, last, say)
-    left, right = (frame.withColumn("one", F.lit(0)).groupBy("one") for frame in (alive, stored))
-    return left.cogroup(right).applyInArrow(_replay(first, last), SCHEMA)
+    zero = F.lit(0).cast("bigint")  # no edge has trussness 0: this tells the intervals from the stored triples
+    both = alive.withColumn("k", zero).unionByName(stored.withColumn("until", zero))
+    return both.coalesce(1).mapInArrow(_replay(first, last), SCHEMA)
 
 
-def _replay(first: int, last: int) -> Callable[[pa.Table, pa.Table], pa.Table]:
-    def task(edges: pa.Table, stored: pa.Table) -> pa.Table:
-        a, b, start, until = disjoint(*longs(edges, ["a", "b", "epoch", "until", "diff"]))
-        sa, sb, sk, se, sd = longs(stored, ["a", "b", "k", "epoch", "diff"])
+def _replay(first: int, last: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = list(batches)
+        if parts:
+            yield from changes(pa.Table.from_batches(parts)).to_batches(max_chunksize=1 << 20)
+
+    def changes(rows: pa.Table) -> pa.Table:
+        interval = pc.equal(rows["k"], 0)
+        a, b, start, until = disjoint(*longs(rows.filter(interval), ["a", "b", "epoch", "until", "diff"]))
+        sa, sb, sk, se, sd = longs(rows.filter(pc.invert(interval)), ["a", "b", "k", "epoch", "diff"])
+        del rows
         earlier = se < first
         ea, eb, ek, present = consolidate([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
         assert (present == 1).all(), "the stored trussness holds an edge twice"

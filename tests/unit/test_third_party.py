@@ -1,0 +1,19 @@
+"""GraphFrames' JVM half is not everywhere; that we call its Python half as it is written can be said without."""
+
+from __future__ import annotations
+
+from unittest.mock import MagicMock, create_autospec
+
+import graphframes
+import pytest
+
+from algorithms import third_party
+
+
+def test_graphframes_is_called_as_its_signature_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = create_autospec(graphframes.GraphFrame)
+    monkeypatch.setattr(graphframes, "GraphFrame", frame)
+    monkeypatch.setattr(third_party, "reference", lambda spark: "GraphFrames")
+    third_party.triangle_counts(MagicMock(), "unused")
+    frame.assert_called_once()
+    frame.return_value.triangleCount.assert_called_once()
