@@ -332,8 +332,8 @@ def suites(run: Run) -> list[Check]:
     whole = run.kind != "run"  # all edges are new then: what explains them are all landed rows
     delta = run.after("upserts") if whole else run.delta("upserts")
     data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
-    touched = delta.select("epoch").distinct()
-    copies = run.after("upserts").join(F.broadcast(touched), "epoch").groupBy(*data).agg(F.sum("diff").alias("copies"))
+    batches_of_run = run.after("upserts") if whole else run.after("upserts").where(F.col("epoch").isin(run.epochs))
+    copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
     alive = run.after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
 
     def as_of(table: str, name: str, *columns: str) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,3 +35,18 @@ def put(home: Home, epoch: int, rows: Iterable[Row]) -> None:
 
 def run(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Revision | None:
     return runner.run(home, ledger, runner.plan_epochs(home, ledger, epochs, remove))
+
+
+def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> dict[str, float]:
+    """Publish one epoch without some of its stages, for benchmarks of the others; seconds of each that ran."""
+    run_id = runner.begin(home, ledger, runner.plan_epochs(home, ledger, [epoch]))
+    assert run_id is not None
+    seconds = {}
+    for name in runner.STAGES:
+        begin = time.time()
+        if name in skip:
+            ledger.stage(run_id, name, "done", begin, {"failed": 0})
+        else:
+            runner.stage(home, ledger, run_id, name)
+            seconds[name] = time.time() - begin
+    return seconds
