@@ -116,6 +116,11 @@ def kept(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
     return [name for name in relations(motifs) if name != PLAIN]
 
 
+def rules(motifs: Mapping[str, Sequence[Pattern]]) -> int:
+    """The most delta rules that one of the patterns has: one for each of its edges."""
+    return max(len(pattern.edges) for patterns in motifs.values() for pattern in patterns)
+
+
 def condition(relation: str) -> str | None:
     """What a relation asks of the values.
 

@@ -17,7 +17,7 @@ Shapes   Edges: a, b (a < b), epoch, until, diff: signed validity intervals. A t
 Cost     Σ over changed edges of min(rows at a, rows at b) proposals (law 8); three scans of the index, no exchange of
          it when `broadcast` is set: then the proposals must fit an executor's memory (about 150 bytes each). Bulk: one
          scan; the kernel's time; 200 bytes an edge interval in the task, `limit_edges` of them at the most, about.
-         `triangle_plans.Choice` estimates both.
+         `plans.Choice` estimates both.
 Source   Seed 4 (worst-case optimal joins, delta queries), seed 1 (alt/neu); Ngo et al. 2012, Ammar et al. 2018.
 """
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.triangle_plans import Choice
+from algorithms import patterns
+from algorithms.plans import Choice, MotifChoice
 
 from . import landing
 from .config import Home
@@ -66,6 +67,7 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
         "plans": {
             "edges": "broadcast the touched pairs" if rows <= BROADCAST_ROWS else "shuffle by pair",
             "triangles": _triangles(home, ledger, plan, rows),
+            **_motifs(home, ledger, plan, rows),
             "truss": f"replay {label(min(starts))} … {label(new_frontier)} in one task (in rounds beyond "
             f"{home.config.limit_edges:,} edges)"
             if starts and new_frontier is not None
@@ -89,6 +91,20 @@ def _triangles(home: Home, ledger: Ledger, plan: Plan, rows: int) -> str:
     ]
     proposals = round(rows * sum(p for p, _ in known) / sum(n for _, n in known)) if known else None
     return Choice(home.config.triangles_plan, index, rows, proposals).words()
+
+
+def _motifs(home: Home, ledger: Ledger, plan: Plan, rows: int) -> dict[str, str]:
+    """The plan that counts motifs, if there are some and every landed row changes each of their relations."""
+    wanted = home.config.patterns()
+    if not wanted:
+        return {}
+    made_of = {"edges": patterns.PLAIN in patterns.relations(wanted), "motif_edges": bool(patterns.kept(wanted))}
+    sizes = ledger.sizes() if plan.kind == "run" else {}
+    stored = sum(sizes.get(table, {}).get("rows", 0) for table, some in made_of.items() if some)
+    changed = rows * len(patterns.relations(wanted))
+    config = home.config
+    choice = MotifChoice(config.triangles_plan, stored, changed, patterns.rules(wanted), config.triangles_limit)
+    return {"motifs": choice.words()}
 
 
 def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:

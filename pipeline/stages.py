@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from algorithms import edges as graph
 from algorithms import motifs, patterns, triangles, truss
-from algorithms.triangle_plans import Choice
+from algorithms.plans import Choice, MotifChoice
 
 from . import audit as auditing
 from . import ingest as reading
@@ -236,36 +236,32 @@ def count_motifs(run: Run) -> Facts:
         run.put_totals(["motif"], [])
         return {"motif_rows": 0}
     stored = sum(run.warehouse.size(table, run.base(table))["rows"] for table in of)
-    rules = max(len(pattern.edges) for found in wanted.values() for pattern in found)
 
     def relations(read: Callable[[str], DataFrame]) -> DataFrame:
         name = {"edges": F.lit(patterns.PLAIN).alias("relation"), "motif_edges": F.col("relation")}
         parts = [read(table).select(name[table], "a", "b", "epoch", "until", "diff") for table in of]
         return reduce(DataFrame.unionByName, parts)
 
-    before = relations(run.before) if stored else None
     config = run.home.config
-    auto = "delta" if rules * changed < stored else "bulk"
-    if stored + changed > config.triangles_limit:
-        plan = "delta query in joins"
+    choice = MotifChoice(config.triangles_plan, stored, changed, patterns.rules(wanted), config.triangles_limit)
+    before = relations(run.before) if stored else None
+    if choice.plan == "joins":
         new = motifs.motif_changes_in_joins(wanted, before, relations(run.delta))
-    elif before is not None and (auto if config.triangles_plan == "auto" else config.triangles_plan) == "delta":
-        plan = "delta query in one task"
+    elif choice.plan == "delta" and before is not None:
         new = motifs.motif_changes(wanted, before, relations(run.delta))
     else:
-        plan = "enumeration of all"
         new = motifs.motif_counts(wanted, relations(run.after))
         if stored:
             old = run.before("motif_counts").select("motif", "vertex", "epoch", (-F.col("diff")).alias("diff"))
             both = new.unionByName(old).groupBy("motif", "vertex", "epoch").agg(F.sum("diff").alias("diff"))
             new = both.where("diff <> 0")
-    run.say(f"motifs: {plan}, {changed:,} changed edge intervals on {stored:,}")
+    run.say(f"motifs: {choice.words()}, {changed:,} changed edge intervals on {stored:,}")
     written = run.write("motif_counts", new)
     places = {name: (place, len(found[0].vertices)) for place, (name, found) in enumerate(wanted.items())}
     sums = run.delta("motif_counts").groupBy("motif", "epoch").agg(F.sum("diff").alias("diff")).collect()
     rows = [("motif", places[row.motif][0], row.epoch, row.diff // places[row.motif][1]) for row in sums]
     run.put_totals(["motif"], rows)
-    return {"motif_rows": written, "motif_plan": plan}
+    return {"motif_rows": written, "motif_plan": choice.words()}
 
 
 def count_triangles(run: Run) -> Facts:

@@ -30,8 +30,8 @@ from pyspark.sql import functions as F
 from algorithms import third_party, triangles
 from algorithms.kernels import triangles as kernel
 from algorithms.kernels.history import vertex_changes
+from algorithms.plans import Choice
 from algorithms.times import FOREVER
-from algorithms.triangle_plans import Choice
 from pipeline.spark import session
 from tests.benchmarks.kernels import rmat
 

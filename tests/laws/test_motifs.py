@@ -18,6 +18,7 @@ from algorithms.times import FOREVER
 from pipeline import audit, runner, views
 from pipeline.config import Home
 from pipeline.errors import UsageError
+from pipeline.forecast import forecast
 from pipeline.ledger import Ledger
 from pipeline.warehouse import Warehouse
 from tests import homes, reference
@@ -116,9 +117,13 @@ def test_any_order_equals_recomputation(spark: SparkSession, tmp_path: Path, nam
     order = rng.sample(range(EPOCHS), EPOCHS)
     deliver(order[:2], wrong=True)
     deliver(order[2:])
+    for epoch in order[:2]:
+        homes.put(home, epoch, final[epoch])
+    planned = forecast(home, ledger, runner.plan_epochs(home, ledger, order[:2]))["plans"]["motifs"]
     deliver(order[:2])  # the correction
     row, warehouse = ledger.at(), Warehouse(spark, home)
     plan = ledger.facts(row.run_id, "triangles")["motif_plan"]
+    assert plan == planned
     assert plan.startswith({"b": "enumeration", "d": "delta query in one task", "j": "delta query in joins"}[name[0]])
     assert row.frontier is not None
     for epoch in range(row.frontier + 1):

@@ -1,8 +1,10 @@
-"""The choice between the delta query and the enumeration of all."""
+"""The choice between the delta query and the enumeration of all, of triangles and of motifs."""
 
 from __future__ import annotations
 
-from algorithms.triangle_plans import Choice
+import pytest
+
+from algorithms.plans import Choice, MotifChoice
 
 
 def test_a_first_load_is_enumerated_and_a_small_change_of_a_large_graph_is_not() -> None:
@@ -22,3 +24,18 @@ def test_what_the_configuration_says_is_done_and_said() -> None:
     facts = Choice("auto", 10_000_000, 1, 7).facts()
     assert facts["plan"] == "delta" and facts["proposals"] == 7 and set(facts["estimate"]) == {"delta", "bulk"}
     assert facts["chosen"].startswith("delta query, by cost: about ")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "stored", "changed", "plan"),
+    [
+        ("auto", 1_000, 100, "delta"),
+        ("auto", 1_000, 200, "bulk"),  # six rules would see as many edges as there are
+        ("bulk", 1_000, 1, "bulk"),
+        ("delta", 1_000, 900, "delta"),
+        ("delta", 0, 10, "bulk"),  # there is nothing to build on
+        ("bulk", 9_000, 1_001, "joins"),  # more than one task may hold
+    ],
+)
+def test_the_plan_of_motifs(wanted: str, stored: int, changed: int, plan: str) -> None:
+    assert MotifChoice(wanted, stored, changed, rules=6, limit=10_000).plan == plan

@@ -1,4 +1,4 @@
-"""The choice between the two plans of `triangles`, by estimated cost. No Spark: `altneu plan` asks as well."""
+"""The choice between the plans of `triangles`, by estimated cost, and of `motifs`. No Spark: `altneu plan` asks too."""
 
 from __future__ import annotations
 
@@ -47,3 +47,32 @@ class Choice:
         """What is recorded of it: the plan, the reason in words, proposals if counted, estimates in seconds."""
         estimate = {name: round(value, 2) for name, value in self.seconds().items()}
         return {"plan": self.plan, "chosen": self.words(), "proposals": self.proposals, "estimate": estimate}
+
+
+@dataclass(frozen=True)
+class MotifChoice:
+    """Which plan counts the motifs: the wanted one, or with "auto" the delta query while its rules see less than all.
+
+    `stored`, `changed`: intervals of the relations before and of the change; `rules`: how many the largest pattern has,
+    one for each of its edges. Beyond `limit` intervals nothing is brought to one task, whatever is wanted.
+    """
+
+    wanted: str
+    stored: int
+    changed: int
+    rules: int
+    limit: int
+
+    @property
+    def plan(self) -> str:
+        """`delta` or `bulk`, in one task; or `joins`."""
+        if self.stored + self.changed > self.limit:
+            return "joins"
+        if not self.stored:
+            return "bulk"
+        auto = "delta" if self.rules * self.changed < self.stored else "bulk"
+        return auto if self.wanted == "auto" else self.wanted
+
+    def words(self) -> str:
+        """The choice, for a person."""
+        return {"joins": "delta query in joins", "delta": "delta query in one task", "bulk": NAMES["bulk"]}[self.plan]
