@@ -91,6 +91,10 @@ class Table:
         fields = next(schema["fields"] for schema in self._metadata["schemas"] if schema["schema-id"] == now)
         return {field["name"]: field["type"] for field in fields}
 
+    def properties(self) -> dict[str, str]:
+        """Its settings."""
+        return dict(self._metadata.get("properties", {}))
+
     def main(self) -> int | None:
         """The snapshot of `main`; None before the first commit."""
         return self.ref("main")

@@ -1,0 +1,59 @@
+"""No false alarm: every epoch of real graphs passes every check.
+
+All epochs as one run with every one of them audited; then, epoch by epoch, the checks that depend on what came before
+(the ledger's totals, volumes, growth), as a run of that epoch alone would ask them. Wide: `infra/test --all`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from expectations.suite import check_tables
+from pipeline import landing, views
+from pipeline.config import Home
+from pipeline.demo import land_messages
+from pipeline.ledger import Ledger
+from tests import homes
+from tests.e2e.graphs import find
+
+RATED = ["src", "dst", "rating", "ts"]
+FILES = {"bitcoinotc": "soc-sign-bitcoinotc.csv.gz", "bitcoinalpha": "soc-sign-bitcoinalpha.csv.gz"}
+TOTALS = ("vertices", "edges", "triangles", "max_trussness", "wedges")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["CollegeMsg", *FILES])
+@pytest.mark.parametrize("live_for", [30, None])
+def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, name: str, live_for: int | None) -> None:
+    home = Home.open(tmp_path / "home", create=True)
+    every = "1d" if name == "CollegeMsg" else "7d"
+    home = home.declare(every=every, **({} if live_for is None else {"live_for": live_for}))
+    toml = home.path / "altneu.toml"
+    toml.write_text(toml.read_text() + '\n[audit]\nepochs = "all"\n')
+    if name == "CollegeMsg":
+        epochs = land_messages(home).epochs
+    else:
+        home = home.declare(values={"rating": "long"})
+        epochs = landing.land(home, [find(FILES[name])], RATED, time_column="ts", header=True).epochs
+    home, ledger = Home.open(home.path), Ledger(home.database)
+    assert homes.run(home, ledger, epochs) is not None
+    checks = ledger.checks()
+    assert {check.epoch for check in checks if check.suite == "incremental_versus_full"} == set(epochs)
+    assert [(check.name, check.epoch, check.observed) for check in checks if not check.passed] == []
+
+    points = {point["epoch"]: point for point in views.totals(home, ledger, all_epochs=True)}
+    history: list[dict[str, Any]] = []
+    alarms = []
+    for epoch, batch in sorted(ledger.batches().items()):
+        counts = {"epoch": epoch, "rows": batch.rows, "bad_rows": batch.bad_rows}
+        frames = {"totals": [{"epoch": epoch, **{m: points[epoch][m] for m in TOTALS}}], "volumes": [counts]}
+        found = check_tables(frames, {"epoch": epoch, "value_types": {}, "history": history})  # type: ignore[arg-type]
+        alarms += [(check["name"], epoch, check["observed"]) for check in found if not check["passed"]]
+        history.append(counts | {m: points[epoch][m] for m in ("edges", "triangles")})
+    assert len(found) >= 8
+    print(f"{name}: {len(history)} epochs, {len(alarms)} alarms")
+    assert alarms == []

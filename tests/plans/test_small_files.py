@@ -1,0 +1,37 @@
+"""A revision is a small file in every table: how many there are must not become the cost of a query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipeline.warehouse import PROPERTIES, Warehouse
+from tests import homes
+
+
+def test_many_revisions_are_few_manifests_and_few_tasks(tiny: SparkSession, tmp_path: Path) -> None:
+    home, _ = homes.make(tmp_path / "home")
+    warehouse = Warehouse(tiny, home)
+    warehouse.ensure()
+    name, base = warehouse.name("degrees"), warehouse.metadata("degrees").first()
+    for number in range(9):
+        row = tiny.range(1).selectExpr("id AS vertex", "1L AS epoch", f"{number}L AS revision", "1L AS diff")
+        warehouse.stage("degrees", f"r{number}", base, row)
+        base = warehouse.head("degrees", f"r{number}", base)
+        warehouse.publish({"degrees": base}, f"r{number}")
+    whole = tiny.table(name)
+    assert whole.count() == 9 == warehouse.size("degrees", base)["files"]
+    assert tiny.table(f"{name}.manifests").count() <= int(PROPERTIES["commit.manifest.min-count-to-merge"])
+    assert whole.rdd.getNumPartitions() == 1
+
+
+def test_a_table_of_an_earlier_version_gets_todays_settings(tiny: SparkSession, tmp_path: Path) -> None:
+    home, _ = homes.make(tmp_path / "home")
+    Warehouse(tiny, home).ensure()
+    warehouse = Warehouse(tiny, home)
+    for name in PROPERTIES:
+        tiny.sql(f"ALTER TABLE {warehouse.name('edges')} UNSET TBLPROPERTIES ('{name}')")
+    assert not PROPERTIES.keys() & warehouse.metadata("edges").properties().keys()
+    warehouse.ensure()
+    assert PROPERTIES.items() <= warehouse.metadata("edges").properties().items()
