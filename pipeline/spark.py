@@ -55,7 +55,9 @@ _RUNTIME = {
 # Below so many stored rows a run's time is planning and compiling, not work. An epoch of 1,000 rows, in turns with
 # Spark's defaults: 7.7 s and 9.7 s with 20,000 stored rows, as long with 100,000.
 FEW_ROWS = 100_000
-QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC"]  # of such a process, most time is the JVM compiling itself
+# Of such a process, most time is the JVM compiling itself. With one compiler it would keep 48 MiB for what is compiled,
+# which are full after some 80 epochs: it compiles nothing any more then.
+QUICK = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC"]
 SIMPLE = {
     "spark.sql.shuffle.partitions": "1",  # and one new file a table, not four
     "spark.sql.adaptive.enabled": "false",
