@@ -33,7 +33,7 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
     every = "1d" if name == "CollegeMsg" else "7d"
     home = home.declare(every=every, **({} if live_for is None else {"live_for": live_for}))
     toml = home.path / "altneu.toml"
-    toml.write_text(toml.read_text() + '\n[audit]\nepochs = "all"\n')
+    toml.write_text(toml.read_text().replace("[audit]\n", '[audit]\nepochs = "all"\n', 1))
     if name == "CollegeMsg":
         epochs = land_messages(home).epochs
     else:
