@@ -2,6 +2,19 @@
 
 import statistics
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.config import Home
+
+
+def put_rows(home: Home, epoch: int, src: np.ndarray, dst: np.ndarray, op: list[str]) -> None:
+    """Land an epoch as one Parquet file."""
+    path = home.landing / f"epoch={epoch}"
+    path.mkdir(parents=True)
+    pq.write_table(pa.table({"src": src, "dst": dst, "op": op}), path / "rows.parquet")
+
 
 def spread(values: list[float], digits: int = 1) -> str:
     """The median with the least and the greatest, for a table."""

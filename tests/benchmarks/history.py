@@ -28,8 +28,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.compact import compact
 from pipeline.config import Home
@@ -152,18 +150,13 @@ def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
     rng = np.random.default_rng(3)
     a, b = rmat(scale, 9)
 
-    def put(epoch: int, src: np.ndarray, dst: np.ndarray, op: list[str]) -> None:
-        path = home.landing / f"epoch={epoch}"
-        path.mkdir(parents=True)
-        pq.write_table(pa.table({"src": src, "dst": dst, "op": op}), path / "rows.parquet")
-
-    put(0, a, b, ["upsert"] * a.size)
+    benchmarks.put_rows(home, 0, a, b, ["upsert"] * a.size)
 
     def change(epoch: int) -> None:
         gone = rng.choice(a.size, 500, replace=False)
         src = np.concatenate([a[gone], rng.choice(a, 500)])
         dst = np.concatenate([b[gone], rng.choice(b, 500)])
-        put(epoch, src, dst, ["delete"] * 500 + ["upsert"] * 500)
+        benchmarks.put_rows(home, epoch, src, dst, ["delete"] * 500 + ["upsert"] * 500)
 
     for epoch in range(1, epochs + 1):
         change(epoch)

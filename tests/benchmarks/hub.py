@@ -19,20 +19,17 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.config import Home
 from pipeline.ledger import Ledger
 from tests import homes
+from tests.benchmarks import put_rows
 
 CHANGES = 1_000
 
 
 def put(home: Home, epoch: int, pairs: np.ndarray, op: str) -> None:
-    path = home.landing / f"epoch={epoch}"
-    path.mkdir(parents=True)
-    pq.write_table(pa.table({"src": pairs[:, 0], "dst": pairs[:, 1], "op": [op] * len(pairs)}), path / "rows.parquet")
+    put_rows(home, epoch, pairs[:, 0], pairs[:, 1], [op] * len(pairs))
 
 
 def distinct(pairs: np.ndarray, size: int) -> np.ndarray:

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -30,18 +28,12 @@ from pipeline.ledger import Ledger
 from pipeline.spark import session
 from pipeline.warehouse import Warehouse
 from tests import homes
-from tests.benchmarks import spread
+from tests.benchmarks import put_rows, spread
 from tests.benchmarks.triangles import by_rmat, timed
 
 STAGES = ("ingest", "edges", "triangles")
 CHANGES = 1_000
 REPEAT = 3
-
-
-def put(home: Home, epoch: int, src: np.ndarray, dst: np.ndarray, op: list[str]) -> None:
-    path = home.landing / f"epoch={epoch}"
-    path.mkdir(parents=True)
-    pq.write_table(pa.table({"src": src, "dst": dst, "op": op}), path / "rows.parquet")
 
 
 def epoch_of(home: Home, ledger: Ledger, epoch: int) -> dict[str, float]:
@@ -70,14 +62,16 @@ def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
     home = Home.open(folder / str(size), create=True)
     rng = np.random.default_rng(3)
     a, b = by_rmat(size)
-    put(home, 0, a, b, ["upsert"] * a.size)
+    put_rows(home, 0, a, b, ["upsert"] * a.size)
     ledger, spark = Ledger(home.database), session()
     load = epoch_of(home, ledger, 0)
     runs: list[dict[str, float]] = []
     for epoch in range(1, epochs + 2):
         gone = rng.choice(a.size, CHANGES // 2, replace=False)
         x, y = rng.choice(a, CHANGES // 2), rng.choice(b, CHANGES // 2)
-        put(home, epoch, np.append(a[gone], x), np.append(b[gone], y), ["delete"] * len(gone) + ["upsert"] * len(x))
+        put_rows(
+            home, epoch, np.append(a[gone], x), np.append(b[gone], y), ["delete"] * len(gone) + ["upsert"] * len(x)
+        )
         runs.append(epoch_of(home, ledger, epoch))
     warehouse = Warehouse(spark, home)
     index = warehouse.at("edges", ledger.at())
@@ -88,9 +82,8 @@ def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
         print(f"| {name} | {load[name]:.1f} | {spread([run[name] for run in runs[1:]], 2)} |")
     one, whole = statistics.median(scans), statistics.median([run["all"] for run in runs[1:]])
     print(f"| one scan of the index | | {spread(scans, 2)} |")
-    print(
-        f"| six scans and 3 s | | {6 * one + 3:.1f}: the epoch takes {whole / (6 * one + 3):.2f} × that |", flush=True
-    )
+    bound = 6 * one + 3
+    print(f"| six scans and 3 s | | {bound:.1f}: the epoch takes {whole / bound:.2f} × that |", flush=True)
     seconds, (cells, changed) = timed(lambda: recount(warehouse, ledger))
     assert changed == 0, f"{changed} diff triples differ"
     print(f"| all counted again in {cells} cells: no difference | {seconds:.1f} | |", flush=True)
