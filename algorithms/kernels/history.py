@@ -9,7 +9,8 @@ Cells   A graph too large for one task is cut into cells: vertices have colours,
         and to no other: the cells' results add up. With p colours an edge is in p cells, and the largest of them, of
         three different colours, hold about 6/p² of the edges.
 Cost    O(sum over edges u->v, from the lower to the higher degree, of outdeg(v)) <= O(m^1.5), as `triangles.count`,
-        times the intervals of an edge.
+        times the intervals of an edge. Where three edges share the interval that most have, as after a first load, a
+        triangle costs three additions to its edges, which their ends get in the end: a sixth of the time.
 Memory  About 200 bytes an interval, and 16 to 48 for every (vertex, epoch) at which a count changes.
 Source  Chiba, Nishizeki 1985; Suri, Vassilvitskii 2011 (partition); Afrati, Ullman 2011 (shares).
 """
@@ -47,17 +48,22 @@ def vertex_changes(
     spans = np.append(first, a.size)
     vertices, ranks, indptr, head, origin = _arranged(a[first], b[first])
     epochs = np.unique(np.concatenate([start, until]))
+    begins, ends = np.searchsorted(epochs, start), np.searchsorted(epochs, until)
     colour = np.full(vertices.size, -1, np.int32)
     if colours is not None:
-        for ends, of in zip((a, b), colours, strict=True):
-            colour[ranks[np.searchsorted(vertices, ends)]] = of
+        for end, of in zip((a, b), colours, strict=True):
+            colour[ranks[np.searchsorted(vertices, end)]] = of
+    spans_of, most = np.unique(begins * epochs.size + ends, return_counts=True)
+    usual = int(spans_of[np.argmax(most)])
     keys, sums = _changes(
         indptr,
         head,
         spans[origin],
         spans[origin + 1],
-        np.searchsorted(epochs, start),
-        np.searchsorted(epochs, until),
+        begins,
+        ends,
+        usual // epochs.size,
+        usual % epochs.size,
         epochs.size,
         int(np.searchsorted(epochs, FOREVER)),
         colour,
@@ -84,7 +90,7 @@ def _arranged(a: Ints, b: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     code = np.minimum(u, v) * n + np.maximum(u, v)
     origin = np.argsort(code)
     code = code[origin]
-    return vertices, ranks, np.searchsorted(code, np.arange(n + 1) * n), code % n, origin
+    return vertices, ranks, np.searchsorted(code, np.arange(n + 1) * n), (code % n).astype(np.int32), origin
 
 
 def colours_for(edges: int, limit: int) -> int:
@@ -100,10 +106,15 @@ def colours_for(edges: int, limit: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _changes(indptr, head, low, high, start, until, n_epochs, never, colour, keys, sums):
+def _changes(indptr, head, low, high, start, until, usual_start, usual_until, n_epochs, never, colour, keys, sums):
     """The sums by key = rank * n_epochs + epoch."""
-    n, used = indptr.size - 1, 0
-    mark = np.full(n, -1, np.int64)
+    n, m, used = indptr.size - 1, head.size, 0
+    usual = np.empty(m, np.bool_)
+    for e in range(m):
+        x = low[e]
+        usual[e] = high[e] == x + 1 and start[x] == usual_start and until[x] == usual_until
+    support = np.zeros(m, np.int32)  # the triangles of three usual edges, by edge
+    mark = np.full(n, -1, np.int32)
     for u in range(n):
         first, last = indptr[u], indptr[u + 1]
         if last - first < 2:
@@ -111,11 +122,16 @@ def _changes(indptr, head, low, high, start, until, n_epochs, never, colour, key
         for i in range(first, last):
             mark[head[i]] = i
         for i in range(first, last):
-            v = np.int64(head[i])
+            v = head[i]
             for j in range(indptr[v], indptr[v + 1]):
-                w = np.int64(head[j])
+                w = head[j]
                 k = mark[w]
                 if k < 0 or (colour[u] >= 0 and colour[u] == colour[v] and colour[u] == colour[w]):
+                    continue
+                if usual[i] and usual[j] and usual[k]:
+                    support[i] += 1
+                    support[j] += 1
+                    support[k] += 1
                     continue
                 x, y, z = low[i], low[j], low[k]
                 while x < high[i] and y < high[j] and z < high[k]:
@@ -124,7 +140,7 @@ def _changes(indptr, head, low, high, start, until, n_epochs, never, colour, key
                     if begin < end:
                         if keys.size and 2 * (used + 6) > keys.size:
                             keys, sums = grown(keys, sums)
-                        for vertex in (u, v, w):
+                        for vertex in (np.int64(u), np.int64(v), np.int64(w)):
                             used += add(keys, sums, vertex * n_epochs + begin, 1)
                             if end < never:
                                 used += add(keys, sums, vertex * n_epochs + end, -1)
@@ -136,4 +152,16 @@ def _changes(indptr, head, low, high, start, until, n_epochs, never, colour, key
                         z += 1
         for i in range(first, last):
             mark[head[i]] = -1
+    twice = np.zeros(n, np.int64)  # a triangle at a vertex lies on two of its edges
+    for u in range(n):
+        for i in range(indptr[u], indptr[u + 1]):
+            twice[u] += support[i]
+            twice[head[i]] += support[i]
+    for u in range(n):
+        if twice[u]:
+            if keys.size and 2 * (used + 2) > keys.size:
+                keys, sums = grown(keys, sums)
+            used += add(keys, sums, u * n_epochs + usual_start, twice[u] // 2)
+            if usual_until < never:
+                used += add(keys, sums, u * n_epochs + usual_until, -(twice[u] // 2))
     return keys, sums

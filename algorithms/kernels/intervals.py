@@ -1,12 +1,14 @@
 """Signed validity intervals in arrays: consolidated, and made disjoint.
 
 Shapes  Columns of int64, one row each; an interval is `[start, until)` with a diff, `until` = FOREVER when it is open.
-Cost    One sort of twice the rows; about 150 bytes a row at the peak.
+Cost    One sort of the rows, and one of twice the rows of edges that come, go and come again; by one long where the
+        columns fit into it (a fifth of the time). About 150 bytes a row at the peak.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,25 @@ def longs(table: pa.Table, names: Sequence[str]) -> list[Longs]:
     return [table[name].to_numpy().astype(np.int64, copy=False) for name in names]
 
 
+def ordered(columns: Sequence[Longs]) -> Longs:
+    """The order of the rows by some columns; equal rows in any order.
+
+    >>> ordered([np.array([2, 1, 2]), np.array([5, 9, -4])]).tolist()
+    [1, 2, 0]
+    """
+    if not columns[0].size:
+        return np.empty(0, np.int64)
+    lows = [int(column.min()) for column in columns]
+    sizes = [int(column.max()) - low + 1 for column, low in zip(columns, lows, strict=True)]
+    if prod(sizes) > FOREVER:
+        return np.lexsort(tuple(reversed(columns)))
+    key = np.zeros(columns[0].size, np.int64)
+    for column, low, size in zip(columns, lows, sizes, strict=True):
+        key *= size
+        key += column - low
+    return np.argsort(key)
+
+
 def consolidate(data: Sequence[Longs], diff: Longs) -> list[Longs]:
     """Equal data summed, zeros dropped; returns the data columns and the sums, in the data's order.
 
@@ -30,7 +51,7 @@ def consolidate(data: Sequence[Longs], diff: Longs) -> list[Longs]:
     """
     if not diff.size:
         return [*data, diff]
-    order = np.lexsort(tuple(reversed(data)))
+    order = ordered(data)
     columns = [column[order] for column in data]
     new = np.ones(diff.size, bool)
     new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
@@ -45,8 +66,22 @@ def disjoint(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tup
 
     Raises ValueError when an edge is there more than once or less than not at all.
     """
-    if not a.size:
+    order = ordered([a, b])
+    a, b, start, until, diff = (column[order] for column in (a, b, start, until, diff))
+    same = (a[1:] == a[:-1]) & (b[1:] == b[:-1])
+    fine = (diff == 1) & (start < until)  # and the edge's only row: the usual one
+    fine[1:] &= ~same
+    fine[:-1] &= ~same
+    if fine.all():
         return a, b, start, until
+    rest = _opened(*(column[~fine] for column in (a, b, start, until, diff)))
+    found = [np.concatenate([column[fine], more]) for column, more in zip((a, b, start, until), rest, strict=True)]
+    order = ordered(found[:3])
+    a, b, start, until = (column[order] for column in found)
+    return a, b, start, until
+
+
+def _opened(a: Longs, b: Longs, start: Longs, until: Longs, diff: Longs) -> tuple[Longs, Longs, Longs, Longs]:
     ends = [np.concatenate([a, a]), np.concatenate([b, b]), np.concatenate([start, until])]
     a, b, at, step = consolidate(ends, np.concatenate([diff, -diff]))
     if not a.size:

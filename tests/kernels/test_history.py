@@ -62,6 +62,14 @@ def test_every_epoch_equals_enumeration(seed):
     assert triples(vertex_changes(*columns(history))) == slow_changes(history)
 
 
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("usual", [(0, FOREVER), (1, 4)])
+def test_an_interval_that_most_edges_share_among_others(seed, usual):
+    rng = np.random.default_rng(seed)
+    history = {edge: spans if rng.random() < 0.3 else [usual] for edge, spans in random_history(rng).items()}
+    assert triples(vertex_changes(*columns(history))) == slow_changes(history)
+
+
 @pytest.mark.parametrize("span", [(3, FOREVER), (3, 5)])
 def test_one_interval_for_all_is_a_plain_count(span):
     history = {edge: [span] for edge in combinations(range(6), 2) if edge != (0, 5)}

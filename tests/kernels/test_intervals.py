@@ -1,0 +1,65 @@
+"""Signed intervals made disjoint, and rows put in order, against slow references."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from algorithms.kernels.intervals import disjoint, ordered
+from algorithms.times import FOREVER
+
+HUGE = [-(2**63), -(2**62), -1, 0, 1, 2**62, 2**63 - 1]
+SMALL = list(range(-3, 4))
+
+
+@pytest.mark.parametrize("ids", [SMALL, HUGE], ids=["fit into a long", "do not fit"])
+@pytest.mark.parametrize("seed", range(30))
+def test_rows_come_in_the_order_of_their_columns(ids, seed):
+    rng = np.random.default_rng(seed)
+    columns = [rng.choice(ids, int(rng.integers(1, 40))) for _ in range(1)]
+    columns += [rng.choice(ids, columns[0].size) for _ in range(int(rng.integers(0, 3)))]
+    found = [tuple(int(column[i]) for column in columns) for i in ordered(columns)]
+    assert found == sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@pytest.mark.parametrize("ids", [SMALL, HUGE], ids=["fit into a long", "do not fit"])
+@pytest.mark.parametrize("seed", range(60))
+def test_signed_intervals_become_those_in_which_the_edge_is_there(ids, seed):
+    rng = np.random.default_rng(seed)
+    rows, expected = [], []
+    for a in ids:
+        for b in (b for b in ids if a < b):
+            if rng.random() < 0.4:
+                rows.append((a, b, 0, FOREVER, 1))  # what most edges have
+                expected.append((a, b, 0, FOREVER))
+                continue
+            cuts = sorted(rng.choice(9, int(rng.choice([0, 2, 4, 6])), replace=False).tolist())
+            spans = list(zip(cuts[::2], cuts[1::2], strict=True))
+            expected += [(a, b, s, u) for s, u in spans]
+            signed = [(s, u, 1) for s, u in spans]
+            for i in range(len(signed)):  # as corrections leave them: longer, and a part taken back; or twice, and back
+                s, u, _ = signed[i]
+                if rng.random() < 0.5:
+                    signed[i] = (s, FOREVER, 1)
+                    signed.append((u, FOREVER, -1))
+                if rng.random() < 0.2:
+                    signed += [(s, u, 1), (s, u, -1)]
+            rows += [(a, b, *row) for row in signed]
+    rng.shuffle(rows)
+    columns = np.array(rows, np.int64).reshape(-1, 5).T.copy()
+    found = list(zip(*(column.tolist() for column in disjoint(*columns)), strict=True))
+    merged = Counter()  # spans that touch are one
+    for a, b, s, u in expected:
+        merged[a, b, s] += 1
+        merged[a, b, u] -= 1
+    steps = sorted(key for key, n in merged.items() if n and key[2] != FOREVER)
+    assert sorted((a, b, e) for a, b, s, u in found for e in (s, u) if e != FOREVER) == steps
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize("row", [(0, 9, -1), (0, 9, 2), (5, 2, 1)])
+def test_an_edge_that_cannot_be_is_an_error(row):
+    with pytest.raises(ValueError, match=r"edge \(1, 2\) is there"):
+        disjoint(*(np.array([value]) for value in (1, 2, *row)))
