@@ -53,9 +53,10 @@ def count(index: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFra
 
     Returns delta's rows with x, y, proposals. The sum of `proposals` bounds the work of `propose`.
     """
-    ends = delta.select(F.explode(F.array("a", "b")).alias("x")).distinct()
-    touching = _adjacency(index, False).join(_small(ends, broadcast), "x").select("x")
-    counts = touching.unionByName(_adjacency(delta, True).select("x")).groupBy("x").agg(F.count("*").alias("n"))
+    x = F.explode(F.array("a", "b")).alias("x")  # the ends alone: cheaper than `_adjacency`
+    ends = delta.select(x).distinct()
+    touching = index.select(x).join(_small(ends, broadcast), "x").unionByName(delta.select(x))
+    counts = touching.groupBy("x").agg(F.count("*").alias("n"))
     at_a = counts.select(F.col("x").alias("a"), F.col("n").alias("n_a"))
     at_b = counts.select(F.col("x").alias("b"), F.col("n").alias("n_b"))
     both = delta.join(_small(at_a, broadcast), "a").join(_small(at_b, broadcast), "b")
