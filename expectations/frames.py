@@ -35,7 +35,7 @@ class Workshop:
         self._built: dict[str, Any] = {}
         self._held: list[DataFrame] = []
         self.given: dict[str, Any] = {
-            name: self._hold(frame) if name in ("upserts_net", "edges_at") else frame for name, frame in given.items()
+            name: self._hold(frame) if name == "upserts_net" else frame for name, frame in given.items()
         }
 
     def _hold(self, frame: Any) -> Any:
@@ -194,7 +194,8 @@ def _vertices(shop: Workshop) -> DataFrame | None:
     if not parts:
         return None
     if "edges_at" in shop.given:
-        ends = shop.given["edges_at"].select(F.explode(F.array("a", "b")).alias("vertex"), "copies")
+        listed = shop.frame("edge_set").where("copies IS NOT NULL")
+        ends = listed.select(F.explode(F.array("a", "b")).alias("vertex"), "copies")
         found = F.col("copies").alias("ends")
         parts.append(ends.select("vertex", none.alias("degree"), none.alias("triangles"), found))
     frame = _union(parts).groupBy("vertex").agg(

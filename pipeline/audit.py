@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import patterns
@@ -26,6 +26,7 @@ from algorithms.kernels import check as certificate_kernel
 from algorithms.kernels import motif_count as motif_kernel
 from algorithms.kernels import triangles as triangle_kernel
 from algorithms.kernels import truss as truss_kernel
+from algorithms.kernels.intervals import ordered
 from algorithms.third_party import reference
 
 from . import explain, landing
@@ -46,6 +47,7 @@ Result = tuple[Values, Values, Longs | pa.ChunkedArray]  # a, b, value; a total 
 Results = dict[str, Result]
 MOTIF = "motif_at_vertex"
 _PER_ROW = ("edge", "trussness_of_edge", "triangles_at_vertex", MOTIF)
+_STORED = (*_PER_ROW, "degree")
 _TOTALS = ("edges", "vertices", "triangles", "max_trussness")
 _RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 _DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
@@ -53,31 +55,33 @@ _DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint
 
 def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b), and `relation`: `-`,
-    or the name of a relation of motifs, for its rows."""
+    or the name of a relation of motifs, for its rows. Twice where both directions of a pair have a value."""
     config = home.config
     at = F.broadcast(upserts.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
-    landed = upserts.groupBy("src", "dst", *config.values, "op", "seq", "epoch").agg(F.sum("diff").alias("n"))
+    pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
+    rows = upserts.where("src <> dst").select("*", *pair).repartition("a", "b")  # the one exchange: all keys have both
+    key = ["a", "b", "src", "dst"]
+    landed = rows.groupBy(*key, *config.values, "op", "seq", "epoch").agg(F.sum("diff").alias("n"))
     value = F.struct(F.lit(1).alias("one"), *config.values)
     order = F.struct("epoch", "seq", (F.col("op") == "upsert").alias("is_value"), value.alias("value"))
     last = (
-        landed.where("n > 0 AND src <> dst")
+        landed.where("n > 0")
         .join(at, F.col("epoch") <= F.col("at"))
-        .groupBy("at", "src", "dst")
+        .groupBy("at", *key)
         .agg(F.max(order).alias("last"))
-        .select("at", "src", "dst", "last.epoch", "last.is_value", "last.value.*")
+        .select("at", *key, "last.epoch", "last.is_value", "last.value.*")
         .where("is_value")
     )
     if config.live_for is not None:
         last = last.where(F.col("at") < F.col("epoch") + config.live_for)
     if config.where is not None:
         last = last.where(config.where)
-    pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
-    rows = [F.struct(F.lit(patterns.PLAIN).alias("relation"), *pair)]
+    relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
     for name in patterns.kept(config.patterns()):
-        ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else pair
+        ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")
         passes = F.coalesce(F.expr(patterns.condition(name) or "true"), F.lit(False))
-        rows.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
-    return last.select(F.col("at").alias("epoch"), F.inline(F.array_compact(F.array(*rows)))).distinct()
+        relations.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
+    return last.select(F.col("at").alias("epoch"), F.inline(F.array(*relations))).where("relation IS NOT NULL")
 
 
 def _recomputed(a: Longs, b: Longs) -> Results:
@@ -103,8 +107,7 @@ def _motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -
     """Every motif of one graph, counted from scratch: the vertices, the motif by its place, how often."""
     relations = {}
     for name in patterns.relations(motifs):
-        rows = graph.filter(pc.equal(graph["relation"], name))
-        relations[name] = _longs(rows["a"]), _longs(rows["b"])
+        relations[name] = _pairs(graph, name)
     parts = []
     for place, found in enumerate(motifs.values()):
         vertices, counts = motif_kernel.count(found, relations)
@@ -114,17 +117,16 @@ def _motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -
 
 
 def _stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
-    """The maintained state at some epochs: epoch, what, a, b, k, n (copies, a degree, or a count). Of motifs k is the
-    place in `[motifs]`."""
-    at = F.broadcast(read("edges").sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
-    begun = F.col("epoch") <= F.col("at")
+    """The maintained state at some epochs: epoch, what (place in `_STORED`), a, b, k, n (copies, a degree, or a count).
+    Of motifs k is the place in `[motifs]`."""
 
-    def part(table: str, what: str, a: str, b: str = "null", k: str = "null", there: Column = begun) -> DataFrame:
-        ends = f"{a} AS a", f"CAST({b} AS bigint) AS b", f"CAST({k} AS bigint) AS k"
-        return read(table).join(at, there).selectExpr("at AS epoch", f"'{what}' AS what", *ends, "diff")
+    def part(table: str, what: str, a: str, b: str = "null", k: str = "null", until: str = "null") -> DataFrame:
+        names = {"a": a, "b": b, "k": k, "until": until}
+        longs = [f"CAST({column} AS bigint) AS {name}" for name, column in names.items()]
+        return read(table).selectExpr("epoch", f"{_STORED.index(what)}Y AS what", *longs, "diff")
 
     parts = [
-        part("edges", "edge", "a", "b", there=begun & (F.col("at") < F.col("until"))),
+        part("edges", "edge", "a", "b", until="until"),
         part("degrees", "degree", "vertex"),
         part("triangle_counts", "triangles_at_vertex", "vertex"),
         part("trussness", "trussness_of_edge", "a", "b", "k"),
@@ -132,15 +134,18 @@ def _stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequenc
     if motifs:
         place = f"array_position(array({', '.join(repr(name) for name in motifs)}), motif) - 1"
         parts.append(part("motif_counts", MOTIF, "vertex", k=place))
-    rows = reduce(DataFrame.unionByName, parts)
-    return rows.groupBy("epoch", "what", "a", "b", "k").agg(F.sum("diff").alias("n")).where("n <> 0")
+    rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
+    at = F.broadcast(rows.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
+    there = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
+    key = F.col("at").alias("epoch"), "what", "a", "b", "k"
+    return rows.join(at, there).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
 
 
 def _maintained(rows: pa.Table) -> Results:
     """One epoch's `_stored` rows as results. An edge stored twice, or with two values, must show as a difference: the
     number of copies counts, and values are not deduplicated."""
     found: Results = {}
-    listed = {what: rows.filter(pc.equal(rows["what"], what)) for what in (*_PER_ROW, "degree")}
+    listed = {what: rows.filter(pc.equal(rows["what"], place)) for place, what in enumerate(_STORED)}
     for what in _PER_ROW:
         a, b, k, n = (listed[what][name] for name in ("a", "b", "k", "n"))
         if len(n):
@@ -179,8 +184,7 @@ def _compare(
     from expectations.engine import ROWS
 
     epoch = key[0].as_py()
-    edges = graph.filter(pc.equal(graph["relation"], patterns.PLAIN))
-    kept, fresh = _maintained(stored), _recomputed(_longs(edges["a"]), _longs(edges["b"]))
+    kept, fresh = _maintained(stored), _recomputed(*_pairs(graph, patterns.PLAIN))
     if motifs:
         fresh[MOTIF] = _motifs(motifs, graph)
     out = [_table(_DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
@@ -215,12 +219,27 @@ def _uncertified(*edges: pa.ChunkedArray) -> dict[str, tuple[Longs, Longs, Longs
     """
     listed = pa.table(list(edges), ["a", "b", "k"]).drop_null()
     a, b, k = (_longs(listed[name]) for name in ("a", "b", "k"))
-    fine = np.flatnonzero((k >= 2) & (a < b))
-    _, once = np.unique(np.stack([a[fine], b[fine]]), axis=1, return_index=True)
-    a, b, k = (column[fine][once] for column in (a, b, k))
+    fine = (k >= 2) & (a < b)
+    a, b, k = _once(a[fine], b[fine], k[fine])
     verdict = certificate_kernel.check(a, b, k)
     wrong = {"trussness_too_high": verdict.too_high, "trussness_too_low": verdict.too_low}
     return {what: (a[at], b[at], k[at]) for what, at in wrong.items()}
+
+
+def _pairs(graph: pa.Table, relation: str) -> tuple[Longs, Longs]:
+    """The pairs of a relation, each once."""
+    rows = graph.filter(pc.equal(graph["relation"], relation))
+    a, b = _once(_longs(rows["a"]), _longs(rows["b"]))
+    return a, b
+
+
+def _once(*columns: Longs) -> tuple[Longs, ...]:
+    """The rows in order, one for each pair in the first two columns."""
+    order = ordered(columns)
+    columns = tuple(column[order] for column in columns)
+    new = np.ones(order.size, bool)
+    new[1:] = (columns[0][1:] != columns[0][:-1]) | (columns[1][1:] != columns[1][:-1])
+    return tuple(column[new] for column in columns)
 
 
 def _longs(column: pa.ChunkedArray) -> Longs:
@@ -313,7 +332,7 @@ def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoc
     from expectations.engine import ROWS
 
     edges = surviving(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
-    edges = edges.select("a", "b")
+    edges = edges.select("a", "b").distinct()
     counted = third.triangle_counts(edges, warehouse.home.warehouse).where("triangles <> 0")
     rows = read("triangle_counts").where(F.col("epoch") <= epoch)
     kept = rows.groupBy("vertex").agg(F.sum("diff").alias("maintained")).where("maintained <> 0")
@@ -336,9 +355,13 @@ def suites(run: Run) -> list[Check]:
     copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
     alive = run.after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
 
+    def net(rows: DataFrame, name: str, columns: Sequence[str], by: Sequence[str]) -> DataFrame:
+        """Summed. What is partitioned alike goes on to be joined without another exchange."""
+        sums = rows.select(*columns, "diff").repartition(*by).groupBy(*columns).agg(F.sum("diff").alias(name))
+        return sums.where(F.col(name) != 0)
+
     def as_of(table: str, name: str, *columns: str) -> DataFrame:
-        rows = run.after(table).where(F.col("epoch") <= epoch).groupBy(*columns).agg(F.sum("diff").alias(name))
-        return rows.where(F.col(name) != 0)
+        return net(run.after(table).where(F.col("epoch") <= epoch), name, columns, columns[:2])
 
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
     published = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
@@ -357,7 +380,7 @@ def suites(run: Run) -> list[Check]:
         "quarantine": run.delta("quarantine").where("diff > 0"),
         "upserts_net": copies,
         "edge_delta": run.delta("edges"),
-        "edges_at": alive.groupBy("a", "b").agg(F.sum("diff").alias("copies")).where("copies <> 0"),
+        "edges_at": net(alive, "copies", ["a", "b"], ["a", "b"]),
         "degrees_at": as_of("degrees", "degree", "vertex"),
         "triangle_counts_at": as_of("triangle_counts", "triangles", "vertex"),
         "trussness_at": as_of("trussness", "copies", "a", "b", "k"),
