@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from algorithms import edges, triangles
+from pipeline import audit
 from pipeline.warehouse import Warehouse
 from tests import homes
 
@@ -67,6 +68,17 @@ def test_the_stored_upserts_are_never_exchanged(spark: SparkSession, tables: War
     pairs = spark.createDataFrame([(0, 1)], "a bigint, b bigint")
     plan = physical(edges.edge_changes(base, spark.createDataFrame(delta.collect(), base.schema), pairs, []))
     assert shuffled_scans(plan, "upserts") == []
+
+
+def test_the_audit_moves_each_row_once(tables: Warehouse) -> None:
+    def read(table: str) -> DataFrame:
+        return tables.spark.table(tables.name(table))
+
+    def exchanges(frame: DataFrame) -> list[str]:
+        return re.findall(r"\bExchange \w+", physical(frame))
+
+    assert len(exchanges(audit.surviving(read("upserts"), tables.home, [0]))) == 1
+    assert len(exchanges(audit._stored(read, [0]))) == 1  # of four tables
 
 
 def test_no_python_in_the_delta_query(spark: SparkSession, tables: Warehouse) -> None:
