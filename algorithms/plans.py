@@ -26,8 +26,8 @@ class Choice:
         edges = self.index + self.delta
         proposals = 10 * self.delta if self.proposals is None else self.proposals
         return {
-            "delta": 1.2 + 0.35e-6 * self.index + 3e-6 * self.delta + 1e-6 * proposals,
-            "bulk": 0.5 + 2e-6 * edges + 1.6e-9 * edges**1.5,
+            "delta": 1.0 + 0.4e-6 * self.index + 3e-6 * self.delta + 0.65e-6 * proposals,
+            "bulk": 0.3 + 0.5e-6 * edges + 0.35e-9 * edges**1.5,
         }
 
     @property
