@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from algorithms.kernels import motif_count, motifs
 from algorithms.patterns import motif
 from algorithms.times import FOREVER
 from tests import homes
-from tests.benchmarks import spread
+from tests.benchmarks import put_rows, spread
 from tests.benchmarks.kernels import rmat
 from tests.benchmarks.triangles import change
 
@@ -65,17 +63,12 @@ def runs(scale: int, changed: int, names: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             home, ledger = homes.make(Path(folder) / "home", toml)
 
-            def put(epoch: int, x: np.ndarray, y: np.ndarray, diff: np.ndarray, home: Any = home) -> None:
-                path = home.landing / f"epoch={epoch}"
-                path.mkdir(parents=True)
-                op = np.where(diff > 0, "upsert", "delete")
-                pq.write_table(pa.table({"src": x, "dst": y, "op": op}), path / "rows.parquet")
-
-            put(0, a, b, np.ones(a.size, np.int64))
+            put_rows(home, 0, a, b, ["upsert"] * a.size)
             load, _ = timed(lambda h=home, w=ledger: homes.run(h, w, [0]))  # type: ignore[misc]
             whole, stage, audit = [], [], []
             for i in range(1, REPEAT + 2):
-                put(i, *change(np.random.default_rng(i), a, b, changed))
+                x, y, diff = change(np.random.default_rng(i), a, b, changed)
+                put_rows(home, i, x, y, np.where(diff > 0, "upsert", "delete").tolist())
                 seconds, _ = timed(lambda h=home, w=ledger, e=i: homes.run(h, w, [e]))  # type: ignore[misc]
                 found = {row.stage: row.seconds for row in ledger.stages(ledger.at().run_id)}
                 whole.append(seconds)
