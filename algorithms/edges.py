@@ -96,8 +96,9 @@ def _versions(
     there = rows.groupBy(*_KEY, *values, "op", "seq", "epoch").agg(
         F.sum("diff").alias("now"), F.sum("before").alias("before")
     )
-    signs = F.array_compact(F.array(F.when(F.col("now") > 0, F.lit(1)), F.when(F.col("before") > 0, F.lit(-1))))
-    return there.select(*_KEY, *values, "op", "seq", "epoch", F.explode(signs).alias("version"))
+    signs = F.array(F.when(F.col("now") > 0, F.lit(1)), F.when(F.col("before") > 0, F.lit(-1)))
+    rows = there.select(*_KEY, *values, "op", "seq", "epoch", F.explode(signs).alias("version"))
+    return rows.where("version IS NOT NULL")
 
 
 def steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:
