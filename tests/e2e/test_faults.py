@@ -33,6 +33,14 @@ from tests.reference import Row
 pytestmark = pytest.mark.usefixtures("tiny")
 
 LAST = 8  # the epoch of the run; those before it are published
+TOML = """
+[edges]
+live_for = 6
+
+[motifs]
+clique = "a-b, a-c, a-d, b-c, b-d, c-d"
+square = "a-b, b-c, c-d, a-d"
+"""
 CLIQUE = list(combinations(range(100, 105), 2))  # lands with it: 10 edges of trussness 5, 10 triangles
 Change = Callable[[DataFrame], DataFrame]
 
@@ -67,7 +75,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    home, ledger = homes.make(tmp_path_factory.mktemp("faults") / "home", "[edges]\nlive_for = 6\n")
+    home, ledger = homes.make(tmp_path_factory.mktemp("faults") / "home", TOML)
     rng = random.Random(9)
     for epoch in range(LAST):
         homes.put(home, epoch, batch(rng))
@@ -193,6 +201,19 @@ TABLES: dict[str, tuple[str, Change, tuple[str, str], dict[str, Any]]] = {
     "stale snapshot": (
         "trussness", without("true"), (FULL, "trussness values of edges equal a full recomputation"), {},
     ),
+    "motif count off by one at one vertex": (
+        "motif_counts", altered("vertex = 100 AND motif = 'clique'", diff="diff - 1"),
+        (FULL, "motif counts of vertices equal a full recomputation"),
+        {"key": "100-clique", "maintained": 3, "recomputed": 4},
+    ),
+    "count of the wrong motif": (
+        "motif_counts", altered("vertex = 100 AND motif = 'clique'", motif="'square'"),
+        (FULL, "motif counts of vertices equal a full recomputation"), {"key": "100-clique", "maintained": None},
+    ),
+    "lost count of a motif": (
+        "motif_counts", without("vertex = 100 AND motif = 'clique'"),
+        ("ledger", "the totals of motifs are those of the vertices"), {"motif": "clique"},
+    ),
     "lost upsert": ("upserts", without(ENDS), ("volumes", "the stored rows are the landed rows"), {"epoch": LAST}),
     "upsert stored twice": (
         "upserts", twice(ENDS), ("upserts", "a landed row is stored at most once"), {"src": 100, "copies": 2},
@@ -229,6 +250,7 @@ MEASURES = {
     "edges": "the total of edges is the size of the edge set",
     "triangles": "the total of triangles is possible with so many edges",
     "truss": "the maximum trussness is the greatest k",
+    "motif": "the totals of motifs are those of the vertices",
 }
 
 
