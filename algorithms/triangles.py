@@ -30,18 +30,18 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.edges import steps
+from algorithms.edges import on_pair, steps
 from algorithms.kernels.history import colours_for, vertex_changes
 from algorithms.kernels.intervals import Longs, disjoint, longs
 
 
 def _adjacency(edges: DataFrame, neu: bool) -> DataFrame:
     """The index seen from both ends: x, w, and the interval as e, u, d."""
-    ends = F.array(
-        F.struct(F.col("a").alias("x"), F.col("b").alias("w")), F.struct(F.col("b").alias("x"), F.col("a").alias("w"))
-    )
+    from_a = F.explode(F.array(F.lit(True), F.lit(False))).alias("from_a")
+    x = F.when(F.col("from_a"), F.col("a")).otherwise(F.col("b")).alias("x")
+    w = F.when(F.col("from_a"), F.col("b")).otherwise(F.col("a")).alias("w")
     interval = [F.col("epoch").alias("e"), F.col("until").alias("u"), F.col("diff").alias("d")]
-    return edges.select(F.inline(ends), *interval, F.lit(neu).alias("neu"))
+    return edges.select("*", from_a).select(x, w, *interval, F.lit(neu).alias("neu"))
 
 
 def _small(frame: DataFrame, broadcast: bool) -> DataFrame:
@@ -119,25 +119,13 @@ def validate(index: DataFrame, delta: DataFrame, proposals: DataFrame, broadcast
 
     Shape: a, b, c (a < b < c), epoch, until, diff. Not consolidated: equal rows may stand several times.
     """
-    # One long as the key of the join, for Spark's faster hash table: 2.4 s → 1.3 s on 10M edges. Hashes may collide, so
-    # the pair is compared as well, in a form that does not become part of the key.
-    pair = F.least("y", "w"), F.greatest("y", "w")
-    few = _small(
-        proposals.select("*", pair[0].alias("p"), pair[1].alias("q"), F.xxhash64(*pair).alias("key")), broadcast
-    )
-    same = F.col("lo").bitwiseXOR(F.col("p")).bitwiseOR(F.col("hi").bitwiseXOR(F.col("q"))) == 0
+    few = proposals.select("*", F.least("y", "w").alias("p"), F.greatest("y", "w").alias("q"))
 
     def side(edges: DataFrame, neu: bool) -> DataFrame:
-        stored = edges.select(
-            F.col("a").alias("lo"),
-            F.col("b").alias("hi"),
-            F.col("epoch").alias("e"),
-            F.col("until").alias("u"),
-            F.col("diff").alias("d"),
-            F.lit(neu).alias("neu"),
-            F.xxhash64("a", "b").alias("key"),
-        )
-        joined = stored.join(few, "key").where(same & _visible("y"))
+        ends = F.col("a").alias("lo"), F.col("b").alias("hi")
+        interval = F.col("epoch").alias("e"), F.col("until").alias("u"), F.col("diff").alias("d")
+        stored = edges.select(*ends, *interval, F.lit(neu).alias("neu"))
+        joined = on_pair(stored, ("lo", "hi"), few, ("p", "q"), broadcast).where(_visible("y"))
         corners = F.array_sort(F.array("a", "b", "w"))
         return joined.select(corners.alias("t"), *_meet()).where("epoch < until")
 

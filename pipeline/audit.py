@@ -57,23 +57,23 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b), and `relation`: `-`,
     or the name of a relation of motifs, for its rows. Twice where both directions of a pair have a value."""
     config = home.config
-    at = F.broadcast(upserts.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
+    at = F.broadcast(upserts.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "_at bigint"))
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
     rows = upserts.where("src <> dst").select("*", *pair).repartition("a", "b")  # the one exchange: all keys have both
     key = ["a", "b", "src", "dst"]
-    landed = rows.groupBy(*key, *config.values, "op", "seq", "epoch").agg(F.sum("diff").alias("n"))
-    value = F.struct(F.lit(1).alias("one"), *config.values)
-    order = F.struct("epoch", "seq", (F.col("op") == "upsert").alias("is_value"), value.alias("value"))
+    landed = rows.groupBy(*key, *config.values, "op", "seq", "epoch").agg(F.sum("diff").alias("_n"))
+    value = F.struct(F.lit(1).alias("_one"), *config.values)
+    order = F.struct("epoch", "seq", (F.col("op") == "upsert").alias("_is_value"), value.alias("_value"))
     last = (
-        landed.where("n > 0")
-        .join(at, F.col("epoch") <= F.col("at"))
-        .groupBy("at", *key)
-        .agg(F.max(order).alias("last"))
-        .select("at", *key, "last.epoch", "last.is_value", "last.value.*")
-        .where("is_value")
+        landed.where("_n > 0")
+        .join(at, F.col("epoch") <= F.col("_at"))
+        .groupBy("_at", *key)
+        .agg(F.max(order).alias("_last"))
+        .select("_at", *key, "_last.epoch", "_last._is_value", "_last._value.*")
+        .where("_is_value")
     )
     if config.live_for is not None:
-        last = last.where(F.col("at") < F.col("epoch") + config.live_for)
+        last = last.where(F.col("_at") < F.col("epoch") + config.live_for)
     if config.where is not None:
         last = last.where(config.where)
     relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
@@ -81,7 +81,7 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
         ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")
         passes = F.coalesce(F.expr(patterns.condition(name) or "true"), F.lit(False))
         relations.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
-    return last.select(F.col("at").alias("epoch"), F.inline(F.array(*relations))).where("relation IS NOT NULL")
+    return last.select(F.col("_at").alias("epoch"), F.inline(F.array(*relations))).where("relation IS NOT NULL")
 
 
 def _recomputed(a: Longs, b: Longs) -> Results:

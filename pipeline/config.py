@@ -140,6 +140,7 @@ _SECTIONS = {section for section, _, _ in _PLACES.values()} | {"values", "motifs
 _COLUMNS = {"epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity"}
 _COLUMNS |= {"vertex", "degree", "clustering"}  # of `show totals` and `show vertices`: a motif is one more
 _RESERVED = {"src", "dst", "op", "seq", "file", "line", "epoch", "revision", "diff", "until", "a", "b"}
+_RESERVED |= {"copies", "foreign", "rivals", "not_finite", "no_value", "self_loop"}  # of the checks on upserts
 
 
 def parse(text: str, source: str) -> Config:
@@ -201,8 +202,8 @@ def _check(found: dict[str, Any]) -> list[str]:
     for column, type_ in found["values"].items():
         if type_ not in TYPES:
             problems.append(f"[values] {column} = {type_!r}: one of {', '.join(TYPES)}")
-        if column.lower() in _RESERVED:
-            problems.append(f"[values] {column}: the name is altneu's own")
+        if column.lower() in _RESERVED or column.startswith("_"):
+            problems.append(f"[values] {column}: the name is altneu's own, as all that begin with an underscore")
     if len({name.lower() for name in found["motifs"]}) < len(found["motifs"]):
         problems.append("[motifs] two names differ in their capitals alone")
     for name, text in found["motifs"].items():

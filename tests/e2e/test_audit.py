@@ -63,3 +63,30 @@ def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path
     assert (entry["epoch"], entry["rows"], entry["differences"]) == (1, 25, 0)
     assert entry["maintained_s"] > 0 and entry["recomputed_s"] > 0 and said
     assert ledger.at() == row and len(ledger.runs()) == 1  # the home itself is as it was
+
+
+# names of columns that the plans have of their own, or had
+AWKWARD = ["version", "now", "before", "at", "n", "last", "one", "value", "relation", "x", "key", "name", "is_value"]
+
+
+def test_value_columns_may_have_names_that_plans_use(spark: SparkSession, tmp_path: Path) -> None:
+    values = "".join(f'{name} = "long"\n' for name in AWKWARD)
+    test = " AND ".join(f"{name} > 0" for name in AWKWARD)
+    toml = (
+        f'[edges]\nwhere = "{test}"\n[values]\n{values}[motifs]\npath = "a->b where relation > 1, b-c where at > 1"\n'
+    )
+    home, ledger = homes.make(tmp_path / "home", toml)
+    rng = random.Random(4)
+    for epoch in range(3):
+        lines = [",".join(["src", "dst", *AWKWARD, "op", "seq"])]
+        for seq in range(30):
+            pair = rng.sample(range(6), 2)
+            lines.append(",".join(map(str, [*pair, *rng.choices([0, *[1, 2] * 20], k=len(AWKWARD)), "upsert", seq])))
+        folder = home.landing / f"epoch={epoch}"
+        folder.mkdir(parents=True)
+        (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+        homes.run(home, ledger, [epoch])
+    assert ledger.at().revision == 3
+    full = [check for check in ledger.checks() if check.suite == "incremental_versus_full"]
+    assert {check.epoch for check in full} == {0, 1, 2} and all(check.passed for check in full)
+    assert ledger.total_diffs(3)

@@ -34,7 +34,15 @@ rating = "int"
 
 
 @pytest.mark.parametrize(
-    "text", ["[edges\n", "[edges]\nlive_for = true\n", "[ingest]\nmax_bad_share = 1.5\n", "[audit]\nepochs = 'some'\n"]
+    "text",
+    [
+        "[edges\n",
+        "[edges]\nlive_for = true\n",
+        "[ingest]\nmax_bad_share = 1.5\n",
+        "[audit]\nepochs = 'some'\n",
+        "[values]\n_mine = 'long'\n",
+        "[values]\nCopies = 'long'\n",
+    ],
 )
 def test_wrong_settings(text: str) -> None:
     with pytest.raises(UsageError):
