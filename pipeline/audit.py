@@ -355,13 +355,13 @@ def suites(run: Run) -> list[Check]:
     copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
     alive = run.after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
 
-    def net(rows: DataFrame, name: str, columns: Sequence[str], by: Sequence[str]) -> DataFrame:
-        """Summed. What is partitioned alike goes on to be joined without another exchange."""
-        sums = rows.select(*columns, "diff").repartition(*by).groupBy(*columns).agg(F.sum("diff").alias(name))
+    def net(rows: DataFrame, name: str, *columns: str) -> DataFrame:
+        """Summed. Partitioned by the ends alone: what is partitioned alike is joined without another exchange."""
+        sums = rows.select(*columns, "diff").repartition(*columns[:2]).groupBy(*columns).agg(F.sum("diff").alias(name))
         return sums.where(F.col(name) != 0)
 
     def as_of(table: str, name: str, *columns: str) -> DataFrame:
-        return net(run.after(table).where(F.col("epoch") <= epoch), name, columns, columns[:2])
+        return net(run.after(table).where(F.col("epoch") <= epoch), name, *columns)
 
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
     published = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
@@ -380,7 +380,7 @@ def suites(run: Run) -> list[Check]:
         "quarantine": run.delta("quarantine").where("diff > 0"),
         "upserts_net": copies,
         "edge_delta": run.delta("edges"),
-        "edges_at": net(alive, "copies", ["a", "b"], ["a", "b"]),
+        "edges_at": net(alive, "copies", "a", "b"),
         "degrees_at": as_of("degrees", "degree", "vertex"),
         "triangle_counts_at": as_of("triangle_counts", "triangles", "vertex"),
         "trussness_at": as_of("trussness", "copies", "a", "b", "k"),

@@ -153,10 +153,7 @@ def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
     benchmarks.put_rows(home, 0, a, b, ["upsert"] * a.size)
 
     def change(epoch: int) -> None:
-        gone = rng.choice(a.size, 500, replace=False)
-        src = np.concatenate([a[gone], rng.choice(a, 500)])
-        dst = np.concatenate([b[gone], rng.choice(b, 500)])
-        benchmarks.put_rows(home, epoch, src, dst, ["delete"] * 500 + ["upsert"] * 500)
+        benchmarks.put_changes(home, epoch, rng, a, b, 1_000)
 
     for epoch in range(1, epochs + 1):
         change(epoch)

@@ -28,7 +28,7 @@ from pipeline.ledger import Ledger
 from pipeline.spark import session
 from pipeline.warehouse import Warehouse
 from tests import homes
-from tests.benchmarks import put_rows, spread
+from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat, timed
 
 STAGES = ("ingest", "edges", "triangles")
@@ -67,11 +67,7 @@ def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
     load = epoch_of(home, ledger, 0)
     runs: list[dict[str, float]] = []
     for epoch in range(1, epochs + 2):
-        gone = rng.choice(a.size, CHANGES // 2, replace=False)
-        x, y = rng.choice(a, CHANGES // 2), rng.choice(b, CHANGES // 2)
-        put_rows(
-            home, epoch, np.append(a[gone], x), np.append(b[gone], y), ["delete"] * len(gone) + ["upsert"] * len(x)
-        )
+        put_changes(home, epoch, rng, a, b, CHANGES)
         runs.append(epoch_of(home, ledger, epoch))
     warehouse = Warehouse(spark, home)
     index = warehouse.at("edges", ledger.at())
