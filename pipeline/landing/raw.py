@@ -1,121 +1,27 @@
-"""The landing folder: `landing/epoch=<label>/*.{csv,csv.gz,parquet,jsonl}`, one folder an epoch, one batch a folder.
+"""Raw event files → epochs of the landing.
 
-`listing` finds what is landed, `digest` says whether it changed (content, not times), `land` splits raw event files
-into epochs. A folder appears whole or not at all: files are written aside and renamed into place; an interrupted
-`land` is finished or undone by typing it again.
+A folder appears whole or not at all: files are written aside and renamed into place; an interrupted `land` is finished
+or undone by typing it again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from .config import TYPES, Home
-from .errors import AltneuError, UsageError
-from .ledger import Ledger
-from .reading import ARROW, FileBroken, Layout, read
-
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
-OPERATIONS = ("upsert", "delete")
-EMPTY_DIGEST = hashlib.sha256().hexdigest()
-BYTES_PER_ROW = 20.0  # about, before anything was published
-
-
-@dataclass(frozen=True)
-class Landed:
-    """The files of one epoch's folder."""
-
-    epoch: int
-    label: str
-    files: tuple[Path, ...]
-    bytes: int = 0
-
-    def newest(self) -> datetime:
-        """When the youngest of the files was written."""
-        return datetime.fromtimestamp(max(file.stat().st_mtime for file in self.files), UTC).replace(microsecond=0)
-
-
-def listing(home: Home) -> dict[int, Landed]:
-    """Epoch → what is landed for it. Raises `AltneuError` on a folder whose name is no epoch."""
-    found: dict[int, Landed] = {}
-    if not home.landing.is_dir():
-        return found
-    for folder in sorted(home.landing.iterdir()):
-        if not folder.is_dir() or not folder.name.startswith("epoch="):
-            continue
-        text = folder.name.removeprefix("epoch=")
-        try:
-            epoch = home.schedule.epoch(text)
-        except UsageError as error:
-            raise AltneuError(f"landing/{folder.name}: {error.what}", f"rename or remove {folder}") from None
-        if epoch in found:
-            raise AltneuError(f"landing/{folder.name} and epoch={found[epoch].label} are the same epoch.", "merge them")
-        files = []
-        for file in sorted(folder.iterdir()):
-            if file.name.startswith((".", "_")):
-                continue
-            if not file.name.endswith(SUFFIXES):
-                raise AltneuError(
-                    f"landing/{folder.name}/{file.name} is none of {', '.join(SUFFIXES)}.",
-                    f"remove it, or give it a name that starts with _ ({file})",
-                )
-            files.append(file)
-        found[epoch] = Landed(epoch, text, tuple(files), sum(file.stat().st_size for file in files))
-    return found
-
-
-def digest(ledger: Ledger, landed: Iterable[Landed], remember: bool = True) -> dict[int, str]:
-    """Epoch → digest of its content (names of the files do not matter, their bytes do).
-
-    A file whose size, times and inode are as before is not read again.
-    """
-    known = ledger.known_digests()
-    new: dict[str, tuple[str, str]] = {}
-    out: dict[int, str] = {}
-    for batch in landed:
-        parts = []
-        for file in batch.files:
-            stat = file.stat()
-            stamp = f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
-            before = known.get(str(file))
-            if before and before[0] == stamp:
-                parts.append(before[1])
-                continue
-            with file.open("rb") as stream:
-                content = hashlib.file_digest(stream, "sha256").hexdigest()
-            parts.append(content)
-            if time.time_ns() - stat.st_mtime_ns > 2_000_000_000:  # a younger file may change within its own stamp
-                new[str(file)] = (stamp, content)
-        out[batch.epoch] = hashlib.sha256(" ".join(sorted(parts)).encode()).hexdigest() if parts else EMPTY_DIGEST
-    if remember:
-        ledger.put_digests(new)
-    return out
-
-
-def unchanged(ledger: Ledger, landed: Iterable[Landed], digests: dict[int, str]) -> bool:
-    """Are the files as they were when they had these digests?"""
-    try:
-        return digest(ledger, landed, remember=False) == digests
-    except FileNotFoundError:
-        return False
-
-
-def layout(home: Home) -> Layout:
-    """What a landed file holds."""
-    id_type = "long" if home.config.ids == "integer" else "string"
-    types = {"src": id_type, "dst": id_type, **home.config.values, "op": "string", "seq": "long"}
-    return Layout(types, optional=frozenset(types) - {"src", "dst"})
+from ..config import TYPES, Home
+from ..errors import AltneuError, UsageError
+from ..reading import ARROW, FileBroken, Layout, read
+from .folder import layout
+from .times import micros
 
 
 @dataclass
@@ -252,18 +158,18 @@ def _split(
                 assert epoch is not None
                 of = np.full(rows.num_rows, epoch, np.int64)
             else:
-                micros, broken = _micros(rows[time_column], time_format)
+                since, broken = micros(rows[time_column], time_format)
                 if broken.any():
                     lines = block.good["line"].to_numpy()[broken]
                     texts = [str(value) for value in rows[time_column].filter(pa.array(broken)).to_pylist()]
                     reason = f"{time_column} is no time" + (f" of the form {time_format}" if time_format else "")
                     report.rejected += [(file.name, int(n), reason, t) for n, t in zip(lines, texts, strict=True)]
-                    rows, micros = rows.filter(pa.array(~broken)), micros[~broken]
+                    rows, since = rows.filter(pa.array(~broken)), since[~broken]
                 assert home.schedule.seconds is not None
-                of = micros // (home.schedule.seconds * 1_000_000)
+                of = since // (home.schedule.seconds * 1_000_000)
                 rows = rows.drop_columns([time_column])
                 if "seq" not in rows.column_names:
-                    rows = rows.append_column("seq", pa.array(micros))
+                    rows = rows.append_column("seq", pa.array(since))
             report.rows += rows.num_rows
             order = np.argsort(of, kind="stable")
             rows, of = rows.take(pa.array(order)), of[order]
@@ -279,17 +185,6 @@ def _split(
                     pacsv.write_csv(rows.slice(int(start), int(end - start)), stream, options)
     except FileBroken as error:
         raise AltneuError(f"{file}: {error}. Nothing was landed.", "mend the file and land it again") from None
-
-
-def _micros(column: pa.ChunkedArray, time_format: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Times → (microseconds since 1970 UTC, which are no times)."""
-    if time_format:
-        parsed = pc.strptime(column.combine_chunks(), format=time_format, unit="us", error_is_null=True)
-        broken = np.asarray(parsed.is_null())
-        return np.asarray(pc.fill_null(parsed.cast(pa.int64()), 0)), broken
-    seconds = column.to_numpy()
-    broken = ~(np.abs(seconds) < 2.0**43)  # also NaN; 2^43 s are 278,000 years
-    return (np.where(broken, 0, seconds) * 1e6).round().astype(np.int64), broken
 
 
 def _keep_rejected(home: Home, file: Path, rejected: list[tuple[str, int, str, str]]) -> Path:
