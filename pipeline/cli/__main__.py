@@ -1,0 +1,5 @@
+"""`python -m pipeline.cli` is `altneu`."""
+
+from . import main
+
+main()

@@ -1,0 +1,133 @@
+"""Is it right: audit, repair, report."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from ..errors import AltneuError, CheckFailed, UsageError
+from .base import app, opened
+from .printing import Progress, err, out, print_rows
+from .runs import execute
+
+
+@app.command()
+def audit(
+    epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None,
+    sample: Annotated[int, typer.Option(help="So many of the epochs, drawn at random; 0: all of them.", min=0)] = 0,
+    third_party: Annotated[
+        bool,
+        typer.Option("--third-party", help="Triangles also by GraphFrames or GraphX: seconds to minutes an epoch."),
+    ] = False,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Maintain and recompute the epochs side by side, and show what each costs.")
+    ] = False,
+) -> None:
+    """Compare the published result with a full recomputation; exit 1 on any difference.
+
+    `altneu audit --sample 5 --third-party`
+
+    `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
+    """
+    from .. import audit as auditing
+    from ..schedule import sample as draw
+    from ..shadow import shadow as side_by_side
+    from ..spark import session_for
+    from ..warehouse import Warehouse
+
+    home, ledger = opened()
+    row = ledger.at()
+    if row.frontier is None:
+        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    if epochs:
+        wanted = sorted({home.schedule.epoch(text) for text in epochs})
+        late = [epoch for epoch in wanted if epoch > row.frontier]
+        if late:
+            raise UsageError(f"epoch {home.schedule.label(late[0])} is after the frontier: its state is not final.")
+    else:
+        wanted = [e for e in sorted(ledger.batches(row.revision)) if row.answers(e)]
+    if sample:
+        wanted = draw(wanted, sample, str(time.time_ns()))
+    spark = session_for(home, ledger)
+    warehouse = Warehouse(spark, home)
+    started = time.time()
+    progress = Progress()
+
+    def say(text: str) -> None:
+        progress("audit", text)
+
+    try:
+        if shadow:
+            found = side_by_side(home, wanted, spark, say)
+            progress.close()
+            print_rows(found)
+            if any(entry["differences"] for entry in found):
+                raise CheckFailed("maintained and recomputed differ in the scratch home.", "altneu audit")
+            return
+        results = auditing.audit_published(warehouse, row, wanted, say, third_party)
+    finally:
+        progress.close()
+    ledger.put_checks(None, row.revision, results)
+    failed = [result for result in results if not result["passed"]]
+    if failed:
+        for result in failed[:20]:
+            err.print(f"[red]✗[/] {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}")
+            for line in result["rows"][0].get("why", ()) if result["rows"] else ():
+                err.print(f"    {result['rows'][0]['key']}: {line}", markup=False)
+        bad = {result["epoch"] for result in failed}
+        raise CheckFailed(
+            f"{len(bad)} of {len(wanted)} epochs differ from the recomputation.",
+            f"altneu report {home.schedule.label(min(bad))}",
+        )
+    out.print(
+        f"{len(wanted)} epoch(s) audited at revision {row.revision}: all equal to a full recomputation"
+        f"{f' and to {auditing.reference(spark)}' if third_party else ''} "
+        f"({len(results)} checks, {time.time() - started:.1f} s)"
+    )
+
+
+@app.command()
+def repair(
+    epochs: Annotated[list[str] | None, typer.Argument(help="Epochs to look at (default: all).")] = None,
+) -> None:
+    """Audit epochs and, when the maintained result differs, publish a revision that replaces what differs.
+
+    The differing rows stay on record with the revision that had them. Landed rows that are themselves lost or wrong
+    need `altneu rebuild --from-landing`.
+    """
+    from .. import runner
+
+    try:
+        audit(epochs)
+        return
+    except CheckFailed as failed:
+        err.print(f"[yellow]{failed.what}[/] They are computed again from the landed rows.")
+    home, ledger = opened()
+    execute(home, ledger, runner.plan_rebuild(home, ledger, from_landing=False))
+    audit(epochs)
+
+
+@app.command()
+def report(
+    epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the newest).")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the facts behind the page instead.")] = False,
+    data_docs: Annotated[
+        bool, typer.Option("--data-docs", help="Also Great Expectations' Data Docs of the epoch's checks, linked.")
+    ] = False,
+) -> None:
+    """Write the report page of an epoch and the index; print where they are. Reads only the database: no Spark."""
+    from ..report import document, write
+
+    home, ledger = opened()
+    row = ledger.at()
+    wanted = [home.schedule.epoch(epoch)] if epoch else [] if row.frontier is None else [row.frontier]
+    if json_:
+        if not wanted:
+            raise AltneuError("nothing is published yet.", "altneu backfill --all")
+        print(json.dumps(document(home, ledger, wanted[0]), indent=1, default=str))
+        return
+    for page in write(home, ledger, wanted, data_docs):
+        out.print(str(page))

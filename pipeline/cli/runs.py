@@ -1,0 +1,193 @@
+"""What publishes: plan, run, backfill, rebuild, rollback."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+from rich.filesize import decimal
+
+from ..config import Home
+from ..errors import UsageError
+from ..ledger import Ledger, alive
+from ..runner import Plan
+from .base import app, opened
+from .printing import Format, Progress, err, out, print_totals, some
+
+
+@app.command()
+def plan(
+    first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
+    last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
+    format: Annotated[Format, typer.Option(help="table or json.")] = Format.table,
+) -> None:
+    """What a backfill would do and about what it would cost: no side effects, no Spark."""
+    from .. import runner
+    from ..forecast import forecast
+
+    home, ledger = opened()
+    found = runner.plan(home, ledger, runner.within(home, first, last))
+    words, needs = runner.changed_meaning(home, ledger)
+    document = forecast(home, ledger, found, len(runner.parts(home, found)))
+    if format is Format.json:
+        print(json.dumps({**document, "settings_changed": words, "settings_need": needs}, indent=1))
+        return
+    _print_plan(home, document)
+    if words:
+        out.print(f"[yellow]the settings have changed[/]: {'; '.join(words)}")
+        out.print(f"  a run will refuse until history is restated: {RESTATE[needs]}")
+
+
+RESTATE = {
+    "run": "",
+    "rebuild": "altneu rebuild",
+    "reload": "altneu rebuild --from-landing",
+    "new": "needs a new home",
+}
+
+
+def _print_plan(home: Home, found: dict[str, Any]) -> None:
+    label = home.schedule.label
+    out.print(", ".join(f"{n:,} {state}" for state, n in found["counts"].items()) or "nothing is landed")
+    if not found["epochs"]:
+        out.print("nothing to run: every landed epoch is published as it is")
+        return
+    several = f"{found['revisions']} revisions from {found['revision']} on"
+    where = several if found["revisions"] > 1 else f"revision {found['revision']}"
+    out.print(f"would run {len(found['epochs']):,} epoch(s) as {where}: {some([e['label'] for e in found['epochs']])}")
+    size = sum(entry["bytes"] for entry in found["epochs"])
+    out.print(f"  rows       about {found['rows']:,} ({decimal(size)} landed)")
+    if found["late"]:
+        out.print(f"  late       {len(found['late']):,} at or before the frontier: {some(map(label, found['late']))}")
+    if found["restated"]:
+        restated = some(map(label, found["restated"]))
+        out.print(f"  restated   {len(found['restated']):,} published epoch(s) may change their results: {restated}")
+    for stage, text in found["plans"].items():
+        out.print(f"  {stage:<10} {text}")
+    if found["seconds"] is None:
+        out.print("  time       no estimate before the first published run")
+    else:
+        parts = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in found["stages"].items() if seconds >= 0.5)
+        out.print(f"  time       about {found['seconds']:,.0f} s, and Spark's start ({parts})")
+
+
+@app.command()
+def run(
+    epochs: Annotated[list[str], typer.Argument(help="Epochs, as integers or labels.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Epochs whose folder is gone become empty batches.")] = False,
+) -> None:
+    """One revision over these epochs. An epoch run again replaces its batch; unchanged ones are skipped."""
+    from .. import runner
+
+    home, ledger = opened()
+    wanted = list(dict.fromkeys(home.schedule.epoch(text) for text in epochs))
+    execute(home, ledger, runner.plan_epochs(home, ledger, wanted, remove))
+
+
+@app.command()
+def backfill(
+    first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
+    last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every landed epoch.")] = False,
+) -> None:
+    """Every landed epoch in the range that is missing or changed, in one pass and one revision.
+
+    More landed files than `[ingest] max_revision_mb` make several revisions; stopped in between, the same command goes
+    on after the last published one.
+    """
+    from .. import runner
+
+    home, ledger = opened()
+    if not all_ and (first is None or last is None):
+        raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
+    execute(home, ledger, runner.plan(home, ledger, runner.within(home, first, last)))
+
+
+@app.command()
+def rebuild(
+    from_landing: Annotated[
+        bool, typer.Option("--from-landing", help="Read the landed files again, too, instead of the rows as stored.")
+    ] = False,
+) -> None:
+    """Everything again, as one new revision: after other settings, or when a table's file is lost or wrong.
+
+    Old revisions stay as they were. Needed after a change of `[edges] live_for` or `where`, or of `[motifs]`; with
+    `--from-landing` also after one of `[values]`, or when the stored rows themselves are damaged.
+    """
+    from .. import runner
+
+    home, ledger = opened()
+    execute(home, ledger, runner.plan_rebuild(home, ledger, from_landing))
+
+
+@app.command()
+def rollback(revision: Annotated[int, typer.Argument(help="The revision to go back to.")]) -> None:
+    """Publish the state of an old revision as a new one. Nothing is computed: it takes no time and no Spark.
+
+    The landing stays as it is: what it holds beyond that state is missing or changed again, and the next backfill
+    would publish it again. `altneu status` shows it.
+    """
+    from .. import runner
+    from ..report import write
+
+    home, ledger = opened()
+    row, epochs = runner.rollback(home, ledger, revision)
+    write(home, ledger, [epoch for epoch in epochs if epoch in ledger.batches()])
+    out.print(
+        f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
+    )
+    print_totals(home, ledger)
+    if row.config_digest != home.config.digest():
+        words, needs = runner.changed_meaning(home, ledger)
+        out.print(f"[yellow]revision {revision} had other settings[/]: {'; '.join(words)} ({RESTATE[needs]})")
+
+
+def execute(home: Home, ledger: Ledger, found: Plan) -> None:
+    from .. import runner
+    from ..forecast import forecast
+
+    if not found.run and found.kind == "run":
+        out.print(
+            f"nothing new: {len(found.epochs)} epoch(s) are published as landed (revision {found.parent.revision})"
+        )
+        return
+    for other in ledger.runs():
+        if alive(other):
+            err.print(
+                f"[yellow]run {other.run_id} is at work[/] (sign of life {other.beat_at}): the first to publish wins"
+            )
+    parts = runner.parts(home, found) if found.kind == "run" else [found.run]
+    size = {entry.epoch: entry.bytes for entry in found.epochs}
+    total = sum(size.get(epoch, 0) for epoch in found.run)
+    started, done = time.time(), 0
+    for number, epochs in enumerate(parts):
+        part = replace(found, run=epochs, parent=ledger.at())
+        many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
+        guess = forecast(home, ledger, part, 1)
+        time_ = f", about {guess['seconds']:,.0f} s and Spark's start" if guess["seconds"] else ""
+        err.print(
+            f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s), "
+            f"about {guess['rows']:,} rows{time_}"
+        )
+        progress, began = Progress(guess["stages"]), time.time()
+        try:
+            revision = runner.run(home, ledger, part, progress)
+        finally:
+            progress.close()
+        assert revision is not None
+        mark = f", with a {revision.mark}" if revision.mark else ""
+        seconds = time.time() - began
+        rows = sum(ledger.facts(revision.run_id, "ingest")[name] for name in ("rows", "quarantined"))
+        rate = f", {rows:,} rows ({rows / seconds:,.0f} a second)" if rows else ""
+        out.print(
+            f"published revision {revision.revision}{mark}: {len(epochs) or len(found.epochs):,} epoch(s){rate}, "
+            f"{seconds:.1f} s"
+        )
+        done += sum(size.get(epoch, 0) for epoch in epochs)
+        if done < total:
+            left = (time.time() - started) * (total - done) / done
+            err.print(f"  {decimal(done)} of {decimal(total)}, about {left:,.0f} s left")
+    print_totals(home, ledger)
