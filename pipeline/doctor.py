@@ -213,12 +213,11 @@ def _database(home: Path) -> Check:
     begin = time.perf_counter()
     try:
         connect = {"connect_timeout": 5} if url.get_backend_name() == "postgresql" else {}
-        engine = sa.create_engine(uri, connect_args=connect)
+        engine = sa.create_engine(uri, connect_args=connect, poolclass=sa.NullPool)
         with engine.connect() as connection:
             connection.execute(sa.text("select 1"))
             # SQLite opens any file and reads it only when asked for what is in it
             sa.inspect(connection).get_table_names()
-        engine.dispose()
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         remedy = f"start it, or mend [storage] database in {home / 'altneu.toml'}"

@@ -50,6 +50,7 @@ class CheckFailed(AltneuError):
 
 
 _GONE = ("NotFoundException", "FileNotFoundException", "does not exist")
+_LOCKED = ("is locked by another writer", "database is locked", "due to lock timeout")
 _FULL = ("No space left on device", "database or disk is full")
 
 
@@ -68,6 +69,10 @@ def explained(error: BaseException) -> tuple[str, str | None]:
         if full:
             return what, "make room on the disk, then run the same command again"
         return what, "is it a file of the tables: altneu rebuild; with landed rows lost: altneu rebuild --from-landing"
+    locked = next((line.strip() for line in lines if any(word in line for word in _LOCKED)), None)
+    if locked:
+        what = re.split(r"[\w.$]+(?:Exception|Error|Locked|Timeout|NotAvailable)\)?:? ", locked)[-1][:300]
+        return what, "see which program keeps it (of a file: fuser FILE), then the same command again"
     of_java = [line.removeprefix(": ") for line in lines[1:2] if line.startswith(": ")]  # after py4j's own first line
     what = of_java[0][:300] if of_java else f"{type(error).__name__}: {lines[0][:300]}"
     if "OperationalError" in what:

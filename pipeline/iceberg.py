@@ -15,7 +15,6 @@ Source: the Iceberg table specification (metadata files), Iceberg's JDBC catalog
 from __future__ import annotations
 
 import json
-import weakref
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,8 +23,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from .database import engine
 from .errors import AltneuError
-from .ledger import engine
 
 Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
 Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
@@ -46,8 +45,7 @@ class Tables:
 
     def __init__(self, spark: SparkSession, database: str) -> None:
         self._spark = spark
-        self._engine = engine(database)
-        weakref.finalize(self, self._engine.dispose)  # every stage of a run has a catalog of its own: soon too many
+        self._engine = engine(database, self)
         self._changes: Changes = InJava(spark) if classic(spark) else InSql(spark)
         self._read: dict[str, Metadata] = {}  # by the file's location
 

@@ -22,7 +22,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from .errors import AltneuError, Conflict
+from . import database
+from .errors import AltneuError, Conflict, explained
 
 metadata = sa.MetaData()
 
@@ -165,21 +166,17 @@ class Batch:
     revision: int
 
 
-def engine(uri: str) -> sa.Engine:
-    """A home's database, an SQLAlchemy URI: with time for other writers, and not too much for a server that is away."""
-    connect: dict[str, Any] = {"timeout": 60} if uri.startswith("sqlite") else {"connect_timeout": 10}
-    return sa.create_engine(uri, connect_args=connect)
-
-
 class Ledger:
     """The SQL side of a home; `uri` is an SQLAlchemy database URI. Tables are made when they are not there."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        self.engine = engine(uri)
+        self.engine = database.engine(uri, self)
         try:
             self._make()
         except sa.exc.OperationalError as error:
+            if database.LOCKED in str(error):
+                raise AltneuError(*explained(error)) from None
             shown = sa.make_url(uri).render_as_string(hide_password=True)
             raise AltneuError(f"the database {shown} does not answer: {error.orig}.", "altneu doctor") from None
 

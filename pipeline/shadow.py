@@ -59,5 +59,4 @@ def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[st
                     "differences": sum(not check["passed"] for check in checks),
                 }
             )
-        ledger.engine.dispose()
     return out

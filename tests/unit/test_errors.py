@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
-from pipeline import cli, ledger
+from pipeline import ledger
 from pipeline.errors import AltneuError, UsageError, explained
 
 TRACE = """An error occurred while calling o1.collect.
@@ -30,25 +28,6 @@ def test_the_real_cause_of_a_trace() -> None:
     assert odd[0] == "java.lang.OddException: so it is"
     assert explained(UsageError("wrong", "right")) == ("wrong", "right")
     assert explained(ValueError("odd"))[0] == "ValueError: odd"
-
-
-def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "altneu.toml").write_text("")
-    (home / "landing" / "epoch=1").mkdir(parents=True)
-    file = home / "landing" / "epoch=1" / "a.csv"
-    file.write_text("src,dst\n1,2\n")
-    ledger.Ledger(f"sqlite:///{home / 'altneu.db'}")
-    real = sa.create_engine
-    monkeypatch.setattr(sa, "create_engine", lambda uri, **rest: real(uri, connect_args={"timeout": 0.1}))
-    with sqlite3.connect(home / "altneu.db", isolation_level=None) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["--home", str(home), "status"])
-    shown = capsys.readouterr().err
-    assert ended.value.code == 1
-    assert "database is locked" in shown and "next: altneu doctor" in shown
 
 
 def test_a_database_that_does_not_answer(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""PostgreSQL: who waits for another writer's row says so; who waits too long is told by whom and what to do."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+import sqlalchemy as sa
+
+from pipeline import database
+from pipeline.errors import explained
+from pipeline.ledger import Ledger, digests
+
+ROW = {"path": "a.csv", "stamp": "1", "digest": "d"}
+
+
+def test_waiting_for_a_row_is_told(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "SAY", 0.05)
+    ledger = Ledger(postgres)
+    other = sa.create_engine(postgres, poolclass=sa.NullPool)
+    told: list[str] = []
+    heard = threading.Event()
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+            heard.set()
+
+    handler = Heard()
+    logging.getLogger("altneu").addHandler(handler)
+    try:
+        with other.connect() as connection:
+            connection.execute(digests.insert().values(ROW))
+            waiting = threading.Thread(target=ledger.put_digests, args=({"a.csv": ("2", "e")},))
+            waiting.start()
+            assert heard.wait(30)
+            connection.commit()
+            waiting.join()
+    finally:
+        logging.getLogger("altneu").removeHandler(handler)
+    assert ledger.known_digests() == {"a.csv": ("2", "e")}
+    assert told == [f"waiting for another writer of {postgres}"]
+
+
+def test_waiting_for_a_row_ends(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "PATIENCE", 0.2)
+    ledger = Ledger(postgres)
+    other = sa.create_engine(postgres, poolclass=sa.NullPool)
+    with other.connect() as connection:
+        connection.execute(digests.insert().values(ROW))
+        with pytest.raises(sa.exc.OperationalError) as error:
+            ledger.put_digests({"a.csv": ("2", "e")})
+    what, then = explained(error.value)
+    assert what == "canceling statement due to lock timeout" and then is not None and "same command again" in then
+    assert ledger.known_digests() == {}
+
+
+def test_connections_end_with_their_ledgers(postgres: str) -> None:
+    name = sa.make_url(postgres).database
+    query = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = :name AND pid <> pg_backend_pid()")
+    ledgers = [Ledger(postgres) for _ in range(20)]
+    assert all(ledger.at().revision == 0 for ledger in ledgers)
+    watcher = sa.create_engine(postgres, poolclass=sa.NullPool)
+
+    def connections() -> int:
+        with watcher.connect() as connection:
+            return connection.execute(query, {"name": name}).scalar_one()
+
+    assert connections() == 1
+    ledgers.clear()
+    for _ in range(200):  # a server's process takes a moment to end
+        if not connections():
+            break
+        threading.Event().wait(0.05)
+    assert connections() == 0

@@ -1,0 +1,148 @@
+"""One engine a database and process, gone with its users; waiting for another writer is told, and ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from pipeline import cli, database, orchestration
+from pipeline.ledger import Ledger
+from tests import homes
+
+
+def descriptors(file: Path) -> int:
+    """How many of this process's descriptors are this file's."""
+    found = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            found += os.readlink(descriptor) == str(file)
+        except OSError:
+            continue
+    return found
+
+
+class User:
+    pass
+
+
+def test_users_of_one_database_share_an_engine_until_the_last_one_is_gone(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'a.db'}"
+    first, second = User(), User()
+    engine = database.engine(uri, first)
+    assert database.engine(uri, second) is engine
+    assert database.engine(f"sqlite:///{tmp_path / 'b.db'}", second) is not engine
+    disposed = []
+    sa.event.listen(engine, "engine_disposed", disposed.append)
+    del first
+    assert not disposed and uri in database._engines
+    del second
+    assert disposed == [engine] and uri not in database._engines
+
+
+def test_ledgers_leave_no_descriptors(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    ledgers = [Ledger(f"sqlite:///{file}") for _ in range(20)]
+    assert all(ledger.at().revision == 0 for ledger in ledgers)
+    assert descriptors(file) == 0
+    assert len({id(ledger.engine) for ledger in ledgers}) == 1
+
+
+def test_the_sensor_leaves_no_descriptors(tmp_path: Path) -> None:
+    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    uri = home.database
+    del ledger
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        landing = orchestration.landing(str(home.path), 19_000, patience=orchestration.timedelta(1), manual=False)
+        assert landing.state == "waiting"
+    assert len(os.listdir("/proc/self/fd")) <= before and uri not in database._engines
+
+
+def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
+    """A pooled connection is not taken along: the child's pool has nothing to hand out."""
+    user = User()
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'a.db'}", poolclass=sa.QueuePool)
+    database._engines["pooled"] = database._Shared(engine, 1)
+    engine.connect().close()
+    try:
+        assert engine.pool.checkedin() == 1  # type: ignore[attr-defined]
+        child = os.fork()
+        if child == 0:
+            os._exit(engine.pool.checkedin())  # type: ignore[attr-defined]
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert engine.pool.checkedin() == 1  # type: ignore[attr-defined]
+    finally:
+        del database._engines["pooled"], user
+        engine.dispose()
+
+
+def locked(home: Path) -> sqlite3.Connection:
+    other = sqlite3.connect(home / "altneu.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    return other
+
+
+def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    home, ledger = homes.make(tmp_path / "home")
+    homes.put(home, 1, [("1", "2", None, "upsert", 0)])
+    del ledger
+    monkeypatch.setattr(database, "SAY", 0.01)
+    monkeypatch.setattr(database, "PATIENCE", 0.1)
+    other = locked(home.path)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["--home", str(home.path), "status"])
+    finally:
+        other.close()
+    shown = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert f"the database {home.path / 'altneu.db'} is locked by another writer (waited" in shown
+    assert "next: " in shown and "fuser" in shown and "Traceback" not in shown
+
+
+def test_a_writer_waits_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other ends when the waiting has been told: the write goes through, once."""
+    home, ledger = homes.make(tmp_path / "home")
+    monkeypatch.setattr(database, "SAY", 0.01)
+    other = locked(home.path)
+    told = threading.Event()
+
+    class Heard(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.set()
+
+    def let_go() -> None:
+        assert told.wait(30)
+        other.rollback()
+
+    handler = Heard()
+    logging.getLogger("altneu").addHandler(handler)
+    helper = threading.Thread(target=let_go)
+    helper.start()
+    try:
+        rows = [("edges", 0, epoch, 1) for epoch in range(1000)]
+        ledger.put_totals("r", ["edges"], rows)
+    finally:
+        helper.join()
+        logging.getLogger("altneu").removeHandler(handler)
+        other.close()
+    assert len(ledger.staged_totals("r", 1)) == 1000
+    text = f"waiting for another writer of {home.path / 'altneu.db'}"
+    assert [record.getMessage() for record in caplog.records] == [text]
+
+
+def test_a_lost_database_file_is_no_lock(tmp_path: Path) -> None:
+    """Other errors of the database are raised at once, as they are."""
+    home, ledger = homes.make(tmp_path / "home")
+    shutil.rmtree(home.path)
+    with pytest.raises(sa.exc.OperationalError, match="unable to open database file"):
+        ledger.at()
