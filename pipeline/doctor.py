@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 ASSETS = Path(sys.prefix) / "altneu"
-SET_UP = "infra/setup"
+SET_UP = "altneu setup"
 # packages whose versions were measured to work together; the rest follows from infra/requirements.txt
 EXPECTED = {
     "pyspark": "4.1.4",

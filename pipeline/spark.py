@@ -186,7 +186,7 @@ def _environment() -> None:
         os.environ["JAVA_HOME"] = str(ASSETS / "java")
     elif not os.environ.get("JAVA_HOME") and not shutil.which("java"):
         raise AltneuError(
-            "there is no Java here, and Spark needs one (17 to 21).", "infra/setup   (finds or brings one)"
+            "there is no Java here, and Spark needs one (17 to 21).", "altneu setup   (finds or brings one)"
         )
 
 
@@ -208,7 +208,7 @@ def _jars(master: str) -> dict[str, str]:
 
 def java_options() -> list[str]:
     """Options of the driver's JVM: a quiet terminal, and the class-data archive when there is one."""
-    options = [f"-Dlog4j2.configurationFile={(REPO / 'infra' / 'log4j2.properties').as_uri()}"]
+    options = [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
     if ARCHIVE.exists():
         options += [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     return options

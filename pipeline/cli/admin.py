@@ -1,4 +1,4 @@
-"""Around the data: compact, airflow, connect, doctor, demo."""
+"""Around the data: compact, airflow, connect, setup, doctor, demo."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from ..config import Home
 from ..errors import Exit
 from .base import app, home_path, opened
-from .printing import Progress, out
+from .printing import Progress, err, out
 
 
 @app.command()
@@ -85,6 +85,18 @@ def connect(
     from ..connect import serve
 
     serve(Home.open(home_path(), create=True), host, port, lambda text: out.print(text, markup=False))
+
+
+@app.command()
+def setup() -> None:
+    """What altneu needs beside its Python packages, once: Java, jars, a class-data archive, compiled kernels.
+
+    It goes into the Python environment; a second call does nothing. JAVA_HOME chooses the Java.
+    """
+    from ..local.setup import set_up
+
+    if not set_up(lambda text: err.print(text, markup=False, highlight=False)):
+        out.print("everything is set up already")
 
 
 @app.command()

@@ -28,7 +28,7 @@ def test_an_empty_assets_folder_is_reported_with_the_way_out(tmp_path: Path, mon
     monkeypatch.delenv("JAVA_HOME", raising=False)
     found = checks()
     assert named(found, "Java").ok is False
-    assert named(found, "Jar: Iceberg").ok is False and "infra/setup" in named(found, "Jar: Iceberg").remedy
+    assert named(found, "Jar: Iceberg").ok is False and "altneu setup" in named(found, "Jar: Iceberg").remedy
     assert named(found, "Jar: GraphFrames").ok is None and "GraphX" in named(found, "Jar: GraphFrames").found
     assert named(found, "Class-data archive").ok is None
 

@@ -32,7 +32,7 @@ def test_the_launcher_drops_the_incubator_module_and_keeps_every_other_argument(
     real = tmp_path / "real" / "bin" / "java"
     for file in (java, real):
         file.parent.mkdir(parents=True)
-    java.write_text((REPO / "infra" / "java").read_text())
+    java.write_text((REPO / "pipeline" / "local" / "launcher").read_text())
     real.write_text('#!/bin/sh\nfor a; do echo "[$a]"; done\n')
     for file in (java, real):
         file.chmod(0o755)
@@ -41,9 +41,12 @@ def test_the_launcher_drops_the_incubator_module_and_keeps_every_other_argument(
     assert said == "[-Xmx1g]\n[-Da=b c]\n[*]\n[]\n"
 
 
-@pytest.mark.parametrize("name", ["requirements", "requirements-dev", "requirements-java", "requirements-uv"])
+PINNED = ("infra/requirements", "infra/requirements-dev", "pipeline/local/requirements-java", "infra/requirements-uv")
+
+
+@pytest.mark.parametrize("name", PINNED)
 def test_requirements_are_pinned_hashed_and_without_an_index(name: str) -> None:
-    text = (REPO / "infra" / f"{name}.txt").read_text()
+    text = (REPO / f"{name}.txt").read_text()
     assert not re.search(r"https?:|index-url|find-links|trusted-host", text)
     entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
     assert entries

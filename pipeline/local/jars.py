@@ -1,0 +1,71 @@
+"""Spark's extra jars: resolved once through Spark's own Ivy; needs the network this once.
+
+Required jars must have the digests below. GraphFrames' JVM half is optional: some registries do not have it, and then
+GraphX inside Spark is the third-party reference of the audit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from ..errors import UsageError
+
+REQUIRED = {  # coordinate -> sha256
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0": (
+        "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242"
+    ),
+    "org.xerial:sqlite-jdbc:3.50.3.0": "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
+    "org.postgresql:postgresql:42.7.7": "157963d60ae66d607e09466e8c0cdf8087e9cb20d0159899ffca96bca2528460",
+}
+OPTIONAL = ["io.graphframes:graphframes-spark4_2.13:0.12.3"]
+# what they name as dependencies and Spark has already, or nobody calls
+EXCLUDED = "org.slf4j:slf4j-api,org.checkerframework:checker-qual,org.scala-lang:scala-library"
+
+
+def bring(target: Path, java: Path) -> str:
+    """Put the jars into the folder `target`, with the Java home `java`; return what is there. Raises `UsageError`."""
+    if java.exists():
+        os.environ["JAVA_HOME"] = str(java)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    cache, fresh = target.with_name("ivy"), target.with_name("jars.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for jar in _resolve(list(REQUIRED), cache):
+        shutil.copy(jar, fresh)
+    digests = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in fresh.glob("*.jar")}
+    for coordinate, expected in REQUIRED.items():
+        name = coordinate.replace(":", "_", 1).replace(":", "-") + ".jar"
+        if digests.get(name) != expected:
+            raise UsageError(
+                f"{name}: sha256 is {digests.get(name, 'missing')}, expected {expected}.",
+                "check the network, or set DEFAULT_ARTIFACT_REPOSITORY to your mirror's address; then altneu setup",
+            )
+    missing = ""
+    try:
+        for jar in _resolve(OPTIONAL, cache):
+            shutil.copy(jar, fresh)
+    except Exception as error:  # the launcher ends without a gateway when a coordinate is not available
+        missing = f"; optional, not available here: {', '.join(OPTIONAL)} ({type(error).__name__})"
+    shutil.rmtree(target, ignore_errors=True)
+    fresh.rename(target)
+    shutil.rmtree(cache, ignore_errors=True)
+    return f"{len(list(target.glob('*.jar')))} jars{missing}"
+
+
+def _resolve(coordinates: list[str], cache: Path) -> list[Path]:
+    """The jars of Maven coordinates. Spark's launcher resolves them before it starts; no session is made."""
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
+    shutil.rmtree(cache / "jars", ignore_errors=True)
+    conf = SparkConf(loadDefaults=False)
+    conf.set("spark.jars.packages", ",".join(coordinates))
+    conf.set("spark.jars.excludes", EXCLUDED)
+    conf.set("spark.jars.ivy", str(cache))
+    gateway = launch_gateway(conf)
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+    return sorted((cache / "jars").glob("*.jar"))

