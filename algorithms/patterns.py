@@ -14,13 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, permutations
+from itertools import permutations
+
+from algorithms.conditions import one_line, pieces, spark_sql
 
 MOST = 6  # vertices of a pattern: the symmetries are found by trying all permutations
 PLAIN = "-"  # the relation of the graph's own edges
 
 _EDGE = r"\s*(\w+)\s*(->|-)\s*(\w+)\s*"
-_NEXT = re.compile(rf",(?={_EDGE}(?:,|$|where\b))")
 _ONE = re.compile(rf"{_EDGE}(?:where\s+(.+))?", re.DOTALL)
 
 
@@ -62,14 +63,14 @@ class Pattern:
         ((('a', 'b'), ('a', 'c')), (('b', 'c'),))
         """
         edges = []
-        for piece in _split(text):
+        for piece in pieces(text):
             found = _ONE.fullmatch(piece)
             if not found:
                 raise ValueError(f"{piece.strip()!r} is no edge: say a-b, a->b, or either with `where CONDITION`")
             a, kind, b, where = found.groups()
             if a == b:
                 raise ValueError(f"{piece.strip()!r} joins a vertex to itself")
-            edges.append(Edge(kind + (f" where {' '.join(where.split())}" if where else ""), a, b))
+            edges.append(Edge(kind + (f" where {one_line(where)}" if where else ""), a, b))
         if len({edge.key() for edge in edges}) < len(edges):
             raise ValueError("an edge is there twice")
         vertices = _vertices(edges)
@@ -105,6 +106,12 @@ def motif(text: str | list[str]) -> list[Pattern]:
     return patterns
 
 
+def conditions(patterns: Sequence[Pattern]) -> list[str]:
+    """What the edges of some patterns ask of the values, in the words of the setting."""
+    relations = dict.fromkeys(edge.relation for pattern in patterns for edge in pattern.edges)
+    return [asked for asked in (name.partition(" where ")[2] for name in relations) if asked]
+
+
 def relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
     """The relations that some motifs are made of, in order of appearance."""
     names = (edge.relation for patterns in motifs.values() for pattern in patterns for edge in pattern.edges)
@@ -122,18 +129,12 @@ def rules(motifs: Mapping[str, Sequence[Pattern]]) -> int:
 
 
 def condition(relation: str) -> str | None:
-    """What a relation asks of the values.
+    """What a relation asks of the values, as Spark takes it.
 
     >>> condition("-> where rating > 0"), condition("->")
     ('rating > 0', None)
     """
-    return relation.partition(" where ")[2] or None
-
-
-def _split(text: str) -> list[str]:
-    """At the commas between edges, and not at those within a condition."""
-    cuts = [0, *(found.start() + 1 for found in _NEXT.finditer(text)), len(text) + 1]
-    return [text[start : end - 1] for start, end in pairwise(cuts)]
+    return spark_sql(relation.partition(" where ")[2]) or None
 
 
 def _vertices(edges: list[Edge] | tuple[Edge, ...]) -> list[str]:

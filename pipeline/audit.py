@@ -74,8 +74,8 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     )
     if config.live_for is not None:
         last = last.where(F.col("_at") < F.col("epoch") + config.live_for)
-    if config.where is not None:
-        last = last.where(config.where)
+    if config.condition is not None:
+        last = last.where(config.condition)
     relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
     for name in patterns.kept(config.patterns()):
         ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")

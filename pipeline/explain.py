@@ -159,7 +159,7 @@ def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]]
     few = warehouse.spark.createDataFrame(pairs, "a bigint, b bigint")
     ends = (F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b"))
     keep: DataFrame = upserts.select("*", *ends).join(F.broadcast(few), ["a", "b"])
-    passes = F.lit(True) if config.where is None else F.coalesce(F.expr(config.where), F.lit(False))
+    passes = F.lit(True) if config.condition is None else F.coalesce(F.expr(config.condition), F.lit(False))
     data = ["src", "dst", *values, "op", "seq", "epoch", "file", "line"]
     net = keep.select(*data, passes.alias("_passes"), "revision", "diff").groupBy(*data, "_passes")
     landed = net.agg(F.sum("diff").alias("n"), F.max("revision").alias("revision")).collect()

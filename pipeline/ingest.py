@@ -25,17 +25,16 @@ from .errors import RunFailed
 from .iceberg import classic
 from .landing import OPERATIONS, Landed, layout
 from .reading import FileBroken, Layout, read
-from .warehouse import SQL_TYPES
+from .warehouse import ddl, value_columns
 
 _ID = {"integer": "bigint", "string": "string"}
 
 
 def good(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
     """The usable rows of the landed files: src, dst, values, op, seq, file, line, epoch. Read at every use."""
-    values = "".join(f"{name} {SQL_TYPES[type_]}, " for name, type_ in home.config.values.items())
     id_type = _ID[home.config.ids]
-    schema = f"src {id_type}, dst {id_type}, {values}op string, seq bigint, file string, line bigint, epoch bigint"
-    return _read(spark, home, landed, _good, schema)
+    own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint", "epoch": "bigint"}
+    return _read(spark, home, landed, _good, ddl({"src": id_type, "dst": id_type} | value_columns(home) | own))
 
 
 def bad(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:

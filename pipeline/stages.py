@@ -22,8 +22,8 @@ from algorithms import motifs, patterns, triangles, truss
 from algorithms.plans import Choice, MotifChoice
 
 from . import audit as auditing
+from . import filters, landing
 from . import ingest as reading
-from . import landing
 from .config import Home
 from .errors import CheckFailed, RunFailed, explained
 from .forecast import BROADCAST_ROWS
@@ -119,6 +119,7 @@ class Run:
 
 def ingest(run: Run) -> Facts:
     """Landed files → upserts and quarantine, as the difference to the published batches."""
+    filters.judge(run.spark, run.home)
     if run.kind == "rebuild" and not run.epochs:
         for table in LANDED:
             run.write(table, None)
@@ -186,10 +187,10 @@ def edges(run: Run) -> Facts:
     relations = patterns.kept(config.patterns())
     if changed:
         pairs = graph.touched_pairs(delta, values)
-        new = graph.edge_changes(base, delta, pairs, values, config.live_for, config.where, broadcast=few)
+        new = graph.edge_changes(base, delta, pairs, values, config.live_for, config.condition, broadcast=few)
         rows = run.write("edges", new)
         if relations:
-            how = (values, relations, config.live_for, config.where)
+            how = (values, relations, config.live_for, config.condition)
             facts["motif_edges"] = run.write("motif_edges", graph.relation_changes(base, delta, pairs, *how, few))
     else:
         rows = run.write("edges", None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -32,7 +32,7 @@ SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean"
 
 # table -> its data columns; the time columns and diff follow in every one
 TABLES = {
-    "upserts": "src bigint, dst bigint, {values} op string, seq bigint, file string, line bigint",
+    "upserts": "src bigint, dst bigint, {values}, op string, seq bigint, file string, line bigint",
     "quarantine": "file string, line bigint, reason string, text string",
     "names": "id bigint, name string",
     "edges": "a bigint, b bigint, until bigint",
@@ -59,6 +59,21 @@ INTERVALS = ("edges", "motif_edges")  # whose rows are intervals
 LANDED = ("upserts", "quarantine", "names")  # as they came; all others are computed from them
 
 
+def quoted(column: str) -> str:
+    """A column's name as SQL takes it, whatever is in it."""
+    return "`" + column.replace("`", "``") + "`"
+
+
+def ddl(fields: Mapping[str, str]) -> str:
+    """Column → type, as SQL declares them."""
+    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in fields.items())
+
+
+def value_columns(home: Home) -> dict[str, str]:
+    """Value column → its type in SQL."""
+    return {name: SQL_TYPES[type_] for name, type_ in home.config.values.items()}
+
+
 class Warehouse:
     """The tables of a home, in one Spark session."""
 
@@ -74,11 +89,16 @@ class Warehouse:
 
     def columns(self, table: str) -> str:
         """The table's columns as a Spark DDL string."""
-        values = "".join(f"{name} {SQL_TYPES[type_]}, " for name, type_ in self.home.config.values.items())
-        return f"{(TABLES | MOTIFS)[table].format(values=values)}, {_TIME}"
+        return ddl(self._fields(table))
 
     def column_names(self, table: str) -> list[str]:
-        return [column.strip().split(" ")[0] for column in self.columns(table).split(",")]
+        return list(self._fields(table))
+
+    def _fields(self, table: str) -> dict[str, str]:
+        """Column → its type in SQL."""
+        before, values, after = f"{(TABLES | MOTIFS)[table]}, {_TIME}".partition("{values}")
+        own = [dict(column.split() for column in part.split(",") if column.strip()) for part in (before, after)]
+        return own[0] | (value_columns(self.home) if values else {}) | own[1]
 
     def ensure(self, retype: bool = False) -> None:
         """Make the tables that are not there, each with a first, empty snapshot, so that it can be branched.
@@ -118,10 +138,10 @@ class Warehouse:
                         f"[values] {column} is {type_} in altneu.toml and {upserts[column]} in what is stored.",
                         "altneu rebuild --from-landing",
                     )
-                self.spark.sql(f"ALTER TABLE {self.name('upserts')} DROP COLUMN {column}")
+                self.spark.sql(f"ALTER TABLE {self.name('upserts')} DROP COLUMN {quoted(column)}")
                 del upserts[column]
             if column not in upserts:
-                self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {column} {wanted} AFTER dst")
+                self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {quoted(column)} {wanted} AFTER dst")
 
     def metadata(self, table: str) -> iceberg.Table:
         """Branches, tags and snapshots of a table, as they are now."""

@@ -128,3 +128,102 @@ def test_labels() -> None:
             Schedule.parse("1d").epoch(text)
     with pytest.raises(UsageError):
         Schedule.parse(None).epoch("2004-04-15")
+
+
+WRONG = {  # the file -> what must be said of it
+    '[values]\n"a.b" = "long"': '[values] "a.b": a name is of',
+    '[values]\n"x bigint, y" = "long"': '[values] "x bigint, y": a name is of',
+    '[values]\n"" = "long"': '[values] "": a name is of',
+    '[values]\n" w" = "long"': '[values] " w": a name is of',
+    '[values]\n"w`" = "long"': "a name is of",
+    '[values]\nrating = "long"\nRating = "long"': "[values] Rating: differs from rating in its capitals alone",
+    '[edges]\nwhere = "not SQL ((("': "[edges] where = 'not SQL (((': it ends where a value is expected",
+    '[edges]\nwhere = ""': "[edges] where = '': it is empty",
+    '[edges]\nwhere = "ratng > 1"\n[values]\nrating = "long"': "no column 'ratng' (position 1). Did you mean rating?",
+    '[edges]\nwhere = "rating > 1"': '[values] rating = "long"',
+    '[edges]\nwhere = "rating"\n[values]\nrating = "long"': "rating is a value and no condition",
+    '[edges]\nwhere = "count(src) > 1"': "count() is of many rows",
+    '[edges]\nwhere = "rand() > 0.5"': "rand() is another on the next run",
+    "[motifs]\nm = 'a->b where w > 0, b->c'": "where w > 0: there is no column 'w'",
+    "[motifs]\nm = 'a->b where src >, b->c'": "where src >: it ends where a value is expected",
+    "[ingest]\nmax_revision_mb = -1": "[ingest] max_revision_mb = -1: more than 0",
+    "[ingest]\nmax_revision_mb = nan": "[ingest] max_revision_mb = nan: more than 0",
+    "[ingest]\nmax_bad_share = nan": "[ingest] max_bad_share = nan: between 0 and 1",
+    "[edges]\nlive_for = 99999999999999999999": "at least 1 epoch",
+    "[truss]\nlimit_edges = -1": "[truss] limit_edges = -1: at least 0",
+    "[triangles]\nlimit_edges = 0": "[triangles] limit_edges = 0: at least 1",
+    "[retention]\nepochs = 0": "[retention] epochs = 0: at least 1",
+    "[retention]\nrevisions = 0": "[retention] revisions = 0: at least 1",
+    "[audit]\nepochs = 'every 0'": "[audit] epochs = 'every 0': \"frontier\"",
+    "[vertices]\nids = 'text'": "[vertices] ids = 'text': \"integer\" or \"string\"",
+    "[storage]\ndatabase = 'mysql://me:secret@x/y'": "[storage] database = 'mysql://me:***@x/y': \"sqlite:",
+    "[storage]\ndatabase = 'garbage'": "[storage] database = 'garbage': \"sqlite:",
+    "[storage]\ndatabase = 'sqlite://'": "[storage] database = 'sqlite://': \"sqlite:",
+    "[storage]\ndatabase = 'postgresql+pg8000://x/y'": "postgresql+psycopg://user@host/altneu",
+    "[storage]\nwarehouse = ''": "[storage] warehouse = '': a folder",
+    "[spark]\nmaster = 'nonsense'": "[spark] master = 'nonsense': \"local[*]\"",
+    "[spark]\nmaster = 'local[0]'": "[spark] master = 'local[0]': \"local[*]\"",
+    "[spark]\nconf = { 'spark.driver.memory' = 'lots' }": "spark.driver.memory = 'lots': a whole number",
+    "[spark]\nconf = { 'spark.driver.memory' = '100m' }": "at least 512m",
+    "[spark.conf]\nspark.driver.memory = '8g'": "a name with dots stands in quotes",
+    "[edge]\nlive_for = 3": "[edge] is no section of altneu.toml. Did you mean edges?",
+    "[edges]\nlivefor = 3": "[edges] livefor is no setting. Did you mean live_for?",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_said_of_a_wrong_setting(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text, "altneu.toml")
+    assert "altneu.toml has 1 problem(s)" in caught.value.what
+    assert WRONG[text] in caught.value.what
+    assert "secret" not in caught.value.what
+
+
+def test_all_wrong_settings_are_told_at_once() -> None:
+    text = "[ingest]\nmax_revision_mb = -1\n[edges]\nwhere = '((('\n[motifs]\nm = 'a-b where x > 0'\n"
+    text += "[spark]\nmaster = 'x'"
+    with pytest.raises(UsageError, match=r"4 problem\(s\)"):
+        parse(text, "altneu.toml")
+
+
+def test_settings_that_are_right() -> None:
+    text = """
+[values]
+"my col" = "long"
+"größe" = "double"
+tag = "string"
+good = "boolean"
+order = "long"
+[edges]
+where = "good AND größe > 1.5 AND `my col` IN (1, 2) OR upper(tag) LIKE 'A%' AND order <> 3"
+[motifs]
+m = "a->b where `my col` in (1, 2-3, 4) and tag = 'x, a-b  c', b-c where größe > 0"
+[spark]
+conf = { "spark.sql.shuffle.partitions" = 4, "spark.driver.memory" = "2g" }
+[ingest]
+max_revision_mb = inf
+[storage]
+database = "postgresql+psycopg://me:secret@host/db"
+"""
+    config = parse("\ufeff".encode() + text.encode(), "x")
+    assert config.conf["spark.sql.shuffle.partitions"] == "4"
+    assert [edge.relation for edge in config.patterns()["m"][0].edges] == [
+        "-> where `my col` in (1, 2-3, 4) and tag = 'x, a-b  c'",
+        "- where größe > 0",
+    ]
+
+
+def test_a_name_that_needs_quotes() -> None:
+    with pytest.raises(UsageError, match='The name stands in quotes: "größe" = …'):
+        parse('[values]\ngröße = "long"\n', "altneu.toml")
+
+
+def test_a_file_that_is_no_text() -> None:
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        parse(b"[edges]\nwhere = '\xff'", "altneu.toml")
+
+
+def test_names_that_toml_has_in_quotes(tmp_path: Path) -> None:
+    Home.open(tmp_path / "new", create=True).declare(values={"my col": "long", "größe": "double"})
+    assert Home.open(tmp_path / "new").config.values == {"my col": "long", "größe": "double"}
