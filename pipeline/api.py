@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from . import views
 from .config import Home
 from .errors import AltneuError
-from .ledger import Ledger, Revision
+from .ledger import Revision
+from .place import opened
 from .spark import master_of, session
 from .warehouse import Warehouse
 
@@ -33,7 +34,7 @@ class Graph:
 
     def __init__(self, home: Path | str, spark: SparkSession | None = None) -> None:
         self.home = Home.open(home)
-        self.ledger = Ledger(self.home.database)
+        self.ledger = opened(self.home)
         self.spark = spark or session(master_of(self.home), self.home.config.conf)
         self._warehouse = Warehouse(self.spark, self.home)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,15 @@ class Home:
 
     @property
     def database(self) -> str:
-        return self.config.database or f"sqlite:///{self.path / 'altneu.db'}"
+        """An SQLAlchemy URI; a SQLite file of a relative path is in the home."""
+        uri = self.config.database or "sqlite:///altneu.db"
+        return re.sub(r"^(sqlite(?:\+\w+)?:///)(?=[^/:])", lambda start: f"{start[1]}{self.path}/", uri)
 
     @property
     def warehouse(self) -> str:
-        return self.config.warehouse or str(self.path / "warehouse")
+        """A folder, relative to the home, or the URI of one."""
+        place = self.config.warehouse or "warehouse"
+        return place if re.match(r"\w+:", place) else str(self.path / place)
 
     @property
     def schedule(self) -> Schedule:

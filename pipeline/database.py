@@ -6,22 +6,27 @@ speaks over its parent's. Who waits for another writer says so after `SAY` secon
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import re
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from .errors import AltneuError, explained
+
 SAY = 2.0  # seconds of waiting for another writer until that is told
 PATIENCE = 60.0  # and until it is an error
 LOCKED = "is locked by another writer"
 CONNECT = 10  # seconds for a server that is away
+MAKES = 5  # tries to make tables beside others
 
 log = logging.getLogger("altneu")
 T = TypeVar("T")
@@ -48,10 +53,52 @@ def engine(uri: str, user: object) -> sa.Engine:
         return shared.engine
 
 
+@contextlib.contextmanager
+def shared(uri: str) -> Iterator[sa.Engine]:
+    """The engine of a database for a while: who needs it inside gets the same one."""
+    user = _User()
+    yield engine(uri, user)
+
+
+@contextlib.contextmanager
+def connected(uri: str) -> Iterator[sa.Connection]:
+    """A connection for a moment. A database that does not answer is an `AltneuError`."""
+    with answering(uri), shared(uri) as found, found.connect() as connection:
+        yield connection
+
+
+class _User:
+    """Who needs an engine for a while."""
+
+
 def shown(uri: str) -> str:
     """A database as a message may name it: a file, or a URI without its password."""
     url = sa.make_url(uri)
     return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+
+
+@contextlib.contextmanager
+def answering(uri: str) -> Iterator[None]:
+    """Inside, a database that cannot be reached, or is locked for too long, is an `AltneuError` that names it."""
+    try:
+        yield
+    except sa.exc.OperationalError as error:
+        if LOCKED in str(error):
+            raise AltneuError(*explained(error)) from None
+        whole = sa.make_url(uri).render_as_string(hide_password=True)
+        raise AltneuError(f"the database {whole} does not answer: {error.orig}.", "altneu doctor") from None
+
+
+def made(make: Callable[[], None]) -> None:
+    """Make what is not there; other processes may be making it at the same moment: then what is left."""
+    for attempt in range(MAKES):
+        try:
+            return make()
+        except sa.exc.DBAPIError as error:
+            taken = isinstance(error, sa.exc.IntegrityError) or re.search("already exists|duplicate", str(error))
+            if not taken or attempt == MAKES - 1:
+                raise
+            time.sleep(0.1)
 
 
 def _release(uri: str, shared: _Shared) -> None:

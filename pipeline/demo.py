@@ -17,6 +17,7 @@ from . import landing, runner, views
 from .config import Home
 from .errors import CheckFailed
 from .ledger import Ledger
+from .place import opened
 from .report import write
 from .runner import Say
 
@@ -45,7 +46,7 @@ def land_messages(home: Home) -> landing.LandReport:
 def demo(path: Path, say: Say, out: Console) -> None:
     """Land, run, audit every epoch, report. Raises `CheckFailed` when an epoch differs from its recomputation."""
     home = daily(Home.open(path, create=True))
-    ledger = Ledger(home.database)
+    ledger = opened(home)
     if not landing.listing(home):
         found = land_messages(home)
         out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")

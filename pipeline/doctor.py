@@ -49,6 +49,8 @@ def checks(home: Path | None = None, deep: bool = False) -> list[Check]:
     found = [_python(), *_packages(), _java(), *_jars(), _graphframes(), _archive(), _memory(), _disk(home)]
     if home is not None:
         found += [_home(home), _database(home)]
+        if found[-1].ok:
+            found += _place(home)
     if deep:
         found.append(_spark())
     return found
@@ -225,6 +227,20 @@ def _database(home: Path) -> Check:
     return Check("Database", True, f"{shown} ({(time.perf_counter() - begin) * 1000:.0f} ms)")
 
 
+def _place(home: Path) -> Iterator[Check]:
+    """Are the tables where their metadata say?"""
+    from .config import Home
+    from .errors import AltneuError
+    from .place import opened
+
+    if not (home / "altneu.toml").exists():
+        return
+    try:
+        opened(Home.open(home))
+    except AltneuError as error:
+        yield Check("Place", False, error.what, error.next or "")
+
+
 def _spark() -> Check:
     """Start Spark, write and read a tiny Iceberg table."""
     begin = time.perf_counter()
@@ -233,7 +249,8 @@ def _spark() -> Check:
 
         spark = session()
         with tempfile.TemporaryDirectory() as folder:
-            name = catalog(spark, f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
+            name = f"doctor_{os.getpid()}"
+            catalog(spark, name, f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
             spark.sql(f"CREATE NAMESPACE {name}.doctor")
             spark.sql(f"CREATE TABLE {name}.doctor.t (a bigint) USING iceberg")
             spark.range(3).selectExpr("id a").writeTo(f"{name}.doctor.t").append()

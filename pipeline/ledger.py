@@ -11,7 +11,6 @@ Through SQLAlchemy; SQLite by default, PostgreSQL by URI.
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from . import database
-from .errors import AltneuError, Conflict, explained
+from .errors import AltneuError, Conflict
 
 metadata = sa.MetaData()
 
@@ -119,7 +118,6 @@ digests = sa.Table(  # of landed files, so that an unchanged file is read once
 )
 
 
-MAKES = 5  # tries to make the tables beside others
 SILENCE = 60.0  # seconds without a sign of life after which a run counts as dead
 
 
@@ -172,26 +170,12 @@ class Ledger:
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self.engine = database.engine(uri, self)
-        try:
-            self._make()
-        except sa.exc.OperationalError as error:
-            if database.LOCKED in str(error):
-                raise AltneuError(*explained(error)) from None
-            shown = sa.make_url(uri).render_as_string(hide_password=True)
-            raise AltneuError(f"the database {shown} does not answer: {error.orig}.", "altneu doctor") from None
+        with database.answering(uri):
+            database.made(self._make)
 
     def _make(self) -> None:
-        """The tables; other processes may be making them at the same moment: then what is left."""
-        for attempt in range(MAKES):
-            try:
-                metadata.create_all(self.engine)
-                self._add_columns()
-                return
-            except sa.exc.DBAPIError as error:
-                taken = isinstance(error, sa.exc.IntegrityError) or re.search("already exists|duplicate", str(error))
-                if not taken or attempt == MAKES - 1:
-                    raise
-                time.sleep(0.1)
+        metadata.create_all(self.engine)
+        self._add_columns()
 
     def _add_columns(self) -> None:
         """Columns that came after a home was made (they all may be null)."""

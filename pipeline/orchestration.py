@@ -521,10 +521,10 @@ def worded(error: AltneuError) -> str:
 
 
 def _open(path: str) -> tuple[Home, Ledger]:
-    from .ledger import Ledger
+    from .place import opened
 
     home = Home.open(path)
-    return home, Ledger(home.database)
+    return home, opened(home)
 
 
 def _some(labels: list[str]) -> str:

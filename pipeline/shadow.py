@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from . import audit, runner
 from .config import Home
-from .ledger import Ledger
+from .place import opened
 from .warehouse import Warehouse
 
 MAINTAINED = ("edges", "triangles", "truss")  # the stages that a recomputation takes the place of
@@ -31,7 +31,7 @@ def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[st
         path = Path(folder)
         (path / "landing").symlink_to(home.landing)
         copy = Home(path, dataclasses.replace(home.config, database=None, warehouse=None))
-        ledger = Ledger(copy.database)
+        ledger = opened(copy)
         for epoch in sorted(epochs):
             missing = runner.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
             if missing.run:

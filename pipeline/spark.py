@@ -8,7 +8,6 @@ is ignored when the JVM is another one). Without `java/` and the archive any Jav
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import shutil
@@ -224,9 +223,8 @@ def driver_memory_mb() -> int:
     return max(1024, min(total // 2 // 2**20, 31 * 1024))
 
 
-def catalog(spark: SparkSession, database: str, warehouse: str) -> str:
-    """Register the Iceberg JDBC catalog of a home in the session and return its name."""
-    name = "altneu_" + hashlib.sha256(f"{database} {warehouse}".encode()).hexdigest()[:8]
+def catalog(spark: SparkSession, name: str, database: str, warehouse: str) -> None:
+    """Register the Iceberg JDBC catalog of this name in the session."""
     key = f"spark.sql.catalog.{name}"
     if spark.conf.get(key, None) is None:
         options = catalog_options(database, warehouse)
@@ -238,7 +236,6 @@ def catalog(spark: SparkSession, database: str, warehouse: str) -> str:
         for option, value in options.items():
             spark.conf.set(f"{key}.{option}", value)
         spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
-    return name
 
 
 def catalog_options(database: str, warehouse: str) -> dict[str, str]:

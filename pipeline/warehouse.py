@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from . import iceberg
+from . import iceberg, place
 from .config import Home
 from .errors import AltneuError, RunFailed, UsageError
 from .ledger import Ledger, Revision
@@ -80,7 +80,8 @@ class Warehouse:
     def __init__(self, spark: SparkSession, home: Home) -> None:
         self.spark = spark
         self.home = home
-        self.catalog = catalog(spark, home.database, home.warehouse)
+        self.catalog = place.settled(home).catalog
+        catalog(spark, self.catalog, home.database, home.warehouse)
         self.tables = TABLES | (MOTIFS if home.config.motifs else {})
         self._tables = iceberg.Tables(spark, home.database)
 
@@ -107,6 +108,7 @@ class Warehouse:
         (old snapshots keep theirs): only for a run that writes all upserts anew. Another process may do the same at the
         same moment: whoever comes second is refused by the catalog, and finds all there when it looks again.
         """
+        place.claim(self.home)
         for attempt in range(MAKES):
             try:
                 self._make(retype)

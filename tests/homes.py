@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import tarfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from pipeline import runner
 from pipeline.config import Home
@@ -50,3 +53,10 @@ def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> 
             runner.stage(home, ledger, run_id, name)
             seconds[name] = time.time() - begin
     return seconds
+
+
+def old(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The stored home of before homes had a format, unpacked below `folder`: it, and what it answered then."""
+    with tarfile.open(Path(__file__).parent / "data" / "home-of-format-0.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "home", json.loads((folder / "answers.json").read_text())

@@ -1,4 +1,4 @@
-"""Around the data: compact, airflow, connect, setup, doctor, demo."""
+"""Around the data: compact, relocate, airflow, connect, setup, doctor, demo."""
 
 from __future__ import annotations
 
@@ -62,6 +62,38 @@ def compact(
 
 
 @app.command()
+def relocate(
+    original_gone: Annotated[
+        bool,
+        typer.Option(
+            "--original-gone", help="Nobody works with the former database any more: these tables are this one's now."
+        ),
+    ] = False,
+) -> None:
+    """Make a home work where it is now, after it was copied, moved or mounted elsewhere; takes no Spark.
+
+    The tables' metadata name whole paths and are written anew with those of this place; no row is read or written, the
+    original is not touched, and all revisions stay. Stopped in the middle, type it again.
+    """
+    from ..relocate import relocate as move
+
+    home = Home.open(home_path())
+    progress = Progress()
+    try:
+        progress("relocate", "")
+        found = move(home, original_gone, lambda text: progress("relocate", text))
+    finally:
+        progress.close()
+    if not found.tables:
+        out.print(f"nothing to do: the tables of this home are where they were made ({found.new})")
+        return
+    out.print(
+        f"{found.tables} tables from {found.old} are at home in {found.new} now ({found.files:,} files of metadata)"
+    )
+    out.print("next: altneu status")
+
+
+@app.command()
 def airflow(
     port: Annotated[int, typer.Option(help="Port of the web page.")] = 8080,
     connect: Annotated[
@@ -71,6 +103,7 @@ def airflow(
     """Start a local Airflow with the DAGs and the pool on this home; prints address and password, Ctrl-C stops it."""
     from ..airflow import standalone
 
+    opened(create=True)
     standalone(home_path(), port=port, connect=connect, say=lambda text: out.print(text, markup=False))
 
 
@@ -84,7 +117,7 @@ def connect(
     """One Spark for many short processes: a Spark Connect server with this home's settings; Ctrl-C stops it."""
     from ..connect import serve
 
-    serve(Home.open(home_path(), create=True), host, port, lambda text: out.print(text, markup=False))
+    serve(opened(create=True)[0], host, port, lambda text: out.print(text, markup=False))
 
 
 @app.command()

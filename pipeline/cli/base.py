@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .. import telemetry
+from .. import place, telemetry
 from ..config import Home
 from ..ledger import Ledger
 from .printing import err
@@ -60,4 +60,4 @@ def home_path() -> Path:
 
 def opened(create: bool = False) -> tuple[Home, Ledger]:
     home = Home.open(_home, create)
-    return home, Ledger(home.database)
+    return home, place.opened(home)

@@ -35,7 +35,8 @@ def _round_trip(options: str) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         spark = session("local[2]", {"spark.driver.extraJavaOptions": options})
-        name = catalog(spark, f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
+        name = "round_trip"
+        catalog(spark, name, f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
         spark.sql(f"CREATE NAMESPACE {name}.graph")
         spark.sql(f"CREATE TABLE {name}.graph.t (a bigint, b bigint) USING iceberg")
         for _ in range(2):

@@ -1,0 +1,199 @@
+"""Avro files, copied with some of their values changed; all else stays as it is: schema, field ids, metadata, rows.
+
+    copied(content, {("data_file", "file_path"): str.upper})
+
+A change is named by the fields that lead to it (through unions and arrays) and gets each of its values, text or number,
+in the order of the file. Source: the Avro specification, "Object Container Files" and "Binary Encoding".
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+MAGIC, SYNC = b"Obj\x01", 16
+Change = Callable[[Any], Any]
+Copier = Callable[[bytes, int, bytearray], int]  # the file's bytes, where a value begins, the copy → where it ends
+
+
+class NotAvro(ValueError):
+    """These bytes are no Avro file that can be copied."""
+
+
+def copied(content: bytes, changes: dict[tuple[str, ...], Change]) -> bytes:
+    """An Avro file with these values changed. Raises `NotAvro`."""
+    try:
+        return _copied(content, changes)
+    except (IndexError, KeyError, UnicodeDecodeError, zlib.error) as error:
+        raise NotAvro(f"broken off or damaged: {error!r}") from None
+
+
+def _copied(content: bytes, changes: dict[tuple[str, ...], Change]) -> bytes:
+    if not content.startswith(MAGIC):
+        raise NotAvro("it does not begin like one")
+    header: dict[str, bytes] = {}
+    at = len(MAGIC)
+    while count := (block := _long(content, at))[0]:
+        at = _long(content, block[1])[1] if count < 0 else block[1]
+        for _ in range(abs(count)):
+            key, at = _bytes(content, at)
+            header[key.decode()], at = _bytes(content, at)
+    at = block[1] + SYNC
+    sync, codec = content[at - SYNC : at], header.get("avro.codec", b"null").decode()
+    if codec not in ("null", "deflate"):
+        raise NotAvro(f"compressed by {codec}")
+    record = _copier(json.loads(header["avro.schema"]), (), changes, {})
+    out = bytearray(content[:at])
+    while at < len(content):
+        rows, at = _long(content, at)
+        packed, at = _bytes(content, at)
+        data = zlib.decompress(packed, -zlib.MAX_WBITS) if codec == "deflate" else packed
+        new, position = bytearray(), 0
+        for _ in range(rows):
+            position = record(data, position, new)
+        if position != len(data) or content[at : at + SYNC] != sync:
+            raise NotAvro("a block does not end where it should")
+        at += SYNC
+        _put_long(out, rows)
+        _put_bytes(out, _deflated(bytes(new)) if codec == "deflate" else bytes(new))
+        out += sync
+    return bytes(out)
+
+
+def _deflated(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def _copier(
+    schema: Any, path: tuple[str, ...], changes: dict[tuple[str, ...], Change], named: dict[str, Any]
+) -> Copier:
+    """What copies one value of a schema."""
+    if isinstance(schema, list):
+        return _union([_copier(each, path, changes, named) for each in schema])
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(kind, (dict, list)):
+        return _copier(kind, path, changes, named)
+    if kind in named:  # defined before, used by its name
+        return _copier(named[kind], path, changes, named)
+    if isinstance(schema, dict) and "name" in schema:
+        named[schema["name"]] = schema
+    change = changes.get(path)
+    match kind:
+        case "null":
+            return lambda data, at, out: at
+        case "boolean":
+            return _fixed(1)
+        case "float":
+            return _fixed(4)
+        case "double":
+            return _fixed(8)
+        case "fixed":
+            return _fixed(schema["size"])
+        case "int" | "long" | "enum":
+            return _number(change)
+        case "string" | "bytes":
+            return _text(change)
+        case "record":
+            return _record([_copier(f["type"], (*path, f["name"]), changes, named) for f in schema["fields"]])
+        case "array":
+            return _blocks([_copier(schema["items"], path, changes, named)])
+        case "map":
+            return _blocks([_text(None), _copier(schema["values"], path, changes, named)])
+    raise NotAvro(f"a schema with {kind!r}")
+
+
+def _fixed(size: int) -> Copier:
+    def copy(data: bytes, at: int, out: bytearray) -> int:
+        out += data[at : at + size]
+        return at + size
+
+    return copy
+
+
+def _number(change: Change | None) -> Copier:
+    def copy(data: bytes, at: int, out: bytearray) -> int:
+        value, end = _long(data, at)
+        _put_long(out, change(value) if change else value)
+        return end
+
+    return copy
+
+
+def _text(change: Change | None) -> Copier:
+    def copy(data: bytes, at: int, out: bytearray) -> int:
+        value, end = _bytes(data, at)
+        _put_bytes(out, change(value.decode()).encode() if change else value)
+        return end
+
+    return copy
+
+
+def _union(branches: list[Copier]) -> Copier:
+    def copy(data: bytes, at: int, out: bytearray) -> int:
+        branch, at = _long(data, at)
+        _put_long(out, branch)
+        return branches[branch](data, at, out)
+
+    return copy
+
+
+def _record(fields: list[Copier]) -> Copier:
+    def copy(data: bytes, at: int, out: bytearray) -> int:
+        for field in fields:
+            at = field(data, at, out)
+        return at
+
+    return copy
+
+
+def _blocks(parts: list[Copier]) -> Copier:
+    """Items of an array, entries of a map: in blocks, whose sizes in bytes (they are optional) are left out."""
+
+    def copy(data: bytes, at: int, out: bytearray) -> int:
+        while True:
+            count, at = _long(data, at)
+            if count < 0:
+                count, at = -count, _long(data, at)[1]
+            _put_long(out, count)
+            if not count:
+                return at
+            for _ in range(count):
+                for part in parts:
+                    at = part(data, at, out)
+
+    return copy
+
+
+def _long(data: bytes, at: int) -> tuple[int, int]:
+    """A number (zigzag, seven bits a byte), and where it ends."""
+    shift = value = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+
+
+def _put_long(out: bytearray, number: int) -> None:
+    value = (number << 1) ^ (number >> 63)
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _long(data, at)
+    if not 0 <= size <= len(data) - at:
+        raise NotAvro("it is broken off")
+    return data[at : at + size], at + size
+
+
+def _put_bytes(out: bytearray, content: bytes) -> None:
+    _put_long(out, len(content))
+    out += content

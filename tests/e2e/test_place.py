@@ -1,0 +1,105 @@
+"""A home in PostgreSQL: its identity is that of the database, by whatever URI it is reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from pipeline import place
+from pipeline.config import Home
+from pipeline.errors import UsageError
+from pipeline.ledger import Ledger
+from pipeline.relocate import relocate
+from pipeline.views import totals
+from tests import homes
+
+
+def on(path: Path, uri: sa.URL | str) -> Home:
+    text = uri if isinstance(uri, str) else uri.render_as_string(hide_password=False)
+    path.mkdir(exist_ok=True)
+    (path / "altneu.toml").write_text(f'[storage]\ndatabase = "{text}"\n')
+    return Home.open(path)
+
+
+def spellings(uri: str) -> dict[str, sa.URL]:
+    url = sa.make_url(uri)
+    return {
+        "password": url.set(password="new"),
+        "user": url.set(username="postgres2", password="p@ss/word"),
+        "host": url.set(host="localhost"),
+        "options": url.update_query_dict({"sslmode": "prefer", "application_name": "altneu"}),
+    }
+
+
+@pytest.fixture
+def other_user(postgres: str) -> None:
+    engine = sa.create_engine(postgres, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        if not connection.execute(sa.text("SELECT 1 FROM pg_roles WHERE rolname = 'postgres2'")).scalar():
+            connection.execute(sa.text("CREATE ROLE postgres2 SUPERUSER LOGIN"))
+
+
+@pytest.mark.usefixtures("other_user")
+def test_credentials_hosts_and_options_are_no_part_of_the_identity(tmp_path: Path, postgres: str) -> None:
+    name = place.settled(on(tmp_path / "home", postgres)).catalog
+    for what, url in spellings(postgres).items():
+        assert place.settled(on(tmp_path / "home", url)).catalog == name, what
+
+
+def test_a_server_that_does_not_say_which_it_is(tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The right to ask may come and go: neither is a move."""
+    home = on(tmp_path / "home", postgres)
+    with monkeypatch.context() as patched:
+        patched.setattr(place, "database_place", lambda connection: place.UNTOLD)
+        name = place.settled(home).catalog
+    assert place.settled(home).catalog == name
+    relocate(home, original_gone=True)
+    engine = sa.create_engine(postgres, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        assert place.database_place(connection).startswith("postgresql:")
+
+
+def test_a_copy_does_not_take_the_database_of_the_original(tmp_path: Path, postgres: str) -> None:
+    home = on(tmp_path / "home", postgres)
+    name = place.settled(home).catalog
+    table = tmp_path / "home" / "warehouse" / "graph" / "edges" / "metadata"
+    table.mkdir(parents=True)
+    (table / "00000-a.metadata.json").write_text("{}")
+    copy = on(tmp_path / "copy", postgres)
+    with pytest.raises(place.Displaced):
+        place.opened(copy)
+    with pytest.raises(UsageError, match="a copy needs a database of its own"):
+        relocate(copy)
+    assert place.settled(home).catalog == name
+
+
+def test_a_restored_database_asks_before_it_takes_the_tables(tmp_path: Path, postgres: str) -> None:
+    """A dump of the database, restored under another name: it finds the same tables."""
+    toml = f'[storage]\ndatabase = "%s"\nwarehouse = "{tmp_path / "tables"}"\n'
+    home = homes.make(tmp_path / "home", toml % postgres)[0]
+    place.claim(home)
+    url = sa.make_url(postgres)
+    engine = sa.create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {url.database}_2 TEMPLATE {url.database}"))
+    again = url.set(database=f"{url.database}_2").render_as_string(hide_password=False)
+    home = homes.make(tmp_path / "home", toml % again)[0]
+    with pytest.raises(place.Displaced, match="Two databases on the same tables"):
+        place.opened(home)
+    relocate(home, original_gone=True)
+    assert place.opened(home).at().revision == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny", "other_user")
+def test_runs_go_on_when_credentials_change(tmp_path: Path, postgres: str) -> None:
+    triangle = [(1, 2, None, "upsert", 0), (1, 3, None, "upsert", 0), (2, 3, None, "upsert", 0)]
+    urls = [sa.make_url(postgres), *spellings(postgres).values()]
+    for epoch, url in enumerate(urls):
+        home = on(tmp_path / "home", url)
+        homes.put(home, epoch, [(a + epoch, b + epoch, *rest) for a, b, *rest in triangle])
+        homes.run(home, Ledger(home.database), [epoch])
+    found = totals(home, Ledger(home.database), all_epochs=True)
+    assert [row["triangles"] for row in found] == [1, 2, 3, 4, 5]

@@ -1,0 +1,188 @@
+"""Relocation: what it writes differs in its paths alone; stopped anywhere it has changed nothing; it needs a whole
+copy, and neither reads nor writes the original."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import avro, files, place
+from pipeline.config import Home
+from pipeline.errors import AltneuError
+from pipeline.relocate import relocate
+from tests import homes
+
+MADE = "/srv/altneu/home"  # where the stored home was made
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.open(homes.old(tmp_path)[0])
+
+
+def locations(home: Home) -> dict[str, str]:
+    with sqlite3.connect(home.path / "altneu.db") as connection:
+        return dict(connection.execute("SELECT table_name, metadata_location FROM iceberg_tables").fetchall())
+
+
+def here(home: Home, location: str) -> Path:
+    return Path(location.replace(MADE, str(home.path)))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+
+
+def values(content: bytes, *paths: tuple[str, ...]) -> list[Any]:
+    """The values of some fields of an Avro file, in its order."""
+    found: list[Any] = []
+    avro.copied(content, {path: lambda value: found.append(value) or value for path in paths})  # type: ignore[func-returns-value]
+    return found
+
+
+def test_only_the_paths_differ(home: Home) -> None:
+    before = {table: json.loads(here(home, location).read_text()) for table, location in locations(home).items()}
+    relocate(home)
+    assert place.opened(home).at().revision == 6
+    lists = 0
+    for table, location in locations(home).items():
+        old, new = before[table], json.loads(Path(location).read_text())
+        assert new["location"] == str(home.path / "warehouse" / "graph" / table)
+        pairs = list(zip(old["snapshots"], new["snapshots"], strict=True))
+        for was, is_ in pairs:
+            contents = here(home, was["manifest-list"]).read_bytes(), Path(is_["manifest-list"]).read_bytes()
+            _compare_lists(home, *contents)
+            is_["manifest-list"] = was["manifest-list"]
+            lists += 1
+        new |= {"location": old["location"], "metadata-log": old["metadata-log"]}
+        assert new == old  # refs, schemas, sequence numbers, properties, …
+    assert lists > 20
+
+
+def _compare_lists(home: Home, old: bytes, new: bytes) -> None:
+    """Two lists of manifests, and the manifests, differ in their paths and lengths alone."""
+    was, is_ = (values(each, ("manifest_path",)) for each in (old, new))
+    lengths = values(new, ("manifest_length",))
+    assert lengths == [Path(path).stat().st_size for path in is_]
+    before = iter([*values(old, ("manifest_length",))])
+    back = dict(zip(is_, was, strict=True))
+    again = avro.copied(new, {("manifest_path",): back.get, ("manifest_length",): lambda length: next(before)})
+    assert again == avro.copied(old, {})
+    for path in was:
+        manifest = here(home, path).read_bytes()
+        moved = Path(next(new for new, old in back.items() if old == path)).read_bytes()
+        field = ("data_file", "file_path")
+        assert all(Path(file).exists() for file in values(moved, field))
+        restored = avro.copied(moved, {field: lambda file: file.replace(str(home.path), MADE)})
+        assert restored == avro.copied(manifest, {})
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("after", [0, 1, 7, 40, 88])
+def test_stopped_in_the_middle_nothing_has_changed(after: int, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, database, real = digests(home.path), (home.path / "altneu.db").read_bytes(), files.write
+    written: list[str] = []
+
+    def write(location: str, content: bytes) -> None:
+        if len(written) == after:
+            real(location, content[: len(content) // 2])
+            raise Stopped
+        written.append(location)
+        real(location, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write", write)
+        with pytest.raises(Stopped):
+            relocate(home)
+    assert (home.path / "altneu.db").read_bytes() == database
+    assert {name: digest for name, digest in digests(home.path).items() if name in before} == before
+    with pytest.raises(place.Displaced):
+        place.opened(home)
+    relocate(home)
+    assert place.opened(home).at().revision == 6
+
+
+def test_stopped_before_the_transaction_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = locations(home)
+
+    def stop(*arguments: object) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, "row", stop)  # between the changes of the catalog and the commit
+        with pytest.raises(Stopped):
+            relocate(home)
+    assert locations(home) == before
+    relocate(home)
+    assert place.opened(home).at().revision == 6
+
+
+@pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro"])
+@pytest.mark.parametrize("how", ["missing", "broken off"])
+def test_a_copy_that_is_not_whole(lost: str, how: str, home: Home) -> None:
+    relocate(home)  # so that all files are in use
+    there = Home.open(shutil.copytree(home.path, home.path.parent / "there"))
+    token = Path(locations(home)["upserts"]).name.removesuffix(".metadata.json").partition("-")[2]
+    found = sorted((there.path / "warehouse/graph/upserts").glob(lost))
+    file = next(path for path in found if path.suffix == ".parquet" or token in path.name)
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-5])
+    before = locations(there)
+    with pytest.raises(AltneuError, match=r"not whole: .*missing or damaged. Nothing was changed") as error:
+        relocate(there)
+    assert file.name in error.value.what
+    assert locations(there) == before
+
+
+def test_a_copy_does_not_touch_the_original(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    relocate(home)
+    before = digests(home.path)
+    there = Home.open(shutil.copytree(home.path, home.path.parent / "there"))
+    touched: list[str] = []
+    for name in ("read", "write", "sizes"):
+        real = getattr(files, name)
+
+        def noted(location: str, *rest: Any, real: Any = real) -> Any:
+            touched.append(location)
+            return real(location, *rest)
+
+        monkeypatch.setattr(files, name, noted)
+    relocate(there)
+    assert touched and all(location.startswith(f"{there.path}/") for location in touched)
+    assert digests(home.path) == before
+    assert place.settled(home).catalog != place.settled(there).catalog
+    assert all(location.startswith(f"{there.path}/") for location in locations(there).values())
+
+
+def test_there_and_back_again(home: Home) -> None:
+    """Moved many times, also into a folder whose path begins like the old one."""
+    relocate(home)
+    path = home.path
+    for name in ("home-2", "home-2-home", "home"):
+        path = path.rename(path.parent / name)
+        moved = Home.open(path)
+        relocate(moved)
+        assert place.opened(moved).at().revision == 6
+        assert {Path(location).parts[-6] for location in locations(moved).values()} == {name}
+    assert relocate(Home.open(path)).tables == 0
+
+
+def test_a_home_without_tables(tmp_path: Path) -> None:
+    made, _ = homes.make(tmp_path / "new")
+    assert relocate(made).tables == 0
+    place.claim(made)
+    there = made.path.rename(tmp_path / "there")
+    relocate(Home.open(there))
+    assert place.opened(Home.open(there)).at().revision == 0
