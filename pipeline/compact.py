@@ -101,6 +101,8 @@ def compact(
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Fold, rewrite, let go; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
+    from .report import refresh
+
     row = ledger.at()
     if not row.revision:
         raise AltneuError("nothing is published yet.", "altneu backfill --all")
@@ -147,6 +149,7 @@ def compact(
     }
     ledger.stage(run_id, "compact", "done", started, facts)
     ledger.finish(run_id, "done")
+    refresh(home, ledger)
     return facts
 
 

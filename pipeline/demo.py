@@ -20,6 +20,7 @@ from .ledger import Ledger
 from .place import opened
 from .report import write
 from .runner import Say
+from .standing import standings
 
 _EVERY, _LIVE_FOR = "1d", 30
 
@@ -65,13 +66,13 @@ def demo(path: Path, say: Say, out: Console) -> None:
 
 
 def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
-    """Every published epoch that was not yet found equal at this revision."""
+    """Every published epoch that was not yet found equal as it is now."""
     from .spark import session_for
     from .warehouse import Warehouse
 
     row = ledger.at()
-    known = ledger.audited()
-    wanted = [e for e in ledger.batches(row.revision) if known.get(e, (False, 0)) != (True, row.revision)]
+    stand = standings(ledger, row)
+    wanted = [e for e, at in stand.rows.items() if at.batch and not (at.audit and at.audit.says == "equal")]
     if wanted:
         say("audit", "")
         warehouse = Warehouse(session_for(home, ledger), home)

@@ -194,6 +194,10 @@ class Ledger:
         with self.engine.connect() as connection:
             return connection.execute(statement).all()
 
+    def read(self, statement: sa.Select[*tuple[Any, ...]]) -> Sequence[sa.Row[Any]]:
+        """The rows of a query that another module has made."""
+        return self._rows(statement)
+
     def revisions(self) -> list[Revision]:
         """All published revisions, oldest first."""
         return [_revision(row) for row in self._rows(sa.select(ledger).order_by(ledger.c.revision))]
@@ -298,20 +302,6 @@ class Ledger:
         if epoch is not None:
             statement = statement.where(checks.c.epoch == epoch)
         return self._rows(statement)
-
-    def audited(self) -> dict[int, tuple[bool, int]]:
-        """Epoch → (equal to the recomputation, at which revision), from its newest audit."""
-        full = checks.c.suite == "incremental_versus_full"
-        newest = sa.select(checks.c.epoch, sa.func.max(checks.c.at).label("at")).where(full).group_by(checks.c.epoch)
-        last = newest.subquery()
-        passed = sa.func.min(sa.case((checks.c.passed, 1), else_=0))
-        statement = (
-            sa.select(checks.c.epoch, passed.label("passed"), sa.func.max(checks.c.revision).label("revision"))
-            .join(last, (checks.c.epoch == last.c.epoch) & (checks.c.at == last.c.at))
-            .where(full)
-            .group_by(checks.c.epoch)
-        )
-        return {row.epoch: (bool(row.passed), row.revision) for row in self._rows(statement)}
 
     def total_diffs(self, revision: int | None = None) -> list[tuple[str, int, int, int, int]]:
         """The totals as diff triples `(measure, k, epoch, revision, diff)` up to a revision."""

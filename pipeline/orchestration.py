@@ -410,6 +410,7 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
     """Compare published epochs with a full recomputation, and record it. Raises `CheckFailed` with the
     differing rows."""
     from . import audit
+    from .report import refresh
     from .spark import session_for
     from .warehouse import Warehouse
 
@@ -425,6 +426,7 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
     results = audit.audit_published(warehouse, revision, epochs, say)
     ledger.put_checks(None, revision.revision, results)
     failed = [result for result in results if not result["passed"]]
+    refresh(home, ledger, {result["epoch"] for result in failed})
     if failed:
         raise CheckFailed(
             f"{len({result['epoch'] for result in failed})} of {len(epochs)} audited epochs differ from "

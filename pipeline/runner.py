@@ -20,6 +20,7 @@ from . import landing, telemetry
 from .config import Home
 from .errors import AltneuError, RunFailed, UsageError, explained
 from .ledger import Ledger, Revision, alive, new_run_id
+from .standing import standings
 
 STAGES = ("ingest", "edges", "triangles", "truss", "audit", "publish", "report")
 COMPUTED = ("edges", "triangles", "truss", "audit")  # from what is stored by then
@@ -88,7 +89,7 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
 def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
     """Every epoch for `status` and the page in Airflow: that of `survey`, running and failed ones with their error."""
     parent, found = survey(home, ledger)
-    audited = ledger.audited()
+    stand = standings(ledger, parent)
     working: set[int] = set()
     errors: dict[int, str | None] = {}
     for row in ledger.runs():
@@ -107,6 +108,7 @@ def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
         open_ = entry.state in ("missing", "changed")
         error = errors.get(entry.epoch) if open_ else None
         state = "running" if open_ and entry.epoch in working else "failed" if error else entry.state
+        audit = stand.at(entry.epoch).audit
         rows.append(
             {
                 "epoch": entry.epoch,
@@ -115,7 +117,8 @@ def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
                 "files": entry.files,
                 "rows": entry.rows,
                 "revision": entry.revision,
-                "audited": audited[entry.epoch][0] if entry.epoch in audited else None,
+                "audited": {"equal": True, "differs": False, "stale": None}[audit.says] if audit else None,
+                "audit": audit.told() if audit else None,
                 "error": error,
             }
         )
@@ -305,6 +308,10 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
             ledger.stage(run_id, name, "failed", watch.started, {"error": what, "cost": watch.cost})
             if name != "report":
                 ledger.finish(run_id, "failed", f"{name}: {what}")
+        if isinstance(error, Exception) and name != "report":
+            from .report import refresh
+
+            refresh(home, ledger, row.epochs)
         watch.failed(what)
         if isinstance(error, (AltneuError, KeyboardInterrupt)):
             raise
@@ -343,6 +350,8 @@ def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[
     The new ledger row pins the old one's tables, so nothing is computed and nothing is written but SQL. The landing is
     as it was: what it holds beyond that state shows as missing or changed again.
     """
+    from .report import refresh
+
     parent, target = ledger.at(), ledger.at(revision)
     if revision < 1 or target.frontier is None:
         raise UsageError(f"there is no revision {revision} to go back to.", "altneu status")
@@ -376,6 +385,7 @@ def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[
         target.mark,
         target.since,
     )
+    refresh(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
 
 

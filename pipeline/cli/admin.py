@@ -12,7 +12,7 @@ from rich.table import Table
 from ..config import Home
 from ..errors import Exit
 from .base import app, home_path, opened
-from .printing import Progress, err, out
+from .printing import Progress, err, out, ranges
 
 
 @app.command()
@@ -53,10 +53,10 @@ def compact(
             f"{decimal(before['bytes'])} → {decimal(after['bytes'])}",
         )
     out.print(table)
-    first, last = facts["revisions"]
+    readable = ranges([row.revision for row in ledger.revisions() if row.snapshots])
     answers = "all epochs" if facts["since"] is None else f"epochs from {home.schedule.label(facts['since'])} on"
     out.print(
-        f"the tables answer for {answers}, at revisions {first} to {last}; {facts['expired_snapshots']} snapshots and "
+        f"the tables answer for {answers}, at revisions {readable}; {facts['expired_snapshots']} snapshots and "
         f"{facts['orphans']} orphaned files dropped ({time.time() - started:.1f} s)"
     )
 

@@ -33,6 +33,7 @@ def audit(
     `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
     """
     from .. import audit as auditing
+    from ..report import refresh
     from ..schedule import sample as draw
     from ..shadow import shadow as side_by_side
     from ..spark import session_for
@@ -72,6 +73,7 @@ def audit(
         progress.close()
     ledger.put_checks(None, row.revision, results)
     failed = [result for result in results if not result["passed"]]
+    refresh(home, ledger, {result["epoch"] for result in failed})
     if failed:
         for result in failed[:20]:
             err.print(f"[red]✗[/] {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}")

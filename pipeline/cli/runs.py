@@ -131,11 +131,9 @@ def rollback(revision: Annotated[int, typer.Argument(help="The revision to go ba
     would publish it again. `altneu status` shows it.
     """
     from .. import runner
-    from ..report import write
 
     home, ledger = opened()
     row, epochs = runner.rollback(home, ledger, revision)
-    write(home, ledger, [epoch for epoch in epochs if epoch in ledger.batches()])
     out.print(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
     )

@@ -55,7 +55,7 @@ def status(format: Annotated[Format, typer.Option(help="table or json.")] = Form
             entry["state"],
             f"{entry['rows']:,}",
             str(entry["revision"] or ""),
-            {True: "equal", False: "differs", None: ""}[entry["audited"]],
+            entry["audit"] or "",
             entry["error"] or "",
         )
         for entry in rows

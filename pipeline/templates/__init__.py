@@ -6,8 +6,8 @@ A page is one file: nothing is fetched, and its content security policy forbids 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from datetime import date, datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from markupsafe import Markup, escape
 from . import charts, words
 
 Document = dict[str, Any]
+SHOWN = 12  # parts of the index's grid (months, say) that are open, and that are folded into one
+PAGES = (None, "new", "old")  # what the index says of a page
 LEVELS = 6  # areas in the picture of the k-trusses
 
 
@@ -36,6 +38,7 @@ def _environment() -> jinja2.Environment:
     environment.filters["whole"] = _whole
     environment.globals.update(
         STATES=words.STATES,
+        KINDS=words.KINDS,
         plural=words.plural,
         line=charts.line,
         bars=charts.bars,
@@ -50,17 +53,15 @@ def _whole(text: str) -> Markup:
     return Markup(re.sub(r"\d{4}-\d\d-\d\d(T[\d-]+)?", r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
-def epoch_page(found: Document, pages: set[str], docs: Sequence[str] = ()) -> str:
-    """The page of one epoch from its `document`; links may point to `pages` and `docs` (Data Docs), files beside it."""
-    title = f"Epoch {found['label']}"
-    if found["days"]:
-        title = f"{date.fromisoformat(found['label']):%A}, {found['label']}"
+def epoch_page(found: Document, has: Callable[[str], bool], docs: Sequence[str] = ()) -> str:
+    """The page of one epoch from its `document`; links point to pages that it `has` and `docs` (Data Docs)."""
+    title = f"{found['weekday']}, {found['label']}" if found["weekday"] else f"Epoch {found['label']}"
     severities = []
     for name, meaning in _SEVERITIES.items():
         checks = [check for check in found["checks"] if check["severity"] == name]
         severities.append({"name": name, "meaning": meaning, "checks": checks})
     return _environment().get_template("epoch.html").render(
-        d=found, title=title, pages=pages, docs=docs, severities=severities, truss_picture=_trusses(found)
+        d=found, title=title, has=has, docs=docs, severities=severities, truss_picture=_trusses(found)
     )  # fmt: skip
 
 
@@ -87,20 +88,40 @@ def _trusses(found: Document) -> Document | None:
     return {"svg": svg, "levels": levels}
 
 
-def index_page(found: Document, pages: set[str]) -> str:
+def outdated_page(label: str, revision: int, at: str) -> str:
+    """In place of a page that shows what has changed since: the command that writes it anew."""
+    return _environment().get_template("outdated.html").render(label=label, revision=revision, at=at)
+
+
+def index_page(found: Document) -> str:
     """The index over all epochs; an epoch without a page says the command that writes it."""
-    for entry in found["epochs"]:
-        entry["page"] = f"epoch={entry['label']}.html" in pages
     order = list(words.STATES)
     rows = [
-        [e["label"], order.index(e["state"]), int(e["page"]), e["rows"], e["bad_rows"], e["vertices"], e["edges"],
-         e["triangles"], e["max_trussness"]]
+        [e["label"], order.index(e["state"]), PAGES.index(e["page"]), e["rows"], e["bad_rows"], e["vertices"],
+         e["edges"], e["triangles"], e["max_trussness"]]
         for e in reversed(found["epochs"])
     ]  # fmt: skip
     states = [[state.mark, state.symbol, state.short] for state in words.STATES.values()]
     data = {"rows": rows, "states": states}
     groups = _groups(found["epochs"], found["seconds"], found["starts"])
-    return _environment().get_template("index.html").render(d=found, groups=groups, data=data, pages=pages)
+    shown, folds = groups[:SHOWN], _folds(groups[SHOWN:])
+    return _environment().get_template("index.html").render(d=found, groups=shown, folds=folds, data=data)
+
+
+def _folds(groups: list[Document]) -> list[Document]:
+    """Older parts of the grid, so many at a time, each with how its epochs stand."""
+    folds = []
+    for begin in range(0, len(groups), SHOWN):
+        part = groups[begin : begin + SHOWN]
+        states = [cell["state"] for group in part for cell in group["cells"]]
+        said = [
+            f"{words.number(states.count(name))} {state.short}"
+            for name, state in words.STATES.items()
+            if name in states
+        ]
+        name = part[0]["name"] if len(part) == 1 else f"{part[-1]['name']} to {part[0]['name']}"
+        folds.append({"name": name, "said": ", ".join(said), "groups": part})
+    return folds
 
 
 def _groups(epochs: list[Document], seconds: int | None, starts: dict[int, datetime]) -> list[Document]:

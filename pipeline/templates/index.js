@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const at = id => document.getElementById(id);
-  const search = at("search"), list = at("list"), more = at("more"), found = at("found"), hint = at("hint"), older = at("older");
+  const search = at("search"), list = at("list"), more = at("more"), found = at("found"), hint = at("hint"), folds = [...document.querySelectorAll("details.older")];
   if (!search) return;
   const { rows, states } = JSON.parse(at("data").textContent);
   const boxes = [...document.querySelectorAll(".filter input[type=checkbox]")];
@@ -21,10 +21,10 @@
   };
 
   const line = row => {
-    const [label, state, hasPage] = row;
+    const [label, state, page] = row;
     const made = document.createElement("tr"), head = make("th", "");
     head.scope = "row";
-    if (hasPage) {
+    if (page) {
       const link = make("a", label);
       link.href = "epoch=" + label + ".html";
       head.append(link);
@@ -49,8 +49,16 @@
     const marks = new Set(boxes.filter(box => box.checked).map(box => box.value));
     const keeps = (label, mark) => marks.has(mark) && label.toLowerCase().includes(text);
     cells.forEach((cell, place) => cell.classList.toggle("off", !keeps(labels[place], cell.classList[1])));
-    if (older && (text || marks.size < boxes.length)) older.open = true;
     groups.forEach(group => { group.hidden = !group.querySelector(".c:not(.off)"); });
+    folds.forEach(fold => {
+      fold.hidden = !fold.querySelector(".c:not(.off)");
+      if (text || marks.size < boxes.length) {
+        if (!fold.open && !fold.hidden) { fold.open = true; fold.dataset.found = ""; }
+      } else if ("found" in fold.dataset) {
+        fold.open = false;
+        delete fold.dataset.found;
+      }
+    });
     matching = rows.filter(([label, state]) => keeps(label, states[state][0]));
     found.textContent = matching.length === rows.length
       ? number(rows.length) + " epochs" : number(matching.length) + " of " + number(rows.length) + " epochs";

@@ -13,7 +13,7 @@ def verdict(found: Document) -> Document:
     """`headline` in plain words, the next `command` (or None), and the `answers` to the four questions."""
     headline, todo, command = _judged(found)
     return {
-        "headline": headline,
+        "headline": _corrected(found) + headline,
         "command": command,
         "answers": {
             "loaded": _loaded(found),
@@ -24,16 +24,33 @@ def verdict(found: Document) -> Document:
     }
 
 
+def _corrected(found: Document) -> str:
+    """What became of the epoch's own former batch, where another one took its place."""
+    landed = found["landed"]
+    former = landed["former"] if landed else None
+    if former is None or found["state"] == "failed":
+        return ""
+    if former["taken_back"]:
+        return "Published again after a rollback. "
+    kind = "Rolled back" if former["by"] == "rollback" else "Corrected"
+    became = f"{plural(former['rows'], 'row')} became {number(landed['rows'])}"
+    if former["rows"] == landed["rows"]:
+        became = f"{plural(landed['rows'], 'row')} as before, other ones"
+    return f"{kind}: {became}. "
+
+
 def _judged(found: Document) -> tuple[str, str, str | None]:
     label, state = found["label"], found["state"]
-    failed = [check for check in found["checks"] if not check["passed"] and check["fresh"]]
+    failed = [check for check in found["checks"] if check["counts"]]
+    says = found["audit"]["says"]
     if state == "failed":
         return _failed(found)
     if state == "wrong":
-        audited = found["audit"]["checks"] if found["audit"]["fresh"] else []
+        audited = found["audit"]["checks"] if says == "differs" else []
         wrong = [c for c in [*audited, *failed] if not c["passed"]]
         wrong = [check for check in wrong if check["severity"] == "critical"] or wrong
-        said = f"Do not use this epoch yet. A check failed: {wrong[0]['name']} ({wrong[0]['observed']})."
+        when = "" if wrong[0]["fresh"] else f" at revision {wrong[0]['revision']}, and was not repeated since"
+        said = f"Do not use this epoch yet. A check failed{when}: {wrong[0]['name']} ({wrong[0]['observed']})."
         if wrong[0] not in audited:
             return said, _remedy(wrong), f"altneu audit {label}"
         todo = "Do not use its numbers. A repair computes them again from the landed rows and publishes what differs."
@@ -42,17 +59,20 @@ def _judged(found: Document) -> tuple[str, str, str | None]:
         first = next(check for check in failed if check["severity"] == "warning")
         many = sum(1 for check in failed if check["severity"] == "warning")
         said = f"{plural(many, 'check')} warned: {first['name']} ({first['observed']})."
-        equal = " The numbers are equal to a full recomputation." if found["audit"]["fresh"] else ""
+        equal = " The numbers are equal to a full recomputation." if says == "equal" else ""
         return f"Loaded, but look at it. {_upper(said)}{equal}", _remedy([first]), None
     if state == "empty":
-        said = "Nothing has landed for this epoch."
+        said = "Nothing is published for this epoch."
         todo = "Nothing, unless you expect data for it: then land a file." if found["final"] else "Land a file."
         return said, todo, f"altneu land FILE --columns src,dst --epoch {label}"
     if state == "running":
+        if found["interrupted"]:
+            said = "A run of this epoch was interrupted. Nothing of it is visible."
+            return said, "Run it again: the same command goes on.", f"altneu run {label}"
         said = "A run of this epoch has started and has not finished. Nothing of it is visible yet."
-        return said, "Wait for it. If it was interrupted, run it again.", f"altneu run {label}"
+        return said, "Wait for it.", f"altneu run {label}"
     if state == "unaudited":
-        stale = " since it changed" if found["audit"]["checks"] else ""
+        stale = f" since revision {found['audit']['since']}" if found["audit"]["checks"] else ""
         said = f"Loaded well. Not compared with a full recomputation{stale or ' yet'}."
         return said, "Compare it with a full recomputation when the numbers matter.", f"altneu audit {label}"
     bad = found["landed"]["quarantined"]
@@ -96,6 +116,9 @@ def _loaded(found: Document) -> str:
         said += f"; {number(landed['quarantined'])} more in quarantine ({share(landed['share'])})"
     else:
         said += ", none in quarantine"
+    former = landed["former"]
+    if former and not former["taken_back"]:
+        said += f", in place of {plural(former['rows'], 'row')} of revision {former['revision']}"
     return f"{_LOADED.get(found['state'], 'Yes')}: {said}. {usual(landed)}".strip()
 
 
@@ -111,12 +134,13 @@ def usual(landed: Document) -> str:
     rows, past = landed["rows"], landed["history"]
     if past["epochs"] < 3:
         return ""
-    span = f"the last {past['epochs']} landed epochs ({number(past['low'])} to {number(past['high'])} rows)"
+    band = f"{number(past['low'])} to {number(past['high'])}"
+    span = f"{band}: the median of the last {past['epochs']} landed epochs ± {past['reach']} median distances from it"
     if rows > past["high"]:
-        return f"More than in any of {span}."
+        return f"More rows than usual ({span})."
     if rows < past["low"]:
-        return f"Fewer than in any of {span}."
-    return f"Within the range of {span}."
+        return f"Fewer rows than usual ({span})."
+    return f"As many rows as usual ({span})."
 
 
 def _changed(found: Document) -> str:
@@ -142,7 +166,7 @@ def _changed(found: Document) -> str:
 def _trust(found: Document) -> str:
     audit = found["audit"]
     told = [check for check in found["checks"] if check["severity"] != "info"]  # what informs neither passes nor fails
-    warned = sum(1 for check in told if not check["passed"] and check["fresh"])
+    warned = sum(1 for check in told if check["counts"])
     passed = sum(1 for check in told if check["passed"] and check["fresh"])
     failed = f", {warned} failed" if warned else ""
     others = f" {plural(passed, 'other check')} passed{failed}." if passed + warned else ""
@@ -150,11 +174,14 @@ def _trust(found: Document) -> str:
         return "There is nothing to trust: nothing was published."
     if not audit["checks"]:
         return f"Not compared with a full recomputation yet.{others}"
-    wrong = [check for check in audit["checks"] if not check["passed"]]
-    if not audit["fresh"]:
-        return f"It was compared at revision {audit['revision']}, and has changed since.{others}"
-    if wrong:
-        return f"No: {plural(len(wrong), 'comparison')} with a full recomputation found a difference.{others}"
+    wrong = plural(sum(1 for check in audit["checks"] if not check["passed"]), "comparison")
+    since = f"revision {audit['since']} {'has computed it anew' if audit['anew'] else 'may have changed it'} since"
+    if audit["says"] == "stale":
+        what = "and was equal then" if all(check["passed"] for check in audit["checks"]) else "and differed then"
+        return f"It was compared at revision {audit['revision']} {what}; {since}.{others}"
+    if audit["says"] == "differs":
+        when = "" if audit["fresh"] else f" at revision {audit['revision']}; {since}, and it was not compared again"
+        return f"No: {wrong} with a full recomputation found a difference{when}.{others}"
     if warned and found["state"] == "wrong":
         return f"No: equal to a full recomputation, but a critical check failed.{others}"
     return f"Yes: recomputed from the landed rows by another method at revision {audit['revision']}, and equal.{others}"

@@ -20,12 +20,14 @@ class StateWords:
 
 STATES = {
     "good": StateWords("g", "✓", "equal", "Published, and equal to a full recomputation."),
-    "unaudited": StateWords("u", "○", "not compared", "Published; not yet compared with a full recomputation."),
+    "unaudited": StateWords(
+        "u", "○", "not compared", "Published; not compared with a full recomputation as it is now."
+    ),
     "warning": StateWords("w", "!", "with warnings", "Published; a check warned.", True),
     "wrong": StateWords("d", "≠", "wrong", "Published, but a critical check failed: do not use it.", True),
     "failed": StateWords("f", "✕", "failed", "The newest run failed; what was published before is untouched.", True),
-    "running": StateWords("r", "…", "not finished", "A run has started and has not finished."),
-    "empty": StateWords("e", "·", "nothing landed", "Nothing has landed for this epoch."),
+    "running": StateWords("r", "…", "not finished", "A run has started and has not finished, or was interrupted."),
+    "empty": StateWords("e", "·", "nothing published", "Nothing is published for this epoch."),
 }
 
 
@@ -69,6 +71,15 @@ def duration(seconds: float | None) -> str:
 def moment(iso: str | None) -> str:
     """An instant of the database, to the minute."""
     return f"{iso[:10]} {iso[11:16]} UTC" if iso else "–"
+
+
+KINDS = {
+    "run": "run",
+    "rebuild": "rebuild",
+    "reload": "rebuild from the landing",
+    "rollback": "rollback",
+    "compact": "compaction",
+}
 
 
 def size(count: float) -> str:

@@ -17,6 +17,7 @@ from pipeline import orchestration, views
 from pipeline.config import Home
 from pipeline.errors import CheckFailed, RunFailed
 from pipeline.ledger import Ledger
+from pipeline.standing import standings
 from tests import homes
 
 Load = Callable[..., dict[str, Any]]
@@ -92,4 +93,5 @@ def test_a_real_day(
         SUBMITTED, "success"
     ).items()
     assert [row["triangles"] for row in views.totals(home, ledger, all_epochs=True)] == [1]
-    assert ledger.audited() == {first: (True, 1)}
+    audit = standings(ledger, ledger.at()).at(first).audit
+    assert audit and (audit.says, audit.revision) == ("equal", 1)

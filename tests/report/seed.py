@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pipeline import ledger as db
+from pipeline import runner
 from pipeline.config import Home
 from pipeline.ledger import Ledger
 
@@ -57,11 +59,13 @@ class Seed:
         facts: dict[str, dict[str, Any]] | None = None,
         error: str | None = None,
         mark: str | None = None,
+        kind: str = "run",
+        state: str = "failed",
     ) -> str:
-        """A run over `landed` (epoch -> rows, quarantined): published, or failed with `error`."""
+        """A run over `landed` (epoch -> rows, quarantined): published, or ended in `state` with `error`."""
         parent = self.ledger.at()
         run_id = f"run{next(self.ids):04d}"
-        self.ledger.begin(run_id, parent.revision, sorted(landed), {})
+        self.ledger.begin(run_id, parent.revision, sorted(landed) if kind == "run" else [], {}, kind)
         for place, stage in enumerate(("ingest", "edges", "triangles", "truss", "audit")):
             started = time.time() - 5 + place
             self.ledger.stage(run_id, stage, "running", started, {})
@@ -79,11 +83,17 @@ class Seed:
         self.ledger.put_totals(run_id, ["vertices", "edges", "triangles", "truss"], rows)
         self.ledger.put_checks(run_id, parent.revision + 1, checks or [])
         if error is not None:
-            self.ledger.finish(run_id, "failed", error)
+            self.ledger.finish(run_id, state, error)
         else:
             frontier = max([*landed, *([] if parent.frontier is None else [parent.frontier])])
             self.ledger.publish(run_id, parent.revision, frontier, {}, "digest", mark)
         return run_id
+
+    def rollback(self, revision: int) -> None:
+        """Publish the state of a revision again."""
+        with self.ledger.engine.begin() as connection:  # a seeded revision pins no tables
+            connection.execute(db.ledger.update().where(db.ledger.c.revision == revision).values(snapshots={"t": "1"}))
+        runner.rollback(self.home, self.ledger, revision)
 
     def audit(self, results: list[dict[str, Any]]) -> None:
         """An audit outside a run, of what is published now."""

@@ -1,0 +1,12 @@
+"""Reports: one HTML page per epoch and an index over all, made from the SQL database alone. No Spark, no network.
+
+`document` gives what is known of one epoch as JSON, `page` and `index` the HTML on request, and `write` the files:
+those of the epochs it is asked for, and of every other epoch whose page shows something that has changed since. The
+index also says what the landing holds beyond the database, and when that was looked at.
+"""
+
+from __future__ import annotations
+
+from .pages import document, index, page, refresh, write
+
+__all__ = ["document", "index", "page", "refresh", "write"]

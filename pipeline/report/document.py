@@ -1,0 +1,243 @@
+"""What is known of one epoch, as JSON: the facts behind its page, a function of the database alone.
+
+What a stage recorded beyond its numbers (`quarantine_sample`, `top_vertices`, `top_edges`, `entered_core`, …) is there
+where it was recorded. `written` says as of which revision and when.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from ..config import Home
+from ..ledger import Batch
+from ..standing import SUMS, Attempt, Row
+from ..templates.verdict import verdict
+from .state import MEASURES, WINDOW, State
+
+SEVERITIES = ("critical", "warning", "info")
+BAND = 5  # the usual number of rows: the median of the epochs before, and so many median deviations around it
+SPANS = 12  # stretches of later epochs that a correction moved
+
+Document = dict[str, Any]
+
+
+def document(state: State, epoch: int, at: str) -> Document:
+    """The facts of an epoch, one of those that the state was read for; `at`: when."""
+    batch, tried = state.batches.get(epoch), state.pending(epoch)
+    published = state.landings[epoch][-1] if batch else None
+    before, after = state.neighbours(epoch)
+    shown = tried if tried is not None and (tried.state == "failed" or published is None) else None
+    run_id = shown.run_id if shown is not None else published.run_id if published else None
+    group = state.checks.get(epoch, [])
+    found: Document = {
+        "epoch": epoch,
+        "label": state.label(epoch),
+        "state": state.judge(epoch),
+        "weekday": _weekday(state.home, epoch),
+        "previous": None if before is None else state.label(before),
+        "next": None if after is None else state.label(after),
+        "before": None if before is None else state.told(before),
+        "revision": batch.revision if batch else None,
+        "published_at": published.published_at if published else None,
+        "frontier": None if state.frontier is None else state.label(state.frontier),
+        "final": state.frontier is not None and epoch <= state.frontier,
+        "written": {"revision": state.newest.revision, "at": at},
+        "landed": _landed(state, batch, published) if batch and published else None,
+        "graph": _graph(state, epoch),
+        "checks": [check(state, row) for row in group],
+        "audit": _audit(state, epoch),
+        "failed_run": _failed_run(state, shown) if shown is not None and shown.state == "failed" else None,
+        "interrupted": tried is not None and tried.state == "interrupted",
+        "run": _run(state, run_id) if run_id else None,
+        "runs": [told(*one) for one in state.attempts.get(epoch, [])][-WINDOW:],
+        "trend": _trend(state, epoch),
+    }
+    found["checks"].sort(key=lambda c: (c["passed"], SEVERITIES.index(c["severity"]), c["suite"], c["name"]))
+    return {**found, "verdict": verdict(found)}
+
+
+def start(home: Home, epoch: int) -> datetime | None:
+    """The first instant of an epoch, of a schedule by time and as far as the calendar goes."""
+    try:
+        return None if home.schedule.seconds is None else home.schedule.start(epoch)
+    except (OverflowError, ValueError):
+        return None
+
+
+def _weekday(home: Home, epoch: int) -> str | None:
+    """Of epochs that are days."""
+    begin = start(home, epoch)
+    return f"{begin:%A}" if begin is not None and home.schedule.seconds == 86_400 else None
+
+
+def _trend(state: State, epoch: int) -> list[Document]:
+    """Rows and totals over the last epochs; those after the frontier are left out."""
+    found = []
+    for each in state.window(epoch):
+        if state.frontier is None or each > state.frontier:
+            continue
+        batch, point = state.batches.get(each), state.at(each)
+        landed = {"rows": batch.rows if batch else 0, "bad_rows": batch.bad_rows if batch else 0}
+        found.append({"epoch": each, "label": state.label(each), **landed, **point})
+    return found
+
+
+def _landed(state: State, batch: Batch, published: Row) -> Document:
+    """The batch, beside those of the landed epochs before and beside the one that it replaced."""
+    place = bisect_right(state.landed, batch.epoch - 1)
+    past = [state.batches[epoch] for epoch in state.landed[max(0, place - WINDOW) : place]]
+    kept = state.fact(published.run_id, "quarantine_sample") or []
+    sample = [{k: v for k, v in row.items() if k != "epoch"} for row in kept if row.get("epoch") in (None, batch.epoch)]
+    return {
+        "files": batch.files,
+        "rows": batch.rows,
+        "quarantined": batch.bad_rows,
+        "share": batch.bad_rows / (batch.rows + batch.bad_rows) if batch.bad_rows else 0.0,
+        "history": band([each.rows for each in past]) | {"quarantined": sum(each.bad_rows for each in past)},
+        "former": _former(state, batch, published),
+        "moved": _moved(state, batch, published),
+        "quarantine_sample": sample,
+    }
+
+
+def band(rows: list[int]) -> Document:
+    """The usual number of rows: `median` ± `BAND` times `mad`, the median of the distances from it."""
+    if not rows:
+        return {"epochs": 0, "median": None, "mad": None, "reach": BAND, "low": None, "high": None}
+    middle = median(rows)
+    mad = median(abs(each - middle) for each in rows)
+    return {
+        "epochs": len(rows),
+        "median": middle,
+        "mad": mad,
+        "reach": BAND,
+        "low": max(middle - BAND * mad, 0),
+        "high": middle + BAND * mad,
+    }
+
+
+def _former(state: State, batch: Batch, published: Row) -> Document | None:
+    """The batch of the same epoch that this one replaced: none of it (`taken_back`) after a rollback before it."""
+    former = state.former(batch.epoch)
+    if former is None:
+        return None
+    return {
+        "revision": former.revision,
+        "at": former.published_at,
+        "rows": former.rows,
+        "quarantined": former.bad_rows,
+        "taken_back": not former.digest,
+        "by": published.kind or "run",
+    }
+
+
+def _moved(state: State, batch: Batch, published: Row) -> Document | None:
+    """What the run of this batch did to the totals of later epochs that were final before it. None: there were none."""
+    frontier = state.frontiers.get(batch.revision - 1)
+    if frontier is None or frontier <= batch.epoch:
+        return None
+    steps = [step for step in state.effects(published.run_id) if step[0] <= frontier]
+    place = bisect_right(steps, batch.epoch, key=lambda step: step[0])
+    later = steps[place:]
+    if place and (not later or later[0][0] > batch.epoch + 1):
+        later = [(batch.epoch + 1, steps[place - 1][1]), *later]
+    spans: list[Document] = []
+    for number, (first, sums) in enumerate(later):
+        last = later[number + 1][0] - 1 if number + 1 < len(later) else frontier
+        if any(sums.values()):
+            spans.append({"first": state.label(first), "last": state.label(last), "epochs": last - first + 1, **sums})
+    largest = sorted(spans, key=lambda span: -max(abs(span[name]) for name in SUMS))[:SPANS]
+    shown = [span for span in spans if span in largest]
+    together = next(one.epochs for one, revision in state.attempts[batch.epoch] if revision == batch.revision)
+    return {"revision": batch.revision, "together": together, "spans": shown, "others": len(spans) - len(shown)}
+
+
+def _graph(state: State, epoch: int) -> Document | None:
+    """The totals at the epoch, their change since the epoch before, and what each revision did to them."""
+    if state.frontier is None or epoch > state.frontier:
+        return None
+    now, then = state.at(epoch), state.at(epoch - 1)
+    ks = sorted({*now["trusses"], *then["trusses"]})
+
+    def size(point: Document, k: int) -> int:
+        return sum(n for at, n in point["trusses"].items() if at >= k)
+
+    trusses = [
+        {"k": k, "exactly": now["trusses"].get(k, 0), "size": size(now, k), "change": size(now, k) - size(then, k)}
+        for k in ks
+    ]
+    motifs = [
+        {"name": name, "value": now["motifs"].get(k, 0), "change": now["motifs"].get(k, 0) - then["motifs"].get(k, 0)}
+        for k, name in enumerate(state.motifs)
+    ]
+    history = []
+    for revision, effects in state.history:
+        place = bisect_right(effects, epoch, key=lambda effect: effect[0])
+        if place:
+            history.append({"revision": revision, "at": state.runs_of[revision][1], **effects[place - 1][1]})
+    measures = {m: {"value": now[m], "before": then[m], "change": now[m] - then[m]} for m in MEASURES}
+    newest = state.marks.contributes(epoch)
+    landed = state.batches[epoch].revision if epoch in state.batches else 0
+    facts = {
+        key: _by_epoch(state, (newest, landed), epoch, key) for key in ("top_vertices", "top_edges", "entered_core")
+    }
+    found = {"measures": measures, "trusses": trusses, "motifs": motifs}
+    return {**found, "revisions": history[-WINDOW:], "revision": newest, **facts}
+
+
+def _by_epoch(state: State, revisions: tuple[int, ...], epoch: int, key: str) -> list[Any]:
+    """What the run of the first of some revisions recorded for one epoch under a key: `{epoch: [...]}`."""
+    for revision in revisions:
+        found = state.fact(state.runs_of[revision][0], key) if revision else None
+        if isinstance(found, dict) and found.get(str(epoch)):
+            return list(found[str(epoch)])
+    return []
+
+
+def _audit(state: State, epoch: int) -> Document:
+    """`says`: equal, differs, stale or none; `since`: the newest revision that may have changed the epoch."""
+    audit, rows = state.audit(epoch), state.audits.get(epoch, [])
+    return {
+        "says": audit.says if audit else "none",
+        "fresh": bool(audit and audit.fresh),
+        "anew": bool(audit and audit.anew),
+        "revision": audit.revision if audit else None,
+        "at": audit.at if audit else None,
+        "since": max(state.marks.contributes(epoch), state.marks.everywhere) or None,
+        "checks": [check(state, row) for row in rows],
+    }
+
+
+def check(state: State, row: Row) -> Document:
+    """`fresh`: it speaks of what is published now; `counts`: a failure that does, or that nothing has undone."""
+    names = ("suite", "name", "severity", "meaning", "observed", "remedy", "revision", "at")
+    passed = bool(row.passed)
+    found = {name: getattr(row, name) for name in names}
+    found |= {"passed": passed, "fresh": state.fresh(row), "counts": not passed and state.counts(row)}
+    return {**found, "epoch": row.epoch, "label": state.label(row.epoch), "rows": list(row.rows or [])}
+
+
+def told(one: Attempt, revision: int | None) -> Document:
+    """A run in a line."""
+    names = ("run_id", "state", "error", "kind", "started_at", "finished_at", "seconds", "epochs")
+    return {**{name: getattr(one, name) for name in names}, "revision": revision}
+
+
+def _failed_run(state: State, run: Attempt) -> Document:
+    failed = [check(state, row) for row in state.failures_of(run.run_id)]
+    failed.sort(key=lambda check: (SEVERITIES.index(check["severity"]), check["epoch"]))
+    return {**told(run, None), "checks": failed}
+
+
+def _run(state: State, run_id: str) -> Document:
+    stages = state.stages(run_id)
+    kept = [{**{k: row[k] for k in ("stage", "state", "seconds")}, "facts": dict(row["facts"])} for row in stages]
+    return {
+        **told(*state.attempt(run_id)),
+        "seconds": sum(row["seconds"] or 0 for row in stages),
+        "stages": kept,
+        "checked_epochs": [state.label(epoch) for epoch in state.checked_epochs(run_id)],
+    }

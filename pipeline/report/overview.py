@@ -1,0 +1,178 @@
+"""What the index shows: every epoch in a few fields, what needs attention, trends, the newest runs, what is landed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..config import Home
+from ..ledger import Ledger, Revision, checks, ledger, runs
+from ..standing import (
+    FULL,
+    Row,
+    Standings,
+    attempt,
+    counts,
+    failures,
+    folded,
+    judge,
+    landings,
+    newest_checks,
+    total_diffs,
+)
+from ..templates.words import STATES, listed, number, plural
+from .document import SEVERITIES, Document, start, told
+from .state import MEASURES
+
+GRID = 3_000  # the newest epochs; older ones by name
+RUNS = 10
+LANDED = ("missing", "changed", "gone")  # states of a survey of the landing that the database does not know
+
+
+def overview(
+    home: Home, found: Ledger, stand: Standings, at: str, page: Callable[[int], str | None], landing: Document | None
+) -> Document:
+    """The facts of the index. `page`: of an epoch's page `new`, `old` (what it shows has changed since) or None."""
+    newest, label = stand.newest, home.schedule.label
+    axis = stand.axis[-GRID:]
+    failed, core = failures(found, newest.revision), cores(found, newest, axis[0] if axis else 0)
+    epochs: list[Document] = []
+    reasons: dict[int, str | None] = {}
+    for epoch in axis:
+        row, tried = stand.at(epoch), stand.pending(epoch)
+        wrong = [check for check in failed.get(epoch, ()) if counts(check, row.batch, stand.marks)]
+        judged = judge(row.batch, tried, row.audit, [check.severity for check in wrong])
+        reasons[epoch] = tried.error if judged == "failed" and tried else _worst(wrong)
+        final = newest.frontier is not None and epoch <= newest.frontier
+        point = {**row.sums, "max_trussness": core(epoch)} if final else dict.fromkeys(MEASURES)
+        epochs.append(
+            {
+                "epoch": epoch,
+                "label": label(epoch),
+                "state": judged,
+                "audit": row.audit.says if row.audit else "none",
+                "rows": row.batch.rows if row.batch else None,
+                "bad_rows": row.batch.bad_rows if row.batch else None,
+                "page": page(epoch),
+                **point,
+            }
+        )
+    differing = _differing(found, newest, [e["epoch"] for e in epochs if e["audit"] == "differs"])
+    for entry in epochs:
+        why = differing.get(entry["epoch"]) if entry["state"] == "wrong" else None
+        why = why or reasons[entry["epoch"]] or "it stopped without saying why"
+        entry["why"] = why if STATES[entry["state"]].attention else None
+    count = {name: sum(1 for e in epochs if e["state"] == name) for name in STATES}
+    older = len(stand.axis) - len(axis)
+    published = sum(1 for row in stand.rows.values() if row.batch)
+    return {
+        "epochs": epochs,
+        "older": older,
+        "counts": {name: n for name, n in count.items() if n},
+        "attention": [e for e in epochs if STATES[e["state"]].attention][::-1],
+        "old_pages": sum(1 for e in epochs if e["page"] == "old"),
+        "revision": newest.revision,
+        "published_at": newest.published_at or None,
+        "frontier": None if newest.frontier is None else label(newest.frontier),
+        "seconds": home.schedule.seconds,
+        "starts": {epoch: begin for epoch in axis if (begin := start(home, epoch)) is not None},
+        "headline": _headline(published, count, older, bool(axis)),
+        "trend": [e for e in epochs if e["edges"] is not None],
+        "runs": [told(*one) for one in _newest_runs(found)],
+        "held_back": _held_back(home, found, newest),
+        "landing": landing,
+        "written": {"revision": newest.revision, "at": at},
+    }
+
+
+def cores(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
+    """The greatest trussness at every epoch from `low` on: read where some k comes or goes."""
+    moved = total_diffs(newest).subquery()
+    at = sa.select(moved.c.k, folded(moved.c.epoch, low), moved.c["diff"]).where(moved.c.measure == "truss").subquery()
+    net = sa.select(at.c.k, at.c.epoch, sa.func.sum(at.c["diff"]).label("diff")).group_by(at.c.k, at.c.epoch).subquery()
+    edges = sa.func.sum(net.c["diff"]).over(partition_by=net.c.k, order_by=net.c.epoch)
+    there = sa.select(net.c.k, net.c.epoch, sa.case((edges > 0, 1), else_=0).label("there")).subquery()
+    before = sa.func.lag(there.c.there, 1, 0).over(partition_by=there.c.k, order_by=there.c.epoch)
+    steps = sa.select(there, before.label("before")).subquery()
+    rows = found.read(
+        sa.select(steps.c.epoch, steps.c.k, steps.c.there)
+        .where(steps.c.there != steps.c.before)
+        .order_by(steps.c.epoch)
+    )
+    alive: set[int] = set()
+    epochs: list[int] = []
+    values: list[int] = []
+    for epoch, k, comes in map(tuple, rows):
+        (alive.add if comes else alive.discard)(k)
+        epochs.append(epoch)
+        values.append(max(alive, default=0))
+
+    def core(epoch: int) -> int:
+        place = bisect_right(epochs, epoch)
+        return values[place - 1] if place else 0
+
+    return core
+
+
+def _newest_runs(found: Ledger) -> list[tuple[Any, int | None]]:
+    joined = sa.select(runs, ledger.c.revision).outerjoin(ledger, ledger.c.run_id == runs.c.run_id)
+    return [(attempt(row), row.revision) for row in found.read(joined.order_by(runs.c.started_at.desc()).limit(RUNS))]
+
+
+def _held_back(home: Home, found: Ledger, newest: Revision) -> list[Document]:
+    """The rollbacks that decide about some epochs' batches, and how many and which."""
+    every = landings(newest.revision).subquery()
+    mine = (every.c.place == 1) & (runs.c.kind == "rollback")
+    spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
+    grouped = sa.select(every.c.revision, *spans).join(runs, runs.c.run_id == every.c.run_id).where(mine)
+    label = home.schedule.label
+    rows = found.read(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
+    return [
+        {"revision": revision, "epochs": epochs, "first": label(first), "last": label(last)}
+        for revision, epochs, first, last in map(tuple, rows)
+    ]
+
+
+def _worst(failed: list[Row]) -> str | None:
+    """The worst of some failed checks, in a line."""
+    worst = min(failed, key=lambda row: SEVERITIES.index(row.severity), default=None)
+    return None if worst is None else f"{worst.name}: {worst.observed}"
+
+
+def _differing(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
+    """Epoch → what its newest audit found, in a line."""
+    mine = newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
+    rows = [row for row in found.read(mine) if not row.passed] if epochs else []
+    return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
+
+
+def _headline(published: int, counts: dict[str, int], older: int, known: bool) -> str:
+    if not known:
+        return "Nothing has been run yet."
+    if not published:
+        return "Nothing is published yet."
+    parts = [f"{number(counts[name])} {STATES[name].short}" for name in ("failed", "wrong", "warning") if counts[name]]
+    done = f"{plural(published, 'epoch')} published"
+    if older:
+        done += f", the newest {number(GRID)} of all shown here"
+    if parts:
+        return f"{done}; {listed(parts)}."
+    if counts["unaudited"]:
+        return f"{done}; {number(counts['unaudited'])} not compared with a full recomputation as they are now."
+    return f"{done}, each {'of these ' if older else ''}equal to a full recomputation."
+
+
+def look(home: Home, found: Ledger, at: str) -> Document | None:
+    """What the landing holds beyond the database, and when that was looked at; None: it cannot be read from here."""
+    from .. import runner
+    from ..errors import AltneuError
+
+    try:
+        _, survey = runner.survey(home, found)
+    except (AltneuError, OSError):
+        return None
+    states = {name: [entry.label for entry in survey.values() if entry.state == name] for name in LANDED}
+    return {"at": at, **states}

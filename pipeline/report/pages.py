@@ -1,0 +1,209 @@
+"""The pages as files in the home's `reports`, and on request.
+
+Beside the files stands what each of them shows (`.pages.json`): a *stamp* of everything that its content hangs on. A
+page whose stamp is not that of the database any more is out of date: it is written anew, or, of more than `PAGES` of
+them, replaced by a short one that says so. So a page never goes on saying what is not true any more, and a history of
+which nothing has changed is not written again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .. import ledger as db
+from .. import telemetry
+from ..config import Home
+from ..ledger import Ledger
+from ..standing import Standings, standings
+from ..templates import epoch_page, index_page, outdated_page
+from .document import Document
+from .document import document as _document
+from .overview import look, overview
+from .state import WINDOW, State
+
+PAGES = 500  # pages that are written at once, the newest
+CHUNK = 200  # epochs that are read at once
+MANIFEST = ".pages.json"
+
+
+def document(home: Home, ledger: Ledger, epoch: int) -> Document:
+    """What is known of one epoch: the JSON behind its page."""
+    return _document(State(home, ledger, [epoch]), epoch, db.now())
+
+
+def page(home: Home, ledger: Ledger, epoch: int) -> str:
+    """The page of an epoch as of now; it links pages that are made on request, too."""
+    return epoch_page(document(home, ledger, epoch), lambda name: True)
+
+
+def index(home: Home, ledger: Ledger) -> str:
+    """The index as of now; it links pages that are made on request, too."""
+    at, stand = db.now(), standings(ledger, ledger.at())
+    return index_page(overview(home, ledger, stand, at, lambda epoch: "new", look(home, ledger, at)))
+
+
+def refresh(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | None:
+    """`write`, after something that must not fail because of a page; returns what went wrong, or None."""
+    try:
+        write(home, ledger, list(epochs))
+    except Exception as error:
+        telemetry.event("pages not written", error=str(error))
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def write(
+    home: Home, ledger: Ledger, epochs: list[int], data_docs: bool = False, limit: int | None = PAGES
+) -> list[Path]:
+    """Write the pages of some epochs, of those that are out of date, and the index. Returns the paths of what it was
+    asked for: the index first, the newest epoch last; of more than `limit` epochs the newest.
+
+    `data_docs`: also Great Expectations' own pages of their checks; an epoch's page links those that are there.
+    """
+    home.reports.mkdir(parents=True, exist_ok=True)
+    at, stand = db.now(), standings(ledger, ledger.at())
+    files = Files(home, stand)
+    asked = sorted(set(epochs))[-limit if limit else 0 :]
+    files.add(asked)
+    due = sorted({*asked, *(epoch for epoch in files.epochs if not files.current(epoch))})
+    put_off = due[:-limit] if limit else []
+    for chunk in _chunks([epoch for epoch in due if epoch not in set(put_off)]):
+        state = State(home, ledger, chunk, stand.newest)
+        for epoch in chunk:
+            if data_docs and epoch in asked:
+                _data_docs(state, epoch)
+            docs = sorted((home.reports / _docs(state, epoch)).glob("*.html"))
+            links = [path.relative_to(home.reports).as_posix() for path in docs]
+            files.put(epoch, epoch_page(_document(state, epoch, at), files.has, links), at)
+    for epoch in put_off:
+        if not files.told(epoch):
+            files.put(epoch, outdated_page(home.schedule.label(epoch), stand.newest.revision, at), at, old=True)
+    files.save()
+    shown = home.reports / "index.html"
+    _put(shown, index_page(overview(home, ledger, stand, at, files.shows, look(home, ledger, at))))
+    return [shown, *(files.path(epoch) for epoch in asked)]
+
+
+def _chunks(epochs: list[int]) -> Iterator[list[int]]:
+    """Epochs that lie close together, in parts that are read at once."""
+    part: list[int] = []
+    for epoch in epochs:
+        if part and (epoch - part[-1] > WINDOW or len(part) == CHUNK):
+            yield part
+            part = []
+        part.append(epoch)
+    if part:
+        yield part
+
+
+class Files:
+    """The pages that are there, and what each of them shows."""
+
+    def __init__(self, home: Home, stand: Standings) -> None:
+        self.home, self.stand = home, stand
+        self.entries: dict[int, dict[str, Any]] = {}
+        self._place = {epoch: place for place, epoch in enumerate(stand.axis)}
+        known = self._read()
+        there = {}
+        for file in os.scandir(home.reports):
+            if file.name.startswith("epoch=") and file.name.endswith(".html"):
+                there[file.name] = file.stat().st_mtime_ns
+        labels = {self.name(epoch): epoch for epoch in {*known, *stand.axis, *stand.rows}}
+        for name, written in there.items():
+            if name in labels:
+                entry = known.get(labels[name], {})  # of another writer, or of an earlier version: out of date
+                self.entries[labels[name]] = entry if entry.get("mtime") == written else {}
+        self._names = {self.name(epoch) for epoch in self.entries}
+
+    def _read(self) -> dict[int, dict[str, Any]]:
+        try:
+            found = json.loads((self.home.reports / MANIFEST).read_text(encoding="utf-8"))
+            return {int(epoch): dict(entry) for epoch, entry in found.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    @property
+    def epochs(self) -> list[int]:
+        return list(self.entries)
+
+    def name(self, epoch: int) -> str:
+        return f"epoch={self.home.schedule.label(epoch)}.html"
+
+    def path(self, epoch: int) -> Path:
+        return self.home.reports / self.name(epoch)
+
+    def has(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, epochs: Iterable[int]) -> None:
+        """These are about to be written: others may link them."""
+        for epoch in epochs:
+            self.entries.setdefault(epoch, {})
+            self._names.add(self.name(epoch))
+
+    def stamp(self, epoch: int) -> list[Any]:
+        """All that the content of a page hangs on, in short."""
+        row, tried, frontier = self.stand.at(epoch), self.stand.pending(epoch), self.stand.newest.frontier
+        place, axis = self._place.get(epoch), self.stand.axis
+        around = [] if place is None else [*axis[max(place - 1, 0) : place], *axis[place + 1 : place + 2]]
+        return [
+            max(row.revision, self.stand.marks.everywhere),
+            row.check,
+            frontier is not None and epoch <= frontier,
+            [tried.run_id, tried.state, tried.last] if tried else None,
+            len(self.stand.tried.get(epoch, ())),
+            [[self.home.schedule.label(each), self.has(self.name(each))] for each in around],
+        ]
+
+    def current(self, epoch: int) -> bool:
+        """Does the page show what the database says?"""
+        return self.entries.get(epoch, {}).get("stamp") == self.stamp(epoch)
+
+    def told(self, epoch: int) -> bool:
+        """Does the file itself say that it is out of date?"""
+        return bool(self.entries.get(epoch, {}).get("old"))
+
+    def shows(self, epoch: int) -> str | None:
+        """What the index says of the page: `new`, `old`, or None where there is none."""
+        if epoch not in self.entries:
+            return None
+        return "new" if self.current(epoch) and not self.told(epoch) else "old"
+
+    def put(self, epoch: int, text: str, at: str, old: bool = False) -> None:
+        path = self.path(epoch)
+        _put(path, text)
+        entry = {"stamp": self.stamp(epoch), "revision": self.stand.newest.revision, "at": at, "old": old}
+        self.entries[epoch] = entry | {"mtime": path.stat().st_mtime_ns}
+
+    def save(self) -> None:
+        entries = {str(epoch): entry for epoch, entry in sorted(self.entries.items()) if entry}
+        _put(self.home.reports / MANIFEST, json.dumps(entries, separators=(",", ":")))
+
+
+def _docs(state: State, epoch: int) -> str:
+    return f"data-docs/epoch={state.label(epoch)}"
+
+
+def _data_docs(state: State, epoch: int) -> None:
+    from expectations.data_docs import pages
+
+    rows = [*state.checks.get(epoch, ()), *state.audits.get(epoch, ())]
+    if not rows:
+        return
+    folder = state.home.reports / _docs(state, epoch)
+    folder.mkdir(parents=True, exist_ok=True)
+    newest = max(rows, key=lambda row: row.at)
+    checks = [{name: getattr(row, name) for name in ("suite", "name", "passed", "observed", "rows")} for row in rows]
+    for suite, text in pages(checks, state.label(epoch), newest.run_id or "an audit", newest.at).items():
+        _put(folder / f"{suite}.html", text)
+
+
+def _put(path: Path, text: str) -> None:
+    """Write a whole file or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

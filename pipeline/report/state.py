@@ -1,0 +1,335 @@
+"""What the pages of some epochs need, read in a fixed number of queries and a few a run; answers by epoch.
+
+The number of rows that are read follows the span of these epochs (and `WINDOW`), not the length of the history.
+All of it is as of the revision that is the newest when it begins.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..config import Home
+from ..ledger import Batch, Ledger, Revision, batches, checks, ledger, runs
+from ..standing import (
+    FULL,
+    SUMS,
+    Attempt,
+    Audit,
+    Marks,
+    Row,
+    attempt,
+    counts,
+    current,
+    dense,
+    folded,
+    is_fresh,
+    judge,
+    landings,
+    marks_of,
+    newest_checks,
+    pending,
+    total_diffs,
+    unpublished,
+)
+
+WINDOW = 30  # epochs of history on an epoch's page
+MEASURES = (*SUMS, "max_trussness")
+LISTED = 100  # failed checks of a run
+
+Point = dict[str, Any]
+
+
+class State:
+    """The database as the pages of these epochs, which lie close together, see it."""
+
+    def __init__(self, home: Home, found: Ledger, epochs: list[int], newest: Revision | None = None) -> None:
+        self.home, self.found, self.epochs = home, found, epochs
+        self.low, self.high = min(epochs), max(epochs)
+        self.label = home.schedule.label
+        self.newest = newest or found.at()
+        self.frontier = self.newest.frontier
+        self.tried = unpublished(found)
+        self._stages: dict[str, list[dict[str, Any]]] = {}
+        self._effects: dict[str, list[tuple[int, dict[str, int]]]] = {}
+        self._read_batches()
+        self._read_axis()
+        self._read_points()
+        self.marks: Marks = marks_of(found, self.newest, self.low, self.high)
+        self._read_checks()
+
+    def read(self, statement: sa.Select[*tuple[Any, ...]]) -> list[Row]:
+        return list(self.found.read(statement))
+
+    # -- batches and runs ---------------------------------------------------------------------------------------
+
+    def _read_batches(self) -> None:
+        """Every batch of the epochs asked for, and the published ones of the landed epochs before."""
+        published = landings(self.newest.revision).subquery()
+        sizes = sa.select(batches.c.run_id, sa.func.count().label("epochs")).group_by(batches.c.run_id).subquery()
+        own = sa.select(published, runs.c.kind, runs.c.started_at, runs.c.finished_at)
+        own = own.join(runs, runs.c.run_id == published.c.run_id)
+        mine = (published.c.epoch >= self.low) & (published.c.epoch <= self.high)
+        rows = self.read(own.where(mine).order_by(published.c.epoch, published.c.revision))
+        some = sizes.c.run_id.in_(sorted({row.run_id for row in rows}))
+        epochs = {row.run_id: row.epochs for row in self.read(sa.select(sizes).where(some))}
+        self.landings: dict[int, list[Row]] = defaultdict(list)  # epoch -> its batches, oldest first
+        self.batches: dict[int, Batch] = {}
+        self.attempts: dict[int, list[tuple[Attempt, int | None]]] = defaultdict(list)  # with the revision, if any
+        for row in rows:
+            self.landings[row.epoch].append(row)
+            told = Attempt(
+                row.run_id,
+                "published",
+                None,
+                row.kind or "run",
+                row.revision - 1,
+                row.started_at,
+                row.finished_at,
+                row.published_at,
+                epochs[row.run_id],
+            )
+            self.attempts[row.epoch].append((told, row.revision))
+        now = current(self.newest.revision).subquery()
+        before = sa.select(now).where(now.c.epoch < self.low).order_by(now.c.epoch.desc()).limit(WINDOW)
+        last = [group[-1] for group in self.landings.values() if group[-1].digest]
+        for row in (*self.read(before), *last):
+            self.batches[row.epoch] = Batch(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.revision)
+        for epoch, group in self.tried.items():
+            if self.low <= epoch <= self.high:
+                self.attempts[epoch] += [(one, None) for one in group]
+                self.attempts[epoch].sort(key=lambda pair: pair[0].last)
+        self.landed = sorted(self.batches)
+
+    def pending(self, epoch: int) -> Attempt | None:
+        """The run of an epoch that did not publish and still says something."""
+        group = self.landings.get(epoch)
+        return pending(self.tried.get(epoch, []), group[-1].revision if group else 0)
+
+    def former(self, epoch: int) -> Row | None:
+        """The batch that the published one replaced; None when it is the first, or the same."""
+        group = self.landings.get(epoch, [])
+        if len(group) < 2 or not group[-1].digest or group[-1].digest == group[-2].digest:
+            return None
+        return group[-2]
+
+    @cached_property
+    def frontiers(self) -> dict[int, int]:
+        """Revision → its frontier, of those on which the published batches were built."""
+        parents = {batch.revision - 1 for epoch, batch in self.batches.items() if epoch >= self.low}
+        rows = self.read(sa.select(ledger.c.revision, ledger.c.frontier).where(ledger.c.revision.in_(sorted(parents))))
+        return {row.revision: row.frontier for row in rows}
+
+    @cached_property
+    def motifs(self) -> list[str]:
+        """The motifs that the newest revision was published with."""
+        return self.found.motifs(self.newest)
+
+    def stages(self, run_id: str) -> list[dict[str, Any]]:
+        """The stages of a run, except the one that writes the report."""
+        if run_id not in self._stages:
+            rows = [row._asdict() for row in self.found.stages(run_id) if row.stage != "report"]
+            self._stages[run_id] = sorted(rows, key=lambda row: row["started_at"])
+        return self._stages[run_id]
+
+    def fact(self, run_id: str, key: str) -> Any:
+        """A fact that any stage of the run recorded, or None."""
+        return next((row["facts"][key] for row in self.stages(run_id) if row["facts"].get(key)), None)
+
+    @cached_property
+    def runs_of(self) -> dict[int, tuple[str, str]]:
+        """Revision → its run and when it was published, of those that the pages name."""
+        named = {self.marks.contributes(epoch) for epoch in self.epochs} | {revision for revision, _ in self.history}
+        named |= {batch.revision for epoch, batch in self.batches.items() if epoch >= self.low}
+        rows = self.read(
+            sa.select(ledger.c.revision, ledger.c.run_id, ledger.c.published_at).where(
+                ledger.c.revision.in_(sorted(named))
+            )
+        )
+        return {row.revision: (row.run_id, row.published_at) for row in rows}
+
+    def attempt(self, run_id: str) -> tuple[Attempt, int | None]:
+        """A run, and the revision that it published."""
+        row = self.found.run(run_id)
+        known = self.read(sa.select(ledger.c.revision).where(ledger.c.run_id == run_id))
+        return attempt(row), known[0].revision if known else None
+
+    # -- the axis -----------------------------------------------------------------------------------------------
+
+    def _read_axis(self) -> None:
+        """`axis`: the epochs to show up to the one after `high`: every one of them when that is feasible."""
+        now = current(self.newest.revision).subquery()
+        ends_of = sa.select(sa.func.count(now.c.epoch), sa.func.min(now.c.epoch), sa.func.max(now.c.epoch))
+        many, first, last = tuple(self.read(ends_of)[0])
+        ends = [epoch for epoch in (first, last, self.frontier) if epoch is not None]
+        known = [*ends, *self.tried]
+        if not known:
+            self.axis: list[int] = []
+            return
+        first, last = min(known), max(known)
+        if dense(first, last, many):
+            begin = max(first, min(self.low, last + 1) - WINDOW)
+            self.axis = list(range(begin, max(first, min(last, self.high + 1)) + 1))
+            return
+        moved = total_diffs(self.newest).subquery()
+        every = sa.union(sa.select(now.c.epoch), sa.select(moved.c.epoch).where(moved.c.epoch >= first)).subquery()
+
+        def some(where: sa.ColumnElement[bool], order: sa.ColumnElement[Any], limit: int | None) -> list[int]:
+            return [row.epoch for row in self.read(sa.select(every.c.epoch).where(where).order_by(order).limit(limit))]
+
+        before = some(every.c.epoch < self.low, every.c.epoch.desc(), WINDOW)
+        inside = some((every.c.epoch >= self.low) & (every.c.epoch <= self.high), every.c.epoch, None)
+        after = some(every.c.epoch > self.high, every.c.epoch, 1)
+        found = sorted({*before, *inside, *after, *known})
+        low, high = bisect_right(found, self.low - 1), bisect_right(found, self.high)
+        self.axis = found[max(0, low - WINDOW) : high + 1]
+
+    def window(self, epoch: int) -> list[int]:
+        place = bisect_right(self.axis, epoch)
+        return self.axis[max(0, place - WINDOW) : place]
+
+    def neighbours(self, epoch: int) -> tuple[int | None, int | None]:
+        """The epochs to show before and after one."""
+        place, there = bisect_right(self.axis, epoch), epoch in self.axis
+        before = place - 1 - there
+        return self.axis[before] if before >= 0 else None, self.axis[place] if place < len(self.axis) else None
+
+    def told(self, epoch: int) -> str:
+        """The epoch in a sentence."""
+        return self.label(epoch) if self.home.schedule.seconds else f"epoch {epoch}"
+
+    # -- totals -------------------------------------------------------------------------------------------------
+
+    def _read_points(self) -> None:
+        """The running sums at every changed epoch of the window."""
+        begin = min([self.low - 1, *self.axis])
+        moved = total_diffs(self.newest).subquery()
+        at = sa.select(moved.c.measure, moved.c.k, folded(moved.c.epoch, begin), moved.c["diff"])
+        at = at.where(moved.c.epoch <= self.high)
+        self._changed, self._points = points([tuple(row) for row in self.read(summed(at))])
+
+    def at(self, epoch: int) -> Point:
+        """The graph's totals at an epoch."""
+        place = bisect_right(self._changed, epoch)
+        return self._points[place - 1] if place else {**dict.fromkeys(MEASURES, 0), "trusses": {}, "motifs": {}}
+
+    @cached_property
+    def history(self) -> list[tuple[int, list[tuple[int, dict[str, int]]]]]:
+        """Per revision what it did to the sums, epoch by epoch, oldest first: those that are the newest ones anywhere
+        from `low` to `high`."""
+        moved = total_diffs(self.newest).subquery()
+        upto = sa.select(moved.c.revision).where(moved.c.epoch <= self.low).distinct()
+        upto = upto.order_by(moved.c.revision.desc()).limit(WINDOW)
+        inside = sa.select(moved.c.revision).where((moved.c.epoch > self.low) & (moved.c.epoch <= self.high)).distinct()
+        some = {row.revision for statement in (upto, inside) for row in self.read(statement)}
+        diffs = sa.select(moved.c.revision, moved.c.measure, folded(moved.c.epoch, self.low), moved.c["diff"])
+        diffs = diffs.where(moved.c.revision.in_(sorted(some)) & (moved.c.epoch <= self.high))
+        found = diffs.subquery()
+        total = sa.cast(sa.func.sum(found.c["diff"]), sa.BigInteger).label("diff")
+        grouped = sa.select(found.c.revision, found.c.measure, found.c.epoch, total).group_by(
+            found.c.revision, found.c.measure, found.c.epoch
+        )
+        rows = self.read(grouped.order_by(found.c.revision, found.c.epoch))
+        out: dict[int, list[tuple[int, dict[str, int]]]] = {}
+        for revision, measure, epoch, diff in map(tuple, rows):
+            effects = out.setdefault(revision, [])
+            if not effects or effects[-1][0] != epoch:
+                effects.append((epoch, dict(effects[-1][1]) if effects else dict.fromkeys(SUMS, 0)))
+            if measure in SUMS:
+                effects[-1][1][measure] += diff
+        return sorted(out.items())
+
+    def effects(self, run_id: str) -> list[tuple[int, dict[str, int]]]:
+        """What a published run did to the sums, at every epoch at which that changes."""
+        if run_id not in self._effects:
+            moved = total_diffs(self.newest).subquery()
+            sums = [
+                sa.cast(sa.func.sum(sa.case((moved.c.measure == name, moved.c["diff"]), else_=0)), sa.BigInteger)
+                for name in SUMS
+            ]
+            mine = sa.select(moved.c.epoch, *sums).where(moved.c.run_id == run_id)
+            now = dict.fromkeys(SUMS, 0)
+            found: list[tuple[int, dict[str, int]]] = []
+            for epoch, *diffs in map(tuple, self.read(mine.group_by(moved.c.epoch).order_by(moved.c.epoch))):
+                now = {name: now[name] + diff for name, diff in zip(SUMS, diffs, strict=True)}
+                found.append((epoch, now))
+            self._effects[run_id] = found
+        return self._effects[run_id]
+
+    # -- checks -------------------------------------------------------------------------------------------------
+
+    def _read_checks(self) -> None:
+        mine = (checks.c.epoch >= self.low) & (checks.c.epoch <= self.high)
+        self.checks: dict[int, list[Row]] = defaultdict(list)
+        self.audits: dict[int, list[Row]] = defaultdict(list)
+        for row in self.read(newest_checks(self.newest.revision, mine)):
+            (self.audits if row.suite == FULL else self.checks)[row.epoch].append(row)
+
+    def audit(self, epoch: int) -> Audit | None:
+        """The newest comparison with a full recomputation."""
+        rows = self.audits.get(epoch)
+        if not rows:
+            return None
+        revision, passed = rows[0].revision, all(row.passed for row in rows)
+        fresh = self.marks.fresh(epoch, revision)
+        return Audit(passed, revision, rows[0].at, fresh, revision < self.marks.anew)
+
+    def fresh(self, row: Row) -> bool:
+        return is_fresh(row, self.batches.get(row.epoch), self.marks)
+
+    def counts(self, row: Row) -> bool:
+        return counts(row, self.batches.get(row.epoch), self.marks)
+
+    def failed(self, epoch: int) -> list[Row]:
+        """The failed checks that count, beside the audit."""
+        return [row for row in self.checks.get(epoch, ()) if not row.passed and self.counts(row)]
+
+    def judge(self, epoch: int) -> str:
+        """The state of an epoch, one of `STATES`."""
+        failed = [row.severity for row in self.failed(epoch)]
+        return judge(self.batches.get(epoch), self.pending(epoch), self.audit(epoch), failed)
+
+    def failures_of(self, run_id: str) -> list[Row]:
+        """Failed checks of a run, published or not."""
+        mine = (checks.c.run_id == run_id) & sa.not_(checks.c.passed)
+        return self.read(sa.select(checks).where(mine).order_by(checks.c.id).limit(LISTED))
+
+    def checked_epochs(self, run_id: str) -> list[int]:
+        """The last epochs at which a run has run its suites."""
+        mine = (checks.c.run_id == run_id) & (checks.c.suite != FULL)
+        statement = sa.select(checks.c.epoch).where(mine).distinct().order_by(checks.c.epoch.desc()).limit(3)
+        return sorted(row.epoch for row in self.read(statement))
+
+
+def summed(at: sa.Select[Any]) -> sa.Select[Any]:
+    """Diffs of totals, equal ones added up, by epoch."""
+    found = at.subquery()
+    key = (found.c.measure, found.c.k, found.c.epoch)
+    total = sa.cast(sa.func.sum(found.c["diff"]), sa.BigInteger).label("diff")
+    return sa.select(*key, total).group_by(*key).order_by(found.c.epoch)
+
+
+def points(diffs: list[tuple[Any, ...]]) -> tuple[list[int], list[Point]]:
+    """Diffs `(measure, k, epoch, diff)` in order of their epochs → these, and the totals from each on."""
+    sums = dict.fromkeys(SUMS, 0)
+    sizes: dict[int, int] = {}
+    motifs: dict[int, int] = {}
+    changed: list[int] = []
+    found: list[Point] = []
+    for place, (measure, k, epoch, diff) in enumerate(diffs):
+        if measure == "truss":
+            sizes[k] = sizes.get(k, 0) + diff
+        elif measure == "motif":
+            motifs[k] = motifs.get(k, 0) + diff
+        elif measure in sums:
+            sums[measure] += diff
+        if place + 1 == len(diffs) or diffs[place + 1][2] != epoch:
+            kept = {k: n for k, n in sorted(sizes.items()) if n}
+            core = max(kept, default=0)
+            changed.append(epoch)
+            found.append({**sums, "max_trussness": core, "trusses": kept, "motifs": dict(motifs)})
+    return changed, found

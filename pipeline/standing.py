@@ -1,0 +1,367 @@
+"""How every epoch stands: what is published of it, and whether its checks still speak of that. From SQL alone.
+
+The one place that decides it, for `status`, the pages, their JSON and the page in Airflow:
+
+- a check of the graph (an audit, say) is *fresh* at an epoch as long as no revision was published since that may have
+  changed the graph there: with a batch or a total of this or an earlier epoch, or because it computed everything anew;
+- a check of a batch (how many rows it has) is fresh as long as the batch is the same;
+- what is not fresh any more is shown as such. A failure goes on counting until it is checked again or, for the graph,
+  computed anew (by a rebuild); a success does not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from expectations.volumes import EXPECTATIONS as VOLUMES
+
+from .ledger import Batch, Ledger, Revision, alive, batches, checks, ledger, runs, totals
+
+FULL = "incremental_versus_full"
+OF_BATCH = {(check.suite, check.name) for check in VOLUMES if check.per_epoch}
+SUMS = ("vertices", "edges", "triangles")
+FOREVER = (1 << 63) - 1
+DENSE = 400  # so many epochs are shown one by one, also where most of them are empty
+
+Row = sa.Row[Any]
+
+
+class Marks:
+    """The newest revision that contributes to the state at an epoch, and the newest that computed everything anew."""
+
+    def __init__(self, pairs: Iterable[tuple[int, int]], anew: int, everywhere: int) -> None:
+        self.anew, self.everywhere = anew, everywhere
+        self._epochs: list[int] = []
+        self._newest: list[int] = []
+        for epoch, revision in sorted(pairs):
+            self._epochs.append(epoch)
+            self._newest.append(max(revision, self._newest[-1] if self._newest else 0))
+
+    def contributes(self, epoch: int) -> int:
+        """0: none."""
+        place = bisect_right(self._epochs, epoch)
+        return self._newest[place - 1] if place else 0
+
+    def fresh(self, epoch: int, revision: int) -> bool:
+        """Does what was found of the graph at a revision speak of what is published now?"""
+        return revision >= max(self.contributes(epoch), self.everywhere)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The newest comparison of an epoch with a full recomputation."""
+
+    passed: bool
+    revision: int
+    at: str
+    fresh: bool
+    anew: bool  # everything was computed anew since
+
+    @property
+    def says(self) -> str:
+        """`equal`; `differs` (also when the epoch has changed since: nothing says that the difference is gone); or
+        `stale`: it tells nothing of what is published now."""
+        if not self.passed:
+            return "stale" if self.anew else "differs"
+        return "equal" if self.fresh else "stale"
+
+    def told(self) -> str:
+        """For `status` and the page in Airflow, in few words."""
+        if self.fresh:
+            return self.says
+        found = "equal" if self.passed else "differed"
+        return f"{found} at revision {self.revision}, may have changed since"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One epoch: its batch, its totals, the newest revision that contributes to it, its newest audit and check."""
+
+    epoch: int
+    batch: Batch | None
+    sums: dict[str, int]
+    revision: int
+    touched: int  # the revision that published or took back its batch; 0: none did
+    audit: Audit | None
+    check: int  # the id of its newest check; 0: none
+    moved: bool = False  # a total changes at it
+
+
+@dataclass(frozen=True)
+class Standings:
+    """Every epoch of which the database knows something."""
+
+    newest: Revision
+    marks: Marks
+    rows: dict[int, Standing]
+    tried: dict[int, list[Attempt]]  # its runs that did not publish
+
+    def at(self, epoch: int) -> Standing:
+        """How an epoch stands, also one of which nothing is known."""
+        if epoch in self.rows:
+            return self.rows[epoch]
+        place = bisect_right(self._order, epoch)
+        sums = self.rows[self._order[place - 1]].sums if place else dict.fromkeys(SUMS, 0)
+        return Standing(epoch, None, sums, self.marks.contributes(epoch), 0, None, 0)
+
+    @cached_property
+    def _order(self) -> list[int]:
+        return list(self.rows)
+
+    def pending(self, epoch: int) -> Attempt | None:
+        return pending(self.tried.get(epoch, []), self.at(epoch).touched)
+
+    @cached_property
+    def axis(self) -> list[int]:
+        """The epochs to show, in order: every one from the first to the last when that is feasible."""
+        frontier = self.newest.frontier
+        published = [epoch for epoch, row in self.rows.items() if row.batch]
+        known = {*published, *self.tried} | ({frontier} if frontier is not None else set())
+        if not known:
+            return []
+        first, last = min(known), max(known)
+        if dense(first, last, len(published)):
+            return list(range(first, last + 1))
+        moved = {epoch for epoch, row in self.rows.items() if row.moved and epoch >= first}
+        return sorted(known | moved)
+
+
+def dense(first: int, last: int, published: int) -> bool:
+    """Whether all epochs from the first to the last are shown, those without a batch, too."""
+    return last - first < max(4 * published, DENSE)
+
+
+def standings(found: Ledger, newest: Revision) -> Standings:
+    """How every epoch stands: one row each, in one query, and what the runs say that did not publish."""
+    big, text = sa.BigInteger, sa.String(64)
+    names = ("rows", "bad_rows", "files", "batch", *SUMS, "touched", "mark", "passed", "audited", "newest_check")
+
+    def part(source: sa.Subquery, **columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+        shown = [columns.get(name, sa.cast(sa.null(), big)).label(name) for name in names]
+        digest, at = (columns.get(name, sa.cast(sa.null(), text)).label(name) for name in ("digest", "at"))
+        return sa.select(source.c.epoch, *shown, digest, at)
+
+    now, every = current(newest.revision).subquery(), landings(newest.revision).subquery()
+    moved = total_diffs(newest).subquery()
+    said = visible(newest.revision).subquery()
+    last = audits(newest.revision).subquery()
+    pivot = {name: sa.case((moved.c.measure == name, moved.c["diff"]), else_=0) for name in SUMS}
+    whole = sa.union_all(
+        part(now, rows=now.c.rows, bad_rows=now.c.bad_rows, files=now.c.files, batch=now.c.revision,
+             digest=now.c.digest),
+        part(every, touched=every.c.revision, mark=every.c.revision),
+        part(moved, **pivot, mark=moved.c.revision),
+        part(said, newest_check=said.c.id),
+        part(last, passed=last.c.passed, audited=last.c.revision, at=last.c.at),
+    ).subquery()  # fmt: skip
+    kept = [sa.func.max(whole.c[name]).label(name) for name in (*names, "digest", "at") if name not in SUMS]
+    kept += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
+    rows = found.read(sa.select(whole.c.epoch, *kept).group_by(whole.c.epoch).order_by(whole.c.epoch))
+    marks = Marks([(row.epoch, row.mark) for row in rows if row.mark is not None], *_everywhere(found, newest))
+    out: dict[int, Standing] = {}
+    sums = dict.fromkeys(SUMS, 0)
+    for row in rows:
+        sums = {name: sums[name] + (row._mapping[name] or 0) for name in SUMS}
+        batch, audit = None, None
+        if row.digest:
+            batch = Batch(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.batch)
+        if row.audited is not None:
+            fresh, anew = marks.fresh(row.epoch, row.audited), row.audited < marks.anew
+            audit = Audit(bool(row.passed), row.audited, row.at, fresh, anew)
+        contributes, touched, check = marks.contributes(row.epoch), row.touched or 0, row.newest_check or 0
+        changed = row.edges is not None
+        out[row.epoch] = Standing(row.epoch, batch, sums, contributes, touched, audit, check, changed)
+    return Standings(newest, marks, out, unpublished(found))
+
+
+def marks_of(found: Ledger, newest: Revision, low: int, high: int) -> Marks:
+    """The marks that decide at the epochs `low` to `high`."""
+    every, moved = landings(newest.revision).subquery(), total_diffs(newest).subquery()
+    both = sa.union_all(
+        *(sa.select(folded(s.c.epoch, low), s.c.revision).where(s.c.epoch <= high) for s in (every, moved))
+    ).subquery()
+    pairs = found.read(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
+    return Marks([(epoch, revision) for epoch, revision in map(tuple, pairs)], *_everywhere(found, newest))
+
+
+def folded(epoch: sa.ColumnElement[int], low: int) -> sa.Label[int]:
+    """The epochs up to `low` as one."""
+    return sa.case((epoch < low, low), else_=epoch).label("epoch")
+
+
+def landings(newest: int) -> sa.Select[Any]:
+    """Every published batch, also those that were replaced since."""
+    joined = batches.join(ledger, ledger.c.run_id == batches.c.run_id)
+    order = ledger.c.revision.desc()
+    place = sa.func.row_number().over(partition_by=batches.c.epoch, order_by=order).label("place")
+    columns = (*batches.c, ledger.c.revision, ledger.c.published_at, place)
+    return sa.select(*columns).select_from(joined).where(ledger.c.revision <= newest)
+
+
+def current(newest: int) -> sa.Select[Any]:
+    """The published batch of every epoch that has one."""
+    every = landings(newest).subquery()
+    return sa.select(every).where((every.c.place == 1) & (every.c.digest != ""))
+
+
+def total_diffs(newest: Revision) -> sa.Select[Any]:
+    """The total diffs that are visible: those up to the frontier."""
+    joined = totals.join(ledger, ledger.c.run_id == totals.c.run_id)
+    seen = (ledger.c.revision <= newest.revision) & (
+        totals.c.epoch <= (FOREVER if newest.frontier is None else newest.frontier)
+    )
+    return sa.select(*totals.c, ledger.c.revision).select_from(joined).where(seen)
+
+
+def visible(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """The checks of what is published: of audits, and of runs that were published."""
+    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    published = checks.c.run_id.is_(None) | (ledger.c.revision <= newest)
+    return sa.select(*checks.c).select_from(joined).where(published, *conditions)
+
+
+def newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Of every check at every epoch the newest result; of audits those of an epoch's newest one alone."""
+    said = visible(newest, *conditions).subquery()
+    place = sa.func.row_number().over(partition_by=(said.c.epoch, said.c.suite, said.c.name), order_by=said.c.id.desc())
+    last = sa.func.max(said.c.at).over(partition_by=(said.c.epoch, said.c.suite))
+    ranked = sa.select(said, place.label("place"), last.label("last")).subquery()
+    kept = (ranked.c.place == 1) & ((ranked.c.suite != FULL) | (ranked.c.at == ranked.c.last))
+    return sa.select(*(ranked.c[column.name] for column in checks.c)).where(kept).order_by(ranked.c.id)
+
+
+def failures(found: Ledger, newest: int) -> dict[int, list[Row]]:
+    """Epoch → its newest check results that are no successes, beside audits and what only informs."""
+    said = visible(newest, sa.not_(checks.c.passed), checks.c.severity != "info", checks.c.suite != FULL).subquery()
+    later = visible(newest).subquery("later")
+    same = [later.c[name] == said.c[name] for name in ("epoch", "suite", "name")]
+    again = sa.exists().where(*same, later.c.id > said.c.id)
+    out: dict[int, list[Row]] = defaultdict(list)
+    for row in found.read(sa.select(said).where(~again).order_by(said.c.id)):
+        out[row.epoch].append(row)
+    return out
+
+
+def audits(newest: int) -> sa.Select[Any]:
+    """Epoch, passed, revision, at of the newest comparison of each."""
+    rows = visible(newest, checks.c.suite == FULL).subquery()
+    ranked = sa.select(rows, sa.func.max(rows.c.at).over(partition_by=rows.c.epoch).label("last")).subquery()
+    passed = sa.func.min(sa.case((ranked.c.passed, 1), else_=0)).label("passed")
+    told = (sa.func.max(ranked.c.revision).label("revision"), sa.func.max(ranked.c.at).label("at"))
+    return sa.select(ranked.c.epoch, passed, *told).where(ranked.c.at == ranked.c.last).group_by(ranked.c.epoch)
+
+
+def _everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
+    """The newest revision that computed everything anew; the newest one that may have changed every epoch: this one, or
+    a rollback to before it."""
+    mine = runs.c.kind.in_(["rebuild", "reload", "rollback"]) & (ledger.c.revision <= newest.revision)
+    joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
+    spans = sa.select(runs.c.kind, sa.func.min(ledger.c.revision), sa.func.max(ledger.c.revision))
+    rows = found.read(spans.select_from(joined).where(mine).group_by(runs.c.kind))
+    by_kind = {kind: (low, high) for kind, low, high in map(tuple, rows)}
+    back = by_kind.pop("rollback", (0, 0))[1]
+    if not by_kind:
+        return 0, 0
+    first, anew = min(low for low, _ in by_kind.values()), max(high for _, high in by_kind.values())
+    return anew, max(anew, back if back > first else 0)
+
+
+# -- runs that did not publish ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A run of some epochs, as it is told: `state` is published, failed, interrupted, superseded or running."""
+
+    run_id: str
+    state: str
+    error: str | None
+    kind: str
+    parent: int
+    started_at: str
+    finished_at: str | None
+    last: str  # when it ended, or gave its last sign of life
+    epochs: int
+
+    @property
+    def seconds(self) -> float | None:
+        """From its beginning to its end."""
+        if self.finished_at is None:
+            return None
+        return (datetime.fromisoformat(self.finished_at) - datetime.fromisoformat(self.started_at)).total_seconds()
+
+
+def attempt(row: Row) -> Attempt:
+    """A run that says `running` without a sign of life has failed."""
+    state, error, last = row.state, row.error, row.finished_at or row.beat_at or row.started_at
+    if state == "running" and not alive(row):
+        state, error = "failed", f"run {row.run_id} stopped without a word (last sign of life {last})"
+    return Attempt(
+        row.run_id,
+        state,
+        error,
+        row.kind or "run",
+        row.parent,
+        row.started_at,
+        row.finished_at,
+        last,
+        len(row.epochs),
+    )
+
+
+def unpublished(found: Ledger) -> dict[int, list[Attempt]]:
+    """Epoch → its runs that did not publish, oldest first."""
+    over = runs.c.state.not_in(["published", "done", "unchanged"]) & (sa.func.coalesce(runs.c.kind, "run") != "compact")
+    out: dict[int, list[Attempt]] = defaultdict(list)
+    rows = found.read(sa.select(runs).where(over))
+    for told, epochs in sorted(((attempt(row), row.epochs) for row in rows), key=lambda pair: pair[0].last):
+        for epoch in epochs:
+            out[epoch].append(told)
+    return out
+
+
+def pending(tried: list[Attempt], touched: int) -> Attempt | None:
+    """The newest of an epoch's runs that did not publish, when it still says something: it is neither superseded, nor
+    was the epoch's batch published or taken back (at revision `touched`) by another run after this one began."""
+    said = [one for one in tried if one.state != "superseded" and one.parent >= touched]
+    return said[-1] if said else None
+
+
+def counts(check: Row, batch: Batch | None, marks: Marks) -> bool:
+    """Does a failed check still say something? See the contract above."""
+    if (check.suite, check.name) in OF_BATCH:
+        return batch is not None and batch.revision <= check.revision
+    return bool(check.revision >= marks.anew)
+
+
+def is_fresh(check: Row, batch: Batch | None, marks: Marks) -> bool:
+    """Does a check speak of what is published now?"""
+    if (check.suite, check.name) in OF_BATCH:
+        return batch is not None and batch.revision <= check.revision
+    return marks.fresh(check.epoch, check.revision)
+
+
+def judge(batch: Batch | None, tried: Attempt | None, audit: Audit | None, failed: Iterable[str]) -> str:
+    """The state of an epoch: `failed`, `running`, `empty`, `wrong`, `warning`, `unaudited` or `good`.
+
+    `failed`: the severities of the failed checks that count, beside the audit.
+    """
+    severities = set(failed)
+    if tried is not None and tried.state == "failed":
+        return "failed"
+    if batch is None:
+        return "running" if tried is not None else "empty"
+    says = audit.says if audit else "stale"
+    if "critical" in severities or says == "differs":
+        return "wrong"
+    if "warning" in severities:
+        return "warning"
+    return "good" if says == "equal" else "unaudited"
