@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from ..errors import UsageError
@@ -27,13 +29,11 @@ EXCLUDED = "org.slf4j:slf4j-api,org.checkerframework:checker-qual,org.scala-lang
 
 def bring(target: Path, java: Path) -> str:
     """Put the jars into the folder `target`, with the Java home `java`; return what is there. Raises `UsageError`."""
-    if java.exists():
-        os.environ["JAVA_HOME"] = str(java)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1"} | os.environ | ({"JAVA_HOME": str(java)} if java.exists() else {})
     cache, fresh = target.with_name("ivy"), target.with_name("jars.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    for jar in _resolve(list(REQUIRED), cache):
+    for jar in _resolve(list(REQUIRED), cache, environment):
         shutil.copy(jar, fresh)
     digests = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in fresh.glob("*.jar")}
     for coordinate, expected in REQUIRED.items():
@@ -45,27 +45,37 @@ def bring(target: Path, java: Path) -> str:
             )
     missing = ""
     try:
-        for jar in _resolve(OPTIONAL, cache):
+        for jar in _resolve(OPTIONAL, cache, environment):
             shutil.copy(jar, fresh)
-    except Exception as error:  # the launcher ends without a gateway when a coordinate is not available
-        missing = f"; optional, not available here: {', '.join(OPTIONAL)} ({type(error).__name__})"
+    except subprocess.CalledProcessError:
+        missing = f"; optional, not available here: {', '.join(OPTIONAL)}"
     shutil.rmtree(target, ignore_errors=True)
     fresh.rename(target)
     shutil.rmtree(cache, ignore_errors=True)
     return f"{len(list(target.glob('*.jar')))} jars{missing}"
 
 
-def _resolve(coordinates: list[str], cache: Path) -> list[Path]:
-    """The jars of Maven coordinates. Spark's launcher resolves them before it starts; no session is made."""
+def _resolve(coordinates: list[str], cache: Path, environment: dict[str, str]) -> list[Path]:
+    """The jars of Maven coordinates, in a process of its own: Ivy writes pages. Raises `CalledProcessError`."""
+    shutil.rmtree(cache / "jars", ignore_errors=True)
+    command = [sys.executable, "-m", __name__, str(cache), *coordinates]
+    subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return sorted((cache / "jars").glob("*.jar"))
+
+
+def _main(cache: str, *coordinates: str) -> None:
+    """Spark's launcher resolves them before it starts; no session is made."""
     from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
 
-    shutil.rmtree(cache / "jars", ignore_errors=True)
     conf = SparkConf(loadDefaults=False)
     conf.set("spark.jars.packages", ",".join(coordinates))
     conf.set("spark.jars.excludes", EXCLUDED)
-    conf.set("spark.jars.ivy", str(cache))
-    gateway = launch_gateway(conf)
+    conf.set("spark.jars.ivy", cache)
+    gateway = launch_gateway(conf)  # raises when one of them is not found: the launcher ends without a gateway
     gateway.proc.stdin.close()
     gateway.proc.wait()
-    return sorted((cache / "jars").glob("*.jar"))
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
