@@ -133,7 +133,7 @@ def _create(uri: str) -> sa.Engine:
         sa.event.listen(made, "connect", _limit_locks)
         sa.event.listen(made, "before_cursor_execute", _watch)
         sa.event.listen(made, "after_cursor_execute", _unwatch)
-        sa.event.listen(made, "handle_error", lambda context: _stop(context.execution_context))
+        sa.event.listen(made, "handle_error", _failed, retval=True)
     return made
 
 
@@ -192,6 +192,8 @@ def _tell(database: str) -> None:
 
 # -- PostgreSQL --------------------------------------------------------------------------------------------------
 
+LOCK_NOT_AVAILABLE = "55P03"
+
 
 def _limit_locks(connection: Any, record: Any) -> None:
     with connection.cursor() as cursor:
@@ -210,6 +212,16 @@ def _unwatch(connection: sa.Connection, cursor: Any, statement: str, arguments: 
     _stop(context)
 
 
+def _failed(context: sa.engine.ExceptionContext) -> BaseException | None:
+    """The error to raise instead, if any."""
+    _stop(context.execution_context)
+    error = context.original_exception
+    if getattr(error, "sqlstate", None) != LOCK_NOT_AVAILABLE or context.engine is None:
+        return None
+    locked = Locked(f"the database {shown(str(context.engine.url))} {LOCKED} (waited {PATIENCE:.0f} s)")
+    return sa.exc.OperationalError(context.statement, context.parameters, locked)
+
+
 def _stop(context: Any) -> None:
     watch = getattr(context, "altneu_watch", None)
     if watch is not None:
@@ -223,4 +235,4 @@ def _tell_if_blocked(engine: sa.Engine, process: int) -> None:
     except sa.exc.SQLAlchemyError:  # the statement itself will say so
         return
     if blocking:
-        _tell(engine.url.render_as_string(hide_password=True))
+        _tell(shown(str(engine.url)))

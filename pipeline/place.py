@@ -70,7 +70,7 @@ def opened(home: Home) -> Ledger:
     with database.shared(home.database):
         identity = look(home)
         if identity is None:
-            _refuse_lost_database(home)
+            refuse_lost_database(home)
         else:
             check(home, identity)
         return Ledger(home.database)
@@ -226,8 +226,8 @@ def check(home: Home, identity: Identity) -> None:
         )
 
 
-def _refuse_lost_database(home: Home) -> None:
-    """A warehouse with rows whose database knows of no tables has lost its database."""
+def refuse_lost_database(home: Home) -> None:
+    """For a home whose database knows of no tables: raise `AltneuError` when its warehouse holds rows."""
     warehouse = files.local(home.warehouse)
     if warehouse is not None and next(warehouse.glob("*/*/data/*.parquet"), None):
         raise AltneuError(

@@ -44,6 +44,7 @@ def relocate(home: Home, original_gone: bool = False, say: Callable[[str], None]
     """See the first lines. Raises `UsageError` where that would take something from another home."""
     identity = place.look(home)
     if identity is None:
+        place.refuse_lost_database(home)
         return Relocated(home.warehouse, home.warehouse, 0, 0)
     warehouse, other = place.moved(home, identity)
     _refuse_theft(home, identity, warehouse, other, original_gone)
@@ -233,7 +234,13 @@ class _Moving:
 
     def _write(self, name: str, content: bytes) -> str:
         location = f"{self.new}/metadata/{name}"
-        files.write(location, content)
+        try:
+            files.write(location, content)
+        except OSError as error:
+            raise AltneuError(
+                f"{location} cannot be written: {error.strerror or error}. Nothing was changed.",
+                "make room, or the folder writable; then: altneu relocate",
+            ) from None
         self.written += 1
         return location
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,17 @@ def test_credentials_hosts_and_options_are_no_part_of_the_identity(tmp_path: Pat
     name = place.settled(on(tmp_path / "home", postgres)).catalog
     for what, url in spellings(postgres).items():
         assert place.settled(on(tmp_path / "home", url)).catalog == name, what
+
+
+def _claimed(path: str) -> str:
+    return place.claim(Home.open(path)).catalog
+
+
+def test_processes_that_come_together_get_one_identity(tmp_path: Path, postgres: str) -> None:
+    home = on(tmp_path / "home", postgres)
+    with ProcessPoolExecutor(6, get_context("fork")) as pool:
+        found = list(pool.map(_claimed, [str(home.path)] * 12))
+    assert len(set(found)) == 1 and found[0] == place.settled(home).catalog
 
 
 def test_a_server_that_does_not_say_which_it_is(tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:

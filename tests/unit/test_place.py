@@ -155,6 +155,12 @@ def test_a_lost_database(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
         place.opened(Home.open(old))
 
 
+def test_relocation_does_not_bring_back_a_lost_database(old: Path) -> None:
+    (old / "altneu.db").unlink()
+    with pytest.raises(AltneuError, match="lost or empty"):
+        relocate(Home.open(old))
+
+
 def test_a_copy_whose_tables_are_outside(old: Path, tmp_path: Path) -> None:
     """Two databases on the same tables: refused while the original is there, and after it without a word of consent."""
     (old / "warehouse").rename(tmp_path / "tables")

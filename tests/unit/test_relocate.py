@@ -3,8 +3,10 @@ copy, and neither reads nor writes the original."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -164,6 +166,15 @@ def test_a_copy_does_not_touch_the_original(home: Home, monkeypatch: pytest.Monk
     assert digests(home.path) == before
     assert place.settled(home).catalog != place.settled(there).catalog
     assert all(location.startswith(f"{there.path}/") for location in locations(there).values())
+
+
+def test_a_full_disk(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(location: str, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "write", full)
+    with pytest.raises(AltneuError, match=r"cannot be written: No space left on device\. Nothing was changed"):
+        relocate(home)
 
 
 def test_there_and_back_again(home: Home) -> None:
