@@ -8,35 +8,49 @@ Shapes   `df` has the data columns, the time columns of `time` (bigint) and `dif
          `diff`.
 Cost     Lazy: every method returns a plan and none collects or caches. `consolidate`, `as_of`, `changes`,
          `compact` and `to_intervals` shuffle once; all others are projections or unions without a shuffle.
-Errors   ValueError when a time column or `diff` is missing, or lattices or data columns do not match.
+         Spark does not tell `a` from `A`: no two columns differ by case only. Names that begin with an underscore are
+         the operators' own.
+Errors   ValueError when a time column or `diff` is missing, a name is there twice or is the operators' own, lattices or
+         data columns do not match, or contents are asked for from before a compaction.
 Source   Seed 1 (triples, accumulation, compaction, enter and leave), design §1 and §2.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce as fold
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms.times import EPOCH_REVISION, FOREVER, Lattice, Product, Time, literal, time_columns
+from algorithms.times import EPOCH_REVISION, FOREVER, Lattice, Product, Time, finite, literal, time_columns
 
 DIFF = "diff"
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A collection: its triples and the lattice of their times."""
+    """A collection: its triples and the lattice of their times. `since`: what `compact` left, if it is known."""
 
     df: DataFrame
     time: Lattice = EPOCH_REVISION
+    since: Time | None = None
 
     def __post_init__(self) -> None:
-        missing = [c for c in (*self.time.columns, DIFF) if c not in self.df.columns]
+        columns = self.df.columns
+        missing = [c for c in (*self.time.columns, DIFF) if c not in columns]
         if missing:
-            raise ValueError(f"triples lack the columns {', '.join(missing)}; they have {', '.join(self.df.columns)}")
+            raise ValueError(f"triples lack the columns {', '.join(missing)}; they have {', '.join(columns)}")
+        ours = [c for c in columns if c.startswith("_")]
+        if ours:
+            raise ValueError(f"{', '.join(ours)}: names that begin with _ are the operators' own; rename these columns")
+        times = Counter(c.lower() for c in columns)
+        twice = [c for c in columns if times[c.lower()] > 1]
+        if twice:
+            raise ValueError(f"the columns {', '.join(twice)} have one name for Spark, which does not see case")
 
     # --- making one
 
@@ -69,7 +83,7 @@ class Collection:
         unknown = [c for c in names if c not in self.data]
         if unknown:
             raise ValueError(f"no data columns {', '.join(unknown)}; the data columns are {', '.join(self.data)}")
-        return Collection(self.df.select([F.col(c).alias(names.get(c, c)) for c in self.df.columns]), self.time)
+        return replace(self, df=self.df.select([F.col(c).alias(names.get(c, c)) for c in self.df.columns]))
 
     def pipe(self, operator: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """`operator(self, …)`, so that a chain reads from left to right."""
@@ -86,11 +100,11 @@ class Collection:
                     f"cannot add data {other.data} at {other.time.columns} to data {self.data} at {self.time.columns}"
                 )
             df = df.unionByName(other.df)
-        return Collection(df, self.time)
+        return Collection(df, self.time, common_since(self, *others))
 
     def negate(self) -> Collection:
         """Every diff with the other sign: the inverse of the group."""
-        return Collection(self.df.withColumn(DIFF, -F.col(DIFF)), self.time)
+        return replace(self, df=self.df.withColumn(DIFF, -F.col(DIFF)))
 
     def minus(self, other: Collection) -> Collection:
         """`self` plus the inverse of `other`."""
@@ -101,18 +115,21 @@ class Collection:
         equal rows."""
         keys = [*self.data, *self.time.columns]
         total = self.df.groupBy(*keys).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
-        return Collection(total.select(*self.df.columns), self.time)
+        return replace(self, df=total.select(*self.df.columns))
 
     # --- looking at it
 
     def as_of(self, *time: int) -> DataFrame:
         """The contents at `time`: data columns and `diff`, the multiplicity (never zero, perhaps
         negative)."""
+        self._known(time)
         seen = self.df.where(self.time.less_equal_columns(time_columns(self.time), literal(self.time, time)))
         return _accumulate(seen, self.data)
 
     def changes(self, before: Time, after: Time) -> DataFrame:
         """The contents at `after` minus those at `before`: data columns and `diff`."""
+        self._known(before)
+        self._known(after)
         here = time_columns(self.time)
         late = self.time.less_equal_columns(here, literal(self.time, after))
         early = self.time.less_equal_columns(here, literal(self.time, before))
@@ -129,21 +146,26 @@ class Collection:
         fixed = [name for p in parts if p not in rest for name in p.columns]
         if sorted(fixed) != sorted(coordinates) or not rest or any(len(p.columns) > 1 for p in parts if p not in rest):
             raise ValueError(f"cannot fix {sorted(coordinates)} in times with parts {[p.columns for p in parts]}")
+        since = self._since()
+        self._known(tuple(coordinates.get(c, since.get(c, 0)) for c in self.time.columns))
         df = self.df
         for name, bound in coordinates.items():
             df = df.where(F.col(name) <= bound).drop(name)
-        return Collection(df, rest[0] if len(rest) == 1 else Product(*rest))
+        time = rest[0] if len(rest) == 1 else Product(*rest)
+        return Collection(df, time, tuple(since[c] for c in time.columns) if since else None)
 
     def compact(self, since: Time) -> Collection:
         """Forget what no reader at or after `since` can tell apart: times are joined with `since`, sums
         taken.
 
-        `as_of` is unchanged at every time >= since. What it says before is no longer the truth: keep `since`
-        with it.
+        `as_of` is unchanged at every time >= since, and refuses others. The collection remembers `since`, and so do
+        those that are made of it by operators whose contents at a time follow from their inputs' contents then; its
+        `df` does not, nor what is written, delayed, differentiated or joined as of a moment: there the caller keeps it.
         """
         later = self.time.join_columns(time_columns(self.time), literal(self.time, since))
         moved = self.df.withColumns(dict(zip(self.time.columns, later, strict=True)))
-        return Collection(moved, self.time).consolidate()
+        bound = since if self.since is None else self.time.join(self.since, since)
+        return Collection(moved, self.time, bound).consolidate()
 
     # --- scopes
 
@@ -154,13 +176,20 @@ class Collection:
             raise ValueError(f"the inner times {inner.columns} lack the outer coordinates {lost}")
         first = dict(zip(inner.columns, literal(inner, inner.minimum()), strict=True))
         new = {c: v for c, v in first.items() if c not in self.time.columns}
-        return Collection(self.df.withColumns(new), inner)
+        clash = [c for c in self.data if c.lower() in {name.lower() for name in new}]
+        if clash:
+            raise ValueError(f"the data columns {clash} are named like times of the scope {inner.columns}: rename them")
+        known = self._since()
+        least = zip(inner.columns, inner.minimum(), strict=True)
+        since = tuple(known.get(c, low) for c, low in least) if known else None
+        return Collection(self.df.withColumns(new), inner, since)
 
     def leave(self, outer: Lattice) -> Collection:
         """Out of a scope: drop the coordinates that `outer` does not have. The contents are those after all
         of them."""
         inner = [c for c in self.time.columns if c not in outer.columns]
-        return Collection(self.df.drop(*inner), outer)
+        known = self._since()
+        return Collection(self.df.drop(*inner), outer, tuple(known[c] for c in outer.columns) if known else None)
 
     def delay(self, later: Mapping[str, Column]) -> Collection:
         """Replace time coordinates by expressions of the time.
@@ -172,6 +201,13 @@ class Collection:
         if alien:
             raise ValueError(f"{alien} are no time columns; those are {self.time.columns}")
         return Collection(self.df.withColumns({c: v.cast("bigint") for c, v in later.items()}), self.time)
+
+    def _since(self) -> dict[str, int]:
+        return dict(zip(self.time.columns, self.since, strict=True)) if self.since is not None else {}
+
+    def _known(self, time: Time) -> None:
+        if self.since is not None and not self.time.less_equal(self.since, time):
+            raise ValueError(f"compacted: {self.time.columns} are known from {self.since} on, so not at {time}")
 
     # --- intervals
 
@@ -188,10 +224,18 @@ class Collection:
         line = (
             Window.partitionBy(*self.data, *other).orderBy("epoch") if self.data or other else Window.orderBy("epoch")
         )
-        spans = one.withColumn(DIFF, F.sum("_step").over(line)).withColumn(
-            "until", F.coalesce(F.lead("epoch").over(line), F.lit(FOREVER))
+        spans = (
+            one.withColumn("epoch", finite(F.col("epoch")))
+            .withColumn(DIFF, F.sum("_step").over(line))
+            .withColumn("until", F.coalesce(F.lead("epoch").over(line), F.lit(FOREVER)))
         )
         return spans.where(F.col(DIFF) != 0).select(*self.data, *other, "epoch", "until", DIFF)
+
+
+def common_since(*collections: Collection) -> Time | None:
+    """From when on contents are known that are made of the contents of these: the join of what they remember."""
+    known = [c.since for c in collections if c.since is not None]
+    return fold(collections[0].time.join, known) if known else None
 
 
 def _accumulate(df: DataFrame, data: Sequence[str]) -> DataFrame:

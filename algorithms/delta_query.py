@@ -5,9 +5,9 @@ Law      The result has `(x1 … xn, t1 ∨ … ∨ tm, d1 * … * dm)` for ever
          order of (time, atom index). Every choice has exactly one last triple, so it is claimed once, for
          partial orders too, inside `iterate` too: ties break on the triples' own (initial) times, the output
          goes to their join.
-Shapes   A `Query` has atoms (relation name, variables), constraints a < b and a != b. Relations are collections whose
-         data columns correspond to the variables by position. Result: the variables as data, in order of
-         appearance.
+Shapes   A `Query` (see `query`) has atoms (relation name, variables), constraints a < b and a != b. Relations are
+         collections whose data columns correspond to the variables by position. Result: the variables as data, in order
+         of appearance.
 Plan     Per rule the attribute order is greedy: next the variable that most atoms constrain, then the one
          with the least given `fanout`. Each step is count → propose → validate over the pairs that ever
          existed, then the joins with the histories of the atoms that became fully bound, which keep what
@@ -31,50 +31,11 @@ from functools import reduce as fold
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.collection import DIFF, Collection
+from algorithms.collection import DIFF, Collection, common_since
 from algorithms.extend import Extender, extend
+from algorithms.query import Atom, Query
 from algorithms.reduce import distinct, threshold
 from algorithms.times import Lattice, Lexicographic, Product
-
-
-@dataclass(frozen=True)
-class Atom:
-    """One occurrence of a relation in a query, with the variables of its data columns."""
-
-    relation: str
-    variables: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Query:
-    """A conjunctive query: atoms, order constraints `(a, b)` meaning a < b, and pairs that must differ."""
-
-    atoms: tuple[Atom, ...]
-    less_than: tuple[tuple[str, str], ...] = ()
-    different: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def parse(cls, text: str) -> Query:
-        """`"e(a,b), e(a,c), e(b,c), a<b"`: names of relations and variables, constraints by `<`.
-
-        >>> Query.parse("e(a,b), f(b,c), a<c").less_than
-        (('a', 'c'),)
-        """
-        atoms, less = [], []
-        for piece in text.replace(" ", "").replace("),", ")|").replace("<", " < ").split("|"):
-            for part in [piece] if "(" in piece else piece.split(","):
-                if " < " in part:
-                    a, b = part.split(" < ")
-                    less.append((a, b))
-                else:
-                    name, inside = part.rstrip(")").split("(")
-                    atoms.append(Atom(name, tuple(inside.split(","))))
-        return cls(tuple(atoms), tuple(less))
-
-    @property
-    def variables(self) -> list[str]:
-        """All variables, in order of appearance."""
-        return list(dict.fromkeys(v for atom in self.atoms for v in atom.variables))
 
 
 @dataclass(frozen=True)
@@ -202,7 +163,8 @@ def _run(
         bound.append(v)
         prefix = _ordered(query, prefix, bound, before)
         prefix = _histories(query, relations, rule, time, ties, prefix, bound, joined)
-    return Collection(prefix.select(*query.variables, *time.columns, DIFF), time)
+    since = common_since(*relations.values())
+    return Collection(prefix.select(*query.variables, *time.columns, DIFF), time, since)
 
 
 def _histories(
@@ -275,4 +237,10 @@ def _check(query: Query, relations: Mapping[str, Collection]) -> Lattice:
     times = {r.time.columns for r in relations.values()}
     if len(times) != 1:
         raise ValueError(f"the relations have different times: {sorted(times)}")
-    return next(iter(relations.values())).time
+    time = next(iter(relations.values())).time
+    taken = {c.lower() for c in (*time.columns, DIFF)}
+    for v in query.variables:
+        if v.lower() in taken:
+            raise ValueError(f"the variable {v}{query.place(v)} is named like a time, diff or another: rename it")
+        taken.add(v.lower())
+    return time

@@ -63,8 +63,9 @@ def propose(prefixes: DataFrame, extender: Extender) -> DataFrame:
 
 def validate(candidates: DataFrame, extender: Extender) -> DataFrame:
     """The candidates whose value the extender offers too."""
-    away = extender.keyed().withColumnRenamed(extender.attribute, "_v")
-    return candidates.join(away, extender.matches() & (F.col(extender.attribute) == F.col("_v")), "left_semi")
+    away = extender.keyed().withColumnRenamed(extender.attribute, f"_v_{extender.attribute}")
+    same = F.col(extender.attribute) == F.col(f"_v_{extender.attribute}")
+    return candidates.join(away, extender.matches() & same, "left_semi")
 
 
 def extend(prefixes: DataFrame, extenders: Sequence[Extender]) -> DataFrame:

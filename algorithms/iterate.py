@@ -10,13 +10,13 @@ Shapes   `body` maps a collection (or a dict of them: mutual recursion) to one w
          times.
 CAUTION  A delta query in the body must be `delta_query` (total tie-break) unless the outer time is total:
          `calculus` over a partial order loses combinations. The tests hold both claims.
-Cost     EXECUTES: one job per round and collection, and a look whether anything changed. Every round is
-         CACHED by `localCheckpoint`, so that plans do not grow with the rounds; blocks go when their frames
-         are collected as garbage. `iterate` recomputes the body in full each round; `semi_naive` works on the
-         round's changes only. All outer times go round together: rounds = the slowest time's rounds. It does
-         not reuse an earlier run.
-Errors   `NotConverged`, naming the collections still changing, after `limit` rounds. ValueError for changed
-         columns.
+Cost     EXECUTES: one job per round and collection, and a look whether anything changed; one round more than those
+         that change something. Every round is CACHED by `localCheckpoint`, so that plans do not grow with the rounds;
+         blocks go when their frames are collected as garbage. `iterate` recomputes the body in full each round;
+         `semi_naive` works on the round's changes only, and applies the step once to the whole result, to check it. All
+         outer times go round together: rounds = the slowest time's rounds. It does not reuse an earlier run.
+Errors   `NotConverged`, naming the collections that change in more than `limit` rounds. ValueError for changed
+         columns, and for a semi-naive step that shows that it is not linear.
 Algebra  A group for the rounds. Termination is the body's affair: monotone on a finite set, or a shrinking
          one.
 Source   Seed 1 (iterative contexts), seed 5 (semi-naive, nested clocks), law 6 of the design.
@@ -25,6 +25,7 @@ Source   Seed 1 (iterative contexts), seed 5 (semi-naive, nested clocks), law 6 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce as fold
 from typing import overload
 
@@ -75,7 +76,9 @@ def rounds(
     """The iteration with its inner clock: collections over (outer time, round), round 0 being `start`."""
     current = {name: pinned(x.consolidate()) for name, x in start.items()}
     trace = {name: [_at_round(x, 0)] for name, x in current.items()}
-    for number in range(1, limit + 1):
+    number = 0
+    while True:
+        number += 1
         following = body(dict(current))
         if set(following) != set(current):
             raise ValueError(f"the body returned {sorted(following)} for {sorted(current)}")
@@ -83,47 +86,56 @@ def rounds(
         changed = [name for name, step in steps.items() if not step.df.isEmpty()]
         if not changed:
             return {name: fold(Collection.concat, parts) for name, parts in trace.items()}
+        if number > limit:
+            raise NotConverged([name or "the collection" for name in changed], limit)
         for name in changed:
             trace[name].append(_at_round(steps[name], number))
             current[name] = pinned(current[name].concat(steps[name]).consolidate())
-    raise NotConverged([name or "the collection" for name in changed], limit)
 
 
 def semi_naive(start: Collection, step: Callable[[Collection], Collection], limit: int = LIMIT) -> Collection:
-    """The least fixpoint of X = distinct(start + step(X)), by the changes of each round alone.
+    """The least fixpoint of X = distinct(start + step(X)), by the changes of each round alone; `step` must be LINEAR.
 
-    `step` must be LINEAR in X: map, filter, join with outside collections. On trust: a step that is not (a
-    distinct, a join of X with itself) gives wrong results here; write it with `iterate`. `distinct` is redone
-    only for the records that the round's changes touch. Diffs stay signed over outer times, so deletions at
-    later epochs are exact.
+    Linear in X are map, filter, join with outside collections; a distinct, a join of X with itself, a collection
+    added are not, and belong in `iterate`. That what the rounds added up is `step` of the whole result is checked at
+    the end: ValueError. `distinct` is redone only for the records that the round's changes touch. Diffs stay signed
+    over outer times, so deletions at later epochs are exact.
     """
-    total = pinned(start.consolidate())
+    begin = total = pinned(start.consolidate())
     result = change = pinned(distinct(total).consolidate())
-    for _ in range(limit):
+    number = 0
+    while True:
+        number += 1
         more = pinned(step(change).consolidate())
-        if more.df.isEmpty():
-            return result
         touched = more.df.select(*more.data).distinct()
         grown = total.concat(more)
         before, after = _only(result, touched), _only(grown, touched)
         change = pinned(distinct(after).minus(before).consolidate())
         total = pinned(grown.consolidate())
+        if change.df.isEmpty():
+            break
+        if number > limit:
+            raise NotConverged(["the collection"], limit)
         result = pinned(result.concat(change).consolidate())
-    raise NotConverged(["the collection"], limit)
+    if not total.minus(begin).minus(step(result)).consolidate().df.isEmpty():
+        raise ValueError(
+            "the step is not linear: of the whole result it is not the sum of what it was of the rounds' changes. "
+            "Use iterate(), which takes any body."
+        )
+    return result
 
 
 def pinned(collection: Collection) -> Collection:
     """Compute the collection now and cut its plan: an eager local checkpoint (cached blocks, no recovery)."""
-    return Collection(collection.df.localCheckpoint(eager=True), collection.time)
+    return replace(collection, df=collection.df.localCheckpoint(eager=True))
 
 
 def _at_round(collection: Collection, number: int) -> Collection:
-    df = collection.df.withColumn("round", F.lit(number).cast("bigint"))
-    return Collection(df, nested(collection.time))
+    return collection.enter(nested(collection.time)).delay({"round": F.lit(number)})
 
 
 def _only(collection: Collection, records: DataFrame) -> Collection:
     """The triples whose record is among `records` (null equals null)."""
     away = records.select([F.col(c).alias(f"_k_{c}") for c in records.columns])
     same = [F.col(c).eqNullSafe(F.col(f"_k_{c}")) for c in records.columns]
-    return Collection(collection.df.join(away, fold(Column.__and__, same), "left_semi"), collection.time)
+    return replace(collection, df=collection.df.join(away, fold(Column.__and__, same), "left_semi"))

@@ -22,7 +22,7 @@ from operator import and_
 from pyspark.sql import functions as F
 
 from algorithms import linear
-from algorithms.collection import DIFF, Collection
+from algorithms.collection import DIFF, Collection, common_since
 from algorithms.reduce import distinct
 
 
@@ -39,7 +39,7 @@ def join(left: Collection, right: Collection, on: Sequence[str] | None = None) -
     rest = [c for c in (*left.data, *right.data) if c not in keys]
     times = [t.alias(c) for c, t in zip(names, later, strict=True)]
     diff = (F.col(DIFF) * F.col(f"_r_{DIFF}")).alias(DIFF)
-    return Collection(both.select(*keys, *rest, *times, diff), left.time)
+    return Collection(both.select(*keys, *rest, *times, diff), left.time, common_since(left, right))
 
 
 def semijoin(

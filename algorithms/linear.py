@@ -16,18 +16,18 @@ Source   Seed 2 (generalizing linear operators), with its temporal filters; law 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection
-from algorithms.times import literal, time_columns
+from algorithms.times import Lattice, indices, time_columns
 
 
 @dataclass(frozen=True)
 class Update:
-    """One triple of `logic(data)`: new data, the coordinates of its time (others: minimum), diff, and if it
+    """One triple of `logic(data)`: new data, the coordinates of its time (others: the record's own), diff, and if it
     occurs."""
 
     data: Mapping[str, Column]
@@ -49,13 +49,13 @@ def join_function(collection: Collection, logic: Sequence[Update] | Column) -> C
     updates = list(logic)
     if len(updates) == 1:
         kept = collection.df if updates[0].when is None else collection.df.where(updates[0].when)
-        return Collection(kept.select(*_output(collection, updates[0])), collection.time)
+        return replace(collection, df=kept.select(*_output(collection, updates[0])))
     each = F.array(
         *[F.struct(*_output(collection, u), F.coalesce(_when(u), F.lit(False)).alias("_occurs")) for u in updates]
     )
     if any(u.when is not None for u in updates):
         each = F.filter(each, lambda u: u["_occurs"])
-    return Collection(collection.df.select(F.inline(each)).drop("_occurs"), collection.time)
+    return replace(collection, df=collection.df.select(F.inline(each)).drop("_occurs"))
 
 
 def map(collection: Collection, **columns: Column) -> Collection:
@@ -95,8 +95,7 @@ def temporal_filter(
     `lower` and `upper` are functions of the data; null (or not given) means unbounded.
     """
     same = {c: F.col(c) for c in collection.data}
-    least = dict(zip(collection.time.columns, collection.time.minimum(), strict=True))[along]
-    start = F.lit(least) if lower is None else F.coalesce(lower, F.lit(least))
+    start = F.col(along) if lower is None else F.coalesce(lower, F.col(along))
     updates = [Update(same, {along: start.cast("bigint")})]
     if upper is not None:
         lives = upper.isNull() | (F.greatest(F.col(along), start) < upper)
@@ -127,16 +126,23 @@ def _output(collection: Collection, update: Update) -> list[Column]:
         raise ValueError(f"{alien} are no time columns; those are {collection.time.columns}")
     here = time_columns(collection.time)
     if update.time:
-        least = literal(collection.time, collection.time.minimum())
-        names = zip(collection.time.columns, least, strict=True)
-        there = [update.time[c].cast("bigint") if c in update.time else low for c, low in names]
-        here = collection.time.join_columns(here, there)
+        here = collection.time.join_columns(here, _stamp(collection.time, update.time))
     data = [v.alias(c) for c, v in update.data.items()]
     times = [v.alias(c) for c, v in zip(collection.time.columns, here, strict=True)]
     plain = isinstance(update.diff, int) and update.diff == 1
     factor = F.lit(update.diff) if isinstance(update.diff, int) else update.diff
     diff = F.col(DIFF) if plain else (F.col(DIFF) * factor.cast("bigint"))
     return [*data, *times, diff.alias(DIFF)]
+
+
+def _stamp(time: Lattice, given: Mapping[str, Column]) -> list[Column]:
+    """A time with the given coordinates; the others are the record's own, so that they stay what they are.
+
+    But an index starts anew at a stamped time: there it is at its minimum.
+    """
+    restart = {i.name for i in indices(time) if set(i.inner.columns) & set(given)}
+    own = {c: F.lit(0) if c in restart else F.col(c) for c in time.columns}
+    return [given.get(c, own[c]).cast("bigint") for c in time.columns]
 
 
 def _each(collection: Collection, logic: Column) -> Collection:
@@ -150,10 +156,11 @@ def _each(collection: Collection, logic: Column) -> Collection:
         {n: v for n, v in fields.items() if n in time},
         fields.get(DIFF, 1),
     )
-    return Collection(spread.select(*_output(Collection(spread, collection.time), update)), collection.time)
+    return replace(collection, df=spread.select(*_output(collection, update)))
 
 
 def _check(collection: Collection, names: Sequence[str]) -> None:
-    clash = [n for n in names if n in (*collection.time.columns, DIFF)]
+    taken = {c.lower() for c in (*collection.time.columns, DIFF)}
+    clash = [n for n in names if n.lower() in taken]
     if clash:
         raise ValueError(f"{clash} hold time or diff here and cannot name data; choose other names")

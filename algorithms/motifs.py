@@ -59,7 +59,7 @@ def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: Dat
             mine = mine.unionByName(mine.select(*turned, *map(F.col, mine.columns[2:])))
         found[name] = Collection.from_intervals(mine, EPOCH_REVISION)
     parts = [
-        _at_vertices(name, pattern, delta_query(_query(pattern), found, only=F.col("revision") == 1))
+        _at_vertices(name, delta_query(_query(pattern), found, only=F.col("revision") == 1))
         for name, patterns in motifs.items()
         for pattern in patterns
     ]
@@ -68,12 +68,15 @@ def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: Dat
 
 
 def _query(pattern: Pattern) -> Query:
-    atoms = tuple(Atom(edge.relation, (edge.a, edge.b)) for edge in pattern.edges)
-    return Query(atoms, pattern.less_than, tuple(combinations(pattern.vertices, 2)))
+    """With names of our own for the vertices: people's may be those of times, or differ by case alone."""
+    own = {vertex: f"v{i}" for i, vertex in enumerate(pattern.vertices)}
+    atoms = tuple(Atom(edge.relation, (own[edge.a], own[edge.b])) for edge in pattern.edges)
+    less_than = tuple((own[a], own[b]) for a, b in pattern.less_than)
+    return Query(atoms, less_than, tuple(combinations(own.values(), 2)))
 
 
-def _at_vertices(name: str, pattern: Pattern, found: Collection) -> DataFrame:
-    vertex = F.explode(F.array(*pattern.vertices)).alias("vertex")
+def _at_vertices(name: str, found: Collection) -> DataFrame:
+    vertex = F.explode(F.array(*found.data)).alias("vertex")
     return found.df.select(F.lit(name).alias("motif"), vertex, "epoch", "diff")
 
 

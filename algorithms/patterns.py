@@ -55,24 +55,30 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Raises ValueError in words.
+        """Raises ValueError in words, with the column of the text, counted from 1.
 
         >>> Pattern.parse("a-b, b-c, a-c").less_than
         (('a', 'b'), ('a', 'c'), ('b', 'c'))
         >>> Pattern.parse("a->b, b->c, c->a").less_than, Pattern.parse("a->b, a->c").less_than
         ((('a', 'b'), ('a', 'c')), (('b', 'c'),))
         """
-        edges = []
+        edges: list[Edge] = []
+        columns: dict[str, int] = {}  # of each vertex, where its first edge begins
+        start = 0
         for piece in pieces(text):
             found = _ONE.fullmatch(piece)
             if not found:
-                raise ValueError(f"{piece.strip()!r} is no edge: say a-b, a->b, or either with `where CONDITION`")
+                raise ValueError(_no_edge(start, piece))
             a, kind, b, where = found.groups()
+            column = start + found.start(1) + 1
             if a == b:
-                raise ValueError(f"{piece.strip()!r} joins a vertex to itself")
-            edges.append(Edge(kind + (f" where {one_line(where)}" if where else ""), a, b))
-        if len({edge.key() for edge in edges}) < len(edges):
-            raise ValueError("an edge is there twice")
+                raise ValueError(f"at column {column}: {piece.strip()!r} joins a vertex to itself")
+            edge = Edge(kind + (f" where {one_line(where)}" if where else ""), a, b)
+            if edge.key() in {other.key() for other in edges}:
+                raise ValueError(f"at column {column}: an edge is there twice")
+            columns = {a: column, b: column} | columns
+            edges.append(edge)
+            start += len(piece) + 1
         vertices = _vertices(edges)
         if len(vertices) > MOST:
             raise ValueError(f"it has {len(vertices)} vertices; up to {MOST} can be counted")
@@ -80,7 +86,9 @@ class Pattern:
         for _ in vertices:
             reached |= {v for edge in edges if {edge.a, edge.b} & reached for v in (edge.a, edge.b)}
         if len(reached) < len(vertices):
-            raise ValueError(f"{', '.join(sorted(set(vertices) - reached))} not connected to {edges[0].a}")
+            apart = sorted(set(vertices) - reached)
+            column = min(columns[v] for v in apart)
+            raise ValueError(f"at column {column}: {', '.join(apart)} not connected to {edges[0].a}")
         return cls(tuple(edges), _broken(edges, vertices))
 
     @property
@@ -135,6 +143,18 @@ def condition(relation: str) -> str | None:
     ('rating > 0', None)
     """
     return spark_sql(relation.partition(" where ")[2]) or None
+
+
+def _no_edge(start: int, piece: str) -> str:
+    """Where a piece stops to be an edge, and what was expected there."""
+    edge = re.match(_EDGE, piece)
+    if edge is None:
+        good, what = len(piece) - len(piece.lstrip()), "an edge: a-b, or a->b"
+    elif re.match(r"where\s*$", piece[edge.end() :]):
+        good, what = len(piece), "a condition behind `where`"
+    else:
+        good, what = edge.end(), "a comma, or `where CONDITION`"
+    return f"at column {start + good + 1}: {piece.strip()!r} is no edge, expected {what}"
 
 
 def _vertices(edges: list[Edge] | tuple[Edge, ...]) -> list[str]:

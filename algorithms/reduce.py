@@ -12,9 +12,9 @@ Shapes   Data columns `key` + value columns in; `key` + the aggregates' names ou
 Cost     One shuffle on the key; no Python. Cells per record of a key: the product over the axes of the key's
          distinct coordinates (epochs × revisions), so compact old revisions. Memory per key: one row's axes,
          plus Spark's windows.
-Errors   ValueError for unknown key columns and other lattices. Negative multiplicities: `distinct` sees them as
-         absent, `count` reports them, `reduce` skips them, unless rows="nonzero"; `threshold` does what its function
-         says.
+Errors   ValueError for unknown key columns, a result named like a key or a time, and other lattices. Negative
+         multiplicities: `distinct` sees them as absent, `count` reports them, `reduce` skips them, unless
+         rows="nonzero"; `threshold` does what its function says.
 Algebra  The input needs a group (contents are sums of signed diffs); the operator itself nothing.
 Source   Seed 1 (operators respond with the diffs of their recomputation), law 6 of the design.
 """
@@ -22,13 +22,14 @@ Source   Seed 1 (operators respond with the diffs of their recomputation), law 6
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection
-from algorithms.times import Lattice, Lexicographic, Product, Total
+from algorithms.times import Lattice, Lexicographic, Product, Total, indices
 
 MULTIPLICITY = "multiplicity"
 
@@ -43,11 +44,12 @@ def reduce(
 
     Aggregates are Spark's: `{"low": F.min("x"), "total": F.sum(F.col("x") * F.col("multiplicity"))}`.
     """
+    _fresh([*key, *aggregates], collection)
     cells = _cells(collection, _key(key), [c for c in collection.data if c not in key])
     seen = cells.where(F.col(MULTIPLICITY) > 0 if rows == "positive" else F.col(MULTIPLICITY) != 0)
     axes = [*collection.time.columns, *_nexts(collection.time)]
     result = seen.groupBy(*_key(key), *axes).agg(*[a.alias(n) for n, a in aggregates.items()])
-    return _differences(result.withColumn(DIFF, F.lit(1)), [*key, *aggregates], _key(key), collection.time)
+    return _differences(result.withColumn(DIFF, F.lit(1)), [*key, *aggregates], _key(key), collection)
 
 
 def threshold(collection: Collection, function: Callable[[Column], Column]) -> Collection:
@@ -55,7 +57,7 @@ def threshold(collection: Collection, function: Callable[[Column], Column]) -> C
     data = collection.data
     cells = _cells(collection, _key(data), []).where(F.col(MULTIPLICITY) != 0)
     weighted = cells.withColumn(DIFF, function(F.col(MULTIPLICITY)).cast("bigint"))
-    return _differences(weighted.where(F.col(DIFF) != 0), data, _key(data), collection.time)
+    return _differences(weighted.where(F.col(DIFF) != 0), data, _key(data), collection)
 
 
 def distinct(collection: Collection) -> Collection:
@@ -66,10 +68,19 @@ def distinct(collection: Collection) -> Collection:
 def count(collection: Collection, key: Sequence[str], name: str = "count") -> Collection:
     """`(key, count)`: the sum of the multiplicities of the key's records, where it is not zero (it may be
     negative)."""
-    only = Collection(collection.df.select(*key, *collection.time.columns, DIFF), collection.time)
+    _fresh([*key, name], collection)
+    only = replace(collection, df=collection.df.select(*key, *collection.time.columns, DIFF))
     cells = _cells(only, _key(key), []).where(F.col(MULTIPLICITY) != 0)
     named = cells.withColumn(name, F.col(MULTIPLICITY)).withColumn(DIFF, F.lit(1))
-    return _differences(named, [*key, name], _key(key), collection.time)
+    return _differences(named, [*key, name], _key(key), collection)
+
+
+def _fresh(names: Sequence[str], collection: Collection) -> None:
+    """ValueError when two columns of the output would share a name, and one take the place of the other."""
+    all_names = [c.lower() for c in (*names, *collection.time.columns, DIFF)]
+    clash = [name for name in names if all_names.count(name.lower()) > 1]
+    if clash:
+        raise ValueError(f"the output would have {', '.join(clash)} twice: give the result another name")
 
 
 # The grid of a key, its zeta transform (contents) and its Moebius transform (diffs)
@@ -88,13 +99,6 @@ def _axes(time: Lattice) -> list[Total]:
     if isinstance(time, Lexicographic):
         return _axes(time.inner)
     raise ValueError(f"reduce knows Total, Product and Lexicographic times, not {time!r}")
-
-
-def _indices(time: Lattice) -> list[Lexicographic]:
-    """The lexicographic parts, whose index takes all its values in the grid."""
-    if isinstance(time, Product):
-        return [index for part in time.parts for index in _indices(part)]
-    return [*_indices(time.inner), time] if isinstance(time, Lexicographic) else []
 
 
 def _nexts(time: Lattice) -> list[str]:
@@ -128,7 +132,8 @@ def _grid(rows: DataFrame, key: list[str], record: list[str], time: Lattice) -> 
     first = F.row_number().over(Window.partitionBy(*record).orderBy(*times)) == 1
     marked = marked.withColumn("_first", first)
     grid: dict[str, Column] = {name: F.col(f"_axis_{name}") for name in axes}
-    grid |= {i.name: F.sequence(F.lit(0).cast("bigint"), F.lit(i.top).cast("bigint")) for i in _indices(time)}
+    # An index takes all of its values.
+    grid |= {i.name: F.sequence(F.lit(0).cast("bigint"), F.lit(i.top).cast("bigint")) for i in indices(time)}
     zero = F.lit(0).cast("bigint").alias(DIFF)
     empty = _product([(c, grid[c]) for c in times], [], zero)
     own = F.array(F.struct(*[F.col(c).alias(c) for c in times], F.col(DIFF).alias(DIFF)))
@@ -164,9 +169,10 @@ def _zeta(df: DataFrame, record: list[str], time: Lattice, times: list[str]) -> 
     return df.withColumn(MULTIPLICITY, F.col(MULTIPLICITY) - F.col(hidden)).drop(hidden)
 
 
-def _differences(df: DataFrame, data: list[str], key: list[str], time: Lattice) -> Collection:
+def _differences(df: DataFrame, data: list[str], key: list[str], source: Collection) -> Collection:
     """The diffs whose sums are the rows of `df` at its cells: each row is scattered to the times it weighs
     on."""
+    time = source.time
     times = list(time.columns)
     steps = [
         F.struct(*[at[c].alias(c) for c in times], (F.col(DIFF) * sign).cast("bigint").alias(DIFF))
@@ -176,7 +182,7 @@ def _differences(df: DataFrame, data: list[str], key: list[str], time: Lattice) 
     by = [c for c in key if c not in data]  # `_all`, which keeps the rows where they are
     spread = df.select(*by, *data, F.inline(inside))
     diffs = spread.groupBy(*by, *data, *times).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
-    return Collection(diffs.select(*data, *times, DIFF), time)
+    return replace(source, df=diffs.select(*data, *times, DIFF))
 
 
 def _moebius(time: Lattice) -> list[tuple[dict[str, Column], int]]:

@@ -10,8 +10,8 @@ Shapes   A `Stream` has data columns, `tick` in 0 … ticks-1, and `diff`: row (
          `from_collection`, `to_collection`.
 Cost     z⁻¹ and D are projections and a union. I writes every record once per tick that it lives: contents
          are dense. Only small clocks; the incremental forms exist to avoid it, and collections never need it.
-Errors   ValueError for clocks that differ. A retraction fed to `lattice_reduce` fails the job: max has no
-         inverse.
+Errors   ValueError for clocks that differ. A tick that is not on the clock fails the job where it is integrated. So
+         does a retraction fed to `lattice_reduce`: max has no inverse.
 Algebra  z⁻¹ and lift: none. I: a monoid. D, incremental: a group. bilinear: a ring. lattice_reduce: a
          join-semilattice.
 Source   Seed 5 (DBSP emulated; edges that are no Abelian group; tick and static), DBSP proposition 3.2.
@@ -29,7 +29,7 @@ from algorithms.collection import DIFF, Collection
 from algorithms.times import Total
 
 TICK = "tick"
-CLOCK = Total(TICK)
+CLOCK = Total(TICK, 0)
 Operator = Callable[..., Collection]
 
 
@@ -65,9 +65,10 @@ class Stream:
 
 
 def from_collection(collection: Collection, ticks: int) -> Stream:
-    """The stream of a collection's changes: its triples, for the ticks of the clock."""
+    """The stream of a collection's changes: its triples, for the ticks of the clock; a time below 0 fails the job."""
     (name,) = collection.time.columns
-    return Stream(collection.df.withColumnRenamed(name, TICK).where(F.col(TICK) < ticks), ticks)
+    df = collection.df.withColumnRenamed(name, TICK).where(F.col(TICK) < ticks)
+    return Stream(df.withColumn(TICK, _on_clock(ticks)), ticks)
 
 
 def to_collection(deltas: Stream, name: str = "epoch") -> Collection:
@@ -89,7 +90,7 @@ def differentiate(stream: Stream) -> Stream:
 
 def integrate(stream: Stream) -> Stream:
     """I(s)[t] = s[0] + … + s[t]: deltas to cumulative; persistence ('static)."""
-    following = F.sequence(F.col(TICK), F.lit(stream.ticks - 1).cast("bigint"))
+    following = F.sequence(_on_clock(stream.ticks), F.lit(stream.ticks - 1).cast("bigint"))
     spread = stream.df.select(*stream.data, F.explode(following).alias(TICK), DIFF)
     return Stream(spread, stream.ticks).consolidate()
 
@@ -162,3 +163,9 @@ def to_deltas(cumulative: DataFrame, key: Sequence[str], ticks: int) -> Stream:
     pair = F.when(F.col("_was").isNull(), F.array(came)).otherwise(F.array(gone, came))
     spread = rows.select(*key, TICK, F.inline(pair))
     return Stream(spread.select(*key, *[F.col(f"_v.{v}").alias(v) for v in values], TICK, DIFF), ticks)
+
+
+def _on_clock(ticks: int) -> Column:
+    """The tick of each row; the job fails where the clock does not have it (a sequence would count down to there)."""
+    words = F.concat(F.lit("tick "), F.col(TICK).cast("string"), F.lit(f" is not on the clock 0 … {ticks - 1}"))
+    return F.when(F.col(TICK).between(0, ticks - 1), F.col(TICK)).otherwise(F.raise_error(words))

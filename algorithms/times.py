@@ -29,7 +29,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 FOREVER = 9223372036854775807
-"""The open end of an interval `[from, until)`: the greatest bigint."""
+"""The open end of an interval `[from, until)`: the greatest bigint, and so no time itself."""
+LEAST = -FOREVER - 1
+"""The least bigint: below every time that a column can hold."""
 
 Time = tuple[int, ...]
 Columns = Sequence[Column]
@@ -51,14 +53,14 @@ class Lattice(Protocol):
 
 @dataclass(frozen=True)
 class Total:
-    """Integers >= `least` in their usual order, held in one column.
+    """Integers >= `least` (by default: all that a bigint holds) in their usual order, held in one column.
 
     >>> Total("epoch").join((3,), (5,))
     (5,)
     """
 
     name: str
-    least: int = 0
+    least: int = LEAST
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -206,10 +208,17 @@ def AltNeu(inner: Lattice, name: str = "neu") -> Lexicographic:
 
 
 EPOCH = Total("epoch")
-REVISION = Total("revision")
-ROUND = Total("round")
+REVISION = Total("revision", 0)
+ROUND = Total("round", 0)
 EPOCH_REVISION = Product(EPOCH, REVISION)
 """altneu's time: valid time times publish order."""
+
+
+def indices(time: Lattice) -> list[Lexicographic]:
+    """The lexicographic parts of a lattice, the inner ones first."""
+    if isinstance(time, Product):
+        return [index for part in time.parts for index in indices(part)]
+    return [*indices(time.inner), time] if isinstance(time, Lexicographic) else []
 
 
 def time_columns(lattice: Lattice, source: str | None = None) -> list[Column]:
@@ -223,6 +232,13 @@ def literal(lattice: Lattice, time: Time) -> list[Column]:
     if len(time) != len(lattice.columns):
         raise ValueError(f"a time here has coordinates {lattice.columns}, got {time}")
     return [F.lit(x).cast("bigint") for x in time]
+
+
+def finite(time: Column) -> Column:
+    """The time itself; where it is null or `FOREVER`, which an interval cannot hold, the job fails and says so."""
+    found = F.coalesce(time.cast("string"), F.lit("null"))
+    words = F.concat(F.lit(f"an epoch is an integer below {FOREVER}, got "), found)
+    return F.when(time < FOREVER, time).otherwise(F.raise_error(words))
 
 
 def _same(a: Columns, b: Columns) -> Column:

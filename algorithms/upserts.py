@@ -10,7 +10,8 @@ Shapes   Upsert rows: key columns, value columns (possibly none), `op` ('upsert'
 Cost     Every function shuffles its rows once, on the key, and sorts them once; nothing else moves. Rows
          already hashed on the same key are not shuffled again, so a chain of these functions costs one
          exchange.
-Errors   ValueError naming the missing columns. Rows with a null epoch, seq or op are the caller's to refuse.
+Errors   ValueError naming the missing columns. The job fails, and says so, on an `op` that is neither word, and on an
+         epoch that is null or `FOREVER`, at which no interval can begin. Rows with a null seq are the caller's.
 Source   Seed 3 (upserts, their conversion, state machines); the way back (`to_upserts`) is what that text
          leaves open.
 """
@@ -24,7 +25,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
-from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER
+from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, finite
 
 UPSERT, DELETE = "upsert", "delete"
 
@@ -40,6 +41,7 @@ def winners(rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Seque
     nested = ("map", "variant", "struct", "array")
     simple = [f.name for f in rows.schema.fields if f.dataType.typeName() not in nested]
     rest = [c for c in simple if c not in {*key, *value, *at, "op", "seq"}]
+    rows = rows.withColumns({"op": _known(F.col("op")), "epoch": finite(F.col("epoch"))})
     order = [
         *[F.asc(c) for c in at],
         F.desc("seq"),
@@ -75,7 +77,8 @@ def lives(
         present = present & F.coalesce(test, F.lit(False))
     until = F.coalesce(F.lead("epoch").over(steps), F.lit(FOREVER))
     if live_for is not None:
-        until = F.least(until, F.col("epoch") + F.lit(live_for).cast("bigint"))
+        ends = F.col("epoch") < FOREVER - live_for
+        until = F.least(until, F.when(ends, F.col("epoch") + F.lit(live_for).cast("bigint")).otherwise(FOREVER))
     won = winners(rows, key, value, [*by, "epoch"]).withColumn("_present", present).withColumn("until", until)
     return won.where("_present").select(*key, *value, *by, "epoch", "until")
 
@@ -187,22 +190,29 @@ def to_upserts(collection: Collection, key: Sequence[str], value: Sequence[str])
     """A collection over epochs back to upserts: key, value, `op`, `seq` (always 0), `epoch`; one row per
     change.
 
-    Needs at most one value per key at every epoch; where there are several, `seq` cannot order them, so the
-    row's `op` is 'conflict' and the caller must refuse it. `to_triples` of the result is the collection
-    again.
+    Needs at most one value per key at every epoch, once; where it is otherwise `seq` cannot say it, so the row's
+    `op` is 'conflict' and the caller must refuse the key. `to_triples` of the result is the collection again.
     """
     if tuple(collection.time.columns) != ("epoch",):
         raise ValueError(f"upserts have one time, epoch; this collection has {collection.time.columns}: use at()")
-    one = collection.consolidate().df.repartition(*key)
+    if sorted(collection.data) != sorted({*key, *value}):
+        raise ValueError(f"key {list(key)} and value {list(value)} are not the data columns {collection.data}")
+    spread = collection.df.repartition(*key)
+    one = spread.groupBy(*key, *value, "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
     line = Window.partitionBy(*key).orderBy("epoch")
-    per_epoch = one.groupBy(*key, "epoch").agg(
-        F.sum("diff").alias("_net"),
-        F.max(F.when(F.col("diff") > 0, F.struct(F.lit(True).alias("_is"), *value))).alias("_new"),
-        F.max(F.abs("diff")).alias("_size"),
-        F.sum((F.col("diff") > 0).cast("int")).alias("_added"),
+    # The multiplicity of each record, so that a negative one cannot make up for one too many.
+    times = F.sum("diff").over(Window.partitionBy(*key, *value).orderBy("epoch"))
+    odd, was_odd = (~n.isin(0, 1) for n in (F.col("_times"), F.col("_times") - F.col("diff")))
+    per_epoch = (
+        one.withColumn("_times", times)
+        .groupBy(*key, "epoch")
+        .agg(
+            F.sum("diff").alias("_net"),
+            F.max(F.when(F.col("diff") > 0, F.struct(F.lit(True).alias("_is"), *value))).alias("_new"),
+            F.sum(odd.cast("bigint") - was_odd.cast("bigint")).alias("_odd"),
+        )
     )
-    live = F.sum("_net").over(line)
-    bad = (live > 1) | (live < 0) | (F.col("_size") > 1) | (F.col("_added") > 1)
+    bad = (F.sum("_odd").over(line) > 0) | ~F.sum("_net").over(line).isin(0, 1)
     op = F.when(bad, "conflict").when(F.col("_new").isNull(), DELETE).otherwise(UPSERT)
     columns = [F.col(f"_new.{v}").alias(v) for v in value]
     return per_epoch.select(*key, *columns, op.alias("op"), F.lit(0).cast("bigint").alias("seq"), "epoch")
@@ -257,6 +267,12 @@ def _signed(v: Column, value: str, diff: int) -> Column:
 
 def _array_type(frame: DataFrame, start: Column, emit: Callable[[Column], Column]) -> str:
     return frame.select(emit(start).alias("x")).schema["x"].dataType.simpleString()
+
+
+def _known(op: Column) -> Column:
+    """The word itself; any other fails the job, for it would count as neither or as the wrong one."""
+    words = F.concat(F.lit(f"op is '{UPSERT}' or '{DELETE}', got "), F.coalesce(op, F.lit("null")))
+    return F.when(op.isin(UPSERT, DELETE), op).otherwise(F.raise_error(words))
 
 
 def _require(frame: DataFrame, columns: Sequence[str]) -> None:

@@ -1,8 +1,7 @@
-"""The guide and the docstrings do what they say: examples run, every file and test of the concept table exists."""
+"""The docstrings state their contracts, and every file and test of the guide's concept table exists."""
 
 from __future__ import annotations
 
-import doctest
 import importlib
 import re
 from pathlib import Path
@@ -15,11 +14,6 @@ MODULES = [
     *("times", "collection", "linear", "upserts", "joins", "reduce"),
     *("calculus", "delta_query", "extend", "iterate", "streams"),
 ]
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_docstring_examples(name: str) -> None:
-    assert doctest.testmod(importlib.import_module(f"algorithms.{name}")).failed == 0
 
 
 @pytest.mark.parametrize("name", MODULES)

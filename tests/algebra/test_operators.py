@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from algorithms import joins, linear
 from algorithms import reduce as reductions
 from algorithms.collection import Collection
-from algorithms.times import EPOCH, Time
+from algorithms.times import EPOCH
 from tests.algebra.reference import (
     LATTICES,
     assert_same,
@@ -31,6 +31,7 @@ from tests.algebra.reference import (
     random_triples,
     recompute,
 )
+from tests.seeds import seed
 
 SEED, CASES = 20, 60
 QUICK = {"epoch×revision", "(epoch×revision, index)"}
@@ -97,24 +98,40 @@ def test_linear(spark, name: str, lattice: str) -> None:
     assert_same(got, expected([cases], LATTICES[lattice], by_record(record)), SEED)
 
 
-@pytest.mark.parametrize("lattice", ["epoch", "epoch×revision"])
-def test_temporal_filter(spark, lattice: str) -> None:
-    """Contents at epoch e are the input's contents there, of the records with lower <= e < upper."""
-    cases = inputs(SEED, lattice, [3, 5])
-    time = LATTICES[lattice]
-    c = frame(spark, cases, ["x", "y"], time)
-    got = collected(linear.temporal_filter(c, at("x"), F.when(at("y") < 4, at("y"))))
-    ticks = [(e, *time.minimum()[1:]) for e in range(6)]
+BOUNDS: dict[str, Callable[[int, int, int], bool]] = {  # of a record (x, y): is it live at epoch e?
+    "both": lambda x, y, e: (x == 0 or x - 3 <= e) and (y == 4 or e < y - 2),
+    "no lower": lambda x, y, e: y == 4 or e < y - 2,
+    "no upper": lambda x, y, e: x == 0 or x - 3 <= e,
+    "stamped": lambda x, y, e: y - 2 <= e,
+}
 
-    def live(contents: Counter, t: Time) -> Counter:
-        return Counter({(x, y): n for (x, y), n in contents.items() if x <= t[0] and (y == 4 or t[0] < y)})
 
+def bounded(c: Collection, how: str) -> Collection:
+    lower, upper = F.when(at("x") > 0, at("x") - 3), F.when(at("y") < 4, at("y") - 2)
+    if how == "stamped":
+        same = {name: at(name) for name in c.data}
+        return linear.join_function(c, [linear.Update(same, {"epoch": at("y") - 2})])
+    return linear.temporal_filter(c, None if how == "no lower" else lower, None if how == "no upper" else upper)
+
+
+@pytest.mark.parametrize("lattice", SOME_LATTICES)
+def test_records_live_within_their_bounds_and_nothing_else_moves(spark, lattice: str) -> None:
+    """Contents at epoch e, before 0 too, are the input's contents there, of the records whose bounds hold e."""
+    chosen, time = seed(SEED), LATTICES[lattice]
+    early = [[(d, (t[0] - 3, *t[1:]), n) for d, t, n in c] for c in inputs(chosen, lattice, [3, 5], cases=30)]
+    c = frame(spark, early, ["x", "y"], time)
+    every = [linear.map(bounded(c, how), how=F.lit(how), **{n: at(n) for n in c.data}) for how in BOUNDS]
+    got = collected(every[0].concat(*every[1:]))
+    ticks = [(e, *[0] * (len(time.columns) - 1)) for e in range(-3, 4)]
     want: Counter = Counter()
-    for case, triples in enumerate(cases):
+    for case, triples in enumerate(early):
         times = closure([t for _, t, _ in triples] + ticks, time)
-        diffs = differences({t: live(contents(triples, time, t), t) for t in times}, time)
-        want.update({((case, *data), t): n for (data, t), n in diffs.items()})
-    assert_same(got, want, SEED)
+        there = {t: contents(triples, time, t) for t in times}
+        for how, lives in BOUNDS.items():
+            live = {t: Counter({d: n for d, n in there[t].items() if lives(*d, t[0])}) for t in times}
+            diffs = differences(live, time)
+            want.update({((how, case, *data), t): n for (data, t), n in diffs.items()})
+    assert_same(got, want, chosen)
 
 
 def test_flat_map_and_explode_of_a_count(spark) -> None:

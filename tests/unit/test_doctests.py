@@ -1,0 +1,33 @@
+"""Every example in a docstring of the product runs, and every module of it can be imported."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("algorithms", "pipeline", "expectations", "dags")
+
+
+def modules() -> list[str]:
+    """All but those that do something when imported: a `__main__`, and DAGs (imported by tests of their own)."""
+    files = [path for room in ROOMS for path in (ROOT / room).rglob("*.py") if path.stem != "__main__"]
+    mine = [path for path in sorted(files) if path.parts[-2] != "dags" or ">>>" in path.read_text()]
+    return [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in mine]
+
+
+def test_every_example_runs() -> None:
+    """In one test: to import everything costs seconds, and once is enough."""
+    tried = 0
+    failed: list[str] = []
+    for name in modules():
+        try:
+            found = doctest.testmod(importlib.import_module(name))
+        except Exception as problem:
+            failed.append(f"{name} cannot be imported: {problem!r}")
+            continue
+        tried += found.attempted
+        failed += [f"{name}: {found.failed} of {found.attempted} examples"] if found.failed else []
+    assert not failed, "\n".join(failed)
+    assert tried > 40, "the examples are not found"
