@@ -15,7 +15,7 @@ def given() -> int | None:
     return int(text) if text else None
 
 
-def seed(usual: int | None = None) -> int:
+def one(usual: int | None = None) -> int:
     """One seed: the one asked for, else the usual one, else another each time."""
     asked = given()
     chosen = asked if asked is not None else random.randrange(10**6) if usual is None else usual
@@ -23,7 +23,7 @@ def seed(usual: int | None = None) -> int:
     return chosen
 
 
-def seeds(usual: Iterable[int]) -> list[int]:
+def several(usual: Iterable[int]) -> list[int]:
     """Those of a parametrised test: the one asked for alone, else the usual ones."""
     asked = given()
     return list(usual) if asked is None else [asked]

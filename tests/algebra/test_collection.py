@@ -12,9 +12,10 @@ from pyspark.sql import functions as F
 from algorithms.collection import Collection
 from algorithms.iterate import nested
 from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, REVISION, AltNeu, Product
+from tests import seeds
 from tests.algebra.reference import assert_same, collected, contents, frame, random_triples
 
-SEED, CASES = 11, 25
+SEED, CASES = seeds.one(11), 25
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from algorithms.motifs import motif_changes_in_joins
 from algorithms.patterns import motif
 from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, REVISION
 from algorithms.upserts import lives, to_triples, to_upserts
+from tests import seeds
 from tests.algebra.reference import Contents, collected, contents, frame, random_sets, random_triples
-from tests.seeds import seed
 
 UPSERTS = "k long, v long, op string, seq long, epoch long"
 
@@ -39,7 +39,7 @@ def held(at: Contents) -> str | None:
 
 def test_conflicts_are_seen_behind_negative_records(spark) -> None:
     """At every epoch: an upsert is the one value there is, and whatever else the contents are is a conflict."""
-    chosen = seed(71)
+    chosen = seeds.one(71)
     rng = random.Random(chosen)
     cases = [random_triples(rng, EPOCH, [3]) for _ in range(150)]
     cases += [random_sets(rng, EPOCH, [(v,)], 4) for v in range(3) for _ in range(20)]

@@ -19,6 +19,7 @@ from algorithms import joins, linear
 from algorithms import reduce as reductions
 from algorithms.collection import Collection
 from algorithms.times import EPOCH
+from tests import seeds
 from tests.algebra.reference import (
     LATTICES,
     assert_same,
@@ -31,9 +32,8 @@ from tests.algebra.reference import (
     random_triples,
     recompute,
 )
-from tests.seeds import seed
 
-SEED, CASES = 20, 60
+SEED, CASES = seeds.one(20), 60
 QUICK = {"epoch×revision", "(epoch×revision, index)"}
 SOME_LATTICES = [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in LATTICES]
 
@@ -117,8 +117,8 @@ def bounded(c: Collection, how: str) -> Collection:
 @pytest.mark.parametrize("lattice", SOME_LATTICES)
 def test_records_live_within_their_bounds_and_nothing_else_moves(spark, lattice: str) -> None:
     """Contents at epoch e, before 0 too, are the input's contents there, of the records whose bounds hold e."""
-    chosen, time = seed(SEED), LATTICES[lattice]
-    early = [[(d, (t[0] - 3, *t[1:]), n) for d, t, n in c] for c in inputs(chosen, lattice, [3, 5], cases=30)]
+    time = LATTICES[lattice]
+    early = [[(d, (t[0] - 3, *t[1:]), n) for d, t, n in c] for c in inputs(SEED, lattice, [3, 5], cases=30)]
     c = frame(spark, early, ["x", "y"], time)
     every = [linear.map(bounded(c, how), how=F.lit(how), **{n: at(n) for n in c.data}) for how in BOUNDS]
     got = collected(every[0].concat(*every[1:]))
@@ -131,7 +131,7 @@ def test_records_live_within_their_bounds_and_nothing_else_moves(spark, lattice:
             live = {t: Counter({d: n for d, n in there[t].items() if lives(*d, t[0])}) for t in times}
             diffs = differences(live, time)
             want.update({((how, case, *data), t): n for (data, t), n in diffs.items()})
-    assert_same(got, want, chosen)
+    assert_same(got, want, SEED)
 
 
 def test_flat_map_and_explode_of_a_count(spark) -> None:
@@ -260,7 +260,7 @@ def test_reduce_without_a_key_is_one_group(spark) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", (100, 101))
+@pytest.mark.parametrize("seed", seeds.several((100, 101)))
 @pytest.mark.parametrize("lattice", LATTICES)
 def test_wide_sweep(spark, lattice: str, seed: int) -> None:
     time = LATTICES[lattice]

@@ -14,12 +14,13 @@ from algorithms.calculus import delta_join, differentiate, integrate
 from algorithms.collection import Collection
 from algorithms.delta_query import Query, delta_query
 from algorithms.times import EPOCH, EPOCH_REVISION
+from tests import seeds
 from tests.algebra.reference import exchanges, frame, no_python, plan, random_triples
 
 
 @pytest.fixture
 def records(spark) -> Collection:
-    rng = random.Random(71)
+    rng = random.Random(seeds.one(71))
     return frame(spark, [random_triples(rng, EPOCH_REVISION, [3, 3]) for _ in range(3)], ["k", "x"], EPOCH_REVISION)
 
 

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from algorithms import joins, linear, streams
 from algorithms import reduce as reductions
 from algorithms.streams import Stream
+from tests import seeds
 
-SEED, TICKS, CASES = 51, 6, 30
+SEED, TICKS, CASES = seeds.one(51), 6, 30
 Plain = list[Counter]
 
 

@@ -24,9 +24,10 @@ from algorithms.upserts import (
     to_upserts,
     winners,
 )
+from tests import seeds
 from tests.algebra.reference import collected, exchanges, no_python
 
-SEED, CASES, EPOCHS, FAR = 31, 80, 6, 20
+SEED, CASES, EPOCHS, FAR = seeds.one(31), 80, 6, 20
 KEY, VALUE = ["case", "k"], ["v", "w"]
 SCHEMA = "case long, k long, v long, w string, op string, seq long, epoch long, line long"
 Row = tuple

@@ -27,7 +27,7 @@ from pipeline.compact import compact
 from pipeline.config import Home
 from pipeline.ledger import Ledger
 from pipeline.warehouse import TABLES, Warehouse
-from tests import homes
+from tests import homes, seeds
 from tests.conftest import TINY
 from tests.reference import Row
 
@@ -84,7 +84,7 @@ def totals(home: Home, ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def crash(spark: SparkSession, folder: Path, kills: int) -> None:
-    seed = random.randrange(10**6)
+    seed = seeds.one()
     rng = random.Random(seed)
     calm, calm_ledger = homes.make(folder / "calm", TOML)
     home, ledger = homes.make(folder / "home", TOML)

@@ -27,7 +27,7 @@ from pipeline.errors import CheckFailed, RunFailed
 from pipeline.ledger import Ledger
 from pipeline.report import document
 from pipeline.warehouse import Warehouse, _branch
-from tests import homes
+from tests import homes, seeds
 from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -76,7 +76,7 @@ class Scene:
 @pytest.fixture(scope="module")
 def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     home, ledger = homes.make(tmp_path_factory.mktemp("faults") / "home", TOML)
-    rng = random.Random(9)
+    rng = random.Random(seeds.one(9))
     for epoch in range(LAST):
         homes.put(home, epoch, batch(rng))
     homes.run(home, ledger, range(LAST))
@@ -335,7 +335,7 @@ LANDED: dict[str, tuple[str, bytes, tuple[str, str] | str]] = {
 def test_a_wrong_landing_is_found(spark: SparkSession, tmp_path: Path, fault: str) -> None:
     name, content, wanted = LANDED[fault]
     home, ledger = homes.make(tmp_path / "home", "")
-    rng = random.Random(1)
+    rng = random.Random(seeds.one(1))
     for epoch in range(LAST):
         homes.put(home, epoch, batch(rng))
     homes.run(home, ledger, range(LAST))

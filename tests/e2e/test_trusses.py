@@ -17,7 +17,7 @@ from pipeline import audit, views
 from pipeline.api import Graph
 from pipeline.ledger import Ledger
 from pipeline.warehouse import Warehouse
-from tests import homes, reference
+from tests import homes, reference, seeds
 from tests.e2e.conftest import Altneu
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -53,7 +53,7 @@ def communities(graph: set[Edge], k: int) -> set[frozenset[Edge]]:
 
 def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
     home, ledger = homes.make(tmp_path / "home")
-    rng = random.Random(5)
+    rng = random.Random(seeds.one(5))
     first = clique(1, 2, 3, 4, 5) | clique(5, 6, 7, 8) | clique(20, 21, 22)
     second = first | clique(8, 9, 10, 11, 12, 13) | {(rng.randrange(1, 9), 30 + i) for i in range(5)}
     homes.put(home, 1, [(a, b, None, "upsert", 0) for a, b in first])

@@ -9,6 +9,7 @@ import pytest
 from algorithms.kernels import truss
 from algorithms.kernels.check import check
 from algorithms.kernels.communities import communities, sizes
+from tests import seeds
 from tests.kernels.references import (
     TOTALS,
     arrays,
@@ -22,7 +23,7 @@ from tests.kernels.references import (
 )
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds.several(range(150)))
 def test_check_finds_every_wrong_trussness(seed):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
@@ -64,7 +65,7 @@ def test_check_on_real_graphs(name):
     assert np.argmax(trussness) in verdict.too_low
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds.several(range(100)))
 def test_communities_and_sizes(seed):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)

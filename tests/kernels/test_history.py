@@ -12,6 +12,7 @@ from algorithms.kernels import sums as sums_kernel
 from algorithms.kernels.history import colours_for, vertex_changes
 from algorithms.kernels.intervals import disjoint
 from algorithms.times import FOREVER
+from tests import seeds
 
 from .references import slow_triangles
 
@@ -56,13 +57,13 @@ def sums(request, monkeypatch):
         monkeypatch.setattr(sums_kernel, "SMALL", -(2**40))
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds.several(range(100)))
 def test_every_epoch_equals_enumeration(seed):
     history = random_history(np.random.default_rng(seed))
     assert triples(vertex_changes(*columns(history))) == slow_changes(history)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds.several(range(60)))
 @pytest.mark.parametrize("usual", [(0, FOREVER), (1, 4)])
 def test_an_interval_that_most_edges_share_among_others(seed, usual):
     rng = np.random.default_rng(seed)
@@ -76,7 +77,7 @@ def test_one_interval_for_all_is_a_plain_count(span):
     assert triples(vertex_changes(*columns(history))) == slow_changes(history)
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds.several(range(50)))
 def test_cells_add_up_to_the_whole(seed):
     rng = np.random.default_rng(seed)
     history = random_history(rng)

@@ -9,13 +9,14 @@ import pytest
 
 from algorithms.kernels.intervals import disjoint, ordered
 from algorithms.times import FOREVER
+from tests import seeds
 
 HUGE = [-(2**63), -(2**62), -1, 0, 1, 2**62, 2**63 - 1]
 SMALL = list(range(-3, 4))
 
 
 @pytest.mark.parametrize("ids", [SMALL, HUGE], ids=["fit into a long", "do not fit"])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds.several(range(30)))
 def test_rows_come_in_the_order_of_their_columns(ids, seed):
     rng = np.random.default_rng(seed)
     columns = [rng.choice(ids, int(rng.integers(1, 40))) for _ in range(1)]
@@ -25,7 +26,7 @@ def test_rows_come_in_the_order_of_their_columns(ids, seed):
 
 
 @pytest.mark.parametrize("ids", [SMALL, HUGE], ids=["fit into a long", "do not fit"])
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds.several(range(60)))
 def test_signed_intervals_become_those_in_which_the_edge_is_there(ids, seed):
     rng = np.random.default_rng(seed)
     rows, expected = [], []

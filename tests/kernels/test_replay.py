@@ -9,6 +9,7 @@ import pytest
 
 from algorithms.kernels import maintained, truss
 from algorithms.kernels.replay import replay
+from tests import seeds
 from tests.kernels.references import (
     TOTALS,
     Edge,
@@ -83,7 +84,7 @@ def random_history(rng: np.random.Generator, epochs: int) -> dict[int, set[Edge]
 
 
 @pytest.mark.parametrize("method", ["auto", "incremental", "peel"])
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds.several(range(100)))
 def test_random_histories(seed, method):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
@@ -92,7 +93,7 @@ def test_random_histories(seed, method):
     check_history(history, times[int(rng.integers(5))], times[-1], method, rng)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds.several(range(60)))
 def test_certified_maintenance(seed):
     """A peel at the first epoch gives labels; then only maintenance, so that the labels have to stay true."""
     print(f"seed {seed}")
@@ -278,7 +279,7 @@ def test_real_histories_with_windows(name):
 def test_real_graphs_without_time(name):
     """Edges come in any order until all are there, go, and half of them return for a while."""
     a, b = simple_edges(read_rows(name))
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seeds.one(1))
     start, until = rng.integers(0, 20, a.size), rng.integers(21, 40, a.size)
     again = rng.random(a.size) < 0.5
     back = until[again] + 1
@@ -287,7 +288,7 @@ def test_real_graphs_without_time(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1600))
+@pytest.mark.parametrize("seed", seeds.several(range(1000, 1600)))
 def test_many_random_histories(seed):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)

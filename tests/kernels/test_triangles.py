@@ -9,6 +9,7 @@ import pytest
 
 from algorithms.kernels import triangles
 from algorithms.kernels.graph import adjacency, compact, orient
+from tests import seeds
 from tests.kernels.references import (
     TOTALS,
     arrays,
@@ -21,7 +22,7 @@ from tests.kernels.references import (
 )
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds.several(range(200)))
 def test_counts_and_listing_on_random_graphs(seed):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
@@ -85,7 +86,7 @@ def test_wrong_input_is_named():
         triangles.count(np.arange(2), np.arange(3))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds.several(range(20)))
 def test_adjacency_is_sorted_and_symmetric(seed):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)

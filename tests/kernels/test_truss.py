@@ -8,6 +8,7 @@ import pytest
 
 from algorithms.kernels import truss
 from algorithms.kernels.bucket import bucket_trussness
+from tests import seeds
 from tests.kernels.references import (
     TOTALS,
     arrays,
@@ -22,7 +23,7 @@ from tests.kernels.references import (
 )
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", seeds.several(range(200)))
 def test_peel_on_random_graphs(seed):
     print(f"seed {seed}")
     rng = np.random.default_rng(seed)
@@ -56,7 +57,7 @@ def test_every_k_truss_equals_networkx(name):
         assert kept == pairs(a[trussness >= k], b[trussness >= k]), f"the {k}-truss differs"
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds.several(range(60)))
 def test_second_opinion_and_layer_certificate(seed):
     """At most kappa triangles of an edge have both others higher, or level with it and in no earlier layer."""
     print(f"seed {seed}")

@@ -24,7 +24,7 @@ from pipeline.config import Home
 from pipeline.errors import AltneuError, RunFailed, UsageError
 from pipeline.ledger import Ledger
 from pipeline.warehouse import TABLES, Warehouse
-from tests import homes, reference
+from tests import homes, reference, seeds
 from tests.reference import Row
 
 GRAPHS, EPOCHS = 6, 5
@@ -36,14 +36,13 @@ class World:
 
     spark: SparkSession
     path: Path
-    seed: int = field(default_factory=lambda: random.randrange(10**6))
+    seed: int = field(default_factory=seeds.one)
     landed: dict[int, list[Row]] = field(default_factory=dict)
     live_for: int | None = None
     retention: str = ""
     expected: dict[int, tuple[dict[int, list[Row]], int | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        print(f"seed {self.seed}")
         self.rng = random.Random(self.seed)
         self.path.mkdir()
         self.configure(self.live_for)

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from algorithms import truss, truss_rounds
+from tests import seeds
 from tests.kernels.references import Edge, clique, slow_trussness
 from tests.kernels.test_replay import intervals, random_history
 
@@ -116,7 +117,7 @@ def test_rounds_from_nothing_emptied_and_refilled(spark: SparkSession) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("few", [0, truss_rounds.FEW])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds.several(range(3)))
 def test_rounds_on_many_histories(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, few: int) -> None:
     """Late epochs in the middle, with later diffs stored; small sides sent to every task, and all shuffled."""
     monkeypatch.setattr(truss_rounds, "FEW", few)
