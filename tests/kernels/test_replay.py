@@ -19,6 +19,7 @@ from tests.kernels.references import (
     read_rows,
     simple_edges,
     slow_trussness,
+    torus,
 )
 
 OPEN = 2**63 - 1
@@ -162,15 +163,16 @@ def test_clique_grown_and_cut_edge_by_edge(method):
     assert sum(step.inserted for step in steps) == sum(step.deleted for step in steps) == len(edges)
 
 
-@pytest.mark.parametrize("method", ["auto", "incremental"])
-def test_one_edge_moves_a_long_chain(method):
-    """A closed band of triangles, each edge in two of them (kappa 2): cut anywhere, all of it falls to 1."""
-    n = 120
-    band = {(min(i, j % n), max(i, j % n)) for i in range(n) for j in (i + 1, i + 2)}
-    rungs = {(i, i + 1) for i in range(n - 1)}
-    history = {1: band, 2: band - {(0, 1)}, 3: band, 4: band - {(5, 6), (50, 52)}, 5: band, 6: rungs, 7: band}
+@pytest.mark.parametrize("method", ["auto", "incremental", "peel"])
+def test_one_edge_moves_all_others(method):
+    """A torus of triangles: without one edge, wherever it is, all of them fall; with it again all rise."""
+    whole = torus(9)
+    rng = np.random.default_rng(seeds.one(5))
+    first, second, third = (sorted(whole)[i] for i in rng.choice(len(whole), 3, replace=False))
+    history = {1: whole, 2: whole - {first}, 3: whole, 4: whole - {second, third}, 5: whole, 6: set(), 7: whole}
     steps = check_history(history, 2, 7, method)
-    assert [step.deleted for step in steps] == [1, 0, 2, 0, band.__len__() - len(rungs), 0]
+    assert [step.deleted for step in steps] == [1, 0, 2, 0, len(whole), 0]
+    assert [step.changed for step in steps] == [len(whole)] * 6
 
 
 def test_emptied_and_refilled_and_hub():

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from algorithms import truss, truss_rounds
 from tests import seeds
-from tests.kernels.references import Edge, clique, slow_trussness
+from tests.kernels.references import Edge, clique, slow_trussness, torus
 from tests.kernels.test_replay import intervals, random_history
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -72,19 +72,23 @@ def check(spark: SparkSession, history: History, first: int, stored: list[Triple
     return notes
 
 
+TORUS = {(100 + a, 100 + b) for a, b in torus(5)}
+
+
 def grown_and_cut() -> History:
-    """A clique that gains and loses edges, and a band of triangles that one edge moves; then nothing, and all again."""
-    n = 9
-    band = {(100 + min(i, j % n), 100 + max(i, j % n)) for i in range(n) for j in (i + 1, i + 2)}
-    whole = clique(6) | band
-    steps = [whole - {(0, 1), (2, 3), (100, 101)}, whole, whole - {(100, 101), (4, 5)}, set(), whole]
+    """A clique that gains and loses edges, and a torus of triangles that one edge moves; then nothing, and all again."""
+    whole, one = clique(6) | TORUS, min(TORUS)
+    steps = [whole - {(0, 1), (2, 3), one}, whole, whole - {one, (4, 5)}, set(), whole]
     return dict(enumerate(steps))
 
 
 def late(history: History, at: int, seed: int) -> History:
-    """The same history, the batch of one epoch replaced: some edges are there for that epoch only, some are not."""
+    """The same history, the batch of one epoch replaced: some edges are there for that epoch only, some are not.
+
+    Not of the torus, so that one edge is all that moves it.
+    """
     rng = np.random.default_rng(seed)
-    pool = sorted(set().union(*history.values()))
+    pool = sorted(set().union(*history.values()) - TORUS)
     flipped = {edge for edge in pool if rng.random() < 0.1}
     return history | {at: history[at] ^ flipped}
 
@@ -94,7 +98,10 @@ def test_rounds_equal_the_replay_and_the_definition(spark: SparkSession) -> None
     history = packed(range(1, 6), 4)
     for epoch, edges in grown_and_cut().items():
         history[min(epoch, 3)] |= edges
-    notes = check(spark, late(history, 2, 7), 2, changes(history))
+    now = late(history, 2, 7)
+    for epoch in (2, 3):
+        assert {row[:2] for row in changes(now) if row[3] == epoch} >= TORUS, "one edge moves all"
+    notes = check(spark, now, 2, changes(history))
     summary = truss.summary(json.dumps(note) for note in notes)
     assert summary["methods"] == {"rounds": 2}
     assert summary["looked_at"] > 0 and summary["rounds"] > 4
