@@ -99,7 +99,7 @@ def replay(
     for epoch, low, high in zip(epochs.tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
         began = perf_counter()
         removed, inserted = _net(times, truss.graph.level, touched[low:high], sign[low:high])
-        done = truss.apply(removed, inserted, method)
+        done = truss.apply(removed, inserted, method, last=epoch == epochs[-1])
         parts.append(done)
         effort, seconds = done.effort, round(perf_counter() - began, 6)
         steps.append(Step(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))  # type: ignore[arg-type]

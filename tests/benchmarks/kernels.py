@@ -1,6 +1,6 @@
 """Kernels in figures: peel and count rates, and maintenance against the peel for 1 to 10,000 changes.
 
-    python -m tests.benchmarks.kernels [--scale 17 19] [--edge-factor 9] [--repeat 3] [--parts peel] > figures.md
+    python -m tests.benchmarks.kernels [--scale 17 19] [--edge-factor 9] [--repeat 3] [--parts first] > figures.md
 
 Times are CPU seconds of one thread (medians), so that other work on the machine disturbs them less. A row's structure
 has labels from a peel; its batch is applied, and undone by a peel that makes fresh labels, `--repeat` times, each time
@@ -193,6 +193,36 @@ def row(name: str, n: int, u: np.ndarray, v: np.ndarray, changes: int, repeat: i
     )
 
 
+def first(graphs: dict[str, Edges], batches: list[int]) -> Iterator[str]:
+    """A single batch on levels that came without labels, once each way: what a run of one epoch has."""
+    yield "| graph | changes | of them | maintained s | peel s | maintained / peel | estimate / peel | auto | auto s |"
+    yield "|---" * 9 + "|"
+    for name, (a, b) in graphs.items():
+        vertices, u, v = compact(a, b)
+        for changes in (size for size in batches if 4 * size < a.size):
+            rng = np.random.default_rng(changes)
+            come = rng.choice(u.size, changes, replace=False).astype(np.int32)
+            level = np.full(u.size, -1, np.int32)
+            there = np.setdiff1d(np.arange(u.size), come)
+            level[there] = truss.peel(a[there], b[there]) - 2
+            gone = rng.choice(there, changes, replace=False).astype(np.int32)
+            half = changes // 2
+            kinds = {"insertions": (NONE, come), "half": (gone[:half], come[:half]), "deletions": (gone, NONE)}
+            for kind, batch in kinds.items():
+                seconds, done = {}, {}
+                for method in ("incremental", "peel", "auto"):
+                    kept = Maintained(vertices.size, u, v, level.copy())
+                    began = time.process_time()
+                    done[method] = kept.apply(*batch, method, last=True)
+                    seconds[method] = time.process_time() - began
+                effort = done["incremental"].effort
+                yield (
+                    f"| {name} | {changes:,} | {kind} | {seconds['incremental']:.4f} | {seconds['peel']:.4f} | "
+                    f"{seconds['incremental'] / seconds['peel']:.2f} | {effort[3] / effort[4]:.2f} | "
+                    f"{done['auto'].effort[0]} | {seconds['auto']:.4f} |"
+                )
+
+
 def messages() -> Iterator[str]:
     a, b, start, until = message_intervals("CollegeMsg.txt.gz", 2, 30, 86400.0)
     none = np.empty(0, np.int64)
@@ -211,7 +241,7 @@ def main() -> None:
     parser.add_argument("--edge-factor", type=int, default=9)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 10, 100, 1000, 10000])
-    parser.add_argument("--parts", nargs="+", default=["messages", "peel", "maintenance"])
+    parser.add_argument("--parts", nargs="+", default=["messages", "peel", "maintenance", "first"])
     given = parser.parse_args()
     graphs = {}
     for name in ("as-caida20071105.txt.gz", "facebook_combined.txt.gz"):
@@ -228,6 +258,7 @@ def main() -> None:
         ("Messages", messages()),
         ("Peel", peels(graphs, given.repeat)),
         ("Maintenance", maintenance(graphs, given.repeat, given.batches)),
+        ("First", first(graphs, given.batches)),
     ):
         if title.lower() in given.parts:
             for line in chain([f"\n## {title}\n"], lines):

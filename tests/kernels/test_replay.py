@@ -304,3 +304,23 @@ def test_every_triple_of_changes_on_five_vertices():
     for gone in combinations(sorted(whole), 3):
         history = {0: whole, 1: whole - set(gone), 2: whole - set(gone[1:]), 3: whole - {gone[2]}, 4: whole}
         check_history(history, 1, 4, "incremental")
+
+
+def test_labels_are_made_for_batches_to_come_and_not_for_the_last():
+    """From levels without labels: a batch that costs about a peel is maintained when it is the last, else peeled."""
+    from tests.benchmarks.kernels import rmat
+
+    a, b = rmat(10, 6)
+    come = np.random.default_rng(3).choice(a.size, 20, replace=False)
+    there = np.setdiff1d(np.arange(a.size), come)
+    start, until = np.zeros(a.size, np.int64), np.full(a.size, OPEN)
+    start[come] = 5
+    state = a[there], b[there], truss.peel(a[there], b[there])
+    alone, (step,) = replay(a, b, start, until, *state, 5, 5)
+    until[there[0]] = 6
+    both, steps = replay(a, b, start, until, *state, 5, 6)
+    assert maintained.PATIENCE < step.estimate / step.peel < maintained.ALONE, "the batch is no example"
+    assert [step.method, steps[0].method] == ["lift", "peel"]
+    here = both.epoch == 5
+    assert here.any() and not here.all()
+    assert all((x == y[here]).all() for x, y in zip(alone, both, strict=True))
