@@ -12,12 +12,13 @@ Method   With U as in `kernels/maintain`: from any bound of kappa = trussness - 
          and others of them (its edges are no new ones, and none that the chain reaches). So all of them were above k.
          Fall: outside of that region the old kappa bounds; from there, and from what was shaken, until nothing falls.
 Shapes   Edges: a < b. The graph: a, b, r: kappa before, -1 of a new edge. Bounds: a, b, r, bound.
-Cost     EXECUTES: one job for the state, one for the epochs, and three for each round: the neighbourhoods, the new
-         bounds, and a copy of these. There are as many rounds as the change reaches far. CACHED by `localCheckpoint`,
-         so that plans do not grow: what a round makes, and the graph once an epoch; blocks go when their frames are
-         collected as garbage. A round reads the graph once, where it lies when few edges are looked at, and finds
-         their triangles from the end of lower degree: sum of min(degree) proposals, O(m^1.5) for a whole graph, never
-         the square of a degree. No triangle is kept for the next round.
+Cost     EXECUTES: the state once, the epochs once, and three queries for each round: the neighbourhoods, the new
+         bounds, and a copy of these; 10 to 25 Spark jobs, as each shuffle and each side that is sent to all is one.
+         There are as many rounds as the change reaches far. CACHED by `localCheckpoint`, so that plans do not grow:
+         what a round makes, and the graph once an epoch; blocks go when their frames are collected as garbage. A round
+         reads the graph once, where it lies when few edges are looked at, and finds their triangles from the end of
+         lower degree: sum of min(degree) proposals, O(m^1.5) for a whole graph, never the square of a degree. No
+         triangle is kept for the next round.
 Errors   ValueError when the edges, or the edges and the stored trussness, contradict each other.
 Source   Lu, Zhou, Zhang, Stanley, "The h-index of a network node" (2016); Sariyuce, Seshadhri, Pinar, "Local algorithms
          for hierarchical dense subgraph discovery" (VLDB 2018); Huang et al. 2014 for the bound of one insertion.

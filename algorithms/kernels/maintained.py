@@ -5,8 +5,9 @@ one batch peel (`truss`) when that is estimated to be less. The estimate is made
 a changed edge costs, times the triangles that lie on it, times how far changes spread (learnt from earlier batches).
 Maintenance is tried when it should cost 0.6 of a peel at most, and given up for the peel when it passes that all the
 same, so a batch never costs more than about 1.6 peels. Without labels and with no batch to come, as in a run of one
-epoch, it may cost 1.3 in these steps: they take 0.4 to 1.1 of the time of those it is compared with. All costs are counted in steps along neighbour lists: the
-choice does not depend on the clock, and the same input gives the same choices.
+epoch, it may cost 1.3 in these steps: they take 0.4 to 1.1 of the time of those it is compared with. All costs are
+counted in steps along neighbour lists: the choice does not depend on the clock, and the same input gives the same
+choices.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ TORUS = {(100 + a, 100 + b) for a, b in torus(5)}
 
 
 def grown_and_cut() -> History:
-    """A clique that gains and loses edges, and a torus of triangles that one edge moves; then nothing, and all again."""
+    """A clique that gains and loses edges, and a torus that one edge moves as a whole; then nothing, and all again."""
     whole, one = clique(6) | TORUS, min(TORUS)
     steps = [whole - {(0, 1), (2, 3), one}, whole, whole - {one, (4, 5)}, set(), whole]
     return dict(enumerate(steps))
@@ -115,6 +116,23 @@ def test_what_contradicts_itself_is_named(spark: SparkSession) -> None:
         truss.trussness_changes(edges, stored, 1, 5, 0)
     with pytest.raises(ValueError, match=r"edge \(1, 2\) is there 1 times just before epoch 1, with 0 trussness"):
         truss.trussness_changes(edges, stored.where("a > 1"), 1, 3, 0)
+
+
+def test_a_round_is_a_bounded_number_of_jobs(spark: SparkSession) -> None:
+    """As the README has it, planned as in a run (`tiny` plans otherwise): an edge of a clique goes and comes again."""
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    whole = clique(4)
+    window = frames(spark, {0: whole, 1: whole - {(0, 1)}, 2: whole}, changes({0: whole}))
+    tracker, group = spark.sparkContext.statusTracker(), f"rounds {id(window)}"
+    counts: list[int] = []
+    spark.sparkContext.setJobGroup(group, "the rounds of one call")
+    try:
+        truss.trussness_changes(*window, 1, 2, 1, lambda *_: counts.append(len(tracker.getJobIdsForGroup(group))))
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    jobs = [after - before for before, after in pairwise(counts) if after > before]
+    assert len(jobs) > 3, counts
+    assert min(jobs) >= 10 and max(jobs) <= 25, jobs
 
 
 @pytest.mark.slow
