@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from .errors import UsageError
 
 _ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_LEAST, _GREATEST = -(2**63), 2**63 - 2  # a bigint; the greatest one says in intervals that they are open
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60}
 
 
@@ -64,7 +65,10 @@ class Schedule:
     def epoch(self, text: str) -> int:
         """A label or an integer, as typed, → the epoch. Raises `UsageError` naming the text."""
         if re.fullmatch(r"-?\d+", text):
-            return int(text)
+            epoch = int(text)
+            if not _LEAST <= epoch <= _GREATEST:
+                raise UsageError(f"epoch {text} is not between {_LEAST} and {_GREATEST}.")
+            return epoch
         if self.seconds is None:
             raise UsageError(f"epoch {text!r} is not an integer (this home has no [epochs] every).", "altneu status")
         iso = re.sub(r"T(\d\d)-(\d\d)$", r"T\1:\2", text)

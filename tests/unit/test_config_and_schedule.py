@@ -128,6 +128,11 @@ def test_labels() -> None:
             Schedule.parse("1d").epoch(text)
     with pytest.raises(UsageError):
         Schedule.parse(None).epoch("2004-04-15")
+    for every, ends in ((None, -(2**63)), ("1d", 2**63 - 2)):
+        assert Schedule.parse(every).epoch(str(ends)) == ends
+        for beyond in (-(2**63) - 1, 2**63 - 1):  # the greatest bigint is the open end of intervals
+            with pytest.raises(UsageError, match="is not between"):
+                Schedule.parse(every).epoch(str(beyond))
 
 
 WRONG = {  # the file -> what must be said of it
