@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from algorithms.calculus import as_of_join, delta_join, differentiate, integrate, triangles
 from algorithms.collection import Collection
-from algorithms.delta_query import Query, as_sets, check_sets, delta_query, explain
+from algorithms.delta_query import Atom, Query, as_sets, check_sets, delta_query, explain
 from algorithms.extend import COUNT, Extender, count, extend
 from algorithms.times import EPOCH, EPOCH_REVISION, AltNeu
 from tests import seeds
@@ -224,7 +224,9 @@ def test_errors(spark) -> None:
     with pytest.raises(ValueError, match="no relation f"):
         delta_query(Query.parse("f(a,b)"), {"e": edges})
     with pytest.raises(ValueError, match="one variable, each different, per data column"):
-        delta_query(Query.parse("e(a,a)"), {"e": edges})
+        delta_query(Query((Atom("e", ("a", "a")),)), {"e": edges})
+    with pytest.raises(ValueError, match="one variable, each different, per data column"):
+        delta_query(Query.parse("e(a,b,c)"), {"e": edges})
     with pytest.raises(ValueError, match="not connected"):
         explain(Query.parse("e(a,b), e(c,d)"))
 
