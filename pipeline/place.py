@@ -136,7 +136,8 @@ def look(home: Home) -> Identity | None:
             pins = connection.execute(newest).scalar() or {}
         places = {name: next(place_of(*each) for each in found.items()) for name, found in named.items()}
         former = {name: _former_file(home, name, warehouse) for name, warehouse in places.items()}
-        catalog = max(named, key=lambda name: (_pinned(home, named[name], pins), former[name]))
+        several = len(named) > 1  # a past change of credentials has left empty tables under another name
+        catalog = max(named, key=lambda name: several and (_pinned(home, named[name], pins), former[name]))
         where = former[catalog] if connection.dialect.name == "sqlite" else database_place(connection)
         return Identity(catalog, places[catalog], where, stored=False)
 

@@ -69,7 +69,7 @@ TEMPLATE = """\
 
 [storage]
 # database = "postgresql+psycopg://user@host/altneu"   # default: a SQLite file in the home
-# warehouse = "s3://bucket/altneu"                     # default: a folder in the home
+# warehouse = "s3://bucket/altneu"                     # default: a folder in the home; moved: altneu relocate
 
 [spark]
 # master = "local[*]"

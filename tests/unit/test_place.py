@@ -8,12 +8,14 @@ import os
 import shutil
 import sqlite3
 from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from pipeline import cli, place
+from pipeline import cli, doctor, orchestration, place
+from pipeline.api import Graph
 from pipeline.config import Home
 from pipeline.errors import AltneuError, UsageError
 from pipeline.ledger import Ledger
@@ -140,6 +142,23 @@ def test_a_home_elsewhere_names_the_command(
         place.settled(Home.open(there))
     relocate(Home.open(there))
     assert place.opened(Home.open(there)).at().revision == 6
+
+
+def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
+    there = old.rename(tmp_path / "there")
+    for ask in (
+        lambda: orchestration.grid(str(there)),
+        lambda: orchestration.plan(str(there), [19_783]),
+        lambda: orchestration.landing(str(there), 19_783, patience=timedelta(1), manual=False),
+        lambda: Graph(there),
+    ):
+        with pytest.raises(place.Displaced) as refused:
+            ask()
+        assert refused.value.next is not None and refused.value.next.startswith("altneu relocate")
+    told = {check.name: check for check in doctor.checks(there)}["Place"]
+    assert told.ok is False and told.remedy.startswith("altneu relocate")
+    relocate(Home.open(there))
+    assert "Place" not in {check.name for check in doctor.checks(there)}
 
 
 def test_a_lost_database(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
