@@ -20,6 +20,7 @@ from pipeline import orchestration
 
 
 @task.short_circuit(
+    pool=orchestration.POOL,
     execution_timeout=timedelta(minutes=30),
     doc_md="Begins one run over the epochs of the range that are missing or changed; with none, skips the rest.",
 )

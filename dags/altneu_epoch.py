@@ -10,30 +10,35 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 | plan | compares landing and ledger; nothing new: the rest is skipped, and the run is a success |
 | ingest … truss | the stages; nothing is visible yet |
 | validate | suites and full recomputation; a critical failure stops the run before publish |
-| publish | the revision becomes visible; the assets are updated |
-| report | the HTML pages |
+| publish | the revision becomes visible |
+| assets | the assets are updated; skipped when this run had nothing to publish |
+| warnings | **red: a check warns**; the epoch is published, the run is a success |
+| report | the HTML pages, also of a run that has failed |
 
 Landed an epoch again? Clear its whole run: just the difference is published. Any order and any number of
-active runs is right (`airflow backfill create`): publish has a pool of one slot, `altneu_publish`, and a
-run that lost a race runs its epoch again there. So several active runs gain little; a long history is
-faster as one `altneu_backfill`.
+active runs is right (`airflow backfill create`): one that waits for its landing holds up no other, and they
+compute one after the other, in a pool of one slot, `altneu_stages`. A run that was overtaken nonetheless
+(its stages are skipped) runs its epoch again in publish. A long history is faster as one `altneu_backfill`.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, DeltaDataIntervalTimetable, Param, task
 
 from dags import common
 from dags.landed import LandingSensor
+from dags.timetable import Bounded
 from pipeline import orchestration
 
+ACTIVE = 16  # runs, most of which wait; within the 20 that a scheduler looks at in one go
 CALENDAR = orchestration.calendar(common.HOME)
 
 
 @task.short_circuit(
+    pool=orchestration.POOL,
     execution_timeout=timedelta(minutes=15),
     doc_md="Begins a run when the epoch is missing or has changed. Otherwise skips the rest and says at "
     "which revision the epoch was published.",
@@ -46,12 +51,13 @@ def plan(epoch: int) -> dict[str, Any] | None:
 def timetable() -> Any:
     if CALENDAR.seconds is None:
         return None
+    if any(common.BOUNDS):
+        return Bounded(CALENDAR.seconds, *common.BOUNDS)
     if CALENDAR.cron:
         return CronDataIntervalTimetable(CALENDAR.cron, timezone="UTC")
     return DeltaDataIntervalTimetable(timedelta(seconds=CALENDAR.seconds))
 
 
-FIRST, LAST = common.BOUNDS
 NOTE = (
     f"\n\n**The home cannot be read, so runs are daily until it is mended:** {CALENDAR.problem}"
     if CALENDAR.problem
@@ -62,10 +68,9 @@ with DAG(
     "altneu_epoch",
     description="One epoch: landing → edges → triangles → trussness → audit → publish → report",
     schedule=timetable(),
-    start_date=FIRST or datetime(1970, 1, 1, tzinfo=UTC),
-    end_date=LAST,
-    catchup=FIRST is not None,
-    max_active_runs=1,
+    start_date=common.START,
+    catchup=common.BOUNDS[0] is not None,
+    max_active_runs=ACTIVE,
     default_args=common.DEFAULTS,
     params={
         "epoch": Param(
@@ -73,7 +78,7 @@ with DAG(
             type=["null", "string", "integer"],
             title="Epoch",
             description="A date such as 2004-04-15 (2004-04-15T12 for shorter epochs) or an integer. "
-            "Empty: the run's interval.",
+            "Empty: the epoch that the logical date starts; for any other moment, the last whole interval before it.",
         )
     },
     tags=["altneu", "graph"],

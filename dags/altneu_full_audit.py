@@ -8,7 +8,7 @@ for the reports.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
@@ -31,7 +31,7 @@ with DAG(
     "altneu_full_audit",
     description="Published epochs against a full recomputation, weekly",
     schedule=CronTriggerTimetable("0 3 * * 0", timezone="UTC"),
-    start_date=datetime(2020, 1, 1, tzinfo=UTC),
+    start_date=common.START,
     catchup=False,
     max_active_runs=1,
     default_args=common.DEFAULTS,

@@ -7,7 +7,7 @@ can read, and what failed, killed or overtaken runs have left. No answer that is
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
@@ -29,7 +29,7 @@ with DAG(
     "altneu_maintenance",
     description="Compaction and retention, weekly",
     schedule=CronTriggerTimetable("0 5 * * 0", timezone="UTC"),
-    start_date=datetime(2020, 1, 1, tzinfo=UTC),
+    start_date=common.START,
     catchup=False,
     max_active_runs=1,
     default_args=common.DEFAULTS,

@@ -7,8 +7,8 @@ Settings come from the environment of the scheduler and the workers:
 - `ALTNEU_START`, `ALTNEU_END`: ISO dates. With a start the schedule catches up from there; with an end it
 stops there.
 - `ALTNEU_WAIT_HOURS`: how long a run waits for its landing before it fails (default 24).
-- `ALTNEU_ON_FAILURE`: `module:function`, called with a dict when a task has failed for good: dag, run, task,
-error, log.
+- `ALTNEU_ON_FAILURE`: `module:function`, called with a dict when a task has failed for good (not for a warning): dag,
+run, task, error, log.
 - `ALTNEU_MASTER`: a Spark master instead of the one in `altneu.toml`; `sc://host:port`: the tasks share the Spark of
 `altneu connect` and start none.
 - `ALTNEU_SUBMIT`: the id of an Airflow connection of type Spark; each stage is then a `spark-submit` to it.
@@ -21,11 +21,12 @@ import importlib
 import logging
 import os
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import Asset, chain, task
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.configuration import conf
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from pipeline import orchestration
 from pipeline.errors import AltneuError
@@ -33,6 +34,7 @@ from pipeline.errors import AltneuError
 log = logging.getLogger("altneu.tasks")
 HOME = orchestration.home_path()
 SUBMIT = os.environ.get("ALTNEU_SUBMIT")
+START = datetime(1970, 1, 1, tzinfo=UTC)  # of every DAG: of a run before its DAG's start no task would be made
 WAIT = timedelta(hours=float(os.environ.get("ALTNEU_WAIT_HOURS", "24")))
 
 try:
@@ -41,7 +43,7 @@ except AltneuError as error:  # wrong bounds must not break the import: no catch
     log.error(error.what)
     BOUNDS = (None, None)
 
-# the output tables, as other DAGs may depend on them; updated by publish alone
+# the output tables, as other DAGs may depend on them
 TABLES = ("edges", "degrees", "triangle_counts", "trussness", "quarantine")
 ASSETS = [Asset(name=f"altneu_{table}", uri=f"altneu://graph/{table}", group="altneu") for table in TABLES]
 
@@ -75,6 +77,7 @@ DEFAULTS = {
     "max_retry_delay": timedelta(minutes=15),
     "execution_timeout": timedelta(hours=2),
     "on_failure_callback": on_failure,
+    "weight_rule": "upstream",  # who has come further goes first, so that runs compute one after the other
 }
 
 
@@ -84,14 +87,17 @@ def say(text: str) -> None:
 
 
 def told(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An `AltneuError` as a task failure that says what to type next; no retries where they cannot help."""
+    """An `AltneuError` as a task failure that says what to type next, and where a run's report is; no retries where
+    they cannot help."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except AltneuError as error:
-            raise failure(orchestration.worded(error), orchestration.retry_helps(error)) from error
+            labels = args[0].get("labels", ()) if args and isinstance(args[0], dict) else ()
+            says = [orchestration.worded(error), *(f"report: {page(label)}" for label in labels[-1:])]
+            raise failure("\n".join(says), error.transient) from error
         finally:
             orchestration.release()
 
@@ -103,78 +109,122 @@ def failure(says: str, retry: bool) -> Exception:
     return (AirflowException if retry else AirflowFailException)(says)
 
 
-def updated(assets: Any, outlet_events: Any, done: dict[str, Any], labels: list[str]) -> None:
-    """Tell those who follow the assets which revision updated them, and which epochs it is about."""
-    for asset in assets:
-        outlet_events[asset].extra = {"revision": done["revision"], "epochs": labels[:100]}
+def page(label: str) -> str:
+    """The address of an epoch's report inside Airflow."""
+    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu/reports/epoch={label}.html"
 
 
-@task(doc_md="Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.")
-@told
-def ingest(planned: dict[str, Any]) -> dict[str, Any]:
-    return orchestration.stage(HOME, planned, "ingest", say)
-
-
-@task(doc_md="Changed upserts → changed edges, degrees and their totals.")
-@told
-def edges(planned: dict[str, Any]) -> dict[str, Any]:
-    return orchestration.stage(HOME, planned, "edges", say)
-
-
-@task(doc_md="Changed edges → changed counts of triangles and motifs, by delta queries.")
-@told
-def triangles(planned: dict[str, Any]) -> dict[str, Any]:
-    return orchestration.stage(HOME, planned, "triangles", say)
-
-
-@task(doc_md="Changed edges → changed trussness, replayed from the first changed epoch to the frontier.")
-@told
-def truss(planned: dict[str, Any]) -> dict[str, Any]:
-    return orchestration.stage(HOME, planned, "truss", say)
-
-
-@task(
-    doc_md="The suites and a full recomputation. A critical failure fails this task, naming check, epoch "
-    "and rows; publish then does not run and no asset is updated. No retry: the same data fails again."
-)
-@told
-def validate(planned: dict[str, Any]) -> dict[str, Any]:
-    return orchestration.validate(HOME, planned, say)
-
-
-@task(
-    pool=orchestration.POOL,
-    outlets=ASSETS,
-    execution_timeout=timedelta(hours=12),
-    doc_md=f"Makes the revision visible. Alone in the pool `{orchestration.POOL}`: when another run has "
-    f"published since the plan, the epochs run again here, on the newest revision. Clearing it is safe: "
-    f"it publishes what is missing.",
-)
-@told
-def publish(planned: dict[str, Any], outlet_events: Any = None) -> dict[str, Any]:
-    done = orchestration.publish(HOME, planned, say)
-    updated(ASSETS, outlet_events, done, planned["labels"])
+def at_work(done: dict[str, Any]) -> dict[str, Any]:
+    """What a stage has done. One that had nothing to do, because another run has overtaken its run, is skipped."""
+    if "superseded" in done:
+        raise AirflowSkipException(done["superseded"])
     return done
 
 
+# a stage that is skipped because its run was overtaken lets the others go on, down to publish, which settles it
+STAGE: dict[str, Any] = {"pool": orchestration.POOL, "trigger_rule": "none_failed_min_one_success"}
+
+
 @task(
-    execution_timeout=timedelta(minutes=30),
-    doc_md="Writes the report pages from the database. The epochs are published whether or not this succeeds.",
+    **STAGE,
+    doc_md="Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.",
 )
 @told
-def report(published: dict[str, Any]) -> list[str]:
-    return orchestration.report(HOME, published, say)
+def ingest(planned: dict[str, Any]) -> dict[str, Any]:
+    return at_work(orchestration.stage(HOME, planned, "ingest", say))
+
+
+@task(**STAGE, doc_md="Changed upserts → changed edges, degrees and their totals.")
+@told
+def edges(planned: dict[str, Any]) -> dict[str, Any]:
+    return at_work(orchestration.stage(HOME, planned, "edges", say))
+
+
+@task(**STAGE, doc_md="Changed edges → changed counts of triangles and motifs, by delta queries.")
+@told
+def triangles(planned: dict[str, Any]) -> dict[str, Any]:
+    return at_work(orchestration.stage(HOME, planned, "triangles", say))
+
+
+@task(**STAGE, doc_md="Changed edges → changed trussness, replayed from the first changed epoch to the frontier.")
+@told
+def truss(planned: dict[str, Any]) -> dict[str, Any]:
+    return at_work(orchestration.stage(HOME, planned, "truss", say))
+
+
+@task(
+    **STAGE,
+    doc_md="The suites and a full recomputation. A critical failure fails this task, naming check, epoch "
+    "and rows; publish then does not run and no asset is updated. No retry: the same data fails again.",
+)
+@told
+def validate(planned: dict[str, Any]) -> dict[str, Any]:
+    return at_work(orchestration.validate(HOME, planned, say))
+
+
+@task(
+    **STAGE,
+    execution_timeout=timedelta(hours=12),
+    doc_md="Makes the revision visible. When another run has published since the plan, the epochs run again here, on "
+    "the newest revision. Clearing it is safe: it publishes what is missing.",
+)
+@told
+def publish(planned: dict[str, Any]) -> dict[str, Any]:
+    return orchestration.publish(HOME, planned, say)
+
+
+@task(
+    outlets=ASSETS,
+    doc_md="Tells those who follow the assets which revision updated them, and which epochs it published. Skipped when "
+    "this run has published nothing, because others had.",
+)
+def assets(published: dict[str, Any], outlet_events: Any = None) -> None:
+    if published["revision"] is None:
+        raise AirflowSkipException("this run published nothing itself: no asset is updated")
+    for asset in ASSETS:
+        outlet_events[asset].extra = {"revision": published["revision"], "epochs": published["labels"]}
+
+
+@task(
+    on_failure_callback=None,
+    execution_timeout=timedelta(minutes=30),
+    doc_md="Red when a check warns: its message has check, epoch and rows. **The epochs are published all the same**, "
+    "with a mark, and the run is a success; nobody is alerted.",
+)
+@told
+def warnings(published: dict[str, Any]) -> None:
+    orchestration.warnings(HOME, published, say)
+
+
+@task(
+    trigger_rule="all_done",
+    execution_timeout=timedelta(minutes=30),
+    doc_md="Writes the report pages from the database, also of a run that has failed. The epochs are published whether "
+    "or not this succeeds.",
+)
+@told
+def report(planned: dict[str, Any] | None, published: dict[str, Any] | None) -> list[str]:
+    if not planned:
+        raise AirflowSkipException("no run was begun: there is nothing to report")
+    say(f"report: {page(planned['labels'][-1])}")
+    return orchestration.report(HOME, planned, published, say)
 
 
 def stages(planned: Any) -> Any:
-    """plan → ingest → edges → triangles → truss → validate → publish → report; the plan travels by XCom. Returns the
-    last task."""
+    """plan → ingest → edges → triangles → truss → validate → publish → assets, warnings → report; the plan travels by
+    XCom. Returns publish.
+
+    A run's state is that of its last tasks: `assets` fails it when a stage has failed, although `report` still runs;
+    `warnings` is none of the last.
+    """
     tasks = [ingest, edges, triangles, truss, validate, publish]
     before = [submitted(each, planned) if SUBMIT else each(planned) for each in tasks]
     done = before[-1].output if SUBMIT else before[-1]
-    pages = report(done)
-    chain(planned, *before, pages)
-    return pages
+    warned = warnings(done)
+    chain(planned, *before, [assets(done), warned])
+    chain(planned, before[1:])
+    chain(warned, report(planned, done))
+    return before[-1]
 
 
 def submitted(each: Any, planned: Any) -> Any:
@@ -185,7 +235,7 @@ def submitted(each: Any, planned: Any) -> Any:
     return SubmittedStage(
         task_id=name,
         home=HOME,
-        stage="audit" if name == "validate" else name,
+        stage=name,
         planned="{{ ti.xcom_pull(task_ids='plan') | tojson }}",
         conn_id=SUBMIT,
         name=f"altneu {name}",

@@ -51,8 +51,7 @@ class LandingTrigger(BaseTrigger):
             try:
                 found = await asyncio.to_thread(look, **asked)
             except AltneuError as error:
-                retry = orchestration.retry_helps(error)
-                found = {"state": "error", "says": orchestration.worded(error), "retry": retry}
+                found = {"state": "error", "says": orchestration.worded(error), "retry": error.transient}
             if found["state"] == "waiting" and time.time() >= deadline:
                 found["state"] = "late"
             if found["state"] != "waiting":
@@ -78,7 +77,7 @@ class LandingSensor(BaseOperator):
     def execute(self, context: Any) -> int:
         manual = context["dag_run"].run_type not in ("scheduled", "backfill")
         dates = context.get("logical_date"), context.get("data_interval_start")
-        epoch = orchestration.epoch_of(self.home, context["params"]["epoch"], *dates, manual)
+        epoch = orchestration.epoch_of(self.home, context["params"]["epoch"], *dates, manual, common.BOUNDS[1])
         asked = {"home": self.home, "epoch": epoch, "patience": self.patience, "manual": manual}
         found = look(**asked)
         if found["state"] == "waiting":

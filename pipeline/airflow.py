@@ -37,7 +37,7 @@ _PREPARE = f"""
 from airflow.utils import db
 from airflow.models.pool import Pool
 db.initdb()
-Pool.create_or_update_pool({POOL!r}, slots=1, description="altneu: one publish at a time", include_deferred=False)
+Pool.create_or_update_pool({POOL!r}, slots=1, description="altneu: one run computes at a time", include_deferred=False)
 """
 
 # The scheduler's workers are forked from it, and the tasks from them: what it has imported, no task has to. Measured: a

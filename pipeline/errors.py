@@ -21,6 +21,7 @@ class AltneuError(Exception):
     """Base: `what` happened (one sentence that names the input), and the `next` command or remedy."""
 
     exit = Exit.FAILED
+    transient = False  # may the same succeed later, with nothing mended?
 
     def __init__(self, what: str, next: str | None = None) -> None:
         super().__init__(what)
@@ -44,9 +45,36 @@ class RunFailed(AltneuError):
 class Conflict(RunFailed):
     """Another writer published first (the ledger's compare-and-swap refused)."""
 
+    transient = True
+
+
+class Unavailable(RunFailed):
+    """What a run needs does not answer now (database, Spark, disk), or has changed under it: worth another try."""
+
+    transient = True
+
 
 class CheckFailed(AltneuError):
     """A critical check failed or the maintained result differs from the recomputation."""
+
+
+_OUTSIDE = {"py4j", "pyspark", "grpc", "sqlalchemy", "psycopg"}  # libraries that speak with other processes
+_LASTING = {  # their errors that come again however often it is tried
+    *("AnalysisException", "ParseException", "IllegalArgumentException", "PythonException", "ArithmeticException"),
+    *("NumberFormatException", "DateTimeException", "ArrayIndexOutOfBoundsException", "SparkUpgradeException"),
+    *("PySparkTypeError", "PySparkValueError", "PySparkAttributeError", "PySparkNotImplementedError"),
+    *("ProgrammingError", "IntegrityError", "DataError", "ArgumentError", "NotSupportedError"),
+}
+
+
+def transient(error: BaseException) -> bool:
+    """May the same succeed later, with nothing mended? So of a database, a Spark or a disk that failed; not of wrong
+    use, a failed check or a fault of the code."""
+    if isinstance(error, AltneuError):
+        return error.transient
+    kinds = type(error).__mro__
+    outside = any(kind.__module__.partition(".")[0] in _OUTSIDE for kind in kinds)
+    return isinstance(error, OSError) or (outside and not {kind.__name__ for kind in kinds} & _LASTING)
 
 
 _GONE = ("NotFoundException", "FileNotFoundException", "does not exist")

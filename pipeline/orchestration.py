@@ -5,12 +5,13 @@ A task of `dags/` calls one function here with the home's path and strings, numb
 everything travels by XCom and everything can be tested without a scheduler. At parse time only `calendar`
 is called; Spark and the suites are imported inside the functions that need them.
 
-Runs may race: a backfill with several active runs, somebody typing `altneu run`. Their stages may then
-build on a revision that is no longer the newest. The rule: a stage whose run has lost already does nothing
-(`stage` says so), and `publish` is the one place that settles it. It has a pool of one slot: there it runs
-the epochs again on the newest revision, alone, until they are published as landed. The cost of a lost race
-is the stages done in vain, and one chain of stages inside the publish task; the order of the epochs never
-matters.
+Runs may be active together, as many as there are epochs to wait for: what computes has a pool of one slot,
+and the further a run has come the sooner it gets it, so that runs compute one after the other. Where they
+race nonetheless (somebody types `altneu run`, a retry comes between, the pool is larger), a run may build on
+a revision that is no longer the newest. Then its stages do nothing (`stage` says so), and `publish` is the
+one place that settles it: it runs the epochs again on the newest revision until they are published as
+landed. The cost of a lost race is the stages done in vain, and one chain of stages inside the publish task;
+the order of the epochs never matters.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config import Home
-from .errors import AltneuError, CheckFailed, Conflict, RunFailed, UsageError
+from .errors import AltneuError, CheckFailed, Conflict, UsageError
 from .schedule import Schedule, sample
 
 if TYPE_CHECKING:
     from .ledger import Ledger
 
-POOL = "altneu_publish"  # one slot
+POOL = "altneu_stages"  # one slot: runs compute and publish one after the other
 BEFORE_PUBLISH = ("ingest", "edges", "triangles", "truss", "audit")
 ATTEMPTS = 5  # at a publish that others (not under our pool) win again and again
 MANY_CHECKS = 20  # failed checks that an error lists
@@ -124,16 +126,30 @@ def bounds(first: str | None, last: str | None) -> tuple[datetime | None, dateti
 # -- which epoch, and is it there ----------------------------------------------------------------------------
 
 
-def epoch_of(path: str, asked: str | int | None, logical: datetime | None, start: datetime | None, manual: bool) -> int:
-    """The epoch of a DAG run: the one asked for; else the one of its data interval.
+def epoch_of(
+    path: str,
+    asked: str | int | None,
+    logical: datetime | None,
+    start: datetime | None,
+    manual: bool,
+    until: datetime | None = None,
+) -> int:
+    """The epoch of a DAG run. Of the schedule or a backfill: that of its data interval, and no other may be asked for.
 
-    A run triggered by hand for an instant that starts an epoch means that epoch (as a scheduled run of that
-    logical date does); for any other instant, such as now, the last whole interval before it. Raises
-    `UsageError`.
+    By hand: the one asked for; else, for an instant that starts an epoch, that epoch (as a scheduled run of that
+    logical date does); for any other instant, such as now, the last whole interval before it, unless the schedule
+    has ended by then (`until`). Raises `UsageError`.
     """
     schedule = Home.open(path).schedule
     if asked not in (None, ""):
-        return schedule.epoch(str(asked))
+        named = schedule.epoch(str(asked))
+        if not manual and schedule.seconds is not None and start is not None and named != schedule.epoch_of(start):
+            raise UsageError(
+                f"this run is for the epoch of its date, {schedule.label(schedule.epoch_of(start))}, but the parameter "
+                f"epoch asks for {schedule.label(named)}. A backfill takes its epochs from its dates.",
+                "the same backfill again, with the parameter epoch left empty",
+            )
+        return named
     if schedule.seconds is None:
         raise UsageError(
             "this home has integer epochs (no [epochs] every), so a run must name its epoch.",
@@ -147,7 +163,15 @@ def epoch_of(path: str, asked: str | int | None, logical: datetime | None, start
             f"trigger the DAG with the parameter epoch, e.g. "
             f'{{"epoch": "{schedule.label(schedule.epoch_of(_now()))}"}}',
         )
-    return schedule.epoch_of(start)
+    epoch = schedule.epoch_of(start)
+    if manual and until is not None and schedule.start(epoch) > until:
+        last = schedule.label(schedule.epoch_of(until))
+        raise UsageError(
+            f"this run names no epoch, so it would be for the last whole interval, {schedule.label(epoch)}; the "
+            f"schedule has ended with {last} (ALTNEU_END).",
+            f'trigger the DAG with the parameter epoch, e.g. {{"epoch": "{last}"}}; or altneu_backfill for many',
+        )
+    return epoch
 
 
 def _now() -> datetime:
@@ -267,7 +291,8 @@ def _without_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) -
 
 
 def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str, Any]:
-    """One stage of a run; its facts. A run that has lost to another revision already does nothing here."""
+    """One stage of a run; its facts. A run that has lost to another revision already does nothing here, and says why:
+    `superseded`."""
     from . import runner
 
     home, ledger = _open(path)
@@ -278,7 +303,7 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
         say(text)
         if ledger.run(run_id).state != "failed":
             ledger.finish(run_id, "failed", f"superseded by revision {winner}")
-        return {"superseded_by": winner}
+        return {"superseded": text}
     facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
     say(f"{name}: {_shown(facts)}")
     return facts
@@ -288,29 +313,36 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
     """See to it that the planned epochs are published as landed; which revision did it.
 
     The run's own publish when it still builds on the newest revision; else its epochs run again here on the
-    newest. Returns run_id, revision (None: others had published the same meanwhile), epochs, reruns. Raises
-    `Conflict` when writers outside the pool win `ATTEMPTS` times.
+    newest. Returns run_id; revision (None: others had published the same meanwhile); epochs and labels, just those that
+    it has published; reruns. Raises `Conflict` when others win `ATTEMPTS` times.
     """
     from . import runner
 
     home, ledger = _open(path)
     run_id, epochs = planned["run_id"], planned["epochs"]
+
+    def done(revision: int | None, reruns: int) -> dict[str, Any]:
+        mine = [] if revision is None else list(ledger.run(run_id).epochs)
+        labels = [home.schedule.label(epoch) for epoch in mine]
+        return {"run_id": run_id, "revision": revision, "epochs": mine, "labels": labels, "reruns": reruns}
+
     for reruns in range(ATTEMPTS):
         published = _revision_of(ledger, run_id)
         if published is None and _winner(ledger, run_id) is None:
             try:
                 published = runner.stage(home, ledger, run_id, "publish", lambda stage, text: say(text))["revision"]
-                say(f"published revision {published}: {_some([home.schedule.label(e) for e in epochs])}")
-                return {"run_id": run_id, "revision": published, "epochs": epochs, "reruns": reruns}
+                found = done(published, reruns)
+                say(f"published revision {published}: {_some(found['labels'])}")
+                return found
             except Conflict as conflict:
                 say(conflict.what)
-        found = runner.plan_epochs(home, ledger, _without_gone(home, ledger, epochs, say))
-        again = runner.begin(home, ledger, found)
+        plan = runner.plan_epochs(home, ledger, _without_gone(home, ledger, epochs, say))
+        again = runner.begin(home, ledger, plan)
         if again is None:  # ours, or a wider pass of another run
-            say(f"already published as landed, at revision {found.parent.revision}")
-            return {"run_id": run_id, "revision": published, "epochs": epochs, "reruns": reruns}
+            say(f"already published as landed, at revision {plan.parent.revision}")
+            return done(published, reruns)
         run_id = again
-        say(f"run {run_id}: the same epochs again, on revision {found.parent.revision}")
+        say(f"run {run_id}: the same epochs again, on revision {plan.parent.revision}")
         for name in BEFORE_PUBLISH:
             facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
             say(f"{name}: {_shown(facts)}")
@@ -333,17 +365,35 @@ def _winner(ledger: Ledger, run_id: str) -> int | None:
     return newest if run.state != "published" and newest != run.parent else None
 
 
-def report(path: str, published: dict[str, Any], say: Say = quiet) -> list[str]:
-    """Write the report pages of what `publish` handed on; their paths. Needs no Spark."""
+def warnings(path: str, published: dict[str, Any], say: Say = quiet) -> None:
+    """The checks that warned in what `publish` handed on. Raises `CheckFailed` when there are any: it is published,
+    with its mark."""
+    if published["revision"] is None:
+        say("this run published nothing itself")
+        return
+    home, ledger = _open(path)
+    warned = _failed(ledger, published["run_id"], "warning")
+    if warned:
+        raise CheckFailed(
+            f"{len(warned)} check(s) warn; revision {published['revision']} is published, with its mark:\n"
+            + failures(home, warned),
+            f"altneu report {home.schedule.label(warned[0]['epoch'])}",
+        )
+    say("no check warns")
+
+
+def report(path: str, planned: Planned, published: dict[str, Any] | None, say: Say = quiet) -> list[str]:
+    """Write the report pages of a run's epochs, also of one that has failed (then nothing was handed on by `publish`);
+    their paths. Needs no Spark."""
     import time
 
     from .report import write
 
     home, ledger = _open(path)
     started = time.time()
-    pages = [str(page) for page in write(home, ledger, published["epochs"])]
+    pages = [str(page) for page in write(home, ledger, planned["epochs"])]
     facts = {"pages": len(pages), "page": pages[-1] if pages else None}
-    ledger.stage(published["run_id"], "report", "done", started, facts)
+    ledger.stage((published or planned)["run_id"], "report", "done", started, facts)
     say(f"report: {pages[-1] if pages else 'nothing to write'}")
     return pages
 
@@ -358,49 +408,28 @@ def submission(path: str) -> tuple[dict[str, str], dict[str, str]]:
     return settings(Home.open(path).config.conf)
 
 
-def submitted(path: str, name: str, planned: str) -> int:
-    """The work of one submission: a stage of the run that `planned` (JSON) describes. Returns the exit code."""
+def submitted(path: str, name: str, planned: str, answer: str) -> int:
+    """The work of one submission: a task of the run that `planned` (JSON) describes. What it hands on, or its error, is
+    written to the file `answer`. Returns the exit code."""
 
     def say(text: str) -> None:
         print(text, flush=True)
 
     run: Planned = json.loads(planned)
+    work = {"validate": validate, "publish": publish}.get(name) or (lambda *how: stage(how[0], how[1], name, how[2]))
     try:
-        if name == "publish":
-            publish(path, run, say)
-        else:
-            stage(path, run, name, say)
+        told = {"done": work(path, run, say)}
     except AltneuError as error:
         print(worded(error), file=sys.stderr, flush=True)
-        return 1
-    return 0
+        told = {"error": {"says": worded(error), "retry": error.transient}}
+    Path(answer).write_text(json.dumps(told, default=str))
+    return int("error" in told)
 
 
-def outcome(path: str, planned: str) -> dict[str, Any]:
-    """What a submission has done, as `publish` tells it: run_id, revision (None: not published by it), epochs."""
-    run = json.loads(planned)
-    _, ledger = _open(path)
-    revision = _revision_of(ledger, run["run_id"])
-    return {"run_id": run["run_id"], "revision": revision, "epochs": run["epochs"], "labels": run["labels"]}
-
-
-def why(path: str, planned: str) -> AltneuError | None:
-    """The error with which a submission failed, from the database; None when it left no word (killed, no cluster)."""
-    run_id = json.loads(planned)["run_id"]
-    home, ledger = _open(path)
-    row = ledger.run(run_id)
-    if row.state != "failed":
-        return None
-    failed = _critical(ledger, run_id)
-    if failed:
-        label = home.schedule.label(failed[0]["epoch"])
-        return CheckFailed(f"{row.error}\n{failures(home, failed)}", f"altneu report {label}")
-    return RunFailed(row.error or f"run {run_id} failed.", "see the log above, then clear this task")
-
-
-def _critical(ledger: Ledger, run_id: str) -> list[dict[str, Any]]:
+def _failed(ledger: Ledger, run_id: str, severity: str) -> list[dict[str, Any]]:
+    """The checks of a run that failed, of a severity."""
     rows = [dict(row._mapping) for row in ledger.checks(run_id=run_id)]
-    return [row for row in rows if not row["passed"] and row["severity"] == "critical"]
+    return [row for row in rows if not row["passed"] and row["severity"] == severity]
 
 
 # -- audits --------------------------------------------------------------------------------------------------
@@ -457,11 +486,30 @@ def validate(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
         return stage(path, planned, "audit", say)
     except CheckFailed as error:
         home, ledger = _open(path)
-        failed = _critical(ledger, planned["run_id"])
+        failed = _failed(ledger, planned["run_id"], "critical")
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
 
 
 # -- maintenance ---------------------------------------------------------------------------------------------
+
+
+def relanded(path: str, say: Say = quiet) -> dict[str, Any]:
+    """Are the published epochs as they are landed? Raises `CheckFailed` that names those that have landed again and
+    whose new batch nobody has published."""
+    from . import runner
+
+    home, ledger = _open(path)
+    _, rows = runner.grid(home, ledger)
+    changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed", "folded")]
+    if changed:
+        raise CheckFailed(
+            f"{len(changed)} published epoch(s) have landed again, and the new batch is not published: "
+            f"{', '.join(changed[:MANY_CHECKS])}{' …' if len(changed) > MANY_CHECKS else ''}.",
+            f"trigger altneu_backfill (first {changed[0]}, last {changed[-1]}), or: "
+            f"altneu backfill {changed[0]} {changed[-1]}",
+        )
+    say(f"{len(rows)} epochs: what is published is what is landed")
+    return {"epochs": len(rows)}
 
 
 def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any]:
@@ -509,12 +557,6 @@ def grid(path: str) -> dict[str, Any]:
 
 
 # -- helpers -------------------------------------------------------------------------------------------------
-
-
-def retry_helps(error: BaseException) -> bool:
-    """May the same task succeed when it is tried again with nothing changed? Not for wrong use or a failed
-    check."""
-    return not isinstance(error, (UsageError, CheckFailed)) or isinstance(error, RunFailed)
 
 
 def worded(error: AltneuError) -> str:

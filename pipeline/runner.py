@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from . import landing, telemetry
 from .config import Home
-from .errors import AltneuError, RunFailed, UsageError, explained
+from .errors import AltneuError, RunFailed, Unavailable, UsageError, explained, transient
 from .ledger import Ledger, Revision, alive, new_run_id
 from .standing import standings
 
@@ -315,9 +315,8 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
         watch.failed(what)
         if isinstance(error, (AltneuError, KeyboardInterrupt)):
             raise
-        raise RunFailed(
-            f"stage {name} of run {run_id} failed: {what}. What was published is untouched.", then
-        ) from error
+        failed = Unavailable if transient(error) else RunFailed
+        raise failed(f"stage {name} of run {run_id} failed: {what}. What was published is untouched.", then) from error
     ledger.stage(run_id, name, "done", watch.started, facts)
     watch.done(facts)
     return facts

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from .errors import AltneuError, UsageError
+from .errors import AltneuError, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from .config import Home
@@ -137,7 +137,7 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
 
 
 def _remote(master: str, conf: dict[str, str]) -> SparkSession:
-    """A session of a Spark Connect server. Raises `AltneuError` when none answers."""
+    """A session of a Spark Connect server. Raises `Unavailable` when none answers."""
     from pyspark.errors import PySparkException
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
@@ -145,7 +145,7 @@ def _remote(master: str, conf: dict[str, str]) -> SparkSession:
     with contextlib.suppress(PySparkException):
         host, _, port = DefaultChannelBuilder(master).endpoint.rpartition(":")
         if not listens(host, int(port)):
-            raise AltneuError(f"no Spark Connect server answers at {master}.", "altneu connect")
+            raise Unavailable(f"no Spark Connect server answers at {master}.", "altneu connect")
     # the server would answer a question asked before from the table's metadata of that time
     settings = _RUNTIME | {"spark.connect.session.planCache.enabled": "false"}
     settings |= {name: value for name, value in conf.items() if name.startswith("spark.sql.")}

@@ -25,7 +25,7 @@ from . import audit as auditing
 from . import filters, landing
 from . import ingest as reading
 from .config import Home
-from .errors import CheckFailed, RunFailed, explained
+from .errors import CheckFailed, Unavailable, explained
 from .forecast import BROADCAST_ROWS
 from .ledger import Ledger, Revision
 from .schedule import sample
@@ -149,7 +149,7 @@ def ingest(run: Run) -> Facts:
         run.write("quarantine", reading.difference(reading.bad(*source), old_bad) if some else None)
     finally:  # what went wrong may be for that very reason
         if not landing.unchanged(run.ledger, batches, digests):
-            raise RunFailed(
+            raise Unavailable(
                 "the landing changed while it was read. Nothing was published.", "run the same command again"
             )
     run.ledger.put_batches(

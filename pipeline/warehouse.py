@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from . import iceberg, place
 from .config import Home
-from .errors import AltneuError, RunFailed, UsageError
+from .errors import AltneuError, Unavailable, UsageError
 from .ledger import Ledger, Revision
 from .spark import catalog
 
@@ -158,7 +158,7 @@ class Warehouse:
                 return
             except iceberg.Overtaken as error:
                 if attempt == COMMITS - 1:
-                    raise RunFailed(
+                    raise Unavailable(
                         f"table {table}: other writers committed first, {COMMITS} times in a row.",
                         "run the same command again",
                     ) from error

@@ -1,6 +1,7 @@
-"""What `spark-submit` runs for a task of the DAGs: one stage of a run. `stage.py HOME STAGE PLANNED`, as JSON.
+"""What `spark-submit` runs for a task of the DAGs: `stage.py HOME TASK PLANNED ANSWER`. PLANNED is JSON; what the task
+hands on, or its error, is written to the file ANSWER.
 
-The master and the resources are those of the submission. What failed is on the last lines, and in the database.
+The master and the resources are those of the submission.
 """
 
 import sys

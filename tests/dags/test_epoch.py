@@ -263,10 +263,12 @@ def test_a_critical_failure_stops_before_publish(
     assert run.state == "failed"
     done = states(run)
     assert (done["truss"], done["validate"]) == ("success", "failed")
-    assert (done["publish"], done["report"]) == ("upstream_failed", "upstream_failed")
+    assert {done[name] for name in ("publish", "assets", "warnings")} == {"upstream_failed"}
+    assert done["report"] == "success" and (home.reports / "epoch=2004-04-15.html").is_file()
     assert ledger.at().revision == 0
     assert [(alert["dag"], alert["task"]) for alert in alerts] == [("altneu_epoch", "validate")]
-    parts = ("2004-04-15: edges equal", "{'a': 1, 'b': 2}", "next: altneu report 2004-04-15")
+    address = "/altneu/reports/epoch=2004-04-15.html"
+    parts = ("2004-04-15: edges equal", "{'a': 1, 'b': 2}", "next: altneu report 2004-04-15", address)
     assert [part for part in parts if part not in alerts[0]["error"]] == []
 
 
@@ -306,11 +308,12 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     # what two has still to do is not done in vain
     for name in ("triangles", "truss", "audit"):
         lines: list[str] = []
-        assert orchestration.stage(path, two, name, lines.append) == {"superseded_by": 1}
-        assert lines == ["revision 1 was published since this run was planned: publish runs its epochs again on it"]
+        says = "revision 1 was published since this run was planned: publish runs its epochs again on it"
+        assert orchestration.stage(path, two, name, lines.append) == {"superseded": says}
+        assert lines == [says]
     lines = []
     done = orchestration.publish(path, two, lines.append)
-    assert (done["revision"], done["reruns"]) == (2, 1)
+    assert (done["revision"], done["reruns"], done["labels"]) == (2, 1, ["2004-04-16"])
     assert any("again, on revision 1" in line for line in lines)
 
     # cleared and run again: nothing more is published
@@ -351,7 +354,7 @@ def test_a_wider_pass_spares_the_rerun(light: None, tiny: tuple[Home, Ledger, in
     assert ledger.at().revision == 1
 
 
-AFTER_PLAN = {"ingest", "edges", "triangles", "truss", "validate", "publish", "report"}
+AFTER_PLAN = {"ingest", "edges", "triangles", "truss", "validate", "publish", "assets", "warnings", "report"}
 
 
 def skipped(run: Any) -> set[str]:
@@ -374,6 +377,14 @@ def test_which_epoch(tiny: tuple[Home, Ledger, int]) -> None:
     assert orchestration.epoch_of(path, None, noon, yesterday, manual=True) == first - 1
     assert orchestration.epoch_of(path, "2004-04-17", DAY, DAY, manual=True) == first + 2
     assert orchestration.epoch_of(path, first, None, None, manual=True) == first
+    # of a schedule or a backfill the date decides; to ask for another epoch is a mistake
+    assert orchestration.epoch_of(path, "2004-04-15", DAY, DAY, manual=False) == first
+    with pytest.raises(orchestration.UsageError, match=r"its date, 2004-04-15, .* asks for 2004-04-16"):
+        orchestration.epoch_of(path, "2004-04-16", DAY, DAY, manual=False)
+    # by hand, for now, on a history that has ended
+    with pytest.raises(orchestration.UsageError, match=r"2004-04-16; the schedule has ended with 2004-04-15"):
+        orchestration.epoch_of(path, None, noon, DAY + timedelta(days=1), manual=True, until=DAY)
+    assert orchestration.epoch_of(path, "2004-04-16", noon, noon, manual=True, until=DAY) == first + 1
     with pytest.raises(orchestration.UsageError, match="no logical date"):
         orchestration.epoch_of(path, None, None, None, manual=True)
     with pytest.raises(orchestration.UsageError, match="neither an integer nor a date"):
@@ -414,9 +425,6 @@ def test_an_epoch_whose_folder_has_gone_stays_published(light: None, tiny: tuple
     assert "altneu run 2004-04-15 --remove" in lines[0]
 
 
-def test_errors_say_what_to_type_and_whether_to_retry() -> None:
+def test_errors_say_what_to_type() -> None:
     usage = orchestration.UsageError("epoch 7 is not landed.", "altneu land FILE")
     assert orchestration.worded(usage) == "epoch 7 is not landed.\nnext: altneu land FILE"
-    assert not orchestration.retry_helps(usage)
-    assert not orchestration.retry_helps(orchestration.CheckFailed("bad"))
-    assert orchestration.retry_helps(orchestration.Conflict("lost"))

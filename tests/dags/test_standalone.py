@@ -51,7 +51,7 @@ def test_a_real_one_starts_and_stops_whole(tmp_path: Path) -> None:
     with Airflow(home) as airflow:
         names = {dag["dag_id"] for dag in airflow.call("/api/v2/dags")["dags"]}
         assert {"altneu_epoch", "altneu_backfill"} <= names
-        assert "altneu_publish" in {pool["name"] for pool in airflow.call("/api/v2/pools")["pools"]}
+        assert "altneu_stages" in {pool["name"] for pool in airflow.call("/api/v2/pools")["pools"]}
         address = f"http://localhost:{airflow.port}"
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(f"{address}/altneu/")

@@ -15,11 +15,13 @@ from pyspark.sql import SparkSession
 
 from pipeline import orchestration, views
 from pipeline.config import Home
-from pipeline.errors import CheckFailed, RunFailed
 from pipeline.ledger import Ledger
 from pipeline.standing import standings
 from tests import homes
 
+from .test_epoch import light
+
+__all__ = ["light"]
 Load = Callable[..., dict[str, Any]]
 DAY = datetime(2004, 4, 15, tzinfo=UTC)
 SUBMITTED = ["ingest", "edges", "triangles", "truss", "validate", "publish"]
@@ -43,36 +45,38 @@ def test_each_stage_is_a_submission_with_its_settings(load: Load, tmp_path: Path
             found = dags[name].get_task(task)
             assert type(found).__name__ == "SubmittedStage" and found._conn_id == "cluster"
             was = plain[name].get_task(task)
-            assert (found.pool, found.execution_timeout, found.doc_md) == (was.pool, was.execution_timeout, was.doc_md)
-            assert [asset.name for asset in found.outlets] == [asset.name for asset in was.outlets]
-            assert found.upstream_task_ids | {"plan"} == was.upstream_task_ids
+            for setting in ("pool", "trigger_rule", "execution_timeout", "doc_md", "upstream_task_ids"):
+                assert getattr(found, setting) == getattr(was, setting), (task, setting)
 
 
-def test_the_words_of_a_failure_come_from_the_database(day: tuple[Home, Ledger, int]) -> None:
+def test_a_submission_answers_with_what_it_did_or_its_error(
+    light: None, day: tuple[Home, Ledger, int], tmp_path: Path
+) -> None:
     home, ledger, first = day
     path = str(home.path)
-    run = orchestration.plan(path, [first])
-    planned = json.dumps(run)
-    assert run is not None
-    assert orchestration.why(path, planned) is None  # it left no word
-    ledger.finish(run["run_id"], "failed", "ingest: rows.csv is truncated.")
-    error = orchestration.why(path, planned)
-    assert isinstance(error, RunFailed) and "rows.csv is truncated" in error.what
-    check = {
-        "epoch": first,
-        "suite": "edges",
-        "name": "edges are unique",
-        "severity": "critical",
-        "passed": False,
-        "meaning": "",
-        "remedy": "",
-        "observed": "1 row",
-        "rows": [{"a": 1, "b": 2}],
-    }
-    ledger.put_checks(run["run_id"], 1, [check])
-    error = orchestration.why(path, planned)
-    assert isinstance(error, CheckFailed) and not orchestration.retry_helps(error)
-    assert "2004-04-15: edges are unique: 1 row" in error.what and error.next == "altneu report 2004-04-15"
+    planned = orchestration.plan(path, [first])
+    assert planned is not None
+    answer = tmp_path / "answer.json"
+
+    def submit(task: str, run: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        answer.unlink(missing_ok=True)
+        code = orchestration.submitted(path, task, json.dumps(run), str(answer))
+        return code, json.loads(answer.read_text())
+
+    for task in SUBMITTED[:-1]:
+        code, told = submit(task, planned)
+        assert code == 0 and "superseded" not in told["done"]
+    homes.run(home, ledger, [first])  # another publishes the same meanwhile
+    code, told = submit("validate", planned)
+    assert code == 0 and "revision 1 was published since" in told["done"]["superseded"]
+    code, told = submit("publish", planned)
+    assert (code, told["done"]["revision"], told["done"]["labels"]) == (0, None, [])
+    # overtaken and published under another run: it is told as what this submission has published
+    homes.put(home, first, [(1, 2, None, "upsert", 0)])
+    code, told = submit("publish", planned)
+    assert (told["done"]["revision"], told["done"]["labels"]) == (2, ["2004-04-15"])
+    code, told = submit("edges", {**planned, "run_id": "none"})
+    assert (code, told) == (1, {"error": {"says": "there is no run 'none'.\nnext: altneu status", "retry": False}})
 
 
 @pytest.mark.slow

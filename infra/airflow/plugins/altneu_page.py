@@ -1,6 +1,7 @@
-"""A page inside Airflow: the grid of epochs, the trend of the totals, audits, and links to reports and runs.
+"""The timetable of the DAGs, and a page inside Airflow: the grid of epochs, the trend of the totals, audits, and links
+to reports and runs.
 
-It reads the home's SQL database and the landing's listing; it starts no Spark. Behind Airflow's login:
+The page reads the home's SQL database and the landing's listing; it starts no Spark. Behind Airflow's login:
 without a session, 401. `ALTNEU_HOME` says which home. An error of the home is shown as a page of its own,
 with what to type.
 """
@@ -22,6 +23,7 @@ from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import FileResponse, HTMLResponse
 from sqlalchemy import select
 
+from dags.timetable import Bounded
 from pipeline import orchestration
 from pipeline.config import Home
 from pipeline.errors import AltneuError
@@ -152,9 +154,10 @@ document.addEventListener("click", event => {{
 
 
 class AltneuPage(AirflowPlugin):
-    """The page as a sub-application, and its entry in the navigation."""
+    """The page as a sub-application, its entry in the navigation, and the timetable."""
 
     name = "altneu"
+    timetables = [Bounded]  # noqa: RUF012
     fastapi_apps = [{"app": app, "url_prefix": "/altneu", "name": "altneu"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {"name": "Epochs", "href": "/altneu/", "destination": "nav", "url_route": "altneu-epochs"}

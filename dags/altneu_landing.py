@@ -1,0 +1,36 @@
+"""Is what is published what is landed? Every day: fails when published epochs have landed again and nobody has
+published the new batch; its message names them and says what to trigger. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, CronTriggerTimetable, task
+
+from dags import common
+from pipeline import orchestration
+
+
+@task(
+    execution_timeout=timedelta(hours=1),
+    doc_md="Compares the landing with the ledger; needs no Spark. Red until the epochs that it names are published.",
+)
+@common.told
+def relanded() -> dict[str, Any]:
+    return orchestration.relanded(common.HOME, common.say)
+
+
+with DAG(
+    "altneu_landing",
+    description="Published epochs that have landed again, daily",
+    schedule=CronTriggerTimetable("0 6 * * *", timezone="UTC"),
+    start_date=common.START,
+    catchup=False,
+    max_active_runs=1,
+    default_args=common.DEFAULTS,
+    tags=["altneu", "audit"],
+    doc_md=__doc__,
+):
+    relanded()

@@ -1,0 +1,63 @@
+"""A schedule with bounds: the epochs from a first to a last one, whatever the dates of the DAG.
+
+A DAG's own `start_date` and `end_date` bound its runs by hand as well: in a run for a date outside them Airflow makes
+no task, and calls it a success. So the DAG has no bounds, and its timetable has them. A plugin registers it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk.timezone import coerce_datetime
+from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
+from airflow.timetables.interval import DeltaDataIntervalTimetable
+
+
+class Bounded(DeltaDataIntervalTimetable):
+    """Intervals of so many seconds since 1970-01-01 UTC that start between two instants, both included (None: no
+    bound)."""
+
+    def __init__(self, seconds: float, first: datetime | None, last: datetime | None) -> None:
+        super().__init__(timedelta(seconds=seconds))
+        self.first, self.last = first, last
+
+    def serialize(self) -> dict[str, Any]:
+        bounds = {"first": self.first, "last": self.last}
+        return {"seconds": self._delta.total_seconds()} | {
+            name: when and when.isoformat() for name, when in bounds.items()
+        }
+
+    @classmethod
+    def deserialize(cls, data: dict[str, Any]) -> Bounded:
+        first, last = (data[name] and datetime.fromisoformat(data[name]) for name in ("first", "last"))
+        return cls(data["seconds"], first, last)
+
+    @property
+    def summary(self) -> str:
+        bounds = [f"{word} {when:%Y-%m-%d}" for word, when in (("from", self.first), ("to", self.last)) if when]
+        return " ".join([str(self._delta), *bounds])
+
+    def next_dagrun_info(
+        self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
+    ) -> DagRunInfo | None:
+        """The bounds are those of the schedule; a backfill brings bounds of its own (`latest`), and they hold."""
+        if restriction.latest is None:
+            earliest = max(filter(None, (restriction.earliest, self.first)), default=None)
+            restriction = TimeRestriction(coerce_datetime(earliest), coerce_datetime(self.last), restriction.catchup)
+        if restriction.earliest is not None:
+            aligned = coerce_datetime(self._start(restriction.earliest, up=True))
+            restriction = restriction._replace(earliest=aligned)
+        return super().next_dagrun_info(
+            last_automated_data_interval=last_automated_data_interval, restriction=restriction
+        )
+
+    def infer_manual_data_interval(self, run_after: datetime) -> DataInterval:
+        """The last whole interval before an instant."""
+        end = coerce_datetime(self._start(run_after))
+        return DataInterval(start=self._get_prev(end), end=end)
+
+    def _start(self, when: datetime, up: bool = False) -> datetime:
+        """The start of an interval: the last one until an instant, or the next one from it on."""
+        number, beyond = divmod(when.timestamp(), self._delta.total_seconds())
+        return datetime.fromtimestamp((number + (up and beyond > 0)) * self._delta.total_seconds(), UTC)

@@ -1,0 +1,198 @@
+"""What a person sees in the grid: red where something is wrong, skipped where nothing was done, tasks in every run; and
+what those who follow the assets are told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import AnalysisException
+
+from pipeline import orchestration, stages
+from pipeline.config import Home
+from pipeline.errors import CheckFailed, Conflict, UsageError
+from pipeline.ledger import Ledger
+from tests import homes
+
+from .test_epoch import AFTER_PLAN, DAY, light, skipped, states, tiny, up
+from .test_imports import STAGES
+
+__all__ = ["light", "tiny"]
+Load = Callable[..., dict[str, Any]]
+Tiny = tuple[Home, Ledger, int]
+HISTORY = {"ALTNEU_START": "2004-04-15", "ALTNEU_END": "2004-04-16"}
+
+
+def events(run: Any) -> list[dict[str, Any]]:
+    """The extras of the asset events of a run, each once."""
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        query = sa.select(AssetEvent).where(AssetEvent.source_run_id == run.run_id)
+        found = list(session.scalars(query))
+        extras = [event.extra for event in found]
+    assert len(extras) % 5 == 0
+    return [extra for number, extra in enumerate(extras) if extra not in extras[:number]]
+
+
+def test_a_run_by_hand_has_tasks_on_a_history_that_has_ended(
+    light: None, airflow: None, load: Load, tiny: Tiny
+) -> None:
+    """The trigger form as it comes up: now, and no epoch. Green without a task it was."""
+    home, ledger, first = tiny
+
+    def go(**how: Any) -> tuple[Any, list[str]]:
+        dag = load(home.path, **HISTORY)["altneu_epoch"]
+        told: list[str] = []
+        dag.get_task("landed").on_failure_callback = [lambda context: told.append(str(context["exception"]))]
+        return dag.test(**how), told
+
+    run, told = go(logical_date=datetime.now(UTC).replace(microsecond=0))
+    assert (run.state, states(run)["landed"]) == ("failed", "failed")
+    assert "the schedule has ended with 2004-04-16" in told[0] and '{"epoch": "2004-04-16"}' in told[0]
+    run, _ = go(logical_date=datetime.now(UTC).replace(microsecond=1), run_conf={"epoch": "2004-04-15"})
+    assert run.state == "success" and skipped(run) == set()
+    weights = {ti.task_id: ti.priority_weight for ti in run.get_task_instances()}
+    ordered = [weights[task] for task in STAGES]
+    assert ordered == sorted(set(ordered))  # for the pool, who has come further goes first
+    run, _ = go(logical_date=DAY - timedelta(days=400, hours=3), run_conf={"epoch": "2004-04-16"})
+    assert run.state == "success" and skipped(run) == set()
+    assert sorted(ledger.batches()) == [first, first + 1]
+
+
+def overtaking(monkeypatch: pytest.MonkeyPatch, home: Home, ledger: Ledger, epochs: list[int]) -> None:
+    """Another run publishes these epochs while ours is in its edges stage."""
+    before = stages.STAGES["edges"]
+    once = iter([True])
+
+    def edges(run: stages.Run) -> dict[str, Any]:
+        if next(once, False):
+            homes.run(home, ledger, epochs)
+        return before(run)
+
+    monkeypatch.setitem(stages.STAGES, "edges", edges)
+
+
+def test_a_run_that_publishes_nothing_updates_no_asset(
+    light: None, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, ledger, first = tiny
+    overtaking(monkeypatch, home, ledger, [first, first + 1])
+    run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
+    assert run.state == "success"
+    assert skipped(run) == {"triangles", "truss", "validate", "assets"}
+    assert events(run) == []
+
+
+def test_an_event_lists_the_epochs_that_its_run_has_published(
+    light: None, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were planned; another run published the first meanwhile."""
+    home, ledger, first = tiny
+    overtaking(monkeypatch, home, ledger, [first])
+    run = load(home.path)["altneu_backfill"].test(logical_date=None)
+    assert run.state == "success"
+    assert skipped(run) == {"triangles", "truss", "validate", "next"}
+    assert events(run) == [{"revision": 2, "epochs": ["2004-04-16"]}]
+    # cleared once more: nothing to do, nothing told
+    run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
+    assert skipped(run) == AFTER_PLAN and events(run) == []
+
+
+def test_a_warning_is_red_in_a_run_that_succeeds(
+    light: None, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, _, first = tiny
+
+    def audit(run: stages.Run) -> dict[str, Any]:
+        common = {"epoch": first, "suite": "volumes", "meaning": "", "remedy": "", "rows": [], "observed": "9 rows"}
+        names = {"rows as usual": ("warning", False), "a note": ("info", False), "edges": ("warning", True)}
+        rows = [{**common, "name": n, "severity": s, "passed": p} for n, (s, p) in names.items()]
+        run.ledger.put_checks(run.run_id, run.revision, rows)
+        return {"failed": 1}
+
+    monkeypatch.setitem(stages.STAGES, "audit", audit)
+    alerts: list[Any] = []
+    hook = ModuleType("pager")
+    hook.call = alerts.append  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pager", hook)
+    dag = load(home.path, ALTNEU_ON_FAILURE="pager:call")["altneu_epoch"]
+    told: list[str] = []
+    dag.get_task("warnings").on_failure_callback = [lambda context: told.append(str(context["exception"]))]
+    run = dag.test(logical_date=DAY)
+    assert run.state == "success"
+    assert {task for task, state in states(run).items() if state != "success"} == {"warnings"}
+    assert states(run)["warnings"] == "failed" and alerts == []
+    assert "1 check(s) warn; revision 1 is published" in told[0] and "2004-04-15: rows as usual: 9 rows" in told[0]
+    assert "a note" not in told[0] and "/altneu/reports/epoch=2004-04-15.html" in told[0]
+    assert events(run) == [{"revision": 1, "epochs": ["2004-04-15"]}]
+
+
+ONLY_MENDING_HELPS = [
+    UsageError("wrong use"),
+    CheckFailed("wrong numbers"),
+    ValueError("a fault of the code"),
+    KeyError("another"),
+    AnalysisException("no such column"),
+    sa.exc.ProgrammingError("SELECT", {}, Exception("no such table")),
+]
+WORTH_ANOTHER_TRY = [
+    Conflict("another writer"),
+    sa.exc.OperationalError("SELECT", {}, Exception("the server has gone away")),
+    Py4JNetworkError("the JVM has gone"),
+    ConnectionRefusedError("no answer"),
+    OSError(28, "No space left on device"),
+]
+
+
+@pytest.mark.parametrize("error", ONLY_MENDING_HELPS + WORTH_ANOTHER_TRY, ids=repr)
+def test_only_what_may_go_away_by_itself_is_tried_again(
+    light: None, tiny: Tiny, load: Load, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+    home, _, first = tiny
+    ingest = load(home.path)["altneu_epoch"].get_task("ingest").python_callable
+    planned = orchestration.plan(str(home.path), [first])
+
+    def stage(run: stages.Run) -> dict[str, Any]:
+        raise error
+
+    monkeypatch.setitem(stages.STAGES, "ingest", stage)
+    with pytest.raises(AirflowException) as raised:
+        ingest(planned)
+    assert isinstance(raised.value, AirflowFailException) is (error in ONLY_MENDING_HELPS)
+
+
+def test_a_database_that_is_away_is_tried_again() -> None:
+    from pipeline.errors import Unavailable
+
+    with pytest.raises(Unavailable, match="does not answer"):
+        Ledger("postgresql+psycopg://nobody@127.0.0.1:1/none")
+
+
+def test_an_epoch_that_landed_again_is_told(light: None, airflow: None, load: Load, tiny: Tiny) -> None:
+    home, ledger, first = tiny
+
+    def look() -> tuple[Any, list[str]]:
+        dag = load(home.path)["altneu_landing"]
+        told: list[str] = []
+        dag.get_task("relanded").on_failure_callback = [lambda context: told.append(str(context["exception"]))]
+        return dag.test(logical_date=None), told
+
+    assert look()[0].state == "success"  # nothing is published: nothing has landed again
+    homes.run(home, ledger, [first])
+    assert look()[0].state == "success"
+    homes.put(home, first, up((7, 8)))
+    run, told = look()
+    assert run.state == "failed" and "1 published epoch(s) have landed again" in told[0]
+    assert "2004-04-15." in told[0] and "altneu backfill 2004-04-15 2004-04-15" in told[0]
+    homes.run(home, ledger, [first])
+    assert look()[0].state == "success"
