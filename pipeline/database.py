@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from .errors import AltneuError, explained
+from .errors import Unavailable, explained
 
 SAY = 2.0  # seconds of waiting for another writer until that is told
 PATIENCE = 60.0  # and until it is an error
@@ -62,7 +62,7 @@ def shared(uri: str) -> Iterator[sa.Engine]:
 
 @contextlib.contextmanager
 def connected(uri: str) -> Iterator[sa.Connection]:
-    """A connection for a moment. A database that does not answer is an `AltneuError`."""
+    """A connection for a moment. A database that does not answer is an `Unavailable`."""
     with answering(uri), shared(uri) as found, found.connect() as connection:
         yield connection
 
@@ -79,14 +79,14 @@ def shown(uri: str) -> str:
 
 @contextlib.contextmanager
 def answering(uri: str) -> Iterator[None]:
-    """Inside, a database that cannot be reached, or is locked for too long, is an `AltneuError` that names it."""
+    """Inside, a database that cannot be reached, or is locked for too long, is an `Unavailable` that names it."""
     try:
         yield
     except sa.exc.OperationalError as error:
         if LOCKED in str(error):
-            raise AltneuError(*explained(error)) from None
+            raise Unavailable(*explained(error)) from None
         whole = sa.make_url(uri).render_as_string(hide_password=True)
-        raise AltneuError(f"the database {whole} does not answer: {error.orig}.", "altneu doctor") from None
+        raise Unavailable(f"the database {whole} does not answer: {error.orig}.", "altneu doctor") from None
 
 
 def made(make: Callable[[], None]) -> None:
