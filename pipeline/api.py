@@ -4,17 +4,22 @@
 
     graph = Graph("path/of/the/home")
     graph.edges(as_of="2004-05-15").where("trussness >= 5").show()
+    graph.vertices(top=10).show()
     graph.register()
     graph.spark.sql("SELECT trussness, count(*) FROM altneu_edges GROUP BY trussness").show()
 
 Every call reads one ledger row, the newest unless `revision` names another: whole revisions only, whatever is published
-meanwhile. Epochs are labels or integers. Errors are those of the command line, as `pipeline.errors.AltneuError`.
+meanwhile. Epochs are labels, dates or integers; vertices are what the landed files call them. Every view takes `where`
+(SQL), `sort` (a column; with a minus greatest first), `top` and `limit` as well. Errors are those of the command line,
+as `pipeline.errors.AltneuError`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,10 +28,23 @@ from .config import Home
 from .errors import AltneuError
 from .ledger import Revision
 from .place import opened
+from .questions import Question, ask
 from .spark import master_of, session
 from .warehouse import Warehouse
 
-Epoch = str | int
+Epoch = str | int | date
+Vertex = str | int
+_TEXTS = ("label", "result", "suite", "check", "observed", "first")
+_TYPES = {"transitivity": "double"} | dict.fromkeys(_TEXTS, "string")
+
+
+class Narrow(TypedDict, total=False):
+    """What every view takes."""
+
+    where: str
+    sort: str
+    top: int
+    limit: int
 
 
 class Graph:
@@ -38,6 +56,17 @@ class Graph:
         self.spark = spark or session(master_of(self.home), self.home.config.conf)
         self._warehouse = Warehouse(self.spark, self.home)
 
+    def __repr__(self) -> str:
+        row = self.ledger.at()
+        if row.frontier is None:
+            return f"Graph({str(self.home.path)!r}): nothing is published yet"
+        now = views.totals(self.home, self.ledger)[0]
+        return (
+            f"Graph({str(self.home.path)!r}): revision {row.revision}, frontier {now['label']}: "
+            f"{now['vertices']:,} vertices, {now['edges']:,} edges, {now['triangles']:,} triangles, "
+            f"greatest trussness {now['max_trussness']}"
+        )
+
     def revision(self, revision: int | None = None) -> Revision:
         """The ledger row of a revision (default: the newest). Raises `AltneuError` before anything is published."""
         row = self.ledger.at(revision)
@@ -45,48 +74,128 @@ class Graph:
             raise AltneuError("nothing is published yet.", "altneu backfill --all")
         return row
 
-    def totals(self, all_epochs: bool = False, revision: int | None = None) -> DataFrame:
+    def totals(
+        self,
+        all_epochs: bool = False,
+        revision: int | None = None,
+        as_of: Epoch | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
         """epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs; one epoch or
         all."""
-        rows = views.totals(self.home, self.ledger, revision=revision, all_epochs=all_epochs)
-        columns = "epoch bigint, label string, revision bigint, vertices bigint, edges bigint, triangles bigint"
-        motifs = "".join(f", `{name}` bigint" for name in self.ledger.motifs(self.ledger.at(revision)))
-        columns += f", max_trussness bigint, transitivity double{motifs}"
-        return self.spark.createDataFrame([row | row["motifs"] for row in rows], columns)
+        return self._ask("totals", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
 
-    def vertices(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
+    def trusses(
+        self,
+        all_epochs: bool = False,
+        revision: int | None = None,
+        as_of: Epoch | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """epoch, label, k, edges (of trussness >= k), exactly (of just k)."""
+        return self._ask("trusses", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+
+    def vertices(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
         """vertex, degree, triangles, clustering, and a column for each motif."""
-        row = self.revision(revision)
-        return views.as_of(self._warehouse, row, "vertices", self._epoch(as_of, row), self.ledger.motifs(row))
+        return self._ask("vertices", as_of=as_of, revision=revision, vertex=vertex, **narrow)
 
-    def edges(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
+    def edges(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
         """src, dst, trussness; src < dst (as numbers)."""
-        row = self.revision(revision)
-        return views.as_of(self._warehouse, row, "edges", self._epoch(as_of, row))
+        return self._ask("edges", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
 
-    def support(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
+    def support(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
         """src, dst, support: how many triangles each edge is in, counted on request."""
-        row = self.revision(revision)
-        return views.support(self._warehouse, row, self._epoch(as_of, row))
+        return self._ask("support", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
 
-    def triangles(self, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
-        """a, b, c, diff (1), listed on request: one row per triangle."""
-        row = self.revision(revision)
-        return views.triangles(self._warehouse, row, self._epoch(as_of, row))
+    def triangles(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        since: Epoch | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """a, b, c, diff (1), listed on request: one row per triangle. With `since`: those that came (1) and went (-1)
+        from then to `as_of`."""
+        if since is None:
+            return self._ask("triangles", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        until = self._epoch(as_of, self.revision(revision))
+        return self._ask("triangles", span=(since, until), revision=revision, vertex=vertex, edge=edge, **narrow)
 
-    def communities(self, k: int, as_of: Epoch | None = None, revision: int | None = None) -> DataFrame:
-        """src, dst, community: the k-truss communities, the largest first; see `views.communities`."""
-        row = self.revision(revision)
-        return views.communities(self._warehouse, row, self._epoch(as_of, row), k)
+    def communities(
+        self,
+        k: int | None = None,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """src, dst, community: the k-truss communities (default: the greatest k), the largest first; see
+        `views.communities`."""
+        return self._ask("communities", k=k, as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
 
-    def changes(self, first: Epoch, last: Epoch, revision: int | None = None) -> DataFrame:
-        """src, dst, trussness, diff: what turns the edges of epoch `first` into those of `last`."""
-        row = self.revision(revision)
-        return views.changes(self._warehouse, row, self._epoch(first, row), self._epoch(last, row))
+    def changes(
+        self,
+        first: Epoch,
+        last: Epoch,
+        revision: int | None = None,
+        k: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """src, dst, trussness, diff: what turns the edges of epoch `first` into those of `last`. With `k`: src, dst,
+        diff of the edges that entered or left the k-truss."""
+        return self._ask("changes", span=(first, last), revision=revision, k=k, vertex=vertex, edge=edge, **narrow)
 
-    def changes_since(self, old: int, new: int | None = None, all_epochs: bool = False) -> DataFrame:
+    def changes_since(
+        self,
+        old: int,
+        new: int | None = None,
+        all_epochs: bool = False,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
         """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see `views.changes_since`."""
-        return views.changes_since(self._warehouse, self.ledger.at(old), self.revision(new), all_epochs)
+        asked: dict[str, Any] = {"since_revision": old, "revision": new, "all_epochs": all_epochs}
+        return self._ask("changes", vertex=vertex, edge=edge, **asked, **narrow)
+
+    def quarantine(
+        self,
+        first: Epoch | None = None,
+        last: Epoch | None = None,
+        revision: int | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """epoch, file, line, reason, text: the malformed rows, of one epoch or of two and all between."""
+        return self._ask("quarantine", span=(first, last), revision=revision, **narrow)
+
+    def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> DataFrame:
+        """epoch, label, result (passed, warns, fails), suite, check, observed, first: what the checks found."""
+        return self._ask("checks", span=(first, last), **narrow)
 
     def collection(self, table: str, revision: int | None = None) -> DataFrame:
         """A table of diff triples as stored (`warehouse.TABLES`, `MOTIFS`): all epochs, also those to come."""
@@ -109,8 +218,34 @@ class Graph:
             frame.createOrReplaceTempView(prefix + name)
         return [prefix + name for name in frames]
 
+    def _ask(
+        self,
+        view: str,
+        span: Sequence[Epoch | None] = (),
+        as_of: Epoch | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **rest: Any,
+    ) -> DataFrame:
+        question = Question(
+            view,
+            span=tuple(_text(epoch) for epoch in span if epoch is not None),
+            as_of=None if as_of is None else _text(as_of),
+            vertices=(str(vertex),) if isinstance(vertex, (str, int)) else tuple(map(str, vertex)),
+            edge=None if edge is None else (str(edge[0]), str(edge[1])),
+            **rest,
+        )
+        answer = ask(self.home, self.ledger, question, lambda: self._warehouse)
+        if answer.frame is not None:
+            return answer.frame
+        columns = ", ".join(f"`{name}` {_TYPES.get(name, 'bigint')}" for name in answer.columns)
+        return self.spark.createDataFrame([dict(row) for row in answer.rows()], columns)
+
     def _epoch(self, given: Epoch | None, row: Revision) -> int:
         assert row.frontier is not None
-        if given is None:
-            return row.frontier
-        return given if isinstance(given, int) else self.home.schedule.epoch(given)
+        return row.frontier if given is None else self.home.schedule.epoch(_text(given))
+
+
+def _text(epoch: Epoch) -> str:
+    """An epoch as it would be typed."""
+    return epoch.isoformat() if isinstance(epoch, (date, datetime)) else str(epoch)

@@ -26,13 +26,16 @@ class Home:
     @classmethod
     def open(cls, path: Path | str, create: bool = False) -> Home:
         """Read the home at `path`. With `create`, make it (and a commented `altneu.toml`) when it is not there."""
-        path = Path(path).resolve()
+        path = Path(path).expanduser().resolve()
+        for place in (path, *path.parents):
+            if place.is_file():
+                raise UsageError(f"{place} is a file, and a home is a folder.", "altneu --home DIR init")
         file = path / "altneu.toml"
         if not file.exists():
             if not create:
                 raise UsageError(
                     f"{path} is no altneu home (it has no altneu.toml).",
-                    "altneu land FILE --columns src,dst --epoch 1   (makes one), or: altneu demo",
+                    "altneu init, or altneu land FILE --columns src,dst --epoch 1   (make one), or: altneu demo",
                 )
             path.mkdir(parents=True, exist_ok=True)
             file.write_text(TEMPLATE, encoding="utf-8")

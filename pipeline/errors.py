@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from enum import IntEnum
 
@@ -90,6 +91,9 @@ def explained(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, AltneuError):
         return error.what, error.next
     lines = str(error).strip().splitlines() or [""]
+    if isinstance(error, OSError) and error.filename is not None and error.strerror and error.errno != errno.ENOSPC:
+        what = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}."
+        return what, "altneu doctor   (says whether the home can be written)"
     full = [line for line in lines if any(word in line for word in _FULL)]
     gone = [line for line in lines if any(word in line for word in _GONE)]
     if full or gone:

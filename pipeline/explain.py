@@ -8,7 +8,6 @@ from the plans that maintain it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
@@ -16,7 +15,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from . import views
-from .errors import UsageError
 from .ledger import Revision
 from .warehouse import Warehouse
 
@@ -29,14 +27,14 @@ Vertex = int | str
 def edge(warehouse: Warehouse, revision: Revision, epoch: int, ends: tuple[str, str]) -> Document:
     """Is the edge there, with which trussness, in which triangles, and which landed rows say so."""
     views.answerable(warehouse.home, revision, epoch)
-    a, b = sorted(_numbers(warehouse, revision, ends))
+    a, b = sorted(views.numbers(warehouse, revision, ends))
     return _edge(warehouse, revision, epoch, a, b, _rows(warehouse, revision, [(a, b)], epoch), triangles=True)
 
 
 def triangle(warehouse: Warehouse, revision: Revision, epoch: int, corners: tuple[str, str, str]) -> Document:
     """Is the triangle there, and its three edges."""
     views.answerable(warehouse.home, revision, epoch)
-    numbers = sorted(_numbers(warehouse, revision, corners))
+    numbers = sorted(views.numbers(warehouse, revision, corners))
     pairs = list(combinations(numbers, 2))
     rows = _rows(warehouse, revision, pairs, epoch)
     edges = [_edge(warehouse, revision, epoch, a, b, rows) for a, b in pairs]
@@ -52,7 +50,7 @@ def triangle(warehouse: Warehouse, revision: Revision, epoch: int, corners: tupl
 def vertex(warehouse: Warehouse, revision: Revision, epoch: int, name: str) -> Document:
     """Degree, triangles and motifs, the diffs that add up to them, and each edge with the landed rows that make it."""
     views.answerable(warehouse.home, revision, epoch)
-    (number,) = _numbers(warehouse, revision, [name])
+    (number,) = views.numbers(warehouse, revision, [name])
     at = F.col("vertex") == number
 
     def diffs(table: str) -> list[tuple[Any, Document]]:
@@ -198,24 +196,6 @@ def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]]
         shown = {name: row[name] for name in ("src", "dst", *values, "op", "seq", "file", "line")}
         out.append({**shown, "epoch": label(row["epoch"]), "fate": fate})
     return out
-
-
-def _numbers(warehouse: Warehouse, revision: Revision, names: Iterable[str]) -> list[int]:
-    """Vertices as typed → their numbers."""
-    wanted = list(names)
-    if warehouse.home.config.ids == "integer":
-        try:
-            return [int(name) for name in wanted]
-        except ValueError:
-            raise UsageError(
-                f"{' '.join(wanted)}: the vertices of this home are integers.", "altneu explain -h"
-            ) from None
-    book = warehouse.at("names", revision).where(F.col("name").isin(wanted)).collect()
-    known = {row["name"]: row["id"] for row in book}
-    for name in wanted:
-        if name not in known:
-            raise UsageError(f"no vertex is called {name!r} at revision {revision.revision}.", "altneu show vertices")
-    return [known[name] for name in wanted]
 
 
 def names(warehouse: Warehouse, revision: Revision, numbers: list[int]) -> list[Vertex]:

@@ -64,7 +64,9 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
         "late": late,
         "restated": restated,
         "rows": rows,
-        "plans": {
+        "plans": {}
+        if not chosen and plan.kind == "run"
+        else {
             "edges": "broadcast the touched pairs" if rows <= BROADCAST_ROWS else "shuffle by pair",
             "triangles": _triangles(home, ledger, plan, rows),
             **_motifs(home, ledger, plan, rows),

@@ -5,8 +5,12 @@ Everything here reads one row of the ledger and the snapshots that it pins.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
@@ -124,7 +128,14 @@ def totals(
     return out
 
 
-def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int, motifs: Sequence[str] = ()) -> DataFrame:
+def as_of(
+    warehouse: Warehouse,
+    revision: Revision,
+    view: str,
+    epoch: int,
+    motifs: Sequence[str] = (),
+    only: Only | None = None,
+) -> DataFrame:
     """As of an epoch: `vertices` (vertex, degree, triangles, clustering, and a column for each of the motifs) or
     `edges` (src, dst, trussness).
 
@@ -141,20 +152,22 @@ def as_of(warehouse: Warehouse, revision: Revision, view: str, epoch: int, motif
             counted = warehouse.at("motif_counts", revision).where(F.col("epoch") <= epoch).groupBy("vertex")
             sums = [F.sum(F.when(F.col("motif") == name, F.col("diff")).otherwise(0)).alias(name) for name in motifs]
             rows = rows.join(counted.agg(*sums), "vertex", "left").fillna(0, list(motifs))
-        return named(warehouse, revision, rows, ["vertex"]).orderBy("vertex")
+        return named(warehouse, revision, rows, ["vertex"], only).orderBy("vertex")
     rows = _sum(warehouse.at("trussness", revision), epoch, "n", "a", "b", "k")
     rows = rows.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"))
-    return named(warehouse, revision, rows, ["src", "dst"]).orderBy("src", "dst")
+    return named(warehouse, revision, rows, ["src", "dst"], only).orderBy("src", "dst")
 
 
-def changes(warehouse: Warehouse, revision: Revision, since: int, until: int) -> DataFrame:
+def changes(warehouse: Warehouse, revision: Revision, since: int, until: int, only: Only | None = None) -> DataFrame:
     """What a consumer applies to the edges of epoch `since` to have those of `until`: src, dst, trussness, diff."""
-    answerable(warehouse.home, revision, since)
+    forward(warehouse.home, revision, since, until)
     rows = warehouse.at("trussness", revision).where((F.col("epoch") > since) & (F.col("epoch") <= until))
-    return _net_trussness(warehouse, revision, rows)
+    return _net_trussness(warehouse, revision, rows, only=only)
 
 
-def changes_since(warehouse: Warehouse, old: Revision, new: Revision, all_epochs: bool = False) -> DataFrame:
+def changes_since(
+    warehouse: Warehouse, old: Revision, new: Revision, all_epochs: bool = False, only: Only | None = None
+) -> DataFrame:
     """What a consumer who has revision `old` applies to have `new`: exactly once, also after corrections.
 
     By default the edges at the frontier of each: src, dst, trussness, diff. With `all_epochs` the collection that they
@@ -171,13 +184,17 @@ def changes_since(warehouse: Warehouse, old: Revision, new: Revision, all_epochs
         at = F.col("epoch") if since is None else F.greatest("epoch", F.lit(since).cast("bigint"))
         return frame.withColumn("epoch", at).withColumn("diff", F.col("diff") * sign)
 
-    return _net_trussness(warehouse, new, rows(new, 1).unionByName(rows(old, -1)), ["epoch"] if all_epochs else [])
+    return _net_trussness(
+        warehouse, new, rows(new, 1).unionByName(rows(old, -1)), ["epoch"] if all_epochs else [], only
+    )
 
 
-def _net_trussness(warehouse: Warehouse, revision: Revision, rows: DataFrame, by: Sequence[str] = ()) -> DataFrame:
+def _net_trussness(
+    warehouse: Warehouse, revision: Revision, rows: DataFrame, by: Sequence[str] = (), only: Only | None = None
+) -> DataFrame:
     net = rows.groupBy("a", "b", "k", *by).agg(F.sum("diff").alias("diff")).where("diff <> 0")
     net = net.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"), *by, "diff")
-    return named(warehouse, revision, net, ["src", "dst"]).orderBy(*by, "src", "dst", "diff")
+    return named(warehouse, revision, net, ["src", "dst"], only).orderBy(*by, "src", "dst", "diff")
 
 
 def answerable(home: Home, revision: Revision, epoch: int) -> None:
@@ -196,10 +213,24 @@ def answerable(home: Home, revision: Revision, epoch: int) -> None:
         )
 
 
-def trusses(home: Home, ledger: Ledger, revision: int | None = None, all_epochs: bool = False) -> list[dict[str, Any]]:
+def forward(home: Home, revision: Revision, since: int, until: int, view: str = "changes") -> None:
+    """Raises `UsageError` unless both epochs can be answered for, and the first comes first."""
+    for epoch in (since, until):
+        answerable(home, revision, epoch)
+    if since > until:
+        first, last = home.schedule.label(until), home.schedule.label(since)
+        raise UsageError(
+            f"from {last} to {first} is backwards: what changes is asked from an epoch to a later one.",
+            f"altneu show {view} {first} {last}",
+        )
+
+
+def trusses(
+    home: Home, ledger: Ledger, revision: int | None = None, all_epochs: bool = False, as_of: int | None = None
+) -> list[dict[str, Any]]:
     """The sizes of every k-truss, from SQL alone: epoch, label, k, edges (of trussness >= k), exactly (of just k)."""
     out = []
-    for point in totals(home, ledger, revision=revision, all_epochs=all_epochs):
+    for point in totals(home, ledger, revision=revision, as_of=as_of, all_epochs=all_epochs):
         inside = 0
         for k, exactly in sorted(point["trusses"].items(), reverse=True):
             inside += exactly
@@ -208,20 +239,21 @@ def trusses(home: Home, ledger: Ledger, revision: int | None = None, all_epochs:
     return out
 
 
-def truss_changes(warehouse: Warehouse, revision: Revision, since: int, until: int, k: int) -> DataFrame:
+def truss_changes(
+    warehouse: Warehouse, revision: Revision, since: int, until: int, k: int, only: Only | None = None
+) -> DataFrame:
     """Edges that entered (1) or left (-1) the k-truss between two epochs: src, dst, diff."""
-    for epoch in (since, until):
-        answerable(warehouse.home, revision, epoch)
-    rows = warehouse.at("trussness", revision).where((F.col("k") >= k) & (F.col("epoch") <= max(since, until)))
+    forward(warehouse.home, revision, since, until)
+    rows = warehouse.at("trussness", revision).where((F.col("k") >= k) & (F.col("epoch") <= until))
     sign = F.when(F.col("epoch") <= until, F.col("diff")).otherwise(0) - F.when(
         F.col("epoch") <= since, F.col("diff")
     ).otherwise(0)
     net = rows.groupBy("a", "b").agg(F.sum(sign).alias("diff")).where("diff <> 0")
     net = net.select(F.col("a").alias("src"), F.col("b").alias("dst"), "diff")
-    return named(warehouse, revision, net, ["src", "dst"]).orderBy("src", "dst")
+    return named(warehouse, revision, net, ["src", "dst"], only).orderBy("src", "dst")
 
 
-def communities(warehouse: Warehouse, revision: Revision, epoch: int, k: int) -> DataFrame:
+def communities(warehouse: Warehouse, revision: Revision, epoch: int, k: int, only: Only | None = None) -> DataFrame:
     """The k-truss communities of an epoch: src, dst, community (1 is the one with the most edges).
 
     A community is a class of edges of the k-truss that chains of triangles within it join; a vertex may be in several.
@@ -231,7 +263,7 @@ def communities(warehouse: Warehouse, revision: Revision, epoch: int, k: int) ->
     inside = warehouse.at("trussness", revision).where(F.col("k") >= k)
     edges = _sum(inside, epoch, "n", "a", "b").select("a", "b", F.lit(0).alias("one"))
     found = edges.groupBy("one").applyInArrow(_communities, "src bigint, dst bigint, community bigint")
-    return named(warehouse, revision, found, ["src", "dst"]).orderBy("community", "src", "dst")
+    return named(warehouse, revision, found, ["src", "dst"], only).orderBy("community", "src", "dst")
 
 
 def _communities(edges: pa.Table) -> pa.Table:
@@ -244,20 +276,21 @@ def _communities(edges: pa.Table) -> pa.Table:
     return pa.table({"src": a, "dst": b, "community": place[label]})
 
 
-def triangles(warehouse: Warehouse, revision: Revision, epoch: int, since: int | None = None) -> DataFrame:
+def triangles(
+    warehouse: Warehouse, revision: Revision, epoch: int, since: int | None = None, only: Only | None = None
+) -> DataFrame:
     """The triangles of an epoch: a, b, c, diff (1). With `since`: those that came (1) and went (-1) since then."""
-    for each in (epoch, *(() if since is None else (since,))):
-        answerable(warehouse.home, revision, each)
+    forward(warehouse.home, revision, epoch if since is None else since, epoch)
     now = _edges_at(warehouse, revision, epoch)
     index = now.limit(0) if since is None else _edges_at(warehouse, revision, since)
     changed = now.unionByName(index.withColumn("diff", -F.col("diff")))
     delta = changed.groupBy("a", "b").agg(F.sum("diff").alias("diff")).where("diff <> 0").select(*_always())
     found = triangle_changes(index.select(*_always()), delta, broadcast=False)
     net = found.groupBy("a", "b", "c").agg(F.sum("diff").alias("diff")).where("diff <> 0")
-    return named(warehouse, revision, net, ["a", "b", "c"]).orderBy("a", "b", "c")
+    return named(warehouse, revision, net, ["a", "b", "c"], only).orderBy("a", "b", "c")
 
 
-def support(warehouse: Warehouse, revision: Revision, epoch: int) -> DataFrame:
+def support(warehouse: Warehouse, revision: Revision, epoch: int, only: Only | None = None) -> DataFrame:
     """How many triangles each edge of an epoch is in: src, dst, support. One task, about 200 bytes an edge; beyond
     `[triangles] limit_edges` by a join that lists every triangle."""
     answerable(warehouse.home, revision, epoch)
@@ -271,7 +304,7 @@ def support(warehouse: Warehouse, revision: Revision, epoch: int) -> DataFrame:
         counted = listed.select(F.inline(sides)).groupBy("a", "b").agg(F.count("*").alias("support"))
         both = edges.join(counted, ["a", "b"], "left").fillna(0, ["support"])
         found = both.select(F.col("a").alias("src"), F.col("b").alias("dst"), "support")
-    return named(warehouse, revision, found, ["src", "dst"]).orderBy("src", "dst")
+    return named(warehouse, revision, found, ["src", "dst"], only).orderBy("src", "dst")
 
 
 def _support(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -300,8 +333,23 @@ def _sum(rows: DataFrame, epoch: int, name: str, *data: str) -> DataFrame:
     return rows.where(F.col("epoch") <= epoch).groupBy(*data).agg(F.sum("diff").alias(name)).where(F.col(name) != 0)
 
 
-def named(warehouse: Warehouse, revision: Revision, rows: DataFrame, columns: list[str]) -> DataFrame:
-    """Replace vertex numbers by their names (homes with string ids)."""
+@dataclass(frozen=True)
+class Only:
+    """The rows that touch one of some vertices (as numbers), or with `all` every one of them."""
+
+    vertices: tuple[int, ...]
+    all: bool = False
+
+    def of(self, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+        touched = [reduce(or_, (F.col(column) == vertex for column in columns)) for vertex in self.vertices]
+        return rows.where(reduce(and_ if self.all else or_, touched))
+
+
+def named(
+    warehouse: Warehouse, revision: Revision, rows: DataFrame, columns: list[str], only: Only | None = None
+) -> DataFrame:
+    """Replace vertex numbers by their names (homes with string ids); of the rows `only` those that it lets pass."""
+    rows = only.of(rows, columns) if only else rows
     if warehouse.home.config.ids == "integer":
         return rows
     names = warehouse.at("names", revision)
@@ -310,3 +358,29 @@ def named(warehouse: Warehouse, revision: Revision, rows: DataFrame, columns: li
         entry = names.select(F.col("id").alias(column), F.col("name").alias("_name"))
         rows = rows.join(entry, column).drop(column).withColumnRenamed("_name", column)
     return rows.select(*order)
+
+
+def numbers(warehouse: Warehouse, revision: Revision, names: Iterable[str | int]) -> list[int]:
+    """Vertices as typed → their numbers."""
+    wanted = [str(name) for name in names]
+    if warehouse.home.config.ids == "integer":
+        odd = [name for name in wanted if not re.fullmatch(r"[+-]?[0-9]+", name)]
+        if odd:
+            raise UsageError(f"{' '.join(odd)}: the vertices of this home are integers.", "altneu show vertices")
+        return [int(name) for name in wanted]
+    book = warehouse.at("names", revision).where(F.col("name").isin(wanted)).collect()
+    known = {row["name"]: row["id"] for row in book}
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"no vertex is called {name!r} at revision {revision.revision}.", "altneu show vertices")
+    return [known[name] for name in wanted]
+
+
+def quarantine(warehouse: Warehouse, revision: Revision, first: int | None, last: int | None) -> DataFrame:
+    """The malformed rows of the published batches of some epochs, both included (default: all): epoch, file, line,
+    reason, text."""
+    rows = warehouse.at("quarantine", revision)
+    for epoch, sign in ((first, 1), (last, -1)):
+        rows = rows if epoch is None else rows.where(F.col("epoch") * sign >= epoch * sign)
+    data = ["epoch", "file", "line", "reason", "text"]
+    return rows.groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff > 0").select(*data).orderBy(*data)

@@ -10,26 +10,27 @@ from __future__ import annotations
 import logging
 import os
 import sys
-
-from sqlalchemy.exc import SQLAlchemyError
+import traceback
 
 from .. import orchestration, telemetry
 from ..errors import AltneuError, Exit, explained
-from .base import app
-from .printing import err, out
+from .base import Log, app, setting
+from .printing import err, failure, out, printable
 
 # their order is that of the commands in the help
 from . import land, runs, status, read, checks, admin  # noqa: F401  # isort: skip
 
 __all__ = ["app", "err", "main", "out"]
 
-_FOREIGN = ("py4j", "pyspark")  # what they raise speaks of tables and files, not of a mistake in the program
+# what they raise speaks of tables, files and places, not of a mistake in the program
+_FOREIGN = ("py4j", "pyspark", "sqlalchemy")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run `altneu` with these arguments (default: the process's); exit with its code."""
+    printable()
     try:
-        app(arguments, standalone_mode=True)
+        app(arguments, prog_name="altneu")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.OK)
@@ -37,19 +38,23 @@ def main(arguments: list[str] | None = None) -> int:
         err.print("interrupted; what was published is untouched")
         sys.exit(130)
     except Exception as error:
-        if (
-            not isinstance(error, (AltneuError, SQLAlchemyError))
-            and type(error).__module__.split(".")[0] not in _FOREIGN
-        ):
+        if not isinstance(error, (AltneuError, OSError)) and type(error).__module__.split(".")[0] not in _FOREIGN:
             raise  # a mistake of ours: its trace says more than a line
-        what, then = explained(error)
-        if err.quiet:
-            telemetry.event("command failed", logging.ERROR, error=what, next=then)
-        err.print("altneu:", style="bold red", end=" ")
-        err.print(what, markup=False)
-        if then:
-            err.print(f"  next: {then}", markup=False)
+        _tell(error)
         sys.exit(error.exit if isinstance(error, AltneuError) else Exit.FAILED)
     finally:
         orchestration.release()
     return Exit.OK
+
+
+def _tell(error: Exception) -> None:
+    what, then = explained(error)
+    if setting.log is Log.json:
+        telemetry.event("command failed", logging.ERROR, error=what, next=then)
+        return
+    if setting.verbose:
+        traceback.print_exception(error)
+    failure.print("altneu:", style="bold red", end=" ")
+    failure.print(what, markup=False)
+    if then:
+        failure.print(f"  next: {then}", markup=False)

@@ -7,19 +7,22 @@ from typing import Annotated
 
 import typer
 from rich.filesize import decimal
-from rich.table import Table
+from rich.markup import escape
 
 from ..config import Home
-from ..errors import Exit
-from .base import app, home_path, opened
-from .printing import Progress, err, out, ranges
+from ..errors import AltneuError, Exit
+from ..ledger import Ledger
+from .base import command, opened, setting
+from .printing import Progress, err, out, print_rows, ranges
+from .runs import DryRun
 
 
-@app.command()
+@command
 def compact(
     grace: Annotated[
         float, typer.Option(help="Hours for which readers may go on reading what is let go.", min=0)
     ] = 1.0,
+    dry_run: DryRun = False,
 ) -> None:
     """Fold history that is not kept, rewrite small files, drop what nobody can read. No answer that is kept changes.
 
@@ -30,6 +33,9 @@ def compact(
     from ..spark import session_for
 
     home, ledger = opened()
+    if dry_run:
+        _print_compaction(home, ledger)
+        return
     progress = Progress()
     started = time.time()
     try:
@@ -43,25 +49,48 @@ def compact(
         )
     finally:
         progress.close()
-    table = Table("table", "files", "rows", "size", box=None, header_style="bold")
+    rows = []
     for name, after in facts["tables"].items():
         before = facts["before"][name]
-        table.add_row(
-            name,
-            f"{before['files']:,} → {after['files']:,}",
-            f"{before['rows']:,} → {after['rows']:,}",
-            f"{decimal(before['bytes'])} → {decimal(after['bytes'])}",
+        rows.append(
+            {
+                "table": name,
+                "files": f"{before['files']:,} → {after['files']:,}",
+                "rows": f"{before['rows']:,} → {after['rows']:,}",
+                "size": f"{decimal(before['bytes'])} → {decimal(after['bytes'])}",
+            }
         )
-    out.print(table)
+    print_rows(rows)
     readable = ranges([row.revision for row in ledger.revisions() if row.snapshots])
-    answers = "all epochs" if facts["since"] is None else f"epochs from {home.schedule.label(facts['since'])} on"
     out.print(
-        f"the tables answer for {answers}, at revisions {readable}; {facts['expired_snapshots']} snapshots and "
-        f"{facts['orphans']} orphaned files dropped ({time.time() - started:.1f} s)"
+        f"the tables answer for {_answers(home, facts['since'])}, at revisions {readable}; "
+        f"{facts['expired_snapshots']} snapshots and {facts['orphans']} orphaned files dropped "
+        f"({time.time() - started:.1f} s)"
     )
 
 
-@app.command()
+def _answers(home: Home, since: int | None) -> str:
+    return "all epochs" if since is None else f"epochs from {home.schedule.label(since)} on"
+
+
+def _print_compaction(home: Home, ledger: Ledger) -> None:
+    from ..compact import horizon
+
+    row = ledger.at()
+    if not row.revision:
+        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    since, _, dropped = horizon(home, ledger, row)
+    kept = [each.revision for each in ledger.revisions() if each.snapshots and each.revision not in dropped]
+    sizes = ledger.sizes().values()
+    out.print(
+        f"would write {len(sizes)} tables anew ({sum(s['files'] for s in sizes):,} files now, "
+        f"{decimal(sum(s['bytes'] for s in sizes))})"
+    )
+    out.print(f"  epochs     the tables answer for {_answers(home, since)} afterwards")
+    out.print(f"  revisions  {ranges(kept)} can be read afterwards; {ranges(dropped) or 'none'} let go")
+
+
+@command
 def relocate(
     original_gone: Annotated[
         bool,
@@ -77,7 +106,7 @@ def relocate(
     """
     from ..relocate import relocate as move
 
-    home = Home.open(home_path())
+    home = Home.open(setting.home)
     progress = Progress()
     try:
         progress("relocate", "")
@@ -93,7 +122,7 @@ def relocate(
     out.print("next: altneu status")
 
 
-@app.command()
+@command
 def airflow(
     port: Annotated[int, typer.Option(help="Port of the web page.")] = 8080,
     connect: Annotated[
@@ -104,10 +133,10 @@ def airflow(
     from ..airflow import standalone
 
     opened(create=True)
-    standalone(home_path(), port=port, connect=connect, say=lambda text: out.print(text, markup=False))
+    standalone(setting.home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
 
 
-@app.command()
+@command
 def connect(
     host: Annotated[str, typer.Option(help="Address to listen at. Whoever reaches it may do what the server may.")] = (
         "127.0.0.1"
@@ -120,7 +149,7 @@ def connect(
     serve(opened(create=True)[0], host, port, lambda text: out.print(text, markup=False))
 
 
-@app.command()
+@command
 def setup() -> None:
     """What altneu needs beside its Python packages, once: Java, jars, a class-data archive, compiled kernels.
 
@@ -132,26 +161,37 @@ def setup() -> None:
         out.print("everything is set up already")
 
 
-@app.command()
+@command
 def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark and write a table.")] = False) -> None:
     """What is found on this machine: versions, Java, jars, memory, disk, database; and what to do about it."""
     from ..doctor import checks
 
-    found = checks(home_path() if home_path().exists() else None, deep=deep)
-    table = Table(box=None, header_style="bold")
-    for name in ("", "what", "found", "remedy"):
-        table.add_column(name)
+    found = checks(setting.home if setting.home.exists() else None, deep=deep)
+    longest = max(len(check.name) for check in found)
     for check in found:
         mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]![/]"}[check.ok]
-        table.add_row(mark, check.name, check.found, check.remedy if check.ok is not True else "")
-    out.print(table)
+        out.print(f"{mark} {escape(check.name.ljust(longest))}  {escape(check.found)}")
+        if check.ok is not True and check.remedy:
+            out.print(f"  next: {escape(check.remedy)}")
     if any(check.ok is False for check in found):
         raise typer.Exit(Exit.FAILED)
 
 
-@app.command()
+@command
+def init() -> None:
+    """An empty home with its settings, all commented: then `altneu land`, or files put into its landing by hand."""
+    file = setting.home / "altneu.toml"
+    there = file.exists()
+    home = Home.open(setting.home, create=True)
+    home.landing.mkdir(exist_ok=True)
+    out.print(f"{file} {'is there already: nothing was changed' if there else 'written'}", markup=False)
+    out.print(f"landing: {home.landing}/epoch=1/any.csv with the columns src,dst", markup=False)
+    out.print("next: altneu land FILE --columns src,dst --epoch 1, or put files there and: altneu backfill --all")
+
+
+@command
 def demo() -> None:
     """Real messages, daily epochs, every stage, audited at every epoch; prints where to look."""
     from ..demo import demo as play
 
-    play(home_path(), Progress(), out)
+    play(setting.home, Progress(), out)

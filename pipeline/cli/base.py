@@ -1,16 +1,24 @@
-"""The app, the options before every command, and the home that they name."""
+"""The app, the options that every command takes (before its name or after it), and the home that they name."""
 
 from __future__ import annotations
 
+import inspect
+import logging
+import os
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import wraps
+from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from .. import place, telemetry
 from ..config import Home
+from ..errors import UsageError
 from ..ledger import Ledger
 from .printing import err
 
@@ -18,13 +26,12 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="""Incremental graph analytics: edge upserts in, triangles and trussness out, epoch by epoch.
 
 Start with `altneu demo`. With data of your own: `altneu land`, then `altneu backfill --all`, then `altneu show totals`.
 
-Exit codes: 0 fine, 1 a check or a run failed, 2 wrong use or configuration.""",
+Exit codes: 0 fine, 1 a check or a run failed, 2 wrong use or configuration, 130 interrupted.""",
 )
 
 
@@ -33,31 +40,107 @@ class Log(StrEnum):
     json = "json"
 
 
-_home: Path = Path(".altneu")
+@dataclass
+class Setting:
+    """What the options of this call say."""
+
+    home: Path = Path(".altneu")
+    log: Log = Log.text
+    quiet: bool = False
+    verbose: bool = False
+
+
+setting = Setting()
+
+_EVERYWHERE = "Everywhere"
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--home", help="Settings, landing, tables, reports (.altneu; ALTNEU_HOME).", rich_help_panel=_EVERYWHERE
+    ),
+]
+LogOption = Annotated[
+    Log | None,
+    typer.Option(
+        "--log-format", help="Standard error as text or JSON (text; ALTNEU_LOG_FORMAT).", rich_help_panel=_EVERYWHERE
+    ),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress: results and errors only.", rich_help_panel=_EVERYWHERE)
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Every event, and an error's whole trace.", rich_help_panel=_EVERYWHERE),
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"altneu {metadata.version('altneu')}")
+        raise typer.Exit
 
 
 @app.callback()
 def options(
-    home: Annotated[
-        Path, typer.Option("--home", envvar="ALTNEU_HOME", help="Home directory: settings, landing, tables, reports.")
-    ] = Path(".altneu"),
-    log_format: Annotated[
-        Log,
-        typer.Option(envvar="ALTNEU_LOG_FORMAT", help="What standard error gets: text, or one line of JSON per event."),
-    ] = Log.text,
+    home: HomeOption = None,
+    log_format: LogOption = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
 ) -> None:
-    global _home
-    _home = home
-    err.quiet = log_format is Log.json
-    if err.quiet:
+    setting.home, setting.quiet, setting.verbose = Path(os.environ.get("ALTNEU_HOME") or ".altneu"), False, False
+    form = os.environ.get("ALTNEU_LOG_FORMAT") or Log.text
+    if form not in set(Log):
+        raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r}: {' or '.join(Log)}.")
+    setting.log = Log(form)
+    _apply(home, log_format, quiet, verbose)
+
+
+def _apply(home: Path | None, log_format: Log | None, quiet: bool, verbose: bool) -> None:
+    setting.home = (home or setting.home).expanduser()
+    setting.log = log_format or setting.log
+    setting.quiet |= quiet
+    setting.verbose |= verbose
+    err.quiet = setting.quiet or setting.log is Log.json
+    if setting.log is Log.json:
         telemetry.json_lines(sys.stderr)
+    elif setting.verbose:
+        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", force=True)
+        telemetry.log.setLevel(logging.INFO)
 
 
-def home_path() -> Path:
-    """The home directory as it was given; it need not be there."""
-    return _home
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+def command(function: Command) -> Command:
+    """Make a function a command; it takes the common options as well."""
+    own = inspect.signature(function, eval_str=True).parameters
+    common = {
+        name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(_common, eval_str=True).parameters.items()
+    }
+
+    @wraps(function)
+    def call(**given: Any) -> None:
+        _apply(*(given.pop(name) for name in common))
+        function(**given)
+
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+    call.__signature__ = inspect.Signature([*keywords, *common.values()])  # type: ignore[attr-defined]
+    call.__annotations__ = {name: each.annotation for name, each in {**own, **common}.items()}
+    app.command()(call)
+    return function
+
+
+def _common(
+    home: HomeOption = None, log_format: LogOption = None, quiet: Quiet = False, verbose: Verbose = False
+) -> None:
+    """What every command takes."""
 
 
 def opened(create: bool = False) -> tuple[Home, Ledger]:
-    home = Home.open(_home, create)
+    """The home of this call and its ledger."""
+    home = Home.open(setting.home, create)
     return home, place.opened(home)

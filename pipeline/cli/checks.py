@@ -8,13 +8,16 @@ from typing import Annotated
 
 import typer
 
+from ..config import Home
 from ..errors import AltneuError, CheckFailed, UsageError
-from .base import app, opened
+from ..ledger import Ledger
+from ..questions import unpublished
+from .base import command, opened
 from .printing import Progress, err, out, print_rows
 from .runs import execute
 
 
-@app.command()
+@command
 def audit(
     epochs: Annotated[list[str] | None, typer.Argument(help="Epochs (default: all, first to frontier).")] = None,
     sample: Annotated[int, typer.Option(help="So many of the epochs, drawn at random; 0: all of them.", min=0)] = 0,
@@ -39,6 +42,8 @@ def audit(
     from ..spark import session_for
     from ..warehouse import Warehouse
 
+    if shadow and third_party:
+        raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
     home, ledger = opened()
     row = ledger.at()
     if row.frontier is None:
@@ -91,7 +96,7 @@ def audit(
     )
 
 
-@app.command()
+@command
 def repair(
     epochs: Annotated[list[str] | None, typer.Argument(help="Epochs to look at (default: all).")] = None,
 ) -> None:
@@ -112,9 +117,10 @@ def repair(
     audit(epochs)
 
 
-@app.command()
+@command
 def report(
     epoch: Annotated[str | None, typer.Argument(help="The epoch (default: the newest).")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="The pages of all epochs.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print the facts behind the page instead.")] = False,
     data_docs: Annotated[
         bool, typer.Option("--data-docs", help="Also Great Expectations' Data Docs of the epoch's checks, linked.")
@@ -124,12 +130,33 @@ def report(
     from ..report import document, write
 
     home, ledger = opened()
-    row = ledger.at()
-    wanted = [home.schedule.epoch(epoch)] if epoch else [] if row.frontier is None else [row.frontier]
+    if epoch is not None and all_:
+        raise UsageError("say either an epoch or --all.", "altneu report --help")
+    if json_ and data_docs:
+        raise UsageError("--json writes no pages: it does not go with --data-docs.", "altneu report --help")
+    wanted = _reported(home, ledger, epoch, all_)
     if json_:
         if not wanted:
             raise AltneuError("nothing is published yet.", "altneu backfill --all")
-        print(json.dumps(document(home, ledger, wanted[0]), indent=1, default=str))
+        found = [document(home, ledger, each) for each in wanted]
+        print(json.dumps(found if all_ else found[0], indent=1, default=str))
         return
-    for page in write(home, ledger, wanted, data_docs):
-        out.print(str(page))
+    pages = write(home, ledger, wanted, data_docs, None) if all_ else write(home, ledger, wanted, data_docs)
+    for page in pages[:1] if all_ else pages:
+        out.print(str(page), markup=False)
+    if all_:
+        out.print(f"and {len(pages) - 1:,} page(s) beside it")
+
+
+def _reported(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list[int]:
+    """The epochs whose pages are wanted: those of which something is known."""
+    row = ledger.at()
+    known = {*ledger.batches(), *(each for run in ledger.runs() if run.kind != "compact" for each in run.epochs)}
+    if all_:
+        return sorted(known)
+    if epoch is None:
+        return [] if row.frontier is None else [row.frontier]
+    wanted = home.schedule.epoch(epoch)
+    if wanted not in known:
+        raise unpublished(home, wanted, known, "landed and run")
+    return [wanted]

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
-from .base import app, opened
+from .base import command, opened
 from .printing import err, out
 
 
-@app.command()
+@command
 def land(
     files: Annotated[list[Path], typer.Argument(help="Raw event files: csv, txt, tsv (also .gz), jsonl, parquet.")],
     columns: Annotated[

@@ -1,24 +1,40 @@
-"""How the commands print: results to `out`, progress to `err`, tables, lists, and the formats of rows."""
+"""How the commands print: results to `out`, progress to `err`, failures to `failure`; lists, tables, files of rows.
+
+A table is as wide as the terminal (or `COLUMNS`) at most; rows that do not fit are printed one field a line, so that
+no heading and no value is cut. A file is written whole or not at all.
+"""
 
 from __future__ import annotations
 
+import codecs
+import csv
 import json
+import os
+import re
+import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from textwrap import indent
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
 from ..config import Home
 from ..errors import UsageError
 from ..ledger import Ledger
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+failure = Console(stderr=True, highlight=False, soft_wrap=True)  # never quiet
+Row = Mapping[str, Any]
+CHUNK = 1 << 16  # rows of a parquet file that are held at once
 
 
 class Format(StrEnum):
@@ -26,6 +42,33 @@ class Format(StrEnum):
     json = "json"
     csv = "csv"
     parquet = "parquet"
+
+
+class Document(StrEnum):
+    """The formats of what is no list of rows."""
+
+    table = "table"
+    json = "json"
+
+
+_ENDINGS = {".csv": Format.csv, ".json": Format.json, ".parquet": Format.parquet, ".txt": Format.table}
+_NUMBER = re.compile(r"[-+]?[\d,.]*")
+_PLAIN = {"…": "...", "→": "->", "–": "-", "✓": "ok", "✗": "x", "·": "-"}
+
+
+def printable() -> None:
+    """Let streams of a narrow encoding (`LANG=C`) print what they can of our text instead of failing."""
+    codecs.register_error("altneu", _plain)
+    for stream in (sys.stdout, sys.stderr):  # of a test they may be anything
+        if "utf" not in (stream.encoding or "utf").lower() and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="altneu")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    known = "".join(_PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in text)
+    return known, error.end
 
 
 class Progress:
@@ -60,44 +103,131 @@ class Progress:
             self.status.stop()
 
 
-def emit(rows: list[dict[str, Any]], format: Format, output: Path | None, limit: int | None = None) -> None:
-    if format is Format.parquet:
-        if output is None:
-            raise UsageError("parquet needs a place.", "add --output FILE")
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+def width() -> int | None:
+    """How many columns a line may have; None: as many as it takes (a pipe or a file)."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns):
+        return int(columns)
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
-        pq.write_table(pa.Table.from_pylist(rows), output)
+
+def print_rows(rows: Iterable[Row], columns: Sequence[str] = (), file: IO[str] | None = None) -> None:
+    """Rows as a table with a heading, or one field a line where the table would be too wide."""
+    listed = list(rows)
+    names = list(columns or (listed[0] if listed else ()))
+    numeric = [
+        bool(listed) and all(isinstance(row[name], (int, float, type(None))) for row in listed) for name in names
+    ]
+    cells = [[_cell(row[name]) for name in names] for row in listed]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    limit = None if file else width()
+    if limit is not None and sum(widths) + 2 * len(widths) - 2 > limit:
+        longest = max(map(len, names))
+        for row in cells:
+            print(
+                *(f"{name.ljust(longest)}  {cell}".rstrip() for name, cell in zip(names, row, strict=True)),
+                "",
+                sep="\n",
+            )
         return
-    stream = output.open("w") if output else sys.stdout
-    if format is Format.json:
-        json.dump(rows, stream, indent=1)
-        stream.write("\n")
-    elif format is Format.csv:
-        import csv
+    for line in (names, *cells):
+        padded = (c.rjust(w) if n else c.ljust(w) for c, w, n in zip(line, widths, numeric, strict=True))
+        print("  ".join(padded).rstrip(), file=file)
 
-        writer = csv.DictWriter(stream, list(rows[0]) if rows else [])
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+
+
+def destination(format: Format | None, output: Path | None) -> Format:
+    """The format of an output: as asked for, or from the file's ending. Raises `UsageError` for a place that cannot be
+    written, before anything is computed."""
+    ending = output.suffix.lower() if output else ""
+    known = _ENDINGS.get(ending)
+    if output is None:
+        if format is Format.parquet:
+            raise UsageError("parquet needs a place.", "add --output FILE.parquet")
+        return format or Format.table
+    if output.is_dir():
+        raise UsageError(f"--output {output} is a folder.", f"--output {output / 'rows'}.{format or 'csv'}")
+    if format is None and known is None:
+        raise UsageError(
+            f"--output {output}: the ending {ending!r} names no format."
+            if ending
+            else f"--output {output}: no ending.",
+            f"add --format csv, json or parquet, or call it {output.name or 'edges'}.csv",
+        )
+    if format is not None and known is not None and known is not format:
+        raise UsageError(f"--output {output} is called {known}, and --format says {format}.", "leave --format out")
+    if not output.parent.is_dir():
+        raise UsageError(f"--output {output}: there is no folder {output.parent}.", f"mkdir -p {output.parent}")
+    if not os.access(output.parent, os.W_OK):
+        raise UsageError(f"--output {output}: the folder {output.parent} cannot be written.")
+    return format or known or Format.table
+
+
+def emit(
+    rows: Iterable[Row], columns: Sequence[str], format: Format, output: Path | None, schema: pa.Schema | None = None
+) -> int:
+    """Write rows, one after the other, to standard output or a file; how many there were. Only a table holds them."""
+    counted = _Counted(rows)
+    if output is None:
+        _write(counted, columns, format, sys.stdout)
+        return counted.number
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.new")
+    try:
+        if format is Format.parquet:
+            _write_parquet(counted, columns, temporary, schema)
+        else:
+            with temporary.open("w", encoding="utf-8", newline="") as stream:
+                _write(counted, columns, format, stream)
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return counted.number
+
+
+class _Counted:
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.rows, self.number = rows, 0
+
+    def __iter__(self) -> Iterator[Row]:
+        for row in self.rows:
+            self.number += 1
+            yield row
+
+
+def _write(rows: Iterable[Row], columns: Sequence[str], format: Format, stream: IO[str]) -> None:
+    if format is Format.json:
+        before = "[\n"
+        for row in rows:
+            stream.write(before + indent(json.dumps(dict(row), indent=1, default=str), " "))
+            before = ",\n"
+        stream.write("[]\n" if before == "[\n" else "\n]\n")
+    elif format is Format.csv:
+        writer = csv.DictWriter(stream, list(columns))
         writer.writeheader()
         writer.writerows(rows)
     else:
-        more = limit is not None and len(rows) > limit
-        print_rows(rows[:limit], Console(file=stream, highlight=False))
-        if more:
-            err.print(f"(the first {limit} rows; all of them with --format csv or json)")
-    if output:
-        stream.close()
+        print_rows(rows, columns, None if stream is sys.stdout else stream)
 
 
-def print_rows(rows: list[dict[str, Any]], console: Console = out) -> None:
-    table = Table(box=None, header_style="bold")
-    for name in rows[0] if rows else ():
-        table.add_column(name, justify="left" if name == "label" else "right")
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    console.print(table)
+def _write_parquet(rows: Iterable[Row], columns: Sequence[str], path: Path, schema: pa.Schema | None) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source = iter(rows)
+    first = list(islice(source, CHUNK))
+    form = schema or (pa.Table.from_pylist(first).schema if first else pa.schema((n, pa.string()) for n in columns))
+    with pq.ParquetWriter(path, form) as writer:
+        for chunk in chain([first], iter(lambda: list(islice(source, CHUNK)), [])):
+            writer.write_table(pa.Table.from_pylist(chunk, schema=form))
 
 
 def some(labels: Iterable[str]) -> str:
+    """A list, its middle left out when it is long."""
     shown = list(labels)
     return ", ".join(shown if len(shown) <= 8 else [*shown[:4], "…", *shown[-3:]])
 
@@ -113,10 +243,10 @@ def ranges(numbers: list[int]) -> str:
     return ", ".join(str(low) if low == high else f"{low}…{high}" for low, high in spans)
 
 
-def print_totals(home: Home, ledger: Ledger) -> None:
+def print_totals(home: Home, ledger: Ledger, revision: int | None = None) -> None:
     from .. import views
 
-    for row in views.totals(home, ledger):
+    for row in views.totals(home, ledger, revision=revision):
         out.print(
             f"at {row['label']}: {row['vertices']:,} vertices, {row['edges']:,} edges, "
             f"{row['triangles']:,} triangles, greatest trussness {row['max_trussness']}"

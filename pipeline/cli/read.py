@@ -5,128 +5,138 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import AltneuError, UsageError
-from .base import app, opened
-from .printing import Format, emit, err, out
+from ..questions import ANY, FLAGS, NAMES, Question, ask, condition, table
+from .base import command, opened
+from .printing import Document, Format, destination, emit, err, out
+
+if TYPE_CHECKING:
+    from ..warehouse import Warehouse
 
 
-class View(StrEnum):
-    totals = "totals"
-    vertices = "vertices"
-    edges = "edges"
-    changes = "changes"
-    triangles = "triangles"
-    support = "support"
-    trusses = "trusses"
-    communities = "communities"
+View = StrEnum("View", {name: name for name in NAMES})  # type: ignore[misc]
+SHOWN = 40  # rows of a table
 
 
-@app.command()
+def _views() -> str:
+    """The table of views and options, for the help."""
+    lines = [f"- **{view}**: {about}" + (f" ({options})" if options else "") for view, about, options in table()]
+    return "\n".join(lines)
+
+
+_SHOW = f"""What is published: totals, vertices, edges, triangles, trusses and communities, or what changed in between.
+
+The views, and which options go with each:
+
+{_views()}
+
+All take {", ".join(FLAGS[option] for option in ANY)}, --format and --output. Motifs are columns of totals and vertices.
+
+`altneu show totals --all-epochs --format json`
+
+`altneu show edges --as-of 2004-05-15 --output edges.csv`
+
+`altneu show vertices --top 10`   `altneu show edges --vertex 12 --where "trussness >= 5"`
+
+`altneu show changes 2004-05-01 2004-05-15 --k 5`: edges that entered (1) or left (-1) the 5-truss
+
+`altneu show changes --since-revision 7`: the same between what revision 7 and the newest say of their frontiers, so
+that a consumer follows every publication, corrections too, exactly once; remember the revision that it names
+"""
+
+
 def show(
     view: Annotated[View, typer.Argument(help="What to show.")],
     span: Annotated[
-        list[str] | None, typer.Argument(metavar="[FROM TO]", help="For changes and triangles: between two epochs.")
+        list[str] | None,
+        typer.Argument(metavar="[FROM TO]", help="Epochs, for changes, triangles, quarantine, checks."),
     ] = None,
     as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
     revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,
     since_revision: Annotated[
-        int | None,
-        typer.Option(help="For changes: what a consumer who has this revision applies (0: who has nothing)."),
+        int | None, typer.Option(help="What a consumer who has this revision applies (0: who has nothing).")
     ] = None,
-    k: Annotated[
-        int | None,
-        typer.Option("--k", help="For communities (default: the greatest), and changes of the k-truss.", min=2),
-    ] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Which truss.")] = None,
     all_epochs: Annotated[
-        bool, typer.Option("--all-epochs", help="Totals and trusses at every epoch; changes with their epochs.")
+        bool, typer.Option("--all-epochs", help="At every epoch; changes with their epochs.")
     ] = False,
-    format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
-    output: Annotated[Path | None, typer.Option(help="Write here (needed for parquet).")] = None,
+    vertices: Annotated[
+        list[str] | None, typer.Option("--vertex", metavar="ID", help="Rows that touch this vertex; may be repeated.")
+    ] = None,
+    edge: Annotated[
+        tuple[str, str] | None, typer.Option("--edge", metavar="A B", help="Rows that touch both of these vertices.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="Rows for which this condition over the columns holds.")
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option("--sort", metavar="COLUMN", help="Order by a column; with a minus greatest first.")
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", metavar="N", help="The N rows with the greatest values of --sort.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", help="The first N rows (a table shows 40 by itself).")
+    ] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="Output format (default: a table, or as the file's ending says).")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write this file: .csv, .json, .parquet, .txt. A file is replaced.")
+    ] = None,
 ) -> None:
-    """What is published: totals, vertices, edges, triangles, trusses and communities, or what changed in between.
-
-    Declared motifs (`[motifs]` in altneu.toml) are columns of totals and of vertices.
-
-    `altneu show totals --all-epochs --format json`
-
-    `altneu show edges --as-of 2004-05-15 --format csv --output edges.csv`
-
-    `altneu show changes 2004-05-01 2004-05-15`: rows to add (diff 1) and to drop (diff -1)
-
-    `altneu show changes 2004-05-01 2004-05-15 --k 5`: edges that entered (1) or left (-1) the 5-truss
-
-    `altneu show support`: how many triangles each edge is in
-
-    `altneu show trusses --all-epochs`: the size of every k-truss; `altneu show communities --k 5`: its communities
-
-    `altneu show changes --since-revision 7`: the same between what revision 7 and the newest say of their frontiers, so
-    that a consumer follows every publication, corrections too, exactly once; remember the revision that it names
-    """
-    from .. import views
-
+    question = Question(
+        view.value,
+        tuple(span or ()),
+        as_of,
+        revision,
+        since_revision,
+        all_epochs,
+        k,
+        tuple(vertices or ()),
+        edge,
+        where,
+        sort,
+        top,
+        limit,
+    )
+    question.form  # noqa: B018  what does not go together is told first
+    form = destination(format, output)
     home, ledger = opened()
-    epoch = home.schedule.epoch(as_of) if as_of is not None else None
-    row = ledger.at(revision)
-    if row.frontier is None:
-        raise AltneuError("nothing is published yet.", "altneu backfill --all")
-    if epoch is not None and (view is not View.totals or epoch > row.frontier):
-        views.answerable(home, row, epoch)
-    if view is View.totals:
-        rows = views.totals(home, ledger, revision=revision, as_of=epoch, all_epochs=all_epochs)
-        keep = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity")
-        emit([{key: point[key] for key in keep} | point["motifs"] for point in rows], format, output)
-        return
-    if view is View.trusses:
-        emit(views.trusses(home, ledger, revision, all_epochs), format, output)
-        return
-    follows = view is View.changes and since_revision is not None and not span
-    if all_epochs and not follows:
-        raise UsageError(f"--all-epochs goes with totals, not with {view}.", "altneu show totals --all-epochs")
-    from ..spark import session_for
-    from ..warehouse import Warehouse
 
-    warehouse = Warehouse(session_for(home, ledger), home)
-    between = [home.schedule.epoch(text) for text in span or ()]
-    at = row.frontier if epoch is None else epoch
-    if follows:
-        frame = views.changes_since(warehouse, ledger.at(since_revision), row, all_epochs)
-        err.print(f"from revision {since_revision} to revision {row.revision}")
-    elif view is View.changes and len(between) == 2:
-        frame = (
-            views.truss_changes(warehouse, row, between[0], between[1], k)
-            if k
-            else views.changes(warehouse, row, *between)
-        )
-    elif view is View.communities and not between:
-        greatest = views.totals(home, ledger, revision=revision, as_of=at)[0]["max_trussness"]
-        frame = views.communities(warehouse, row, at, k or max(greatest, 2))
-        if k is None:
-            err.print(f"the communities of the {greatest}-truss, the densest; others with --k")
-    elif view is View.triangles and len(between) in (0, 2):
-        frame = views.triangles(warehouse, row, between[1] if between else at, between[0] if between else None)
-    elif view is View.support and not between:
-        frame = views.support(warehouse, row, at)
-    elif view in (View.vertices, View.edges) and not between:
-        frame = views.as_of(warehouse, row, view, at, ledger.motifs(row))
-    else:
-        as_of_alone = view in (View.vertices, View.edges, View.support)
-        raise UsageError(
-            f"{view} takes {'no epochs as words' if as_of_alone else 'two epochs'}.",
-            f"altneu show {view} --as-of E   or   altneu show changes FROM TO   or   … --since-revision R",
-        )
-    if format is Format.parquet:
-        if output is None:
-            raise UsageError("parquet needs a place.", "add --output FOLDER")
-        frame.write.mode("error").parquet(str(output))
-        out.print(f"written to {output}")
-        return
-    limit = 40 if format is Format.table and output is None else None
-    listed = (frame.limit(limit + 1) if limit else frame).toLocalIterator()
-    emit([item.asDict() for item in listed], format, output, limit)
+    def warehouse() -> Warehouse:
+        from ..spark import session_for
+        from ..warehouse import Warehouse
+
+        return Warehouse(session_for(home, ledger), home)
+
+    answer = ask(home, ledger, question, warehouse)
+    for note in answer.notes:
+        err.print(note)
+    whole = form is not Format.table or output or question.first is not None or question.form.whole
+    cut = None if whole else SHOWN
+    schema = answer.arrow_schema() if form is Format.parquet else None
+    with condition(where):
+        if cut is None:
+            number = emit(answer.rows(), answer.columns, form, output, schema)
+        else:
+            rows = list(answer.rows(cut + 1))
+            number = answer.count() if len(rows) > cut else len(rows)
+            emit(rows[:cut], answer.columns, form, None)
+    if output:
+        out.print(f"{number:,} row(s) written to {output}", markup=False)
+    elif cut is not None and number > cut:
+        err.print(f"(the first {cut} of {number:,} rows; more with --limit, all with --format csv or json)")
+    elif not number and form is Format.table:
+        err.print("no rows")
+
+
+show.__doc__ = _SHOW
+command(show)
 
 
 class Thing(StrEnum):
@@ -135,19 +145,20 @@ class Thing(StrEnum):
     triangle = "triangle"
 
 
-@app.command()
+@command
 def explain(
     thing: Annotated[Thing, typer.Argument(help="What to explain.")],
     vertices: Annotated[list[str], typer.Argument(help="One vertex, the two ends of an edge, or three corners.")],
     as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
     revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,
-    format: Annotated[Format, typer.Option(help="table or json.")] = Format.table,
+    format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
 ) -> None:
     """Why is it so? The landed rows, with file, line and epoch, that make a vertex, an edge or a triangle what it is.
 
     `altneu explain edge 12 47 --as-of 2004-05-15`
     """
     from .. import explain as lineage
+    from .. import views
     from ..spark import session_for
     from ..warehouse import Warehouse
 
@@ -160,9 +171,10 @@ def explain(
         count = "one vertex" if needed == 1 else f"{needed} different vertices"
         raise UsageError(f"{thing} takes {count}, not {' '.join(vertices)}.", "altneu explain --help")
     epoch = home.schedule.epoch(as_of) if as_of is not None else row.frontier
+    views.answerable(home, row, epoch)
     warehouse = Warehouse(session_for(home, ledger), home)
     found: dict[str, Any] = getattr(lineage, thing)(warehouse, row, epoch, vertices[0] if needed == 1 else vertices)
-    if format is Format.json:
+    if format is Document.json:
         print(json.dumps(found, indent=1, default=str))
         return
     where = f"at {found['epoch']}, revision {found['revision']}"

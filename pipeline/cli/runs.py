@@ -14,15 +14,17 @@ from ..config import Home
 from ..errors import UsageError
 from ..ledger import Ledger, alive
 from ..runner import Plan
-from .base import app, opened
-from .printing import Format, Progress, err, out, print_totals, some
+from .base import command, opened
+from .printing import Document, Progress, err, out, print_totals, some
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and do nothing.")]
 
 
-@app.command()
+@command
 def plan(
     first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
     last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
-    format: Annotated[Format, typer.Option(help="table or json.")] = Format.table,
+    format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
 ) -> None:
     """What a backfill would do and about what it would cost: no side effects, no Spark."""
     from .. import runner
@@ -32,7 +34,7 @@ def plan(
     found = runner.plan(home, ledger, runner.within(home, first, last))
     words, needs = runner.changed_meaning(home, ledger)
     document = forecast(home, ledger, found, len(runner.parts(home, found)))
-    if format is Format.json:
+    if format is Document.json:
         print(json.dumps({**document, "settings_changed": words, "settings_need": needs}, indent=1))
         return
     _print_plan(home, document)
@@ -49,11 +51,25 @@ RESTATE = {
 }
 
 
+def _print_absent(home: Home, epochs: int, gone: int) -> None:
+    """What is not in the landing: everything, or folders of published epochs."""
+    if not epochs:
+        out.print(f"nothing is landed in {home.landing}", markup=False)
+        out.print("  next: altneu land FILE --columns src,dst --epoch 1")
+    if gone:
+        out.print(f"[yellow]{gone:,} published epoch(s) have no folder in the landing any more[/]; they stay published")
+        out.print("  next: put the folders back, or take an epoch back on purpose: altneu run EPOCH --remove")
+
+
 def _print_plan(home: Home, found: dict[str, Any]) -> None:
     label = home.schedule.label
-    out.print(", ".join(f"{n:,} {state}" for state, n in found["counts"].items()) or "nothing is landed")
+    counts = found["counts"]
+    if counts:
+        out.print(", ".join(f"{n:,} {state}" for state, n in counts.items()))
+    _print_absent(home, sum(counts.values()), counts.get("gone", 0))
     if not found["epochs"]:
-        out.print("nothing to run: every landed epoch is published as it is")
+        if counts.get("published"):
+            out.print("nothing to run: every landed epoch is published as it is")
         return
     several = f"{found['revisions']} revisions from {found['revision']} on"
     where = several if found["revisions"] > 1 else f"revision {found['revision']}"
@@ -74,7 +90,7 @@ def _print_plan(home: Home, found: dict[str, Any]) -> None:
         out.print(f"  time       about {found['seconds']:,.0f} s, and Spark's start ({parts})")
 
 
-@app.command()
+@command
 def run(
     epochs: Annotated[list[str], typer.Argument(help="Epochs, as integers or labels.")],
     remove: Annotated[bool, typer.Option("--remove", help="Epochs whose folder is gone become empty batches.")] = False,
@@ -87,7 +103,7 @@ def run(
     execute(home, ledger, runner.plan_epochs(home, ledger, wanted, remove))
 
 
-@app.command()
+@command
 def backfill(
     first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
     last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
@@ -101,16 +117,17 @@ def backfill(
     from .. import runner
 
     home, ledger = opened()
-    if not all_ and (first is None or last is None):
+    if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
     execute(home, ledger, runner.plan(home, ledger, runner.within(home, first, last)))
 
 
-@app.command()
+@command
 def rebuild(
     from_landing: Annotated[
         bool, typer.Option("--from-landing", help="Read the landed files again, too, instead of the rows as stored.")
     ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Everything again, as one new revision: after other settings, or when a table's file is lost or wrong.
 
@@ -120,11 +137,34 @@ def rebuild(
     from .. import runner
 
     home, ledger = opened()
-    execute(home, ledger, runner.plan_rebuild(home, ledger, from_landing))
+    found = runner.plan_rebuild(home, ledger, from_landing)
+    if dry_run:
+        _print_rebuild(home, ledger, found)
+        return
+    execute(home, ledger, found)
 
 
-@app.command()
-def rollback(revision: Annotated[int, typer.Argument(help="The revision to go back to.")]) -> None:
+def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
+    from .. import runner
+    from ..forecast import forecast
+
+    guess = forecast(home, ledger, found)
+    source = "the landed files" if found.kind == "reload" else "the rows as stored"
+    out.print(f"would publish {len(found.epochs):,} epoch(s) anew as revision {guess['revision']}, from {source}")
+    out.print(f"  rows       about {guess['rows']:,}")
+    if guess["seconds"] is not None:
+        out.print(f"  time       about {guess['seconds']:,.0f} s, and Spark's start")
+    words, needs = runner.changed_meaning(home, ledger)
+    if words:
+        out.print(f"  settings   {'; '.join(words)}")
+    if needs not in ("run", "rebuild", found.kind):
+        out.print(f"[yellow]it would refuse[/]: the settings need {RESTATE[needs]}")
+
+
+@command
+def rollback(
+    revision: Annotated[int, typer.Argument(help="The revision to go back to.")], dry_run: DryRun = False
+) -> None:
     """Publish the state of an old revision as a new one. Nothing is computed: it takes no time and no Spark.
 
     The landing stays as it is: what it holds beyond that state is missing or changed again, and the next backfill
@@ -133,6 +173,15 @@ def rollback(revision: Annotated[int, typer.Argument(help="The revision to go ba
     from .. import runner
 
     home, ledger = opened()
+    newest = ledger.at().revision
+    if newest and revision == newest:
+        raise UsageError(
+            f"revision {revision} is what is published now: there is nothing to go back from.",
+            f"altneu rollback {newest - 1}" if newest > 1 else "altneu status",
+        )
+    if dry_run:
+        _print_rollback(home, ledger, revision)
+        return
     row, epochs = runner.rollback(home, ledger, revision)
     out.print(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
@@ -143,14 +192,26 @@ def rollback(revision: Annotated[int, typer.Argument(help="The revision to go ba
         out.print(f"[yellow]revision {revision} had other settings[/]: {'; '.join(words)} ({RESTATE[needs]})")
 
 
+def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
+    target, now, then = ledger.at(revision), ledger.batches(), ledger.batches(revision)
+    if not target.snapshots:
+        raise UsageError(f"revision {revision} cannot be read any more: a compaction let it go.", "altneu status")
+    epochs = [epoch for epoch in sorted({*now, *then}) if now.get(epoch) != then.get(epoch)]
+    taken = some(map(home.schedule.label, epochs))
+    out.print(f"would publish revision {revision} again as revision {ledger.at().revision + 1}")
+    out.print(f"  epochs     {len(epochs):,} taken back{': ' if epochs else ''}{taken}")
+    print_totals(home, ledger, revision)
+
+
 def execute(home: Home, ledger: Ledger, found: Plan) -> None:
     from .. import runner
     from ..forecast import forecast
 
     if not found.run and found.kind == "run":
-        out.print(
-            f"nothing new: {len(found.epochs)} epoch(s) are published as landed (revision {found.parent.revision})"
-        )
+        same = sum(entry.state == "published" for entry in found.epochs)
+        if same:
+            out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {found.parent.revision})")
+        _print_absent(home, len(found.epochs), sum(entry.state == "gone" for entry in found.epochs))
         return
     for other in ledger.runs():
         if alive(other):

@@ -3,29 +3,48 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Annotated, Any
 
 import typer
 from rich.filesize import decimal
 
 from ..config import Home
-from .base import app, opened
-from .printing import Format, out, ranges, some
+from ..errors import UsageError
+from .base import command, opened
+from .printing import Document, out, print_rows, ranges, some
 
 MANY_FILES = 500
+FOLDED = 90  # with more epochs than this, months in which all is well are one line each
+RECENT = 31  # but the newest so many epochs are always listed
+
+Entry = dict[str, Any]
 
 
-@app.command()
-def status(format: Annotated[Format, typer.Option(help="table or json.")] = Format.table) -> None:
-    """The grid of epochs: landed, changed, published, audited, failed. Reads only the database: no Spark."""
+@command
+def status(
+    since: Annotated[str | None, typer.Option(help="Epochs from this one on.")] = None,
+    last: Annotated[int | None, typer.Option(help="The newest so many epochs.", min=1)] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Epochs that failed, or differ in an audit.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Every epoch on a line of its own.")] = False,
+    format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
+) -> None:
+    """The grid of epochs: landed, changed, published, audited, failed. Reads only the database: no Spark.
+
+    In a long history the months in which all is well are one line each; `--all` lists every epoch.
+    """
     from .. import runner
 
+    if all_ and (since or last or failed):
+        raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")
     home, ledger = opened()
     parent, rows = runner.grid(home, ledger)
+    shown = _chosen(home, rows, since, last, failed)
     sizes = ledger.sizes()
     readable = [row.revision for row in ledger.revisions() if row.snapshots]
     holes = _holes(home, [row["epoch"] for row in rows])
-    if format is Format.json:
+    if format is Document.json:
         document = {
             "revision": parent.revision,
             "frontier": parent.frontier,
@@ -34,7 +53,7 @@ def status(format: Annotated[Format, typer.Option(help="table or json.")] = Form
             "readable_revisions": readable,
             "holes": holes,
             "tables": sizes,
-            "epochs": rows,
+            "epochs": shown,
         }
         print(json.dumps(document, indent=1))
         return
@@ -46,29 +65,64 @@ def status(format: Annotated[Format, typer.Option(help="table or json.")] = Form
         out.print(f"the tables answer for {answers}, at revisions {ranges(readable)}: {files:,} files, {decimal(size)}")
         if files > MANY_FILES:
             out.print("[yellow]many small files slow every read down[/]; next: altneu compact")
+    if not rows:
+        out.print(f"nothing is landed in {home.landing}", markup=False)
+        out.print("  next: altneu land FILE --columns src,dst --epoch 1")
+        return
     if holes:
         out.print(f"{len(holes):,} epoch(s) between the first and the last have nothing landed: {some(holes)}")
-    head = ("epoch", "state", "rows", "revision", "audited", "error")
-    cells = [
-        (
-            entry["label"],
-            entry["state"],
-            f"{entry['rows']:,}",
-            str(entry["revision"] or ""),
-            entry["audit"] or "",
-            entry["error"] or "",
-        )
-        for entry in rows
-    ]
-    # rich measures every cell: seconds for thousands of them
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    for line in (head, *cells):
-        print(
-            "  ".join(
-                cell.rjust(w) if n in (2, 3) else cell.ljust(w)
-                for n, (cell, w) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-        )
+    fold = not (all_ or since or last or failed) and len(rows) > FOLDED
+    lines = _folded(shown[:-RECENT]) + [_line(entry) for entry in shown[-RECENT:]] if fold else map(_line, shown)
+    print_rows(lines, ("epoch", "state", "rows", "revision", "audited"))
+    for entry in shown:
+        if entry["error"]:
+            out.print(f"{entry['label']}: {entry['error']}", markup=False)
+
+
+def _chosen(home: Home, rows: list[Entry], since: str | None, last: int | None, failed: bool) -> list[Entry]:
+    if since is not None:
+        first = home.schedule.epoch(since)
+        rows = [row for row in rows if row["epoch"] >= first]
+    if failed:
+        rows = [row for row in rows if _unwell(row)]
+    return rows[-last:] if last is not None else rows
+
+
+def _unwell(row: Entry) -> bool:
+    return row["state"] == "failed" or row["error"] is not None or row["audited"] is False
+
+
+def _line(entry: Entry) -> Entry:
+    return {
+        "epoch": entry["label"],
+        "state": entry["state"],
+        "rows": f"{entry['rows']:,}",
+        "revision": entry["revision"],
+        "audited": entry["audit"],
+    }
+
+
+def _folded(rows: list[Entry]) -> list[Entry]:
+    """A line for each month (of integer epochs: each hundred) in which every epoch is published and none differs."""
+
+    def group(entry: Entry) -> str:
+        return entry["label"][:7] if "-" in entry["label"][1:] else f"{entry['epoch'] // 100 * 100}…"
+
+    return [line for name, entries in groupby(rows, group) for line in _month(name, list(entries))]
+
+
+def _month(name: str, rows: list[Entry]) -> Iterator[Entry]:
+    if len(rows) == 1 or any(row["state"] != "published" or _unwell(row) for row in rows):
+        yield from map(_line, rows)
+        return
+    equal = sum(row["audited"] is True for row in rows)
+    yield {
+        "epoch": name,
+        "state": f"{len(rows)} published",
+        "rows": f"{sum(row['rows'] for row in rows):,}",
+        "revision": ranges(sorted({row["revision"] for row in rows if row["revision"]})),
+        "audited": f"{equal} equal" if equal else "",
+    }
 
 
 def _holes(home: Home, epochs: list[int]) -> list[str]:

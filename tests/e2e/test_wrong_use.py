@@ -1,0 +1,274 @@
+"""Wrong input of every kind: the exit code, a message that names the input, and nothing that was published moves.
+
+One row a mistake. Rows of `FAST` are answered before Spark starts, which is a part of what they test; `WITH_SPARK` has
+the others. A new command or option gets its rows here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from pipeline import cli, spark
+from pipeline.questions import ANY, FLAGS, NAMES, VIEWS
+from tests.e2e.conftest import Outcome
+from tests.report.seed import DAY, Seed
+
+DAYS = 6
+
+
+class Wrong(NamedTuple):
+    command: str  # {home}, {tmp}: the home, a folder beside it
+    code: int
+    says: str  # in what the terminal shows, boxes and line ends left out
+    home: str = "published"
+
+
+def _ignored() -> list[Wrong]:
+    """Every option with every view that has no use for it."""
+    values = {
+        "as_of": "2004-07-02",
+        "revision": "1",
+        "since_revision": "1",
+        "all_epochs": "",
+        "k": "4",
+        "vertices": "7",
+        "edge": "7 8",
+    }
+    words = {"": "", "FROM TO": "2004-07-01 2004-07-03", "[EPOCH | FROM TO]": "2004-07-02"}
+    rows = []
+    for view in VIEWS:
+        given = f"{words[view.words]} {'--since-revision 1' if 'since_revision' in view.options else ''}"
+        takes = {option for each in VIEWS if each.name == view.name for option in each.options if option != "as_of"}
+        for option, value in values.items():
+            fits = option in view.options or (option == "since_revision" and option in takes)
+            if not fits:
+                flag = FLAGS[option]
+                rows.append(Wrong(f"show {view.name} {given} {flag} {value}", 2, f"{flag} does not go with"))
+    return rows
+
+
+FAST = [
+    # no home, or no place for one
+    Wrong("status", 2, "is no altneu home", "none"),
+    Wrong("show totals", 2, "altneu init", "none"),
+    Wrong("plan", 2, "is no altneu home", "none"),
+    Wrong("run 1", 2, "is no altneu home", "none"),
+    Wrong("status", 2, "is a file", "file"),
+    Wrong("init", 2, "is a file", "file"),
+    Wrong("demo", 2, "is a file", "file"),
+    Wrong("land x.csv --columns src,dst --epoch 1", 2, "is a file", "file"),
+    Wrong("connect", 2, "is a file", "file"),
+    # nothing landed, nothing published
+    Wrong("plan", 0, "nothing is landed", "empty"),
+    Wrong("status", 0, "nothing is landed", "empty"),
+    Wrong("backfill --all", 0, "nothing is landed", "empty"),
+    Wrong("run 1", 2, "epoch 1 is not landed", "empty"),
+    Wrong("show totals", 1, "nothing is published yet", "empty"),
+    Wrong("show edges", 1, "nothing is published yet", "empty"),
+    Wrong("show quarantine", 1, "nothing is published yet", "empty"),
+    Wrong("explain edge 1 2", 1, "nothing is published yet", "empty"),
+    Wrong("audit", 1, "nothing is published yet", "empty"),
+    Wrong("repair", 1, "nothing is published yet", "empty"),
+    Wrong("report --json", 1, "nothing is published yet", "empty"),
+    Wrong("report 1", 2, "never landed and run", "empty"),
+    Wrong("rebuild", 2, "nothing is published yet", "empty"),
+    Wrong("rebuild --dry-run", 2, "nothing is published yet", "empty"),
+    Wrong("rollback 1", 1, "revision 1 was not published", "empty"),
+    Wrong("compact --dry-run", 1, "nothing is published yet", "empty"),
+    # unknown words
+    Wrong("shwo totals", 2, "Did you mean 'show'"),
+    Wrong("show", 2, "Missing argument"),
+    Wrong("show edgs", 2, "'edgs' is not one of"),
+    Wrong("show edges --as_of 2004-07-01", 2, "No such option"),
+    Wrong("status --format csv", 2, "'csv' is not one of"),
+    Wrong("status --format parquet", 2, "'parquet' is not one of"),
+    Wrong("plan --format csv", 2, "'csv' is not one of"),
+    Wrong("explain edge 1 2 --format parquet", 2, "'parquet' is not one of"),
+    Wrong("show totals --format xml", 2, "'xml' is not one of"),
+    Wrong("--log-format yaml status", 2, "'yaml' is not one of"),
+    # options that are not for this view
+    *_ignored(),
+    Wrong("show changes", 2, "needs two epochs, or --since-revision R"),
+    Wrong("show changes 2004-07-01", 2, "changes takes FROM TO"),
+    Wrong("show changes 2004-07-01 2004-07-02 2004-07-03", 2, "changes takes FROM TO"),
+    Wrong("show edges 2004-07-01", 2, "edges takes no epochs as words"),
+    Wrong("show totals 2004-07-01 2004-07-02", 2, "totals takes no epochs as words"),
+    Wrong("show quarantine 1 2 3", 2, "quarantine takes [EPOCH | FROM TO]"),
+    Wrong("show changes 2004-07-03 2004-07-01", 2, "altneu show changes 2004-07-01 2004-07-03"),
+    Wrong("show changes 2004-07-03 2004-07-01 --k 4", 2, "is backwards"),
+    Wrong("show triangles 2004-07-03 2004-07-01", 2, "altneu show triangles 2004-07-01 2004-07-03"),
+    Wrong("show checks 2004-07-03 2004-07-01", 2, "altneu show checks 2004-07-01 2004-07-03"),
+    Wrong("show vertices --top 3 --limit 2", 2, "say either --top or --limit"),
+    Wrong("show edges --vertex 1 --edge 1 2", 2, "say either --vertex or --edge"),
+    Wrong("show edges --edge 1 1", 2, "two different ends"),
+    Wrong("show edges --top 0", 2, "--top 0: at least 1"),
+    Wrong("show edges --limit -1", 2, "--limit -1: at least 1"),
+    Wrong("show communities --k 1", 2, "--k 1: at least 2"),
+    Wrong("show changes --since-revision -1", 2, "--since-revision -1: at least 0"),
+    Wrong("show changes --since-revision 99", 2, "--since-revision 99 is after revision 2"),
+    Wrong("show totals --revision 0", 2, "--revision 0: at least 1"),
+    Wrong("show edges --sort weight", 2, "--sort weight: edges has no such column; it has src, dst, trussness"),
+    Wrong("show totals --sort -weight", 2, "--sort weight: totals has no such column"),
+    Wrong("show totals --top 2 --sort -edges", 2, "leave the minus out"),
+    Wrong("show totals --where 'weight > 3'", 2, "no such column: weight"),
+    Wrong("show totals --where 'edges >'", 2, "--where 'edges >' cannot be read"),
+    Wrong("show totals --where '1); DROP TABLE rows; --'", 2, "cannot be read"),
+    # epochs and revisions
+    Wrong("show totals --as-of yesterday", 2, "neither an integer nor a date"),
+    Wrong("show totals --as-of 2004-07-02T05", 2, "the interval that holds it is 2004-07-02"),
+    Wrong("show totals --as-of 2005-01-01", 2, "after the frontier 2004-07-06"),
+    Wrong("show edges --as-of 2005-01-01", 2, "after the frontier 2004-07-06"),
+    Wrong("show trusses --as-of 2005-01-01", 2, "after the frontier 2004-07-06"),
+    Wrong("show changes 2004-07-01 2005-01-01", 2, "after the frontier 2004-07-06"),
+    Wrong("show totals --revision 77", 1, "revision 77 was not published; the newest is 2"),
+    Wrong("show quarantine 2005-01-01", 2, "never published. The nearest: 2004-07-04, 2004-07-05, 2004-07-06"),
+    Wrong("show checks 2005-01-01", 2, "never published"),
+    Wrong("plan 2004-07-05 2004-07-01", 2, "the first epoch is after the last"),
+    Wrong("backfill", 2, "say FROM and TO, or --all"),
+    Wrong("backfill 2004-07-01", 2, "say FROM and TO, or --all"),
+    Wrong("backfill 2004-07-01 2004-07-03 --all", 2, "say FROM and TO, or --all"),
+    Wrong("run", 2, "Missing argument"),
+    Wrong("run 2004-12-24", 2, "epoch 2004-12-24 is not landed"),
+    Wrong("run 2004-07-01", 2, "--remove"),
+    Wrong("audit 2005-01-01", 2, "after the frontier"),
+    Wrong("audit --sample -1", 2, "--sample"),
+    Wrong("audit --shadow --third-party", 2, "--third-party does not go with --shadow"),
+    Wrong("report 2005-01-01", 2, "never landed and run. The nearest: 2004-07-04, 2004-07-05, 2004-07-06"),
+    Wrong("report 2004-07-01 --all", 2, "either an epoch or --all"),
+    Wrong("report --json --data-docs", 2, "--json writes no pages"),
+    Wrong("rollback 2", 2, "revision 2 is what is published now"),
+    Wrong("rollback 2 --dry-run", 2, "revision 2 is what is published now"),
+    Wrong("rollback seven", 2, "Invalid value for 'revision'"),
+    Wrong("rollback 77", 1, "revision 77 was not published"),
+    Wrong("rollback 77 --dry-run", 1, "revision 77 was not published"),
+    Wrong("status --last 0", 2, "--last"),
+    Wrong("status --since tomorrow", 2, "neither an integer nor a date"),
+    Wrong("status --all --failed", 2, "--all does not go with"),
+    Wrong("compact --grace -1", 2, "--grace"),
+    Wrong("explain edge 1", 2, "edge takes 2 different vertices, not 1"),
+    Wrong("explain edge 1 1", 2, "edge takes 2 different vertices"),
+    Wrong("explain triangle 1 2", 2, "triangle takes 3 different vertices"),
+    Wrong("explain vertex 1 2", 2, "vertex takes one vertex"),
+    Wrong("explain cat 1", 2, "'cat' is not one of"),
+    Wrong("explain edge 1 2 --as-of 2005-01-01", 2, "after the frontier"),
+    # places to write to
+    Wrong("show totals --format parquet", 2, "parquet needs a place"),
+    Wrong("show edges --format parquet", 2, "parquet needs a place"),
+    Wrong("show edges --output {tmp}/nowhere/e.csv", 2, "there is no folder"),
+    Wrong("show totals --output {tmp}/nowhere/e.csv", 2, "mkdir -p"),
+    Wrong("show totals --output {tmp}", 2, "is a folder"),
+    Wrong("show totals --output {tmp}/e.xlsx", 2, "the ending '.xlsx' names no format"),
+    Wrong("show totals --output {tmp}/e", 2, "no ending"),
+    Wrong("show totals --format csv --output {tmp}/e.parquet", 2, "is called parquet, and --format says csv"),
+    Wrong("status --home {home}/within", 2, "is a file", "file"),
+    Wrong("init --home {home}/a/b", 2, "is a file", "file"),
+    # the folders of published epochs are gone
+    Wrong("plan", 0, "--remove"),
+    Wrong("rebuild --from-landing", 2, "not in the landing any more"),
+]
+
+
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One set for all rows: none of them may change it."""
+    folder = tmp_path_factory.mktemp("homes")
+    found = {name: folder / name for name in ("none", "empty", "published", "file")}
+    found["file"].write_text("a file")
+    Seed(found["empty"], "")
+    seed = Seed(found["published"])
+    seed.good_days(DAYS - 1)
+    seed.run({DAY + DAYS - 1: (3, 1)}, {DAY + DAYS - 1: {"edges": 2, "truss2": 2}})
+    return found
+
+
+Call = Callable[[Path, str], Outcome]
+
+
+@pytest.fixture
+def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run a command in this process, where Spark cannot be started."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(spark, "session_for", refused)
+    monkeypatch.setattr(spark, "session", refused)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+    def run(home: Path, command: str) -> Outcome:
+        code = 0
+        try:
+            cli.main(["--home", str(home), *shlex.split(command.format(home=home, tmp=tmp_path))])
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        shown = capsys.readouterr()
+        return Outcome(code, shown.out, shown.err)
+
+    return run
+
+
+def state_of(home: Path) -> dict[str, str]:
+    """What must not move: settings, landing, tables, and the rows of the database."""
+    found = {}
+    for path in sorted(home.rglob("*")) if home.is_dir() else []:
+        inside = path.relative_to(home)
+        if path.is_file() and inside.parts[0] in ("altneu.toml", "landing", "warehouse"):
+            found[str(inside)] = hashlib.sha256(path.read_bytes()).hexdigest()
+    if (home / "altneu.db").exists():
+        with sqlite3.connect(home / "altneu.db") as database:
+            for table in ("ledger", "runs", "batches", "totals", "stages", "checks"):
+                found[table] = repr(database.execute(f"SELECT * FROM {table}").fetchall())
+    return found
+
+
+def flat(outcome: Outcome) -> str:
+    return re.sub(r"[│╭╮╰╯─\s]+", " ", outcome.out + outcome.err)
+
+
+@pytest.mark.parametrize("wrong", FAST, ids=lambda wrong: f"{wrong.home}: {wrong.command}")
+def test_wrong_use(wrong: Wrong, homes: dict[str, Path], call: Call) -> None:
+    home = homes[wrong.home]
+    before = state_of(home)
+    found = call(home, wrong.command)
+    assert (found.code, wrong.says in flat(found)) == (wrong.code, True), flat(found)
+    assert "Traceback" not in found.err
+    assert state_of(home) == before
+
+
+def test_every_view_and_option_has_its_rows() -> None:
+    """The table of views names what the command takes, and nothing else."""
+    assert {option for view in VIEWS for option in (*view.options, *ANY)} == set(FLAGS)
+    tested = " ".join(wrong.command for wrong in FAST)
+    assert [flag for flag in FLAGS.values() if flag not in tested] == []
+    assert [name for name in NAMES if f"show {name}" not in tested] == []
+    assert [
+        command.callback.__name__
+        for command in cli.app.registered_commands
+        if command.callback
+        and command.callback.__name__ not in tested
+        and command.callback.__name__ not in ("airflow", "doctor", "setup")  # they take no input, or a port
+    ] == []
+
+
+def test_a_home_that_cannot_be_written(homes: dict[str, Path], tmp_path: Path, call: Call) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    home = homes["published"]
+    for path in (home, home / "altneu.db"):
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    try:
+        assert call(home, "show totals").code == 0
+        refused = call(home, "rollback 1")
+        assert (refused.code, "Traceback" in refused.err) == (1, False)
+    finally:
+        home.chmod(0o700)
