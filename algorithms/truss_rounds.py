@@ -13,7 +13,7 @@ Method   With U as in `kernels/maintain`: from any bound of kappa = trussness - 
          Fall: outside of that region the old kappa bounds; from there, and from what was shaken, until nothing falls.
 Shapes   Edges: a < b. The graph: a, b, r: kappa before, -1 of a new edge. Bounds: a, b, r, bound.
 Cost     EXECUTES: the state once, the epochs once, and three queries for each round: the neighbourhoods, the new
-         bounds, and a copy of these; 10 to 25 Spark jobs, as each shuffle and each side that is sent to all is one.
+         bounds, and a copy of these; up to 25 Spark jobs, as each shuffle and each side that is sent to all is one.
          There are as many rounds as the change reaches far. CACHED by `localCheckpoint`, so that plans do not grow:
          what a round makes, and the graph once an epoch; blocks go when their frames are collected as garbage. A round
          reads the graph once, where it lies when few edges are looked at, and finds their triangles from the end of

@@ -132,7 +132,7 @@ def test_a_round_is_a_bounded_number_of_jobs(spark: SparkSession) -> None:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     jobs = [after - before for before, after in pairwise(counts) if after > before]
     assert len(jobs) > 3, counts
-    assert min(jobs) >= 10 and max(jobs) <= 25, jobs
+    assert max(jobs) <= 25, jobs
 
 
 @pytest.mark.slow
