@@ -122,12 +122,13 @@ def _edge(
     triangles: bool = False,
 ) -> Document:
     mine = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
+    called = dict(zip((a, b), names(warehouse, revision, [a, b]), strict=True))
     found: Document = {
-        "edge": names(warehouse, revision, [a, b]),
+        "edge": [called[a], called[b]],
         "epoch": warehouse.home.schedule.label(epoch),
         "revision": revision.revision,
         "there": any(row["fate"] == "in force" for row in mine),
-        "rows": [{k: v for k, v in row.items() if k not in ("src", "dst")} for row in mine],
+        "rows": [{**row, "src": called[row["src"]], "dst": called[row["dst"]]} for row in mine],
     }
     if trussness:
         here = warehouse.at("trussness", revision).where((F.col("a") == a) & (F.col("b") == b))
@@ -144,6 +145,7 @@ def _edge(
         third = sorted(ends[a] & ends[b])
         found["support"] = len(third)
         found["triangles_with"] = names(warehouse, revision, third[:SHOWN])
+        found["triangles_not_listed"] = max(0, len(third) - SHOWN)
     return found
 
 
@@ -172,17 +174,19 @@ def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]]
             r["file"],
         ),
     )
-    last: dict[tuple[int, int], Any] = {}
-    for row in order:
+    next_: list[Any] = []  # of each row, the one that overwrites it: the next of its key that was not taken back
+    following: dict[tuple[int, int], Any] = {}
+    for row in reversed(order):
+        key = row["src"], row["dst"]
+        next_.append(following.get(key))
         if row["n"] > 0:
-            last[row["src"], row["dst"]] = row
+            following[key] = row
     out = []
-    for row in order:
-        winner = last.get((row["src"], row["dst"]))
+    for row, after in zip(order, reversed(next_), strict=True):
         if row["n"] <= 0:
             fate = f"taken back by the landing published as revision {row['revision']}"
-        elif row is not winner:
-            fate = f"overwritten by {winner['file']} line {winner['line']}" if winner else "overwritten"
+        elif after is not None:
+            fate = f"overwritten by {after['file']} line {after['line']}"
         elif row["op"] == "delete":
             fate = "a deletion"
         elif row["src"] == row["dst"]:

@@ -201,11 +201,12 @@ def _print_edge(edge: dict[str, Any]) -> None:
     if edge.get("trussness") is not None:
         text += f", trussness {edge['trussness']}"
     if "support" in edge:
-        shown = " ".join(map(str, edge["triangles_with"][:20]))
-        text += f", {edge['support']} triangles" + (f" (with {shown})" if shown else "")
+        listed, more = edge["triangles_with"], edge["triangles_not_listed"]
+        text += f", {edge['support']} triangles" + (f" (with {' '.join(map(str, listed))}" if listed else "")
+        text += (f" and {more:,} more)" if more else ")") if listed else ""
     out.print(text, markup=False)
     for row in edge["rows"]:
-        values = ", ".join(f"{k} {v}" for k, v in row.items() if k not in ("file", "line", "epoch", "fate", "op"))
-        out.print(
-            f"    {row['epoch']}  {row['op']} ({values})  {row['file']} line {row['line']}: {row['fate']}", markup=False
-        )
+        told = ("src", "dst", "file", "line", "epoch", "fate", "op")
+        values = ", ".join(f"{name} {value}" for name, value in row.items() if name not in told)
+        text = f"{row['epoch']}  {row['op']} {row['src']} → {row['dst']} ({values})"
+        out.print(f"    {text}  {row['file']} line {row['line']}: {row['fate']}", markup=False)

@@ -48,6 +48,10 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
         assert there == reference.edges(landed, epoch, 2, lambda w: w is not None and w > 0), (seed, epoch)
         kept = [r for r in rows if not r["fate"].startswith("taken back")]
         assert len(kept) == sum(len(landed[e]) for e in range(epoch + 1)), (seed, epoch)
+        for key in {(r["src"], r["dst"]) for r in kept}:
+            mine = [r for r in kept if (r["src"], r["dst"]) == key]
+            by = [f"overwritten by {after['file']} line {after['line']}" for after in mine[1:]]
+            assert [r["fate"] for r in mine[:-1]] == by, (seed, epoch, key)
     retracted = [r for r in explain._rows(warehouse, row, pairs, 3) if r["fate"].startswith("taken back")]
     assert {r["epoch"] for r in retracted} == {"1"}
     assert {r["fate"] for r in retracted} == {"taken back by the landing published as revision 2"}
@@ -65,7 +69,7 @@ def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession
     homes.run(home, ledger, [2])
     edge = altneu("explain", "edge", "bob", "ada", "--as-of", "1").out
     assert "there, trussness 3, 1 triangles (with cy)" in edge
-    assert "epoch=1/a.csv line 2: in force" in edge
+    assert "upsert ada → bob (seq 0)  epoch=1/a.csv line 2: in force" in edge
     vertex = json.loads(altneu("explain", "vertex", "ada", "--format", "json").out)
     assert (vertex["degree"], vertex["triangles"]) == (2, 0)
     assert vertex["degree_diffs"][0] == {"epoch": "1", "revision": 1, "diff": 3}

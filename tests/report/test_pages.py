@@ -212,3 +212,12 @@ def test_data_docs_stand_beside_the_page_and_are_linked(seed: Seed) -> None:
     assert "50%" in docs["volumes"] and "100%" in docs["edges"]  # the share of checks that passed
     assert not any(HOSTILE in text for text in docs.values())
     assert write(seed.home, seed.ledger, [DAY])[-1].read_text().count("data-docs/") == 2  # stays linked
+
+
+def test_the_index_of_a_history_with_holes(seed: Seed) -> None:
+    """An epoch between others in which nothing was landed is drawn as one without rows."""
+    totals = {"vertices": 3, "edges": 3, "triangles": 1, "truss3": 3}
+    seed.run({DAY: (3, 0)}, {DAY: totals})
+    seed.run({DAY + 3: (5, 0)}, {DAY + 3: totals})
+    index = write(seed.home, seed.ledger, [DAY, DAY + 3])[0].read_text()
+    assert "Landed rows over epochs" in index
