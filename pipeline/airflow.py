@@ -1,8 +1,8 @@
 """`altneu airflow`: a local Airflow with the DAGs, the page and the pool, on a home. Ctrl-C stops it.
 
 Everything of it lives in `HOME/airflow`: settings, database, logs, password. What the environment sets
-already (another database, a port, an executor) stays. It is Airflow's own standalone: for one machine, not
-for production.
+already (another database, a port, an executor) stays. It is for one machine, not for production, and listens there
+alone. `altneu airflow exec` runs an `airflow` command in the same settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
+
+import psutil
 
 from . import landing
 from .config import Home
@@ -29,8 +31,10 @@ from .orchestration import POOL
 from .spark import PORT, REMOTE, listens
 
 REPO = Path(__file__).resolve().parents[1]
+AIRFLOW = str(Path(sys.executable).with_name("airflow"))
+OWN = ("AIRFLOW", "ALTNEU", "PYTHONPATH", "PATH")  # what it reads of the environment
 START_SECONDS = 300  # a first start makes the database; on a busy machine that takes minutes
-STOP_SECONDS = 40
+LASTS_SECONDS = 60  # a part that ends by itself before that is not started again
 STALE_EPOCHS = 30  # a landing whose newest epoch is older than this is history, not a feed
 
 _PREPARE = f"""
@@ -80,42 +84,97 @@ def standalone(
     folder = Path(environment["AIRFLOW_HOME"])
     (folder / "config").mkdir(parents=True, exist_ok=True)
     (folder / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS)
+    _keep(home, environment)
     log = folder / "standalone.log"
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore Ctrl-C; the children inherit that
         signal.signal(number, _interrupt)
     with log.open("w") as stream:
         say(f"starting Airflow (log: {log})")
-        _prepare(environment, stream, log)
-        commands = {"Airflow": [str(Path(sys.executable).with_name("airflow")), "standalone"]}
-        if connect:
-            at = environment["ALTNEU_MASTER"].rpartition(":")[2]
-            commands["Spark"] = [
-                sys.executable,
-                "-m",
-                "pipeline.cli",
-                "--home",
-                str(home.path),
-                "connect",
-                "--port",
-                at,
-            ]
-        parts = {name: _start(command, environment, stream) for name, command in commands.items()}
+        parts: dict[str, Part] = {}
         try:
-            _wait(parts["Airflow"], port, log)
+            _prepare(environment, stream, log)
+            for name, command in _commands(home, environment, connect).items():
+                parts[name] = Part(name, command, environment, stream)
+            _wait(parts, port, log)
             _tell(home, environment, folder, port, say)
-            while parts["Airflow"].poll() is None:
+            while True:
                 time.sleep(1)
-                if connect and parts["Spark"].poll() is not None:
-                    say("the shared Spark has ended by itself; starting it again. Its tasks are tried again")
-                    parts["Spark"] = _start(commands["Spark"], environment, stream)
-            if parts["Airflow"].returncode:
-                raise RunFailed(f"Airflow has ended by itself:\n{_tail(log)}", f"less {log}")
+                for part in parts.values():
+                    part.keep(say, log)
         except KeyboardInterrupt:
             say("stopping Airflow")
         finally:
-            for part in parts.values():
-                _stop(part)
+            for number in (signal.SIGINT, signal.SIGTERM):  # a second Ctrl-C would leave a part behind
+                signal.signal(number, signal.SIG_IGN)
+            stop([part.process.pid for part in parts.values()])
             say("Airflow has stopped; what was published stays")
+
+
+def execute(path: Path, arguments: list[str]) -> NoReturn:
+    """Become an `airflow` command with the settings of this home's Airflow: those that it was last started with."""
+    home = Home.open(path)
+    kept = _kept(home)
+    if not kept.is_file():
+        raise UsageError(f"no Airflow was started on {home.path} yet ({kept} is missing).", "altneu airflow")
+    command = ["airflow", *arguments[arguments[:1] == ["airflow"] :]]
+    os.execve(AIRFLOW, command, dict(os.environ) | json.loads(kept.read_text()))
+
+
+def _kept(home: Home) -> Path:
+    return home.path / "airflow" / "environment.json"
+
+
+def _keep(home: Home, environment: dict[str, str]) -> None:
+    """For `execute`: what Airflow reads of its environment. For its owner alone: a database's URI has a password."""
+    mine = {name: value for name, value in environment.items() if name.startswith(OWN)}
+    _kept(home).unlink(missing_ok=True)
+    _kept(home).touch(0o600)
+    _kept(home).write_text(json.dumps(mine, indent=1))
+
+
+class Part:
+    """A process of Airflow's, started again when it ends by itself, unless it does so at once."""
+
+    def __init__(self, name: str, command: list[str], environment: dict[str, str], stream: IO[str]) -> None:
+        self.name, self.command, self.environment, self.stream = name, command, environment, stream
+        self.start()
+
+    def start(self) -> None:
+        self.since = time.monotonic()
+        self.process = subprocess.Popen(
+            self.command,
+            env=self.environment,
+            stdout=self.stream,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def keep(self, say: Callable[[str], None], log: Path) -> None:
+        """Start it again if it has ended. Raises `RunFailed` when it does not last."""
+        if self.process.poll() is None:
+            return
+        if time.monotonic() - self.since < LASTS_SECONDS:
+            raise RunFailed(f"Airflow's {self.name} has ended by itself:\n{_tail(log)}", f"less {log}")
+        say(f"{self.name} has ended by itself; starting it again. Its tasks are tried again")
+        stop([self.process.pid])  # what it has left
+        self.start()
+
+
+def _commands(home: Home, environment: dict[str, str], connect: bool) -> dict[str, list[str]]:
+    """The parts of a local Airflow, as `airflow standalone` has them, but without its log servers: they listen on all
+    interfaces, at fixed ports, and here everybody reads the files."""
+    commands = {
+        "api-server": [AIRFLOW, "api-server"],
+        "scheduler": [AIRFLOW, "scheduler", "--skip-serve-logs"],
+        "dag-processor": [AIRFLOW, "dag-processor"],
+        "triggerer": [AIRFLOW, "triggerer", "--skip-serve-logs"],
+    }
+    if connect:
+        at = environment["ALTNEU_MASTER"].rpartition(":")[2]
+        altneu = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path)]
+        commands["Spark"] = [*altneu, "connect", "--port", at]
+    return commands
 
 
 def _free(port: int) -> int:
@@ -126,20 +185,9 @@ def _free(port: int) -> int:
         return int(server.getsockname()[1])
 
 
-def _start(command: list[str], environment: dict[str, str], stream: IO[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command,
-        env=environment,
-        stdout=stream,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
 def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
     """The environment of every part of the Airflow of a home."""
-    folder = home.path / "airflow"
+    folder = home.path.resolve() / "airflow"
     address = f"http://localhost:{port}"
     # a task is a Spark process: more of them than this share the same cores and memory
     parallel = max(2, min(4, os.cpu_count() or 2))
@@ -168,7 +216,7 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
         defaults["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"] = database
     path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
     bin_ = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return defaults | dict(os.environ) | {"ALTNEU_HOME": str(home.path), "PYTHONPATH": path, "PATH": bin_}
+    return defaults | dict(os.environ) | {"ALTNEU_HOME": str(home.path.resolve()), "PYTHONPATH": path, "PATH": bin_}
 
 
 def _history(home: Home, now: datetime) -> dict[str, str]:
@@ -199,18 +247,19 @@ def _prepare(environment: dict[str, str], stream: object, log: Path) -> None:
         raise RunFailed(f"Airflow's database could not be made:\n{_tail(log)}", f"less {log}")
 
 
-def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait(parts: dict[str, Part], port: int, log: Path) -> None:
     """Until every part of it is healthy."""
     deadline = time.monotonic() + START_SECONDS
     missing = ["api-server"]
     while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RunFailed(f"Airflow has not started:\n{_tail(log)}", f"less {log}")
+        for part in parts.values():
+            if part.process.poll() is not None:
+                raise RunFailed(f"Airflow's {part.name} has not started:\n{_tail(log)}", f"less {log}")
         with suppress(urllib.error.URLError, OSError, ValueError):
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/monitor/health", timeout=5) as answer:
                 health = json.load(answer)
-            parts = ("metadatabase", "scheduler", "dag_processor", "triggerer")
-            missing = [part for part in parts if (health.get(part) or {}).get("status") != "healthy"]
+            told = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+            missing = [name for name in told if (health.get(name) or {}).get("status") != "healthy"]
             if not missing:
                 return
         time.sleep(1)
@@ -225,28 +274,33 @@ def _tell(home: Home, environment: dict[str, str], folder: Path, port: int, say:
             say(f"user {user}, password {password}")
     if "ALTNEU_MASTER" in environment:
         say(f"the tasks share one Spark: {environment['ALTNEU_MASTER']}")
-    if "ALTNEU_START" in environment:
-        first, last = (environment[name][:10] for name in ("ALTNEU_START", "ALTNEU_END"))
-        say(f"switch on altneu_epoch to catch up from {first} to {last}, one epoch a run;")
+    if environment.get("ALTNEU_START"):
+        first, last = (environment.get(name, "")[:10] for name in ("ALTNEU_START", "ALTNEU_END"))
+        say(f"switch on altneu_epoch to catch up from {first} to {last or 'now'}, one epoch a run;")
         say("or trigger altneu_backfill: all of it in one pass")
     else:
         say("switch on altneu_epoch for the epochs to come; for those that are landed, trigger altneu_backfill")
     say("Ctrl-C stops it")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask the whole group, first as Ctrl-C does, then harder, until none of it is left: parts may outlive their
-    parent."""
-    for number, seconds in ((signal.SIGINT, STOP_SECONDS), (signal.SIGTERM, 10), (signal.SIGKILL, 10)):
-        deadline = time.monotonic() + seconds
-        try:
-            os.killpg(process.pid, number)
-            while time.monotonic() < deadline:
-                process.poll()  # takes note of the parent's end, so that the group can be empty
-                os.killpg(process.pid, 0)
-                time.sleep(0.2)
-        except ProcessLookupError:
-            return
+def stop(sessions: list[int]) -> None:
+    """End processes, their descendants and whoever else is in their sessions: asked as Ctrl-C does, then harder, at
+    once. A task at work is killed: Airflow tries it again, and nothing half done is published."""
+    for number, seconds in ((signal.SIGINT, 3), (signal.SIGTERM, 2), (signal.SIGKILL, 10)):
+        for process in (family := _family(sessions)):
+            with suppress(psutil.Error):
+                process.send_signal(number)
+        psutil.wait_procs(family, timeout=seconds)
+
+
+def _family(sessions: list[int]) -> list[psutil.Process]:
+    """The living processes of some sessions, and their descendants in sessions of their own."""
+    found: dict[int, psutil.Process] = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getsid(process.pid) in sessions and process.status() != psutil.STATUS_ZOMBIE:
+                found |= {each.pid: each for each in (process, *process.children(recursive=True))}
+    return list(found.values())
 
 
 def _interrupt(number: int, frame: object) -> None:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from ..config import Home
 from ..errors import AltneuError, Exit
 from ..ledger import Ledger
-from .base import command, opened, setting
+from .base import app, command, common, opened, setting
 from .printing import Progress, err, out, print_rows, ranges
 from .runs import DryRun
 
@@ -122,18 +122,38 @@ def relocate(
     out.print("next: altneu status")
 
 
-@command
+local_airflow = typer.Typer(invoke_without_command=True)
+app.add_typer(local_airflow, name="airflow")
+
+
+@local_airflow.callback()
+@common
 def airflow(
+    context: typer.Context,
     port: Annotated[int, typer.Option(help="Port of the web page.")] = 8080,
     connect: Annotated[
         bool, typer.Option("--connect", help="The tasks share one Spark (see altneu connect) and start none.")
     ] = False,
 ) -> None:
     """Start a local Airflow with the DAGs and the pool on this home; prints address and password, Ctrl-C stops it."""
+    if context.invoked_subcommand:
+        return
     from ..airflow import standalone
 
     opened(create=True)
     standalone(setting.home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
+
+
+@local_airflow.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@common
+def execute(arguments: Annotated[list[str], typer.Argument(metavar="-- COMMAND…")]) -> None:
+    """Run an `airflow` command with the settings of this home's Airflow, as it was last started.
+
+    Example: altneu airflow exec -- backfill create --dag-id altneu_epoch --from-date 2004-04-15 --to-date 2004-05-14
+    """
+    from ..airflow import execute
+
+    execute(setting.home, arguments)
 
 
 @command

@@ -116,22 +116,27 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 def command(function: Command) -> Command:
     """Make a function a command; it takes the common options as well."""
+    app.command()(common(function))
+    return function
+
+
+def common(function: Command) -> Command:
+    """A function that takes the common options as well."""
     own = inspect.signature(function, eval_str=True).parameters
-    common = {
+    also = {
         name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(_common, eval_str=True).parameters.items()
     }
 
     @wraps(function)
     def call(**given: Any) -> None:
-        _apply(*(given.pop(name) for name in common))
+        _apply(*(given.pop(name) for name in also))
         function(**given)
 
     keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
-    call.__signature__ = inspect.Signature([*keywords, *common.values()])  # type: ignore[attr-defined]
-    call.__annotations__ = {name: each.annotation for name, each in {**own, **common}.items()}
-    app.command()(call)
-    return function
+    call.__signature__ = inspect.Signature([*keywords, *also.values()])  # type: ignore[attr-defined]
+    call.__annotations__ = {name: each.annotation for name, each in {**own, **also}.items()}
+    return call  # type: ignore[return-value]
 
 
 def _common(

@@ -133,17 +133,11 @@ class Airflow:
         raise AssertionError(f"not in {seconds:,.0f} s: {what}")
 
     def command(self, *arguments: str) -> subprocess.Popen[str]:
-        """An `airflow` command, as an operator types it beside the running parts."""
-        code = (
-            "import os; from datetime import UTC, datetime; from pathlib import Path; "
-            "from pipeline.airflow import settings; from pipeline.config import Home; "
-            f"settings = settings(Home.open(Path({str(self.home.path)!r})), {self.port}, datetime.now(UTC)); "
-            f"os.environ.update(settings); os.execvp('airflow', ['airflow', *{list(arguments)!r}])"
-        )
-        shared = re.search(r"share one Spark: (\S+)", self.log)
-        environment = self.environment | ({"ALTNEU_MASTER": shared[1]} if shared else {})
-        pipes: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "text": True}
-        return subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True, **pipes)
+        """An `airflow` command, as an operator types it in a shell of their own, beside the running parts."""
+        altneu = [sys.executable, "-m", "pipeline.cli", "--home", str(self.home.path)]
+        plain = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {"PYTHONPATH": str(REPO)}
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen([*altneu, "airflow", "exec", "--", *arguments], env=plain, **pipes)
 
     def scheduler(self) -> list[psutil.Process]:
         """The scheduler of this Airflow."""

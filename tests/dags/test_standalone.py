@@ -3,16 +3,21 @@ whole."""
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from pipeline import airflow as local
+from pipeline.config import Home
 from pipeline.errors import UsageError
 from tests import homes
 
@@ -44,6 +49,60 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         local.standalone(home.path, port=server.getsockname()[1])
 
 
+def test_a_start_needs_no_end(tmp_path: Path) -> None:
+    home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    lines: list[str] = []
+    for bounds in ({"ALTNEU_START": "2004-04-15"}, {"ALTNEU_END": "2004-04-20"}, {}):
+        local._tell(home, bounds, tmp_path, 8080, lines.append)
+    assert [line for line in lines if "switch on" in line] == [
+        "switch on altneu_epoch to catch up from 2004-04-15 to now, one epoch a run;",
+        *2 * ["switch on altneu_epoch for the epochs to come; for those that are landed, trigger altneu_backfill"],
+    ]
+
+
+STUBBORN = """
+import os, signal, subprocess, sys, threading
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+if len(sys.argv) > 1:
+    subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
+print(os.getpid(), flush=True)
+threading.Event().wait()
+"""
+
+
+def test_what_will_not_stop_is_killed_with_its_descendants() -> None:
+    command = [sys.executable, "-c", STUBBORN, STUBBORN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        found = [int(process.stdout.readline()) for _ in range(2)]
+        assert process.pid in found and all(psutil.pid_exists(pid) for pid in found)
+        local.stop([process.pid])
+        process.wait(timeout=60)
+    left = [pid for pid in found if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    assert left == []
+
+
+def test_a_command_has_the_settings_of_the_running_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    with pytest.raises(UsageError, match="no Airflow was started"):
+        local.execute(home.path, ["dags", "list"])
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://me:secret@db/airflow")
+    environment = local.settings(home, 8081, NOW) | {"ALTNEU_MASTER": "sc://127.0.0.1:15002"}
+    (tmp_path / "airflow").mkdir()
+    local._keep(home, environment)
+    assert (tmp_path / "airflow" / "environment.json").stat().st_mode & 0o077 == 0
+    monkeypatch.undo()
+    called: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(os, "execve", lambda *how: called.append(how))
+    for typed in (["dags", "list"], ["airflow", "dags", "list"]):
+        local.execute(home.path, typed)
+        program, command, given = called.pop()
+        assert Path(program).name == "airflow" and command == ["airflow", "dags", "list"]
+        names = [name for name in environment if name.startswith(("AIRFLOW", "ALTNEU"))]
+        assert {name: given[name] for name in names} == {name: environment[name] for name in names}
+
+
 @pytest.mark.slow
 def test_a_real_one_starts_and_stops_whole(tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
@@ -57,7 +116,20 @@ def test_a_real_one_starts_and_stops_whole(tmp_path: Path) -> None:
             urllib.request.urlopen(f"{address}/altneu/")
         request = urllib.request.Request(f"{address}/altneu/", headers={"Authorization": f"Bearer {airflow.token}"})
         assert b"2004-04-15" in urllib.request.urlopen(request).read()
+        listening = {each.laddr.ip for process in parts(home) for each in process.net_connections("tcp4")}
+        assert listening == {"127.0.0.1"}
+        listed = airflow.command("pools", "list")
+        assert "altneu_stages" in listed.communicate()[0] and listed.returncode == 0
     assert airflow.process.returncode == 0
     assert "Airflow has stopped" in airflow.log
-    everything = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    assert str(airflow.port) not in everything
+    assert parts(home) == []
+
+
+def parts(home: Home) -> list[psutil.Process]:
+    """All processes of a home's Airflow."""
+    folder = str(home.path / "airflow")
+    return [
+        process
+        for process in psutil.process_iter(["environ"])
+        if (process.info["environ"] or {}).get("AIRFLOW_HOME") == folder
+    ]
