@@ -90,7 +90,7 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize("after", [0, 1, 7, 40, 88])
+@pytest.mark.parametrize("after", [0, 7, 88])
 def test_stopped_in_the_middle_nothing_has_changed(after: int, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     before, database, real = digests(home.path), (home.path / "altneu.db").read_bytes(), files.write
     written: list[str] = []
