@@ -68,7 +68,8 @@ def _refuse_theft(home: Home, identity: place.Identity, warehouse: bool, other: 
         raise UsageError(
             f"the database {database.shown(home.database)} serves the tables in {identity.warehouse}, which are still "
             "there: a copy needs a database of its own.",
-            f"copy the database, name the copy under [storage] database in {settings}, and: altneu relocate",
+            f"if these tables take their place: mv {identity.warehouse} {identity.warehouse}.old, and altneu relocate; "
+            f"for a copy: copy the database, name it under [storage] database in {settings}, and altneu relocate",
         )
     if other and not warehouse:
         former = files.local(identity.database) if identity.database and ":" not in identity.database else None
