@@ -219,7 +219,8 @@ def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: da
             f"taken as a gap. "
             "If it lands late, clear this run or trigger altneu_backfill",
         )
-    return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet")
+    newest = f"; the newest landed is {schedule.label(max(there))}" if there else ""
+    return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet{newest}")
 
 
 # -- a run ---------------------------------------------------------------------------------------------------
@@ -553,6 +554,9 @@ def grid(path: str) -> dict[str, Any]:
     if revision.frontier is not None:
         frontier = home.schedule.label(revision.frontier)
         says = f"revision {revision.revision}, frontier {frontier}, {len(rows)} epochs"
+        again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
+        if again:
+            says += f"; {len(again)} landed again and not published so: altneu_backfill from {again[0]} to {again[-1]}"
     return {"says": says, "epochs": rows}
 
 

@@ -409,6 +409,7 @@ def test_waiting_for_the_landing(tiny: tuple[Home, Ledger, int]) -> None:
     late = look(first + 2)
     assert (late.state, late.label) == ("waiting", "2004-04-17")
     assert "waiting for epoch 2004-04-17" in late.says and "epoch=2004-04-17" in late.says
+    assert "the newest landed is 2004-04-16" in late.says
     # before the first landed one: a gap of the history, unless somebody asked for it or it has just ended
     assert look(first - 1).state == "gap"
     assert look(first - 1, manual=True).state == "waiting"

@@ -44,6 +44,9 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
         ("2004-04-16", "failed"),
     ]
     assert found["says"] == "revision 1, frontier 2004-04-15, 2 epochs"
+    homes.put(home, first, [(7, 8, None, "upsert", 0)])
+    again = "; 1 landed again and not published so: altneu_backfill from 2004-04-15 to 2004-04-15"
+    assert orchestration.grid(str(home.path))["says"] == found["says"] + again
     html = page.document(found)
     assert 'href="reports/epoch=2004-04-15.html"' in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
