@@ -65,10 +65,16 @@ class Home:
     def schedule(self) -> Schedule:
         return Schedule.parse(self.config.every)
 
-    def declare(self, **settings: Any) -> Home:
-        """Write settings that are not there yet into `altneu.toml` (used by `land`), and return the new home."""
+    @classmethod
+    def draft(cls, path: Path | str) -> Home:
+        """The home at `path`, or what `open` with `create` would make there. Writes nothing."""
+        path = Path(path).resolve()
+        return cls.open(path) if (path / "altneu.toml").exists() else cls(path, parse(TEMPLATE, "altneu.toml"))
+
+    def declared(self, **settings: Any) -> tuple[Home, str]:
+        """The home with settings that `altneu.toml` does not have yet, and that file's new text. Writes nothing."""
         file = self.path / "altneu.toml"
-        text = file.read_text(encoding="utf-8-sig")
+        text = file.read_text(encoding="utf-8-sig") if file.exists() else TEMPLATE
         for name, value in settings.items():
             section = "values" if name == "values" else PLACES[name].section
             entries = value if name == "values" else {PLACES[name].key: value}
@@ -80,8 +86,13 @@ class Home:
                     out += lines
                     done = True
             text = "\n".join(out if done else [*out, "", f"[{section}]", *lines]) + "\n"
-        config = parse(text, str(file))
+        return dataclasses.replace(self, config=parse(text, str(file))), text
+
+    def declare(self, **settings: Any) -> Home:
+        """Write settings that are not there yet into `altneu.toml`, and return the new home."""
+        file = self.path / "altneu.toml"
+        home, text = self.declared(**settings)
         temporary = file.with_suffix(".toml.new")
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(file)
-        return dataclasses.replace(self, config=config)
+        return home

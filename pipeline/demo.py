@@ -40,8 +40,8 @@ def daily(home: Home) -> Home:
 def land_messages(home: Home) -> landing.LandReport:
     """Split the messages into the epochs of a home."""
     form = "%m/%d/%y %I:%M %p"
-    columns = ["src", "dst", "ts"]
-    return landing.land(home, [messages()], columns, header=True, time_column="ts", time_format=form)
+    options = landing.Options(("src", "dst", "ts"), header=True, time_column="ts", time_format=form)
+    return landing.land(home, [messages()], options)
 
 
 def demo(path: Path, say: Say, out: Console) -> None:

@@ -50,6 +50,15 @@ class Schedule:
         except OverflowError:
             return None
 
+    def drawable(self, epoch: int) -> bool:
+        """Whether the epoch has a date: its whole interval lies in the years 1 to 9999. Plain integers: below 2^62."""
+        if self.seconds is None:
+            return abs(epoch) < 1 << 62
+        try:
+            return self.start(epoch) < self.start(epoch + 1)
+        except OverflowError:
+            return False
+
     def label(self, epoch: int) -> str:
         """What a person reads: `2004-04-15`, `2004-04-15T12`, `2004-04-15T12-15`, or the integer."""
         if self.seconds is None:
@@ -58,9 +67,10 @@ class Schedule:
             start = self.start(epoch)
         except OverflowError:
             return str(epoch)
+        text = start.isoformat()  # not strftime, which writes the year 999 with three digits
         if self.seconds % _UNITS["d"] == 0:
-            return f"{start:%Y-%m-%d}"
-        return f"{start:%Y-%m-%dT%H}" if self.seconds % _UNITS["h"] == 0 else f"{start:%Y-%m-%dT%H-%M}"
+            return text[:10]
+        return text[:13] if self.seconds % _UNITS["h"] == 0 else text[:16].replace(":", "-")
 
     def epoch(self, text: str) -> int:
         """A label or an integer, as typed, → the epoch. Raises `UsageError` naming the text."""

@@ -45,6 +45,7 @@ TEMPLATE = """\
 [ingest]
 # max_bad_share = 0.05  # a run with a larger share of malformed rows fails before it publishes
 # max_revision_mb = 2048  # a backfill over more landed files than this is cut into several revisions
+# settle = 10           # an epoch's folder without a _SUCCESS counts as landed so many seconds after its last change
 
 [triangles]
 # plan = "auto"         # "delta": by delta queries from the changed edges; "bulk": all triangles of all epochs are
@@ -89,6 +90,7 @@ class Config:
     motifs: dict[str, str | list[str]] = field(default_factory=dict)
     max_bad_share: float = 0.05
     max_revision_mb: float = 2048
+    settle: float = 10
     triangles_plan: str = "auto"
     triangles_limit: int = 20_000_000
     limit_edges: int = 20_000_000
@@ -182,6 +184,7 @@ PLACES: dict[str, Setting] = {
     "max_revision_mb": Setting(
         "ingest", "max_revision_mb", _NUMBER, "more than 0 (inf: no limit)", lambda value: value > 0
     ),
+    "settle": Setting("ingest", "settle", _NUMBER, "at least 0 seconds", lambda value: value >= 0),
     "triangles_plan": Setting(
         "triangles", "plan", _TEXT, '"auto", "delta" or "bulk"', lambda value: value in ("auto", "delta", "bulk")
     ),
@@ -296,14 +299,28 @@ def _value_columns(values: dict[str, Any]) -> list[str]:
         place = f"[values] {toml_key(column)}"
         if type_ not in TYPES:
             problems.append(f"{place} = {type_!r}: one of {', '.join(TYPES)}")
-        if column.lower() in _RESERVED or column.startswith("_"):
-            problems.append(f"{place}: the name is altneu's own, as all that begin with an underscore")
-        elif not re.fullmatch(r"\w([\w -]{0,62}\w)?", column):
-            problems.append(f"{place}: a name is of letters, digits, _, - and blanks within, up to 64 of them")
+        why = reserved(column)
+        if why:
+            problems.append(f"{place}: {why}")
         other = seen.setdefault(column.casefold(), column)
         if other != column:
             problems.append(f"{place}: differs from {other} in its capitals alone")
     return problems
+
+
+def reserved(column: str) -> str | None:
+    """Why a value column cannot have this name; None: it can.
+
+    >>> reserved("b"), reserved("my col")
+    ("the name is altneu's own: its tables have such a column", None)
+    """
+    if column.startswith("_"):
+        return "the name is altneu's own, as all that begin with an underscore"
+    if column.lower() in _RESERVED:
+        return "the name is altneu's own: its tables have such a column"
+    if not re.fullmatch(r"\w([\w -]{0,62}\w)?", column):
+        return "a name is of letters, digits, _, - and blanks within, up to 64 of them"
+    return None
 
 
 def _motifs(motifs: dict[str, Any]) -> list[str]:

@@ -34,6 +34,7 @@ def put(home: Home, epoch: int, rows: Iterable[Row]) -> None:
         cells = [src, dst, *(["" if value is None else value] if values else []), op, seq]
         lines.append(",".join(map(str, cells)))
     (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+    (folder / "_SUCCESS").touch()
 
 
 def run(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Revision | None:

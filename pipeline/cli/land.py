@@ -2,84 +2,122 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import UsageError
-from .base import command, opened
+from ..config import Home
+from .base import command, home_path
 from .printing import err, out
+
+if TYPE_CHECKING:
+    from ..landing import Form, LandReport
 
 
 @command
 def land(
-    files: Annotated[list[Path], typer.Argument(help="Raw event files: csv, txt, tsv (also .gz), jsonl, parquet.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Raw event files: csv, txt, tsv (also .gz), jsonl, parquet.")
+    ] = None,
     columns: Annotated[
-        str, typer.Option(help="The file's columns in order, e.g. src,dst,rating,ts; _ leaves one out.")
-    ],
+        str | None,
+        typer.Option(help="The file's columns in order, e.g. src,dst,rating,ts; _ leaves one out. Default: its header."),
+    ] = None,
     sep: Annotated[str | None, typer.Option(help="Separator; guessed from the first line when not given.")] = None,
-    header: Annotated[bool, typer.Option("--header", help="The first line is a header; --columns renames it.")] = False,
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="Whether the first line is a header; found when not said."),
+    ] = None,
     time_: Annotated[
-        str | None, typer.Option("--time", help="The column that holds the event time (unix seconds).")
+        str | None, typer.Option("--time", help="The column that holds the event time: a number, or ISO 8601 (UTC).")
     ] = None,
     time_format: Annotated[
-        str | None, typer.Option(help="Its form when it is text, e.g. '%Y-%m-%d %H:%M:%S' (UTC).")
+        str | None, typer.Option(help="Its form when it is other text, e.g. '%d/%m/%Y %H:%M' (UTC).")
+    ] = None,
+    time_unit: Annotated[
+        str | None, typer.Option(help="s, ms, us or ns since 1970; found when not said. With it, years beyond 1900–2200.")
     ] = None,
     every: Annotated[str | None, typer.Option(help="Length of an epoch: 1d, 12h, 7d, 15m.")] = None,
     epoch: Annotated[str | None, typer.Option(help="Land the files as this one epoch.")] = None,
+    ids: Annotated[str | None, typer.Option(help="integer or string: the vertices of a new home.")] = None,
     append: Annotated[
         bool, typer.Option("--append", help="Add to the epochs' batches instead of replacing them.")
     ] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Land an empty batch for --epoch.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")] = False,
 ) -> None:
     """Split raw event files into epochs of the landing, or land files as one epoch.
 
-    Landing an epoch again replaces its batch. Rows that cannot be read are kept aside and told.
+    Landing an epoch again replaces its batch. Rows that cannot be read are kept aside and told. After an error, or when
+    it is killed, settings and landing are as before.
 
     `altneu land messages.txt --columns src,dst,ts --time ts --every 1d`
 
-    `altneu land edges.csv --header --columns src,dst --epoch 1`
+    `altneu land edges.csv --epoch 1`   a file whose header names src and dst
+
+    `altneu land --empty --epoch 7`   nothing happened in epoch 7
     """
     from .. import landing
 
-    home, _ = opened(create=True)
-    if (time_ is None) == (epoch is None):
-        raise UsageError("say either --time COLUMN (with --every) or --epoch E.", "altneu land --help")
-    for file in files:
-        if not file.is_file():
-            raise UsageError(f"{file}: no such file.")
-    if time_ is not None:
-        if every is None and home.config.every is None:
-            raise UsageError("--time needs the length of an epoch.", "add --every 1d")
-        if every is not None and home.config.every not in (None, every):
-            raise UsageError(f"this home has epochs of {home.config.every}, not {every}.", f"leave --every {every} out")
-        if home.config.every is None and every is not None:
-            home = home.declare(every=every)
-    names = [name.strip() for name in columns.split(",")]
-    known = {"src", "dst", "op", "seq", "_", time_, *home.config.values}
-    values = {name: "long" for name in names if name not in known}
-    if values:
-        home = home.declare(values=landing.guess_types(files, names, list(values), sep, header))
-        shown = ", ".join(f"{name} = {home.config.values[name]}" for name in values)
-        err.print(f"declared in altneu.toml as value columns: {shown}")
-    report = landing.land(
-        home,
-        files,
-        names,
+    options = landing.Options(
+        columns=tuple(name.strip() for name in columns.split(",")) if columns else (),
         separator={"\\t": "\t", "tab": "\t"}.get(sep or "", sep),
         header=header,
         time_column=time_,
         time_format=time_format,
-        epoch=home.schedule.epoch(epoch) if epoch is not None else None,
+        time_unit=time_unit,
+        every=every,
+        epoch=epoch,
+        ids=ids,
         append=append,
+        empty=empty,
+        dry_run=dry_run,
     )
-    labels = [home.schedule.label(e) for e in report.epochs]
+
+    def confirm(form: Form) -> bool:
+        _print_form(form)
+        ask = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or dry_run)
+        return not ask or typer.confirm("Land it so?", default=True, err=True)
+
+    report = landing.land(
+        Home.draft(home_path()), files or [], options, lambda text: err.print(text, markup=False), confirm
+    )
+    _print_report(report, dry_run, append)
+
+
+def _print_form(form: Form) -> None:
+    err.print(f"understood as {form}", markup=False)
+    for row in form.first:
+        err.print("  " + "  ".join(row), markup=False)
+
+
+def _print_report(report: LandReport, dry_run: bool, append: bool) -> None:
+    label = report.home.schedule.label
+    labels = [label(epoch) for epoch in report.epochs]
     span = labels[0] if len(labels) == 1 else f"{labels[0]} … {labels[-1]}"
-    out.print(f"landed {report.rows:,} rows in {len(labels)} epoch(s): {span}")
+    if report.declared:
+        values = {f"[values] {name}": type_ for name, type_ in report.declared.get("values", {}).items()}
+        shown = {name: value for name, value in report.declared.items() if name != "values"} | values
+        listed = ", ".join(f"{name} = {value}" for name, value in shown.items())
+        err.print(f"{'to declare' if dry_run else 'declared'} in altneu.toml: {listed}", markup=False)
+    if report.form and report.form.clock:
+        err.print(f"times taken as {report.form.clock}", markup=False)
+    old = f"{report.replaced_epochs:,} landed epoch(s) of {report.replaced_rows:,} rows"
+    what = "adds to" if append else "replaces"
+    out.print(
+        f"{'would land' if dry_run else 'landed'} {report.rows:,} rows in {len(labels):,} epoch(s): {span}"
+        + (f"; {what} {old}" if report.replaced_epochs else "")
+    )
     if report.rejected:
         _, line, reason, _ = report.rejected[0]
+        kept = f"; they are kept in {report.rejected_file}" if report.rejected_file else ""
         out.print(
-            f"[yellow]{len(report.rejected)} line(s) could not be read[/] (the first: line {line}: {reason}); "
-            f"they are kept in {report.rejected_file}"
+            f"{len(report.rejected):,} line(s) could not be read (the first: line {line}: {reason}){kept}",
+            style="yellow",
+            markup=False,
         )
-    out.print("next: altneu backfill --all")
+    if not dry_run:
+        out.print("next: altneu backfill --all")

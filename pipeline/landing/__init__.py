@@ -1,7 +1,7 @@
 """The landing folder and what puts epochs into it.
 
-`listing` finds what is landed and `digest` whether it changed (`folder`), `land` splits raw event files into epochs
-(`raw`), whose times `times` understands.
+`listing` finds what is landed and `digest` whether it changed (`folder`). `land` (`batches`) takes raw event files:
+`form` understands them, `times` their times, `raw` splits them into epochs, `journal` places all of these or none.
 """
 
 from .folder import (
@@ -15,17 +15,19 @@ from .folder import (
     listing,
     unchanged,
 )
-from .raw import LandReport, guess_types, land
+from .form import Form, Options
+from .batches import LandReport, land
 
 __all__ = [
     "BYTES_PER_ROW",
     "EMPTY_DIGEST",
     "OPERATIONS",
     "SUFFIXES",
+    "Form",
     "LandReport",
     "Landed",
+    "Options",
     "digest",
-    "guess_types",
     "land",
     "layout",
     "listing",

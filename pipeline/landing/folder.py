@@ -1,36 +1,47 @@
 """What is landed: `landing/epoch=<label>/*.{csv,csv.gz,parquet,jsonl}`, one folder an epoch, one batch a folder.
 
-`listing` finds the folders, `digest` says whether their content changed (not their times).
+`listing` finds the folders, `digest` says whether their content changed (not their times). A folder counts as landed
+when it holds a data file and is complete: a `_SUCCESS` in it is younger than all else (altneu and Spark write it last),
+or nothing in it has changed for `[ingest] settle` seconds. An empty batch is asked for by the file `_EMPTY`.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from ..config import Home
 from ..errors import AltneuError, UsageError
 from ..ledger import Ledger
 from ..reading import Layout
+from .journal import interrupted
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
+UNFINISHED = (".part", ".partial", ".filepart", ".tmp", ".crdownload", "~")  # what tools call a file until it is whole
+COMPLETE, EMPTY = "_SUCCESS", "_EMPTY"
 OPERATIONS = ("upsert", "delete")
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
 BYTES_PER_ROW = 20.0  # about, before anything was published
+clock = time.time
 
 
 @dataclass(frozen=True)
 class Landed:
-    """The files of one epoch's folder."""
+    """The files of one epoch's folder; `incomplete` says why they are no batch yet."""
 
     epoch: int
     label: str
     files: tuple[Path, ...]
     bytes: int = 0
+    incomplete: str | None = None
 
     def newest(self) -> datetime:
         """When the youngest of the files was written."""
@@ -42,28 +53,99 @@ def listing(home: Home) -> dict[int, Landed]:
     found: dict[int, Landed] = {}
     if not home.landing.is_dir():
         return found
+    disturbed = interrupted(home.landing)
     for folder in sorted(home.landing.iterdir()):
         if not folder.is_dir() or not folder.name.startswith("epoch="):
             continue
         text = folder.name.removeprefix("epoch=")
-        try:
-            epoch = home.schedule.epoch(text)
-        except UsageError as error:
-            raise AltneuError(f"landing/{folder.name}: {error.what}", f"rename or remove {folder}") from None
+        epoch = _epoch(home, folder)
         if epoch in found:
             raise AltneuError(f"landing/{folder.name} and epoch={found[epoch].label} are the same epoch.", "merge them")
-        files = []
-        for file in sorted(folder.iterdir()):
-            if file.name.startswith((".", "_")):
-                continue
-            if not file.name.endswith(SUFFIXES):
-                raise AltneuError(
-                    f"landing/{folder.name}/{file.name} is none of {', '.join(SUFFIXES)}.",
-                    f"remove it, or give it a name that starts with _ ({file})",
-                )
-            files.append(file)
-        found[epoch] = Landed(epoch, text, tuple(files), sum(file.stat().st_size for file in files))
+        try:
+            found[epoch] = _landed(home, folder, epoch, disturbed.pop(text, None))
+        except FileNotFoundError:  # a land replaces it at this moment
+            found[epoch] = Landed(epoch, text, (), incomplete="it is being replaced")
+    for text, reason in disturbed.items():
+        epoch = _epoch(home, home.landing / f"epoch={text}")
+        found[epoch] = Landed(epoch, text, (), incomplete=reason)
     return found
+
+
+def _epoch(home: Home, folder: Path) -> int:
+    try:
+        return home.schedule.epoch(folder.name.removeprefix("epoch="))
+    except UsageError as error:
+        raise AltneuError(f"landing/{folder.name}: {error.what}", f"rename or remove {folder}") from None
+
+
+def _landed(home: Home, folder: Path, epoch: int, disturbed: str | None) -> Landed:
+    files: list[Path] = []
+    unfinished = None
+    for file in sorted(folder.iterdir()):
+        if file.name.startswith((".", "_")):
+            continue
+        if file.name.endswith(UNFINISHED):
+            unfinished = f"{file.name} is still being written, by its name"
+        elif not file.name.endswith(SUFFIXES):
+            raise AltneuError(
+                f"landing/{folder.name}/{file.name} is none of {', '.join(SUFFIXES)}.",
+                f"remove it, or give it a name that starts with _ ({file})",
+            )
+        else:
+            files.append(file)
+    why = disturbed or unfinished or (_unsettled(home, folder, files) if files else _not_asked_for(folder))
+    size = sum(file.stat().st_size for file in files)
+    return Landed(epoch, folder.name.removeprefix("epoch="), tuple(files), size, why)
+
+
+def _unsettled(home: Home, folder: Path, files: list[Path]) -> str | None:
+    """Why the files may not be whole yet. ctime, not mtime: copying tools set the latter back."""
+    changes = {file.name: file.stat().st_ctime for file in files} | {"its list of files": folder.stat().st_mtime}
+    last = max(changes, key=lambda name: changes[name])
+    marker = folder / COMPLETE
+    if marker.exists() and marker.stat().st_ctime >= changes[last]:
+        return None
+    age, settle = max(clock() - changes[last], 0), home.config.settle
+    if age >= settle:
+        return None
+    return (
+        f"still being written: {last} changed {age:.0f} s ago; it counts as landed {settle:g} s after its last change, "
+        f"or at once with a new file {COMPLETE} beside it"
+    )
+
+
+def _not_asked_for(folder: Path) -> str | None:
+    if (folder / EMPTY).exists():
+        return None
+    return f"empty: no data file; an empty batch is made by altneu land --empty (a file {EMPTY})"
+
+
+def seal(folder: Path, rows: int) -> None:
+    """Mark a folder as complete: the last thing that is written into it."""
+    if not rows:
+        (folder / EMPTY).touch()
+    (folder / COMPLETE).write_text(json.dumps({"rows": rows}) + "\n")
+
+
+def rows(landed: Landed) -> int:
+    """How many rows a folder holds: as its seal says, else the lines of its files, counted."""
+    if not landed.files:
+        return 0
+    marker = landed.files[0].parent / COMPLETE
+    try:
+        if marker.stat().st_ctime >= max(file.stat().st_ctime for file in landed.files):
+            return int(json.loads(marker.read_text())["rows"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return sum(_count(file) for file in landed.files)
+
+
+def _count(file: Path) -> int:
+    if file.name.endswith(".parquet"):
+        return int(pq.ParquetFile(file).metadata.num_rows)
+    with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
+        lines = sum(1 for line in stream if line.strip())
+    return max(lines - (".csv" in file.suffixes), 0)
 
 
 def digest(ledger: Ledger, landed: Iterable[Landed], remember: bool = True) -> dict[int, str]:

@@ -1,0 +1,224 @@
+"""`land`: everything is read and validated in a private folder first, then settings and batches change at once."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..config import Home
+from ..errors import AltneuError, UsageError
+from . import raw
+from .folder import COMPLETE, EMPTY, listing, rows, seal
+from .form import HELP, Form, Options, understand
+from .journal import Draft, discard_unused, landing_lock, recover, tell
+
+Say = Callable[[str], None]
+Confirm = Callable[[Form], bool]
+
+
+@dataclass
+class LandReport:
+    """What `land` did, or with `dry_run` would do."""
+
+    home: Home
+    epochs: list[int] = field(default_factory=list)
+    rows: int = 0
+    replaced_epochs: int = 0
+    replaced_rows: int = 0
+    declared: dict[str, Any] = field(default_factory=dict)
+    form: Form | None = None
+    rejected: raw.Rejected = field(default_factory=list)
+    rejected_file: Path | None = None
+
+
+def land(
+    home: Home,
+    files: list[Path],
+    options: Options,
+    say: Say = lambda text: None,
+    confirm: Confirm = lambda form: True,
+) -> LandReport:
+    """Split raw event files into epoch folders, or take them as one epoch; see `altneu land --help`.
+
+    `home` may be one that is not there yet (`Home.draft`): it is made when everything is validated. The time column
+    decides the epoch and becomes `seq`, in microseconds, so that within an epoch the later event wins. Other columns
+    are values. Rows that cannot be read are kept in `landing/_rejected/` and told. Nothing changes after an error.
+    """
+    epoch = _epoch(home, options)
+    form = None
+    if not options.empty:
+        _are_files(files)
+        form = understand(home, files, options)
+        if not confirm(form):
+            raise UsageError("nothing was landed.", HELP)
+    draft = Draft(home.landing, say)
+    try:
+        if form is None:
+            assert epoch is not None
+            found = raw.Split()
+            (draft.new / home.schedule.label(epoch)).mkdir()
+            found.rows[epoch] = 0
+        else:
+            form, found = _read(form, epoch, draft, say)
+            _validate(form, files, found)
+        report = LandReport(form.home if form else home, sorted(found.rows), sum(found.rows.values()), form=form)
+        report.rejected, report.declared = found.rejected, form.declared if form else {}
+        _place(report, draft, found, options, files, say)
+    finally:
+        draft.close()
+        if not (home.path / "altneu.toml").exists():
+            discard_unused(home.landing)
+    return report
+
+
+def _epoch(home: Home, options: Options) -> int | None:
+    if options.empty and options.epoch is None:
+        raise UsageError("--empty takes --epoch E, and no file.", HELP)
+    if options.epoch is None:
+        return None
+    epoch = options.epoch if isinstance(options.epoch, int) else home.schedule.epoch(options.epoch)
+    if not home.schedule.drawable(epoch):
+        raise UsageError(f"--epoch {options.epoch}: beyond the calendar (years 1 to 9999), or 2^62.", HELP)
+    return epoch
+
+
+def _are_files(files: list[Path]) -> None:
+    if not files:
+        raise UsageError("no file is given.", HELP)
+    for file in files:
+        if file.is_dir():
+            raise UsageError(f"{file} is a folder, not a file.", f"altneu land {file}/* …")
+        if not file.exists():
+            raise UsageError(f"{file}: no such file.")
+    twice = [file for file in files if files.count(file) > 1]
+    if twice:
+        raise UsageError(f"{twice[0]} is given twice: its rows would count twice.")
+
+
+def _read(form: Form, epoch: int | None, draft: Draft, say: Say) -> tuple[Form, raw.Split]:
+    """Split the files; again, when all of their rows speak for another unit or type than the first ones."""
+    for _ in range(3):
+        found = raw.split(form, epoch, draft.new, say)
+        clock, wider = form.clock, raw.widened(form, found.rejected)
+        other = clock.likely() if clock and not clock.text and not clock.given else None
+        if not wider and (clock is None or other in (None, clock.unit)):
+            break
+        if clock is not None:
+            clock = replace(clock, unit=other or clock.unit, seen=type(clock.seen)())
+        form = form.widened(wider, clock)
+        shutil.rmtree(draft.new)
+        draft.new.mkdir()
+    if form.clock and form.clock.only_dates() and not form.clock.given:
+        raise UsageError(
+            f"--time {form.clock.column}: the numbers look like dates, such as 20040415. Nothing was landed.",
+            "--time-format %Y%m%d   (seconds since 1970 after all: --time-unit s)",
+        )
+    return form, found
+
+
+def _validate(form: Form, files: list[Path], found: raw.Split) -> None:
+    good, serious = sum(found.rows.values()), found.serious()
+    names = sum(reason.startswith(("src is '", "dst is '")) and "integer" in reason for _, _, reason, _ in serious)
+    advice = "check --columns, --sep and --header"
+    if names * 2 > len(serious):
+        advice = 'for names instead of integers: [vertices] ids = "string" in altneu.toml (a new home: --ids string)'
+    elif any("outside the years" in row[2] or "looks like" in row[2] for row in serious):
+        advice = "say the unit of the times: --time-unit s, ms, us or ns"
+    if not good:
+        first = f"; the first: line {serious[0][1]}: {serious[0][2]}" if serious else ""
+        raise AltneuError(
+            f"{', '.join(map(str, files))}: no row could be read ({len(found.rejected)} rejected{first}). "
+            "Nothing was landed.",
+            advice if serious else HELP,
+        )
+    share = form.home.config.max_bad_share
+    if len(serious) > share * (good + len(serious)):
+        name, line, reason, text = serious[0]
+        raise AltneuError(
+            f"{name}: {len(serious)} of {good + len(serious)} rows cannot be read, more than [ingest] max_bad_share = "
+            f"{share:g} allows; the first: line {line}: {reason}: {text[:80]!r}. Nothing was landed.",
+            advice,
+        )
+
+
+def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options, files: list[Path], say: Say) -> None:
+    """Seal the new batches and put them into the landing, with the settings they need."""
+    home = report.home
+    label = home.schedule.label
+    moves = []
+    if found.rejected and not options.dry_run:
+        raw.keep(draft.folder / "rejected.jsonl", found.rejected)
+        name = f"{files[0].name.split('.')[0]}-{time.strftime('%Y%m%dT%H%M%S')}-{draft.folder.name[:4]}.jsonl"
+        report.rejected_file = home.landing / "_rejected" / name
+        moves.append((f"{draft.folder.relative_to(home.landing)}/rejected.jsonl", f"_rejected/{name}"))
+    with landing_lock(home.landing, say):
+        tell(recover(home.landing), say)
+        settings = _settings(report)
+        there = listing(report.home) if home.landing.is_dir() else {}
+        old = [there[epoch] for epoch in report.epochs if epoch in there]
+        for landed in old:
+            if landed.incomplete and landed.files and options.append:
+                raise UsageError(f"epoch {landed.label} cannot be added to: {landed.incomplete}", "wait, then again")
+            if landed.label != label(landed.epoch):
+                raise UsageError(
+                    f"epoch {label(landed.epoch)} is landed as epoch={landed.label}.",
+                    f"rename {home.landing / f'epoch={landed.label}'} to epoch={label(landed.epoch)}",
+                )
+        counts = {landed.epoch: rows(landed) for landed in old}
+        report.replaced_epochs, report.replaced_rows = len(old), sum(counts.values())
+        if options.dry_run:
+            return
+        for epoch in report.epochs:
+            folder, before = draft.new / label(epoch), counts.get(epoch, 0) if options.append else 0
+            if options.append:
+                _add_old(home.landing / f"epoch={label(epoch)}", folder)
+            seal(folder, found.rows[epoch] + before)
+        if moves:
+            (home.landing / "_rejected").mkdir(exist_ok=True)
+        home.landing.mkdir(parents=True, exist_ok=True)
+        draft.place([label(epoch) for epoch in report.epochs], settings, moves)
+
+
+def _settings(report: LandReport) -> str | None:
+    """The new text of `altneu.toml`, made from the file as it is by now: another land may have declared the same."""
+    fresh = Home.draft(report.home.path)
+    missing = dict(report.declared)
+    values = {n: t for n, t in missing.pop("values", {}).items() if fresh.config.values.get(n) != t}
+    missing = {name: value for name, value in missing.items() if getattr(fresh.config, name) != value}
+    missing |= {"values": values} if values else {}
+    if not missing and (report.home.path / "altneu.toml").exists():
+        report.home = fresh
+        return None
+    clash = [n for n in values if n in fresh.config.values]
+    if clash or ("every" in missing and fresh.config.every):
+        raise AltneuError("another land has declared other settings meanwhile. Nothing was landed.", "the same again")
+    report.home, text = fresh.declared(**missing)
+    return text
+
+
+def _add_old(old: Path, new: Path) -> None:
+    """Put the files of a batch beside the new ones, which take free names."""
+    if not old.is_dir():
+        return
+    kept = [file for file in old.iterdir() if file.is_file() and file.name not in (COMPLETE, EMPTY)]
+    taken = {file.name for file in kept}
+    for file in sorted(new.iterdir()):
+        name, rest = file.name, file.name.split("-", 1)[1]
+        number = 0
+        while name in taken:
+            number += 1
+            name = f"{number:03d}-{rest}"
+        taken.add(name)
+        if name != file.name:
+            file.rename(new / f"_{name}")
+    for file in sorted(new.glob("_*")):
+        file.rename(new / file.name[1:])
+    for file in kept:
+        try:
+            (new / file.name).hardlink_to(file)
+        except OSError:  # a file system without links
+            shutil.copy2(file, new / file.name)

@@ -1,0 +1,329 @@
+# ruff: noqa: E501
+"""Arrow's parsers and the line-by-line ones agree on every line, whatever stands beside it; no line gets lost."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline import reading
+from pipeline.reading import Layout, read
+
+INTEGER = Layout({"src": "long", "dst": "long", "weight": "double", "kind": "string"}, frozenset({"weight", "kind"}))
+NAMES = Layout(
+    {"src": "string", "dst": "string", "rating": "long", "on": "boolean"}, frozenset({"rating", "on", "dst"})
+)
+NUMBERS = [
+    "0",
+    "1",
+    "-7",
+    "007",
+    "+3",
+    "1_000",
+    "1.0",
+    "1.",
+    ".5",
+    ".",
+    "-",
+    "1e3",
+    "1e",
+    "1E-3",
+    "1e999",
+    "-1e999",
+    "1e-999",
+    "nan",
+    "NaN",
+    "-nan",
+    "inf",
+    "Infinity",
+    "-inf",
+    "nan(1)",
+    "0x10",
+    "-0x1F",
+    "0X1",
+    "1f",
+    "1d",
+    "1_0.5",
+    "١٢",
+    "१२",
+    "½",
+    "12abc",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "123456789012345678901",
+    "0.1",
+    "123456789.123456789",
+    "1,5",
+    "true",
+    "True",
+    "TRUE",
+    "false",
+    "0b1",
+    "1L",
+]
+WORDS = [
+    "a",
+    "b c",
+    "",
+    " ",
+    " a ",
+    "\ta\t",
+    '"a"',
+    '" a "',
+    '"a,b"',
+    '"a""b"',
+    'a"b',
+    '"a"b',
+    '"a',
+    '""',
+    '"',
+    "#x",
+    "%x",
+]
+WORDS += [
+    "ü",
+    "\u00a0a",
+    "a\u2003",
+    "\x0ba",
+    "\ufeffa",
+    "null",
+    "NA",
+    "a\rb",
+    "\x00",
+    "'a'",
+    "a\x85b",
+    "\\N",
+    "\ud7ff",
+    "𝒳",
+]
+
+
+def lines_of_text(rng: random.Random, separator: str) -> list[bytes]:
+    out = []
+    for _ in range(rng.randrange(1, 8)):
+        cells = [rng.choice(["1", "0", "23"]) for _ in range(4)]
+        for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):  # few, or every line were malformed for one or another
+            cells[rng.randrange(4)] = rng.choice(rng.choice([NUMBERS, WORDS]))
+        if rng.random() < 0.1:
+            cells = cells[: rng.randrange(4)] if rng.random() < 0.7 else [*cells, "1"]
+        blank = rng.choice(["", "", "", " ", "\t", "  "])
+        line = (blank + separator + rng.choice(["", "", " "])).join(cells) + rng.choice(["", "", "", " ", blank])
+        if separator == " ":
+            line = rng.choice(["", "", " "]) + line
+        out.append(line.encode() if rng.random() < 0.97 else line.encode() + b"\xff")
+    return out
+
+
+VALUES = [
+    "1",
+    "-0",
+    "0",
+    "1.0",
+    "1.5",
+    "1e3",
+    "1e400",
+    "9007199254740993.0",
+    "9223372036854775808",
+    "01",
+    "+1",
+    "NaN",
+    "1.",
+]
+VALUES += [
+    "Infinity",
+    "true",
+    "false",
+    "null",
+    '"1"',
+    '" 1 "',
+    '"1_0"',
+    '"a"',
+    '""',
+    '"\\ud800"',
+    '"\\u0000"',
+    "[1]",
+    "{}",
+]
+VALUES += [
+    '{"a":1}',
+    '"}{"',
+    '"a\\nb"',
+    "",
+    "1,2",
+    '"\t"',
+    '"ü"',
+    "'a'",
+    '"\x00"',
+    '"true"',
+    "-1e999",
+    "1" * 400,
+    '"1.5"',
+]
+
+
+def lines_of_json(rng: random.Random, names: list[str]) -> list[bytes]:
+    def item() -> str:
+        fields = [
+            f'"{name}":{rng.choice([" ", ""])}{rng.choice(VALUES) if rng.random() < 0.3 else rng.choice(plain)}'
+            for name in (rng.sample(names, rng.randrange(len(names) + 1)) if rng.random() < 0.3 else names)
+        ]
+        if rng.random() < 0.1:
+            fields.append(rng.choice(fields or ['"src":1']))
+        if rng.random() < 0.05:
+            fields.append('"hue":1')
+        return "{" + ",".join(fields) + "}"
+
+    plain = ["1", "2", '"a"', "null", "1.5", "true"]
+    odd = [
+        "",
+        " ",
+        "{",
+        "}",
+        "[]",
+        "# 1",
+        "% 1",
+        '{"src":1,',
+        '"dst":2}',
+        "[" * 3000,
+        "1",
+        "{}",
+        "{}{}",
+        "\ufeff{}",
+        "\x85",
+    ]
+    out = []
+    for _ in range(rng.randrange(1, 12)):
+        line = (
+            item()
+            if rng.random() < 0.85
+            else rng.choice([item() + item(), item() + " ", " " + item(), rng.choice(odd)])
+        )
+        out.append(line.encode() if rng.random() < 0.97 else line.encode() + b"\xff")
+    return out
+
+
+def outcome(path: Path, layout: Layout) -> dict[int, str]:
+    """Line → its row, or the reason for which it is none; told apart are also nan, -0.0 and an empty text."""
+    found: dict[int, str] = {}
+    for block in read(path, layout):
+        for row in block.good.to_pylist():
+            assert row["line"] not in found
+            found[row.pop("line")] = repr(row)
+        for line, reason, _ in block.bad:
+            assert line not in found
+            found[line] = f"malformed: {reason}"
+    return found
+
+
+@pytest.mark.parametrize("layout", [INTEGER, NAMES], ids=["integer ids", "names"])
+@pytest.mark.parametrize("kind", [",", "\t", " ", "jsonl"])
+@pytest.mark.parametrize("cases", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_both_ways_agree(
+    cases: int, kind: str, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    for case in range(cases):
+        if kind == "jsonl":
+            lines, before, form, name = lines_of_json(rng, list(layout.types)), 0, layout, "x.jsonl"
+        else:
+            lines, name = lines_of_text(rng, kind), "x.csv"
+            header = rng.random() < 0.7
+            form = Layout(layout.types, layout.optional, None if header else tuple(layout.types), kind, header)
+            lead = [rng.choice([b"# a comment", b"%", b"", b" "]) for _ in range(rng.choice([0, 0, 1, 2]))]
+            lead += [kind.join(layout.types).encode()] if header else []
+            if not header:  # so many of the first lines are no rows
+                lead += [lines[0]] if lines[0].strip(b" \t\r") and not lines[0].startswith((b"#", b"%")) else [b"1"]
+                lines = lines[1:]
+            before = len(lead) - (not header)
+            lines = lead + lines
+        end = rng.choice([b"\n", b"\n", b"\r\n"])
+        data = end.join(lines) + rng.choice([b"", end])
+        path = tmp_path / name
+        path.write_bytes(rng.choice([b"", b"", reading.BOM]) + data)
+        expected = len(data.split(b"\n")) - (data.endswith(b"\n") or not data)
+        with monkeypatch.context() as patch:
+            for way in (reading._JsonLines, reading._Delimited):
+                patch.setattr(way, "fast", refuse)
+            slow = outcome(path, form)
+        assert set(slow) == set(range(before + 1, expected + 1)), (seed, case, data)
+        for block, small in ((reading.BLOCK, 0), (reading.BLOCK, 40), (rng.randrange(1, 60), rng.choice([0, 30]))):
+            with monkeypatch.context() as patch:
+                patch.setattr(reading, "BLOCK", block)
+                patch.setattr(reading, "SMALL", small)
+                fast = outcome(path, form)
+            different = {
+                line: (fast.get(line), slow.get(line)) for line in {*fast, *slow} if fast.get(line) != slow.get(line)
+            }
+            assert not different, (seed, case, block, small, different, data)
+
+
+def refuse(self: object, block: bytes) -> pa.Table:
+    raise pa.ArrowInvalid("line by line")
+
+
+BESIDE = ["", "1,x\n", "a,1,1\n"]  # a neighbour that makes Arrow refuse the block
+IDS = Layout({"src": "string", "dst": "string"})
+WHOLE = Layout({"src": "long", "dst": "double"})
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize(
+    ("layout", "line", "row"),
+    [
+        (IDS, " a , b", ("a", "b")),
+        (IDS, '" a "," b"', ("a", "b")),
+        (IDS, "%a,b", ("%a", "b")),
+        (IDS, "#python,b", ("#python", "b")),
+        (IDS, "a, ", None),
+        (IDS, 'a,"', None),
+        (WHOLE, " 1 , 2.5", (1, 2.5)),
+        (WHOLE, "1_000,1", None),
+        (WHOLE, "١٢,1", None),
+        (WHOLE, "0x10,1", None),
+        (WHOLE, "1,1_0.5", None),
+        (WHOLE, "1,nan(1)", None),
+        (WHOLE, "1.0,1", None),
+    ],
+)
+def test_a_row_means_the_same_beside_any_other(
+    layout: Layout, line: str, row: tuple | None, beside: str, tmp_path: Path
+) -> None:
+    (tmp_path / "x.csv").write_text(f"src,dst\n{beside}{line}\n{beside}")
+    blocks = list(read(tmp_path / "x.csv", layout))
+    found = [
+        tuple(r[n] for n in ("src", "dst")) for b in blocks for r in b.good.to_pylist() if r["line"] == 2 + bool(beside)
+    ]
+    assert found == ([row] if row else [])
+    assert sum(b.good.num_rows + len(b.bad) for b in blocks) == 1 + 2 * bool(beside)
+
+
+@pytest.mark.parametrize("beside", ["", "nothing\n"])
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        ('{"src": 1, "src": 2, "dst": 3}', None),
+        ('{"src": 1, "dst": NaN}', None),
+        ('{"src": 1.0, "dst": 2}', (1, 2.0)),
+        ('{"src": 9007199254740993.0, "dst": 2}', None),
+        ('{"src": 123456789012345678901234567890, "dst": 2}', None),
+        ('{"src": 1, "dst": 2}{"src": 3, "dst": 4}', None),
+        ("# {}", None),
+    ],
+)
+def test_json_means_the_same_beside_any_other(line: str, row: tuple | None, beside: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(f"{line}\n{beside}")
+    blocks = list(read(tmp_path / "x.jsonl", WHOLE))
+    assert [(r["src"], r["dst"]) for b in blocks for r in b.good.to_pylist()] == ([row] if row else [])
+    assert sum(b.good.num_rows + len(b.bad) for b in blocks) == 1 + bool(beside)
+
+
+def test_an_unknown_column_is_told_with_its_type(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("src,dst,my col,größe\n1,2,3,0.5\n")
+    with pytest.raises(reading.FileBroken, match=r'\[values\] "my col" = "long", "größe" = "double"'):
+        list(read(tmp_path / "x.csv", WHOLE))
