@@ -202,6 +202,9 @@ def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: da
     schedule = home.schedule
     label = schedule.label(epoch)
     there = landed.listing(home)
+    unready = there[epoch].incomplete if epoch in there else None
+    if unready:
+        return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")
     if epoch in there:
         files = len(there[epoch].files)
         return Landing(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")

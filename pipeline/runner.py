@@ -33,7 +33,8 @@ class Epoch:
     """One epoch as the landing and the ledger have it.
 
     States: missing, changed, published; gone (published, and its folder is not there any more); folded (its landing has
-    changed, but a compaction has folded the history before `since`, so that it cannot be replaced).
+    changed, but a compaction has folded the history before `since`, so that it cannot be replaced); incomplete (its
+    folder is no batch yet: `why` says so).
     """
 
     epoch: int
@@ -44,6 +45,7 @@ class Epoch:
     revision: int | None = None
     rows: int = 0
     bytes: int = 0
+    why: str | None = None
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,16 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
     """Every landed or published epoch with its state."""
     parent = ledger.at()
     landed = landing.listing(home)
-    digests = landing.digest(ledger, landed.values())
+    digests = landing.digest(ledger, [there for there in landed.values() if there.incomplete is None])
     published = ledger.batches(parent.revision)
     found = {}
     for epoch in sorted(set(landed) | set(published)):
         batch, there = published.get(epoch), landed.get(epoch)
         if there is None:
             state = "published" if batch and batch.digest == landing.EMPTY_DIGEST else "gone"
+        elif there.incomplete is not None:
+            emptied = not there.files and batch is not None and batch.digest == landing.EMPTY_DIGEST
+            state = "published" if emptied else "incomplete"
         elif batch is not None and batch.digest == digests[epoch]:
             state = "published"
         elif parent.since is not None and epoch < parent.since:
@@ -82,6 +87,7 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
             batch.revision if batch else None,
             batch.rows if batch else 0,
             there.bytes if there else 0,
+            there.incomplete if there else None,
         )
     return parent, found
 
@@ -106,8 +112,10 @@ def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
     rows = []
     for entry in found.values():
         open_ = entry.state in ("missing", "changed")
-        error = errors.get(entry.epoch) if open_ else None
-        state = "running" if open_ and entry.epoch in working else "failed" if error else entry.state
+        error = errors.get(entry.epoch) if open_ else entry.why if entry.state == "incomplete" else None
+        state = entry.state
+        if open_:
+            state = "running" if entry.epoch in working else "failed" if error else entry.state
         audit = stand.at(entry.epoch).audit
         rows.append(
             {
@@ -149,6 +157,10 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool 
     for epoch in epochs:
         entry = found.get(epoch)
         label = home.schedule.label(epoch)
+        if entry is not None and entry.state == "incomplete" and (entry.files or not remove):
+            raise UsageError(
+                f"epoch {label} is not landed completely: {entry.why}.", "altneu status, then the same command again"
+            )
         if entry is None or (entry.state == "gone" and not remove):
             near = sorted((e for e in found.values() if e.state != "gone"), key=lambda e: abs(e.epoch - epoch))[:3]
             hint = f" The nearest landed: {', '.join(e.label for e in near)}." if near else " Nothing is landed."
@@ -174,6 +186,11 @@ def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
         raise UsageError("nothing is published yet, so there is nothing to rebuild.", "altneu backfill --all")
     if not from_landing:
         return Plan(parent, tuple(e for e in found.values() if e.revision), (), "rebuild")
+    unready = next((entry for entry in found.values() if entry.state == "incomplete"), None)
+    if unready:
+        raise UsageError(
+            f"epoch {unready.label} is not landed completely: {unready.why}.", "altneu status, then the same again"
+        )
     gone = [entry.label for entry in found.values() if entry.state == "gone"]
     if gone:
         raise UsageError(

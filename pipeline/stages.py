@@ -127,6 +127,12 @@ def ingest(run: Run) -> Facts:
         return {"rows": 0, "quarantined": 0, "changed_rows": 0, "replaced_epochs": 0, "quarantine_sample": []}
     everything = landing.listing(run.home)
     batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
+    unready = next((batch for batch in batches if batch.incomplete and batch.files), None)
+    if unready:
+        raise RunFailed(
+            f"epoch {unready.label} is not landed completely: {unready.incomplete}. Nothing was published.",
+            "run the same command again",
+        )
     digests = landing.digest(run.ledger, batches)
     run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
     source = run.spark, run.home, batches

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..config import Home
-from .base import command, home_path
+from .base import command, home_path, opened
 from .printing import err, out
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def land(
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(help="The file's columns in order, e.g. src,dst,rating,ts; _ leaves one out. Default: its header."),
+        typer.Option(help="The file's columns in order, e.g. src,dst,rating,ts; _ leaves one out; else its header."),
     ] = None,
     sep: Annotated[str | None, typer.Option(help="Separator; guessed from the first line when not given.")] = None,
     header: Annotated[
@@ -37,7 +37,7 @@ def land(
         str | None, typer.Option(help="Its form when it is other text, e.g. '%d/%m/%Y %H:%M' (UTC).")
     ] = None,
     time_unit: Annotated[
-        str | None, typer.Option(help="s, ms, us or ns since 1970; found when not said. With it, years beyond 1900–2200.")
+        str | None, typer.Option(help="s, ms, us or ns since 1970; found when not said. With it, any year.")
     ] = None,
     every: Annotated[str | None, typer.Option(help="Length of an epoch: 1d, 12h, 7d, 15m.")] = None,
     epoch: Annotated[str | None, typer.Option(help="Land the files as this one epoch.")] = None,
@@ -82,9 +82,12 @@ def land(
         ask = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or dry_run)
         return not ask or typer.confirm("Land it so?", default=True, err=True)
 
-    report = landing.land(
-        Home.draft(home_path()), files or [], options, lambda text: err.print(text, markup=False), confirm
-    )
+    home = Home.draft(home_path())
+    if (home.path / "altneu.toml").exists():
+        opened()
+    report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm)
+    if not dry_run:
+        opened()
     _print_report(report, dry_run, append)
 
 

@@ -4,6 +4,7 @@
 `form` understands them, `times` their times, `raw` splits them into epochs, `journal` places all of these or none.
 """
 
+from .batches import LandReport, land
 from .folder import (
     BYTES_PER_ROW,
     EMPTY_DIGEST,
@@ -16,7 +17,6 @@ from .folder import (
     unchanged,
 )
 from .form import Form, Options
-from .batches import LandReport, land
 
 __all__ = [
     "BYTES_PER_ROW",

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from ..config import Home
 from ..errors import UsageError
-from ..settings import reserved
 from ..reading import COMMENTS, FileBroken, Layout, guess_separator, is_value, kind_of, opened, split
+from ..settings import reserved
 from .times import UNITS, Clock
 
 ROWS = 10_000  # that are looked at in each file

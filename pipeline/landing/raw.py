@@ -118,4 +118,3 @@ def _write(rows: pa.Table, of: Times, form: Form, into: Path, name: str, written
         with target.open("ab") as stream:
             pacsv.write_csv(rows.slice(int(start), int(end - start)), stream, options)
         written[int(of[start])] += int(end - start)
-

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -95,7 +96,7 @@ class Clock:
             return np.asarray(numbers // (ticks // 10**6), np.int64), reasons
         return (numbers * (10**6 // ticks)).round().astype(np.int64), reasons
 
-    def _like(self, numbers: npt.NDArray[np.generic]) -> npt.NDArray[np.str_]:
+    def _like(self, numbers: npt.NDArray[Any]) -> npt.NDArray[np.str_]:
         like = np.full(len(numbers), "", dtype="<U4")
         for unit in reversed(UNITS):
             like[_between(numbers, *USUAL, UNITS[unit])] = unit
@@ -116,5 +117,5 @@ class Clock:
         return reasons | {f"{self.column} is outside the years {years}": outside}
 
 
-def _between(numbers: npt.NDArray[np.generic], low: int, high: int, ticks: int) -> Mask:
+def _between(numbers: npt.NDArray[Any], low: int, high: int, ticks: int) -> Mask:
     return np.asarray((numbers >= low * ticks) & (numbers < high * ticks))

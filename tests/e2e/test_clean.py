@@ -38,7 +38,8 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
         epochs = land_messages(home).epochs
     else:
         home = home.declare(values={"rating": "long"})
-        epochs = landing.land(home, [find(FILES[name])], RATED, time_column="ts", header=True).epochs
+        options = landing.Options(tuple(RATED), time_column="ts", header=True)
+        epochs = landing.land(home, [find(FILES[name])], options).epochs
     home, ledger = Home.open(home.path), Ledger(home.database)
     assert homes.run(home, ledger, epochs) is not None
     checks = ledger.checks()

@@ -11,6 +11,7 @@ from pipeline import landing
 from pipeline.config import Home
 from pipeline.errors import AltneuError, UsageError
 from pipeline.ledger import Ledger
+from pipeline.settings import TEMPLATE
 
 
 @pytest.fixture
@@ -24,6 +25,10 @@ def raw(tmp_path: Path, text: str, name: str = "raw.txt") -> Path:
     return path
 
 
+def take(home: Home, files: list[Path], columns: list[str], **options: object) -> landing.LandReport:
+    return landing.land(home, files, landing.Options(tuple(columns), **options))  # type: ignore[arg-type]
+
+
 def content(home: Home) -> dict[str, list[str]]:
     return {
         landed.label: sorted(line for file in landed.files for line in file.read_text().splitlines()[1:])
@@ -34,7 +39,7 @@ def content(home: Home) -> dict[str, list[str]]:
 def test_by_time(home: Home, tmp_path: Path) -> None:
     home = home.declare(every="1d", max_bad_share=0.5)
     path = raw(tmp_path, "1 2 0\n3 4 86399.5\n5 6 86400\n7 8 soon\n9 10 -1\n")
-    report = landing.land(home, [path], ["src", "dst", "ts"], time_column="ts")
+    report = take(home, [path], ["src", "dst", "ts"], time_column="ts")
     assert content(home) == {
         "1969-12-31": ["9,10,-1000000"],
         "1970-01-01": ["1,2,0", "3,4,86399500000"],
@@ -46,37 +51,31 @@ def test_by_time(home: Home, tmp_path: Path) -> None:
 
 def test_one_epoch_replaced_and_added_to(home: Home, tmp_path: Path) -> None:
     first, second = raw(tmp_path, "1,2\n", "a.csv"), raw(tmp_path, "3,4\n", "b.csv")
-    landing.land(home, [first], ["src", "dst"], epoch=7)
-    landing.land(home, [second], ["src", "dst"], epoch=7, append=True)
-    landing.land(home, [second], ["src", "dst"], epoch=7, append=True)  # the same name again: a second file
+    take(home, [first], ["src", "dst"], epoch=7)
+    take(home, [second], ["src", "dst"], epoch=7, append=True)
+    take(home, [second], ["src", "dst"], epoch=7, append=True)  # the same name again: a second file
     assert content(home) == {"7": ["1,2", "3,4", "3,4"]}
-    landing.land(home, [second], ["src", "dst"], epoch=7)
+    take(home, [second], ["src", "dst"], epoch=7)
     assert content(home) == {"7": ["3,4"]}
 
 
 def test_too_many_bad_rows_land_nothing(home: Home, tmp_path: Path) -> None:
-    landing.land(home, [raw(tmp_path, "1,2\n")], ["src", "dst"], epoch=1)
+    take(home, [raw(tmp_path, "1,2\n")], ["src", "dst"], epoch=1)
     with pytest.raises(AltneuError, match="line 2: dst is 'x', not an integer"):
-        landing.land(home, [raw(tmp_path, "1,2\n1,x\n")], ["src", "dst"], epoch=1)
+        take(home, [raw(tmp_path, "1,2\n1,x\n")], ["src", "dst"], epoch=1)
     assert content(home) == {"1": ["1,2"]}
     with pytest.raises(AltneuError, match="no row could be read"):
-        landing.land(home, [raw(tmp_path, "# nothing\n")], ["src", "dst"], epoch=1)
+        take(home, [raw(tmp_path, "# nothing\n")], ["src", "dst"], epoch=1)
     assert content(home) == {"1": ["1,2"]}
 
 
 def test_wrong_columns(home: Home, tmp_path: Path) -> None:
     path = raw(tmp_path, "1,2,3\n")
     with pytest.raises(UsageError, match="dst is missing"):
-        landing.land(home, [path], ["src", "_", "_"], epoch=1)
-    with pytest.raises(UsageError, match="colour is not declared"):
-        landing.land(home, [path], ["src", "dst", "colour"], epoch=1)
-
-
-def test_the_types_of_values_are_guessed(tmp_path: Path) -> None:
-    path = raw(tmp_path, "1,2,5,0.5,red\n3,4,-1,2,blue\n")
-    names = ["src", "dst", "rating", "weight", "hue"]
-    found = landing.guess_types([path], names, ["rating", "weight", "hue"], None, False)
-    assert found == {"rating": "long", "weight": "double", "hue": "string"}
+        take(home, [path], ["src", "_", "_"], epoch=1)
+    with pytest.raises(UsageError, match="no such column"):
+        take(home, [path], ["src", "dst", "_"], time_column="ts", every="1d")
+    assert (home.path / "altneu.toml").read_text() == TEMPLATE and not content(home)
 
 
 def test_digests_follow_content(home: Home, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def document(found: dict[str, Any], runs: Mapping[int, str] = MappingProxyType({
     )
     legend = "".join(
         f'<span><i class="cell {s}"></i>{s}</span>'
-        for s in ("published", "missing", "changed", "running", "failed", "gone", "folded")
+        for s in ("published", "missing", "changed", "running", "failed", "gone", "folded", "incomplete")
     )
     series = {title: [row[name] for row in rows] for title, name in _TRENDS.items()}
     motifs = dict.fromkeys(name for row in rows for name in row["motifs"])
@@ -135,7 +135,8 @@ def _whole(body: str) -> str:
 td .cell,.legend .cell{{width:10px;height:10px;margin-right:6px}}
 .published{{background:#2a9d6a}} .changed{{background:#d9a400}}
 .missing{{background:#8aa4c8}} .running{{background:#3f7fd9}}
-.folded{{background:#b9b9b9}} .failed{{background:#d04545}} .legend{{display:flex;gap:16px;margin:8px 0 20px}}
+.folded,.incomplete{{background:#b9b9b9}} .failed{{background:#d04545}}
+.legend{{display:flex;gap:16px;margin:8px 0 20px}}
 .trends{{display:flex;gap:24px;flex-wrap:wrap}} figure{{margin:0 0 16px}} svg{{width:240px;height:52px}}
 polyline{{fill:none;stroke:#2a7fd0;stroke-width:1.5}} table{{border-collapse:collapse;width:100%}}
 th,td{{text-align:left;padding:4px 10px;border-bottom:1px solid #8884}}
