@@ -129,7 +129,7 @@ def ingest(run: Run) -> Facts:
     batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
     unready = next((batch for batch in batches if batch.incomplete and batch.files), None)
     if unready:
-        raise RunFailed(
+        raise Unavailable(
             f"epoch {unready.label} is not landed completely: {unready.incomplete}. Nothing was published.",
             "run the same command again",
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..config import Home
-from .base import command, home_path, opened
+from .base import command, opened, setting
 from .printing import err, out
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def land(
         ask = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or dry_run)
         return not ask or typer.confirm("Land it so?", default=True, err=True)
 
-    home = Home.draft(home_path())
+    home = Home.draft(setting.home)
     if (home.path / "altneu.toml").exists():
         opened()
     report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm)

@@ -102,8 +102,9 @@ def _unsettled(home: Home, folder: Path, files: list[Path]) -> str | None:
     """Why the files may not be whole yet. ctime, not mtime: copying tools set the latter back."""
     changes = {file.name: file.stat().st_ctime for file in files} | {"its list of files": folder.stat().st_mtime}
     last = max(changes, key=lambda name: changes[name])
-    marker = folder / COMPLETE
-    if marker.exists() and marker.stat().st_ctime >= changes[last]:
+    if _sealed(folder, files) is not None or (
+        (folder / COMPLETE).exists() and (folder / COMPLETE).stat().st_ctime >= changes[last]
+    ):
         return None
     age, settle = max(clock() - changes[last], 0), home.config.settle
     if age >= settle:
@@ -124,20 +125,30 @@ def seal(folder: Path, rows: int) -> None:
     """Mark a folder as complete: the last thing that is written into it."""
     if not rows:
         (folder / EMPTY).touch()
-    (folder / COMPLETE).write_text(json.dumps({"rows": rows}) + "\n")
+    files = {file.name: _stamp(file) for file in folder.iterdir() if not file.name.startswith((".", "_"))}
+    (folder / COMPLETE).write_text(json.dumps({"rows": rows, "files": files}) + "\n")
+
+
+def _stamp(file: Path) -> str:
+    stat = file.stat()
+    return f"{stat.st_size}:{stat.st_mtime_ns}"
+
+
+def _sealed(folder: Path, files: Iterable[Path]) -> int | None:
+    """How many rows the files hold, if they are those that the folder was sealed with."""
+    try:
+        seal = json.loads((folder / COMPLETE).read_text())
+        return int(seal["rows"]) if seal["files"] == {file.name: _stamp(file) for file in files} else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def rows(landed: Landed) -> int:
     """How many rows a folder holds: as its seal says, else the lines of its files, counted."""
     if not landed.files:
         return 0
-    marker = landed.files[0].parent / COMPLETE
-    try:
-        if marker.stat().st_ctime >= max(file.stat().st_ctime for file in landed.files):
-            return int(json.loads(marker.read_text())["rows"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    return sum(_count(file) for file in landed.files)
+    sealed = _sealed(landed.files[0].parent, landed.files)
+    return sealed if sealed is not None else sum(_count(file) for file in landed.files)
 
 
 def _count(file: Path) -> int:

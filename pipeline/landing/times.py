@@ -72,9 +72,14 @@ class Clock:
             since = np.asarray(pc.fill_null(parsed.cast(pa.int64()), 0))
             reason = f"{self.column} is no time of the form {self.form}"
         else:
-            stamps = pd.to_datetime(column.to_pandas(), utc=True, format="ISO8601", errors="coerce")
-            broken = stamps.isna().to_numpy()
-            since = stamps.fillna(pd.Timestamp(0, tz="UTC")).dt.as_unit("us").astype("int64").to_numpy()
+            broken, since = np.ones(len(column), bool), np.zeros(len(column), np.int64)
+            zoned = pc.match_substring_regex(column, r"[T ].*([Zz]|[+-]\d\d(:?\d\d)?)$").to_numpy()
+            for rows in (zoned, ~zoned):  # pandas gives a time without zone the zone of a row before it
+                texts = column.filter(pa.array(rows)).to_pandas()
+                stamps = pd.to_datetime(texts, utc=True, format="ISO8601", errors="coerce")
+                broken[rows] = stamps.isna().to_numpy()
+                stamps = stamps.fillna(pd.Timestamp(0, tz="UTC")).dt.as_unit("us")
+                since[rows] = stamps.astype("int64").to_numpy()
             reason = f"{self.column} is no ISO 8601 time"
         outside = ~broken & ~_between(since, *(CALENDAR if self.given else USUAL), 10**6)
         return np.where(outside, 0, since), self._reasons({reason: broken}, outside)
