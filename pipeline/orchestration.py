@@ -309,7 +309,7 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
             ledger.finish(run_id, "failed", f"superseded by revision {winner}")
         return {"superseded": text}
     facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
-    say(f"{name}: {_shown(facts)}")
+    say(f"{name}: {runner.shown(home, facts)}")
     return facts
 
 
@@ -349,7 +349,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
         say(f"run {run_id}: the same epochs again, on revision {plan.parent.revision}")
         for name in BEFORE_PUBLISH:
             facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
-            say(f"{name}: {_shown(facts)}")
+            say(f"{name}: {runner.shown(home, facts)}")
     raise Conflict(
         f"{_some(planned['labels'])}: other writers published first, {ATTEMPTS} times in a row. Nothing "
         f"of it was published.",
@@ -582,8 +582,3 @@ def _some(labels: list[str]) -> str:
     if len(labels) == 1:
         return f"epoch {labels[0]}"
     return f"{len(labels)} epochs" + (f" ({labels[0]} … {labels[-1]})" if labels else "")
-
-
-def _shown(facts: dict[str, Any]) -> str:
-    kept = {k: v for k, v in facts.items() if isinstance(v, (int, str)) and not isinstance(v, bool)}
-    return ", ".join(f"{k.replace('_', ' ')} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in kept.items())

@@ -50,7 +50,7 @@ def relocate(home: Home, original_gone: bool = False, say: Callable[[str], None]
     _refuse_theft(home, identity, warehouse, other, original_gone)
     if not warehouse and not other:
         return Relocated(home.warehouse, home.warehouse, 0, 0)
-    located, written = _located(home, identity), 0
+    located, written = locations(home, identity), 0
     new = dict(located)
     if warehouse:
         for number, (table, location) in enumerate(located.items()):
@@ -90,7 +90,7 @@ def _tables_at(warehouse: str) -> bool:
         return False
 
 
-def _located(home: Home, identity: place.Identity) -> dict[str, str]:
+def locations(home: Home, identity: place.Identity) -> dict[str, str]:
     """Table, `namespace/name` → its metadata file, as the database has it."""
     t = place.tables
     query = sa.select(t).where(t.c.catalog_name == identity.catalog).order_by(t.c.table_name)

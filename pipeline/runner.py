@@ -356,7 +356,7 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
     for name in STAGES:
         say(name, "")
         facts = stage(home, ledger, run_id, name, say)
-        say(name, "done " + _shown(facts))
+        say(name, "done " + shown(home, facts))
     return ledger.at()
 
 
@@ -405,8 +405,16 @@ def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[
     return published, epochs
 
 
-def _shown(facts: dict[str, Any]) -> str:
-    kept = {k: v for k, v in facts.items() if isinstance(v, (int, str)) and not isinstance(v, bool)}
-    return ", ".join(
-        f"{key.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{value}" for key, value in kept.items()
-    )
+_CALLED = {"changed_rows": "stored diffs", "rows_before": "before", "first_epoch": "from epoch"}
+
+
+def shown(home: Home, facts: dict[str, Any]) -> str:
+    """What came of a stage, in a line; epochs by their labels."""
+    told = []
+    for key, value in facts.items():
+        name = _CALLED.get(key, key.replace("_", " "))
+        if isinstance(value, str):
+            told.append(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            told.append(f"{name} {home.schedule.label(value) if key.endswith('_epoch') else f'{value:,}'}")
+    return ", ".join(told)

@@ -175,6 +175,8 @@ def ingest(run: Run) -> Facts:
     shown = ["epoch", "file", "line", "reason", "text"]
     rows_shown = [row.asDict() for row in sample.select(*shown).collect()] if quarantined else []
     facts = {"rows": landed, "quarantined": quarantined, "changed_rows": changed, "replaced_epochs": len(again)}
+    if again:
+        facts["rows_before"] = sum(published[epoch].rows for epoch in again)
     return {**facts, "quarantine_sample": rows_shown}
 
 

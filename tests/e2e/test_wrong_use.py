@@ -6,7 +6,10 @@ the others. A new command or option gets its rows here.
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import inspect
+import json
 import os
 import re
 import shlex
@@ -15,11 +18,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
-from pipeline import cli, spark
-from pipeline.questions import ANY, FLAGS, NAMES, VIEWS
-from tests.e2e.conftest import Outcome
+from pipeline import cli
+from pipeline import spark as sparks
+from pipeline.api import Graph, Narrow
+from pipeline.errors import UsageError
+from pipeline.questions import ANY, FLAGS, NAMES, VIEWS, table
+from tests.e2e.conftest import Altneu, Outcome
+from tests.homes import make
 from tests.report.seed import DAY, Seed
 
 DAYS = 6
@@ -201,8 +210,8 @@ def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     def refused(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(spark, "session_for", refused)
-    monkeypatch.setattr(spark, "session", refused)
+    monkeypatch.setattr(sparks, "session_for", refused)
+    monkeypatch.setattr(sparks, "session", refused)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 
@@ -273,3 +282,93 @@ def test_a_home_that_cannot_be_written(homes: dict[str, Path], tmp_path: Path, c
         assert (refused.code, "Traceback" in refused.err) == (1, False)
     finally:
         home.chmod(0o700)
+
+
+K4 = "src,dst\n" + "".join(f"{a},{b}\n" for a in range(1, 5) for b in range(a + 1, 5))
+WITH_SPARK = [
+    Wrong("show edges --where 'weight > 1'", 2, "--where 'weight > 1' cannot be read"),
+    Wrong("show edges --where 'trussness >'", 2, "The columns are src, dst, trussness"),
+    Wrong("show edges --where trussness", 2, "cannot be read"),
+    Wrong("show edges --where 'trussness / (src - src) > 1'", 2, "Division by zero"),
+    Wrong("show vertices --vertex ada", 2, "the vertices of this home are integers"),
+    Wrong("show edges --edge 1 ada", 2, "the vertices of this home are integers"),
+    Wrong("explain vertex ada", 2, "the vertices of this home are integers"),
+]
+
+
+def test_wrong_use_and_small_questions(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
+    """One small home: what only Spark can tell, what is asked of a few rows, and a file that is lost."""
+    home, ledger = make(tmp_path / "home")
+    for epoch, text in (("1", K4), ("2", K4 + "4,5\n" * 30 + "5,x\n")):
+        (home.landing / f"epoch={epoch}").mkdir(parents=True)
+        (home.landing / f"epoch={epoch}" / "rows.csv").write_text(text)
+    assert altneu("backfill", "--all").code == 0
+
+    def read(*arguments: str) -> list[dict[str, object]]:
+        found = altneu("show", *arguments, "--format", "json")
+        assert found.code == 0, found.err
+        return list(json.loads(found.out))
+
+    before = state_of(home.path)
+    for wrong in WITH_SPARK:
+        found = altneu(*shlex.split(wrong.command))
+        assert (found.code, wrong.says in flat(found)) == (wrong.code, True), (wrong.command, flat(found))
+    assert state_of(home.path) == before
+    # a few rows
+    assert [row["vertex"] for row in read("vertices", "--top", "2", "--sort", "vertex")] == [5, 4]
+    assert [row["degree"] for row in read("vertices", "--top", "2")] == [4, 3]
+    assert [row["vertex"] for row in read("vertices", "--sort", "-vertex", "--limit", "3")] == [5, 4, 3]
+    assert [row["vertex"] for row in read("vertices", "--vertex", "2", "--vertex", "5")] == [2, 5]
+    assert read("edges", "--edge", "3", "1") == [{"src": 1, "dst": 3, "trussness": 4}]
+    assert {(row["src"], row["dst"]) for row in read("edges", "--vertex", "5")} == {(4, 5)}
+    assert len(read("triangles", "--edge", "1", "2")) == 2 and len(read("support", "--vertex", "5")) == 1
+    assert read("edges", "--where", "trussness < 4 AND src > 3") == [{"src": 4, "dst": 5, "trussness": 2}]
+    assert [row["line"] for row in read("quarantine")] == [38] and read("quarantine", "1") == []
+    assert "'x', not an integer" in altneu("show", "quarantine", "2", "--limit", "1").out
+    cut = altneu("show", "changes", "--since-revision", "0", "--limit", "2")
+    assert cut.out.count("\n") == 3
+    # a file: by its ending, in the same order, and whole
+    for ending in ("csv", "json", "parquet"):
+        assert altneu("show", "edges", "--output", tmp_path / f"e.{ending}").code == 0
+    listed = json.loads((tmp_path / "e.json").read_text())
+    assert listed == read("edges") == pq.read_table(tmp_path / "e.parquet").to_pylist()
+    with (tmp_path / "e.csv").open() as stream:
+        assert [{k: int(v) for k, v in row.items()} for row in csv.DictReader(stream)] == listed
+    # the same from a program
+    graph = Graph(home.path, spark)
+    assert "revision 1, frontier 2: 5 vertices, 7 edges, 4 triangles, greatest trussness 4" in repr(graph)
+    assert [row.vertex for row in graph.vertices(vertex=[2, 5]).collect()] == [2, 5]
+    assert [row.degree for row in graph.vertices(top=1).collect()] == [4]
+    assert {row.k for row in graph.trusses().collect()} == {2, 4}
+    assert [row.line for row in graph.quarantine().collect()] == [38]
+    assert graph.checks().where("result = 'fails'").count() == 0 < graph.checks(2).count()
+    with pytest.raises(UsageError, match="is backwards"):
+        graph.changes(2, 1)
+    # a lost file
+    assert "files, all there" in altneu("doctor").out
+    lost = next((home.path / "warehouse").rglob("trussness/data/**/*.parquet"))
+    lost.rename(tmp_path / "lost")
+    told = altneu("doctor")
+    assert (told.code, lost.name in told.out, "altneu rebuild" in told.out) == (1, True, True)
+    gone = altneu("show", "edges")
+    assert (gone.code, lost.name in gone.err, "next:" in gone.err) == (1, True, True)
+    assert gone.err.count("\n") < 5, gone.err
+
+
+def test_programs_have_the_views_of_show() -> None:
+    """Every view and every option of the table, as a method and its argument."""
+    called = {"vertices": "vertex", "since_revision": "old"}
+    for view in VIEWS:
+        method = getattr(Graph, "changes_since" if "since_revision" in view.options else view.name)
+        takes = inspect.signature(method).parameters
+        for option in view.options:
+            name = {"revision": "new"}.get(option, option) if "since_revision" in view.options else option
+            assert called.get(name, name) in takes, (view.title, option)
+        assert set(Narrow.__annotations__) == set(ANY) and "narrow" in takes
+
+
+def test_the_documented_views_are_those_of_the_table() -> None:
+    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
+    for title, about, options in table():
+        line = f"| `{title}` | {about} | {' '.join(f'`{option}`' for option in options.split())} |"
+        assert line.replace("|  |", "| |") in readme, f"README.md has to have the line\n{line}"
