@@ -130,7 +130,7 @@ VIEWS = (
     ),
     View(
         "quarantine",
-        "[EPOCH | FROM TO]",
+        "[FROM [TO]]",
         ("revision",),
         ("epoch", "file", "line", "reason", "text"),
         "malformed rows with file, line and reason",
@@ -138,7 +138,7 @@ VIEWS = (
     ),
     View(
         "checks",
-        "[EPOCH | FROM TO]",
+        "[FROM [TO]]",
         (),
         ("epoch", "label", "result", "suite", "check", "observed", "first"),
         "what the checks found, failures first",
@@ -223,7 +223,7 @@ class Question:
 
 
 _COMPUTED = ("ArithmeticException", "NumberFormatException", "DateTimeException")
-_WORDS = {"": (0,), "FROM TO": (2,), "[EPOCH | FROM TO]": (0, 1, 2)}
+_WORDS = {"": (0,), "FROM TO": (2,), "[FROM [TO]]": (0, 1, 2)}
 
 
 def _usage(view: str) -> str:

@@ -1,0 +1,47 @@
+"""The examples of README.md, typed as they stand there, on two weeks of the demo's messages."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import Home
+from pipeline.demo import daily, messages
+from tests.e2e.conftest import Altneu
+
+README = Path(__file__).parents[2] / "README.md"
+FIRST, LAST = datetime(2004, 5, 4, tzinfo=UTC), datetime(2004, 5, 18, tzinfo=UTC)
+
+
+def examples(*commands: str) -> list[str]:
+    """The example lines of some commands, without their comments."""
+    lines = re.findall(r"^altneu (.*?)(?:\s{2,}#.*)?$", README.read_text(), re.M)
+    return [line for line in lines if line.split()[0] in commands]
+
+
+@pytest.mark.slow
+def test_the_examples_answer(altneu: Altneu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    daily(Home.open(tmp_path / "home", create=True))
+    with gzip.open(messages(), "rt") as source, (tmp_path / "messages.txt").open("w") as target:
+        for src, dst, at in list(csv.reader(source))[1:]:
+            when = datetime.strptime(at, "%m/%d/%y %I:%M %p").replace(tzinfo=UTC)
+            if FIRST <= when < LAST:
+                target.write(f"{src},{dst},{int(when.timestamp())}\n")
+    for line in examples("land", "plan", "backfill"):
+        found = altneu(*shlex.split(line))
+        assert found.code == 0, (line, found.err)
+    lines = examples("show", "explain", "status", "report", "audit")
+    assert len(lines) >= 10
+    for line in lines:
+        found = altneu(*shlex.split(line.replace("--since-revision 7", "--since-revision 0")))
+        assert found.code == 0, (line, found.err)
+        assert "not there" not in found.out and ("no rows" not in found.err or "checks" in line), (line, found.out)
+    assert (tmp_path / "edges.csv").read_text().startswith("src,dst,trussness")
+    assert "there, trussness" in altneu(*shlex.split(examples("explain")[0])).out
