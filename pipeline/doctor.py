@@ -234,12 +234,15 @@ def _place(home: Path) -> Iterator[Check]:
     from .config import Home
     from .errors import AltneuError
     from .inventory import take
-    from .place import opened
+    from .place import look, opened, verify
 
     if not (home / "altneu.toml").exists():
         return
     try:
         settings = Home.open(home)
+        verify(settings)
+        if look(settings) is None:  # no tables yet, and perhaps no database: none is made here
+            return
         ledger = opened(settings)
     except AltneuError as error:
         yield Check("Place", False, error.what, error.next or "")

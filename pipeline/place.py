@@ -66,14 +66,19 @@ class Displaced(UsageError):
 
 
 def opened(home: Home) -> Ledger:
-    """A home's ledger. Raises `UsageError` where the home is not what its database or its tables were made for."""
+    """A home's ledger. Raises like `verify`."""
     with database.shared(home.database):
-        identity = look(home)
-        if identity is None:
-            refuse_lost_database(home)
-        else:
-            check(home, identity)
+        verify(home)
         return Ledger(home.database)
+
+
+def verify(home: Home) -> None:
+    """Raise `AltneuError` where the home is not what its database or its tables were made for. Makes nothing."""
+    identity = look(home)
+    if identity is None:
+        refuse_lost_database(home)
+    else:
+        check(home, identity)
 
 
 def settled(home: Home) -> Identity:

@@ -161,6 +161,12 @@ def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
     assert "Place" not in {check.name for check in doctor.checks(there)}
 
 
+def test_doctor_makes_no_database(tmp_path: Path) -> None:
+    home = Home.open(tmp_path / "new", create=True)
+    assert "Place" not in {check.name for check in doctor.checks(home.path)}
+    assert not (home.path / "altneu.db").exists()
+
+
 def test_a_lost_database(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (old / "altneu.db").unlink()
     for _ in range(2):  # looking at it makes it no better
