@@ -10,20 +10,27 @@ snapshots is right all the same, and the next compaction takes its rows along.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable
 from typing import Any
 
+import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from algorithms.upserts import DELETE, winners
 
+from . import lease
+from .branches import Branches
 from .config import Home
-from .errors import AltneuError, explained
+from .errors import AltneuError, LeaseLost, ending, explained
+from .lease import held
 from .ledger import Ledger, Revision, new_run_id
-from .warehouse import INTERVALS, Warehouse
+from .warehouse import INTERVALS, Warehouse, shown
+
+Say = Callable[[str], None]
 
 FILE_BYTES = 128 * 2**20  # a table is cut into files of about this size
 KEYS = {
@@ -83,7 +90,7 @@ def horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list
     rows = [r for r in ledger.revisions() if r.revision <= newest]
     breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, "run")]
     oldest = newest - home.config.keep_revisions + 1
-    line = [r.revision for r in rows if r.revision >= max([oldest, *breaks])]
+    line = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
     dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
     since = row.since
     if home.config.keep_epochs is not None and row.frontier is not None:
@@ -98,58 +105,73 @@ def compact(
     ledger: Ledger,
     spark: SparkSession,
     grace: float = 3600.0,
-    say: Callable[[str], None] = lambda text: None,
+    say: Say = lambda text: None,
 ) -> dict[str, Any]:
     """Fold, rewrite, let go; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
     from .report import refresh
 
     row = ledger.at()
-    if not row.revision:
-        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    if row.frontier is None:
+        raise AltneuError("nothing is published.", "altneu backfill --all")
     warehouse = Warehouse(spark, home)
     warehouse.ensure()
+    live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
+    sizes = {table: warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
+
+    def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
+        say(f"{table}: {sizes[table]['files']:,} files, {sizes[table]['rows']:,} rows")
+        return _rewrite(warehouse, table, row, run_id, since, oldest, sizes[table], live_for)
+
+    facts = replace_and_drop(home, ledger, warehouse, row, rewrite, warehouse.remove_orphans, grace, say)
+    refresh(home, ledger)
+    return facts | {"before": sizes}
+
+
+def replace_and_drop(
+    home: Home,
+    ledger: Ledger,
+    warehouse: Branches,
+    row: Revision,
+    rewrite: Callable[[str, str, int | None, int], int],
+    remove_orphans: Callable[[str], int],
+    grace: float,
+    say: Say,
+) -> dict[str, Any]:
+    """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot."""
     warehouse.discard_leftovers(ledger)
     since, line, dropped = horizon(home, ledger, row)
     run_id = new_run_id()
     ledger.begin(run_id, row.revision, [], {}, "compact")
-    started = time.time()
-    ledger.stage(run_id, "compact", "running", started, {})
-    live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
-    try:
-        tables = list(row.snapshots)
-        before = {table: warehouse.size(table, row.snapshots[table]) for table in tables}
-        pins: dict[str, int] = {}
-        for table in tables:
-            say(f"{table}: {before[table]['files']:,} files, {before[table]['rows']:,} rows")
-            ledger.beat(run_id)
-            pins[table] = _rewrite(warehouse, table, row, run_id, since, line[0], before[table], live_for)
-        ledger.pin(pins, line, since, dropped)
-        if ledger.at().revision == row.revision:  # else `main` follows what was published meanwhile
-            warehouse.publish(pins, run_id)
-        else:
-            warehouse.discard([run_id])
-        after = {table: warehouse.size(table, pins[table]) for table in tables}
-        before_ms = int((time.time() - grace) * 1000) if grace > 0 else int(time.time() * 1000) + 60_000
-        expired, orphans, pinned = 0, 0, ledger.pinned()
-        for table in tables:
-            say(f"{table}: dropping what nobody can read")
-            expired += warehouse.expire(table, pinned.get(table, set()), before_ms)
-            orphans += warehouse.remove_orphans(table)
-    except BaseException as error:
-        ledger.finish(run_id, "failed", explained(error)[0])
-        raise
-    facts = {
-        "since": since,
-        "revisions": [line[0], line[-1]],
-        "dropped_revisions": len(dropped),
-        "expired_snapshots": expired,
-        "orphans": orphans,
-        "before": before,
-        "tables": after,
-    }
-    ledger.stage(run_id, "compact", "done", started, facts)
-    ledger.finish(run_id, "done")
-    refresh(home, ledger)
+    with held(ledger, run_id):
+        started = time.time()
+        ledger.stage(run_id, "compact", "running", started, {})
+        try:
+            pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
+            ledger.pin(run_id, pins, line, since, dropped)
+            after = {table: warehouse.size(table, snapshot) for table, snapshot in pins.items()}
+            warehouse.follow(ledger, run_id)
+            at = lease.clock().timestamp()
+            before_ms = int((at - grace if grace > 0 else at + 60) * 1000)
+            expired, orphans = 0, 0
+            for table in row.snapshots:
+                say(f"{table}: dropping what nobody can read")
+                expired += warehouse.expire(table, ledger, before_ms)
+                orphans += remove_orphans(table)
+        except BaseException as error:
+            with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
+                ledger.finish(run_id, "failed" if ending(error) is None else "interrupted", explained(error)[0])
+            raise
+        facts = {
+            "since": since,
+            "revisions": [line[0], line[-1]],
+            "dropped_revisions": len(dropped),
+            "expired_snapshots": expired,
+            "orphans": orphans,
+            "tables": after,
+        }
+        ledger.stage(run_id, "compact", "done", started, facts)
+        ledger.finish(run_id, "done")
+        ledger.discard([run_id])
     return facts
 
 
@@ -167,7 +189,7 @@ def _rewrite(
     base = row.snapshots[table]
     if not size["rows"] or (size["files"] == 1 and since == row.since):
         return base
-    rows = warehouse.snapshot(table, base)
+    rows = shown(warehouse.snapshot(table, base), row)
     folded = fold(table, rows, since, oldest, live_for)
     files = max(1, math.ceil(size["bytes"] / FILE_BYTES))
     placed = folded.repartitionByRange(files, *KEYS[table]) if files > 1 else folded.coalesce(1)

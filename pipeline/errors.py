@@ -55,6 +55,16 @@ class Unavailable(RunFailed):
     transient = True
 
 
+class LeaseLost(RunFailed):
+    """Another process works on the run (see `lease`); this one has changed nothing since."""
+
+    transient = True
+
+
+class Disturbed(RunFailed):
+    """What a run has written is not what is in its tables: another process has written there."""
+
+
 class CheckFailed(AltneuError):
     """A critical check failed or the maintained result differs from the recomputation."""
 
@@ -76,6 +86,14 @@ def transient(error: BaseException) -> bool:
     kinds = type(error).__mro__
     outside = any(kind.__module__.partition(".")[0] in _OUTSIDE for kind in kinds)
     return isinstance(error, OSError) or (outside and not {kind.__name__ for kind in kinds} & _LASTING)
+
+def ending(error: BaseException | None) -> BaseException | None:
+    """What asked the work to end (a signal, a scheduler's timeout), also where cleaning up has failed after it."""
+    seen: set[int] = set()
+    while isinstance(error, Exception) and id(error) not in seen:
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None if isinstance(error, Exception) else error
 
 
 _GONE = ("NotFoundException", "FileNotFoundException", "does not exist")

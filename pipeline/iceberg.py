@@ -21,7 +21,8 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from .database import engine
 from .errors import AltneuError
@@ -56,7 +57,7 @@ class Tables:
             raise AltneuError(f"there is no table {name}.", "altneu status")
         if where[name] not in self._read:
             self._load([location for location in where.values() if location not in self._read])
-        return Table(name, self._read[where[name]], self._changes)
+        return Table(name, where[name], self._read[where[name]], self._changes)
 
     def _locations(self, catalog: str) -> dict[str, str]:
         columns = "table_namespace, table_name, metadata_location"
@@ -79,8 +80,8 @@ class Tables:
 class Table:
     """One table, as it was when `Tables.of` looked."""
 
-    def __init__(self, name: str, metadata: Metadata, changes: Changes) -> None:
-        self._name, self._metadata, self._changes = name, metadata, changes
+    def __init__(self, name: str, location: str, metadata: Metadata, changes: Changes) -> None:
+        self._name, self._location, self._metadata, self._changes = name, location, metadata, changes
         self._snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
 
     def types(self) -> dict[str, str]:
@@ -113,6 +114,10 @@ class Table:
         """The oldest of them."""
         return min(self._snapshots, key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
 
+    def parent(self, snapshot: int) -> int | None:
+        """The snapshot before it on its branch."""
+        return self._snapshots[snapshot].get("parent-snapshot-id")
+
     def summary(self, snapshot: int) -> dict[str, str]:
         """What its commit added, and its totals: files, bytes, rows."""
         return dict(self._snapshots[snapshot]["summary"])
@@ -122,24 +127,45 @@ class Table:
         self._changes.begin(self._name)
 
     def commit(self, steps: list[Step]) -> None:
-        """Change branches and tags; without steps nothing. Raises `Overtaken`."""
+        """Change branches and tags; without steps nothing. Raises `Overtaken`, also when the table is not as it was
+        when we looked (but on a Spark Connect server, which does step by step whatever is there)."""
         if steps:
-            self._changes.commit(self._name, steps)
+            self._changes.commit(self._name, self._location, steps)
 
     def expire(self, snapshots: set[int]) -> None:
         """Drop snapshots, and the files that no other has. Raises `Overtaken`."""
         self._changes.expire(self._name, snapshots)
 
+    def append(self, branch: str, rows: DataFrame) -> None:
+        """Commit these rows to a branch."""
+        self._changes.append(self._name, branch, rows)
+
+    def overwrite(self, branch: str, rows: DataFrame) -> None:
+        """Commit these rows to a branch instead of those that it has."""
+        self._changes.overwrite(self._name, branch, rows)
+
 
 class Changes(Protocol):
-    """How a session changes the metadata of a table; see `Table`."""
+    """How a session changes a table; see `Table`. `location` is that of the metadata file that was looked at."""
 
     def begin(self, name: str) -> None: ...
-    def commit(self, name: str, steps: list[Step]) -> None: ...
+    def commit(self, name: str, location: str, steps: list[Step]) -> None: ...
     def expire(self, name: str, snapshots: set[int]) -> None: ...
+    def append(self, name: str, branch: str, rows: DataFrame) -> None: ...
+    def overwrite(self, name: str, branch: str, rows: DataFrame) -> None: ...
 
 
-class InJava:
+class _Writes:
+    """Rows go through Spark in every session."""
+
+    def append(self, name: str, branch: str, rows: DataFrame) -> None:
+        rows.writeTo(f"{name}.branch_{branch}").append()
+
+    def overwrite(self, name: str, branch: str, rows: DataFrame) -> None:
+        rows.writeTo(f"{name}.branch_{branch}").overwrite(F.lit(True))
+
+
+class InJava(_Writes):
     """Through Iceberg's Java API."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -153,8 +179,11 @@ class InJava:
     def begin(self, name: str) -> None:
         self._commit(self._table(name).newAppend())
 
-    def commit(self, name: str, steps: list[Step]) -> None:
-        change = self._table(name).manageSnapshots()
+    def commit(self, name: str, location: str, steps: list[Step]) -> None:
+        table = self._table(name)
+        if table.operations().current().metadataFileLocation() != location:
+            raise Overtaken
+        change = table.manageSnapshots()
         for step, *arguments in steps:
             change = getattr(change, step)(*arguments)
         self._commit(change)
@@ -184,7 +213,7 @@ _STEPS = {
 }
 
 
-class InSql:
+class InSql(_Writes):
     """Through SQL, for a session without a JVM."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -193,7 +222,7 @@ class InSql:
     def begin(self, name: str) -> None:
         self._do(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")
 
-    def commit(self, name: str, steps: list[Step]) -> None:
+    def commit(self, name: str, location: str, steps: list[Step]) -> None:
         for step, *arguments in steps:
             self._do(f"ALTER TABLE {name} {_STEPS[step].format(*arguments)}")
 

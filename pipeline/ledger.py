@@ -11,9 +11,10 @@ Through SQLAlchemy; SQLite by default, PostgreSQL by URI.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -21,8 +22,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from . import database
-from .errors import AltneuError, Conflict
+from . import database, lease
+from .errors import AltneuError, Conflict, LeaseLost
 
 metadata = sa.MetaData()
 
@@ -32,7 +33,8 @@ runs = sa.Table(
     sa.Column("run_id", sa.String(64), primary_key=True),
     sa.Column("parent", sa.BigInteger, nullable=False),  # the revision it builds on; 0 = the empty state
     sa.Column("epochs", sa.JSON, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),  # running, failed, published, done (compact)
+    sa.Column("state", sa.String(16), nullable=False),  # running, published, done (compact), and:
+    # failed; interrupted (a signal, a timeout); superseded (another run has published on its parent)
     sa.Column("error", sa.Text),
     sa.Column("config", sa.JSON, nullable=False),
     sa.Column("started_at", sa.String(32), nullable=False),
@@ -41,6 +43,7 @@ runs = sa.Table(
     sa.Column("beat_at", sa.String(32)),  # the last sign of life of the process that works on it
     # what its parent's ledger row said when it began, {"since", "snapshots"}: a compaction meanwhile changes that row
     sa.Column("base", sa.JSON),
+    sa.Column("owner", sa.String(128)),  # the process that holds the lease, see `lease`; null: none
     sa.Column("discarded", sa.Boolean),  # it has no branches any more: it is published, or cannot be taken up again
 )
 
@@ -56,6 +59,7 @@ ledger = sa.Table(
     sa.Column("config_digest", sa.String(16), nullable=False),
     sa.Column("mark", sa.String(16)),  # 'warning' when a check warned
     sa.Column("published_at", sa.String(32), nullable=False),
+    sa.Column("hidden", sa.JSON),  # ranges of revisions, taken back by rollbacks, whose rows its snapshots may hold
     sa.Column("since", sa.BigInteger),  # the tables answer from this epoch on; null: from the first one
 )
 
@@ -118,16 +122,18 @@ digests = sa.Table(  # of landed files, so that an unchanged file is read once
 )
 
 
-SILENCE = 60.0  # seconds without a sign of life after which a run counts as dead
+NOTHING = -(2**63)  # the frontier of a revision that is the empty state again
+WRITTEN = "snapshots"  # the fact of a stage that holds, by table, the snapshots that it has written or, audit, seen
+OPEN = ("running", "failed", "interrupted")  # not over: a retry goes on, as long as the parent is the newest revision
 
 
 def new_run_id() -> str:
     """Sorts by the second in which the run began."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+    return f"{lease.clock():%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
 
 
 def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    return lease.clock().isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True)
@@ -137,12 +143,13 @@ class Revision:
     revision: int
     parent: int
     run_id: str
-    frontier: int | None
+    frontier: int | None  # None: the empty state, that of revision 0 or one rolled back to it
     snapshots: dict[str, int]
     config_digest: str
     mark: str | None
     published_at: str
     since: int | None = None
+    hidden: tuple[tuple[int, int], ...] = ()  # (first, last) of the revisions that a rollback took back
 
     def answers(self, epoch: int) -> bool:
         """Do the tables still know this epoch, or has a compaction folded it?"""
@@ -169,6 +176,8 @@ class Ledger:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self.owner = lease.process
+        self._leases: set[str] = set()  # the runs that this process works on
         self.engine = database.engine(uri, self)
         with database.answering(uri):
             database.made(self._make)
@@ -249,11 +258,19 @@ class Ledger:
     def leftovers(self) -> list[str]:
         """Runs that nobody works on any more and whose branches may go: those that can never be published, because
         their parent is not the newest revision, and published ones that were killed before they had dropped theirs."""
+        return [row.run_id for row in self._leftovers()]
+
+    def _leftovers(self) -> list[sa.Row[Any]]:
         newest = self.at().revision
         lost = (runs.c.parent != newest) | (runs.c.kind == "compact")
-        over = (runs.c.state == "published") | (runs.c.state.in_(["running", "failed"]) & lost)
+        over = (runs.c.state == "published") | (runs.c.state.in_([*OPEN, "superseded"]) & lost)
         rows = self._rows(sa.select(runs).where(over & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false()))))
-        return [row.run_id for row in rows if row.state == "failed" or not _beats(row)]
+        return [row for row in rows if row.state not in ("running", "published") or not lease.beats(row)]
+
+    def written(self, run_id: str) -> dict[str, int]:
+        """Table → the snapshot of it that the finished stages of a run have recorded."""
+        done = [row.facts for row in self.stages(run_id) if row.state == "done"]
+        return {table: snapshot for facts in done for table, snapshot in _numbers(facts.get(WRITTEN, {})).items()}
 
     def parent(self, run: sa.Row[Any]) -> Revision:
         """The revision that a run builds on, as it was when the run began."""
@@ -266,7 +283,7 @@ class Ledger:
         """Table → the snapshots that readers of some revision, or runs that may go on, still need."""
         pins: dict[str, set[int]] = {}
         newest = self.at().revision
-        going = sa.select(runs).where(runs.c.state.in_(["running", "failed"]) & (runs.c.parent == newest))
+        going = sa.select(runs).where(runs.c.state.in_(OPEN) & (runs.c.parent == newest))
         bases = [_numbers(row.base["snapshots"]) for row in self._rows(going) if row.base]
         for snapshots in (*(row.snapshots for row in self.revisions()), *bases):
             for table, snapshot in snapshots.items():
@@ -321,32 +338,108 @@ class Ledger:
     # -- writers ------------------------------------------------------------------------------------------------
 
     def begin(self, run_id: str, parent: int, epochs: list[int], config: dict[str, Any], kind: str = "run") -> None:
-        on = self.at(parent)
-        base = {"since": on.since, "snapshots": _texts(on.snapshots)}
-        row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind, "base": base}
+        row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind}
         with self.engine.begin() as connection:
             connection.execute(runs.insert().values(**row, state="running", started_at=now(), beat_at=now()))
+            # in the transaction that makes the run, so that no compaction comes between the look and the pin
+            found = connection.execute(sa.select(ledger).where(ledger.c.revision == parent).with_for_update()).first()
+            base = {"since": found.since, "snapshots": found.snapshots} if found else {"since": None, "snapshots": {}}
+            connection.execute(runs.update().where(runs.c.run_id == run_id).values(base=base))
+
+    def take(self, run_id: str) -> None:
+        """Take the lease on a run; one that failed and is tried again is running then. Raises `LeaseLost`."""
+        row = self.run(run_id)
+        free = (row.owner is None or row.owner == self.owner() or not lease.beats(row)) and not (
+            row.discarded and row.state != "published"
+        )
+        seen = (runs.c.owner == row.owner) & (runs.c.beat_at == row.beat_at) if row.owner else runs.c.owner.is_(None)
+        taken: dict[str, str | None] = {"owner": self.owner(), "beat_at": now()}
+        taken |= {"state": "running", "error": None, "finished_at": None} if row.state in OPEN else {}
+        with self.engine.begin() as connection:
+            mine = (runs.c.run_id == run_id) & (runs.c.state == row.state) & seen
+            if not free or not connection.execute(runs.update().where(mine).values(**taken)).rowcount:
+                raise self._lost(connection, run_id)
+        self._leases.add(run_id)
+
+    def give_back(self, run_id: str) -> None:
+        """End the lease: another process may take it."""
+        self._leases.discard(run_id)
+        with self.engine.begin() as connection:
+            mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
+            connection.execute(runs.update().where(mine).values(owner=None, beat_at=now()))
 
     def beat(self, run_id: str) -> None:
-        """A sign of life of the process that works on a run; it takes up a failed one that is tried again."""
-        alive = {"state": "running", "error": None, "finished_at": None, "beat_at": now()}
+        """A heartbeat of the process that holds the lease. Raises `LeaseLost` when it has lost it."""
+        with self._writing(run_id):
+            pass
+
+    @contextlib.contextmanager
+    def _writing(self, run_id: str | None) -> Iterator[sa.Connection]:
+        """A transaction that writes for a run, by the process that holds its lease. Raises `LeaseLost`."""
         with self.engine.begin() as connection:
-            where = (runs.c.run_id == run_id) & runs.c.state.in_(["running", "failed"])
-            connection.execute(runs.update().where(where).values(**alive))
+            if run_id in self._leases:
+                mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
+                if not connection.execute(runs.update().where(mine).values(beat_at=now())).rowcount:
+                    raise self._lost(connection, str(run_id))
+            yield connection
+
+    def _lost(self, connection: sa.Connection, run_id: str) -> LeaseLost:
+        row = connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).one()
+        if row.discarded or row.state == "superseded":
+            what = f"run {run_id} was taken for dead and given up ({row.error})"
+        elif row.owner is None:
+            what = f"another process has worked on run {run_id} since (state {row.state}, last heartbeat {row.beat_at})"
+        else:
+            host = row.owner.split("/")[0].rpartition(".")[0] or row.owner.split("/")[0]
+            pid = row.owner.rsplit("/", 2)[1]
+            what = f"process {pid} on {host} works on run {run_id} (last heartbeat {row.beat_at})"
+        return LeaseLost(f"{what}. Nothing was changed here.", "altneu status; then run the same command again")
 
     def finish(self, run_id: str, state: str, error: str | None = None) -> None:
-        """The end of a run. What is published stays so, whatever happens after."""
-        where = (runs.c.run_id == run_id) & (runs.c.state != "published")
-        with self.engine.begin() as connection:
+        """The end of a run. What is published or superseded stays so, whatever happens after."""
+        where = (runs.c.run_id == run_id) & runs.c.state.not_in(["published", "superseded"])
+        with self._writing(run_id) as connection:
             connection.execute(runs.update().where(where).values(state=state, error=error, finished_at=now()))
 
+    def overtaken(self, run_id: str) -> Conflict | None:
+        """Has another run published on this one's parent? Then it is recorded as superseded; the error to raise."""
+        run = self.run(run_id)
+        newest = self.at().revision
+        if run.kind == "compact" or run.state in ("published", "done") or newest == run.parent:
+            return None
+        won = self.at(run.parent + 1)
+        if run.state != "superseded":
+            over = {"state": "superseded", "error": f"superseded by revision {won.revision}", "finished_at": now()}
+            with self._writing(run_id) as connection:
+                connection.execute(
+                    runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN)).values(**over)
+                )
+        return Conflict(
+            f"run {run_id} builds on revision {run.parent}, but run {won.run_id} has published revision "
+            f"{won.revision} meanwhile. Nothing of this run was published.",
+            "run the same command again",
+        )
+
+    def give_up(self) -> list[str]:
+        """End the leases of `leftovers`, so that their branches can go; one that was killed is told as such. Which."""
+        gone = []
+        killed = {"state": "failed", "error": "it stopped without a word (killed, or the machine went down)"}
+        for row in self._leftovers():
+            with self.engine.begin() as connection:
+                same = (runs.c.run_id == row.run_id) & (runs.c.state == row.state) & (runs.c.beat_at == row.beat_at)
+                end = {"finished_at": last_word(row), **killed} if row.state == "running" else {}
+                if connection.execute(runs.update().where(same).values(owner=None, **end)).rowcount:
+                    gone.append(row.run_id)
+        return gone
+
+    def undone(self) -> set[str]:
+        """Runs that may have branches; whatever a process that was taken for dead makes for another one is garbage."""
+        return {row.run_id for row in self._rows(sa.select(runs.c.run_id).where(runs.c.discarded.is_not(True)))}
+
     def discard(self, run_ids: list[str]) -> None:
-        """Note that these runs have no branches any more; a run that was killed is told as such."""
+        """Note that these runs have no branches any more."""
         with self.engine.begin() as connection:
-            mine = runs.c.run_id.in_(run_ids)
-            killed = {"error": "it stopped without a word (killed, or the machine went down)", "finished_at": now()}
-            connection.execute(runs.update().where(mine & (runs.c.state == "running")).values(state="failed", **killed))
-            connection.execute(runs.update().where(mine).values(discarded=True))
+            connection.execute(runs.update().where(runs.c.run_id.in_(run_ids)).values(discarded=True))
 
     def stage(self, run_id: str, stage: str, state: str, started: float, facts: dict[str, Any]) -> None:
         """Record that a stage started (`running`), or ended (`done`, `failed`) with its facts."""
@@ -357,12 +450,12 @@ class Ledger:
             "facts": facts,
         }
         where = (stages.c.run_id == run_id) & (stages.c.stage == stage)
-        with self.engine.begin() as connection:
+        with self._writing(run_id) as connection:
             if not connection.execute(stages.update().where(where).values(**row)).rowcount:
                 connection.execute(stages.insert().values(run_id=run_id, stage=stage, **row))
 
     def put_batches(self, run_id: str, rows: list[dict[str, Any]]) -> None:
-        self._replace(batches, batches.c.run_id == run_id, [{"run_id": run_id, **row} for row in rows])
+        self._replace(run_id, batches, batches.c.run_id == run_id, [{"run_id": run_id, **row} for row in rows])
 
     def put_totals(self, run_id: str, measures: Iterable[str], rows: Iterable[tuple[str, int, int, int]]) -> None:
         """Replace the run's total diffs of these measures by `(measure, k, epoch, diff)` rows."""
@@ -372,16 +465,19 @@ class Ledger:
             for measure, k, epoch, diff in rows
             if diff
         ]
-        self._replace(totals, where, listed)
+        self._replace(run_id, totals, where, listed)
 
     def put_checks(self, run_id: str | None, revision: int, rows: list[dict[str, Any]]) -> None:
         """Add check results; a retried stage of a run replaces its own."""
         at = now()
         where = checks.c.run_id == run_id if run_id is not None else sa.false()
-        self._replace(checks, where, [{"run_id": run_id, "revision": revision, "at": at, **row} for row in rows])
+        listed = [{"run_id": run_id, "revision": revision, "at": at, **row} for row in rows]
+        self._replace(run_id, checks, where, listed)
 
-    def _replace(self, table: sa.Table, where: sa.ColumnElement[bool], rows: list[dict[str, Any]]) -> None:
-        with self.engine.begin() as connection:
+    def _replace(
+        self, run_id: str | None, table: sa.Table, where: sa.ColumnElement[bool], rows: list[dict[str, Any]]
+    ) -> None:
+        with self._writing(run_id) as connection:
             connection.execute(table.delete().where(where))
             if rows:
                 connection.execute(table.insert(), rows)
@@ -390,27 +486,41 @@ class Ledger:
         self,
         run_id: str,
         parent: int,
-        frontier: int,
+        frontier: int | None,
         snapshots: dict[str, int],
         digest: str,
         mark: str | None,
         since: int | None = None,
+        again: Revision | None = None,
     ) -> Revision:
-        """Insert the ledger row: the one moment at which a run becomes visible. Raises `Conflict`."""
+        """Insert the ledger row: the one moment at which a run becomes visible. Raises `Conflict`, `LeaseLost`.
+
+        `again`: the revision whose state it publishes again; refused when a compaction has changed its pins meanwhile.
+        """
+        on = self.at(parent) if again is None else again
         row = {
             "revision": parent + 1,
             "parent": parent,
             "run_id": run_id,
-            "frontier": frontier,
-            "snapshots": _texts(snapshots),
+            "frontier": NOTHING if frontier is None else frontier,
+            "snapshots": texts(snapshots),
             "config_digest": digest,
             "mark": mark,
             "published_at": now(),
             "since": since,
+            # a compacted snapshot that both read holds the rows of the revisions in between, too
+            "hidden": [*on.hidden] if again is None else [*on.hidden, (again.revision + 1, parent)],
         }
         try:
-            with self.engine.begin() as connection:
+            with self._writing(run_id) as connection:
                 connection.execute(ledger.insert().values(**row))
+                if again is not None and again.revision:
+                    pins = sa.select(ledger.c.snapshots).where(ledger.c.revision == again.revision).with_for_update()
+                    if _numbers(connection.execute(pins).scalar_one()) != again.snapshots:
+                        raise Conflict(
+                            f"a compaction has changed revision {again.revision} meanwhile. Nothing was published.",
+                            "run the same command again",
+                        )
                 connection.execute(
                     runs.update()
                     .where(runs.c.run_id == run_id)
@@ -420,18 +530,19 @@ class Ledger:
             won = self.at(parent + 1)
             if won.run_id == run_id:  # our own insert, whose answer was lost
                 return won
-            raise Conflict(
-                f"run {run_id} builds on revision {parent}, but run {won.run_id} has published revision "
-                f"{won.revision} meanwhile. Nothing of this run was published.",
-                "run the same command again",
-            ) from None
+            conflict = self.overtaken(run_id)
+            assert conflict is not None
+            raise conflict from None
         return self.at(parent + 1)
 
-    def pin(self, snapshots: dict[str, int], revisions: list[int], since: int | None, dropped: list[int]) -> None:
-        """After a compaction: `revisions` are read from these snapshots now, and `dropped` ones not any more."""
-        with self.engine.begin() as connection:
+    def pin(
+        self, run_id: str, snapshots: dict[str, int], revisions: list[int], since: int | None, dropped: list[int]
+    ) -> None:
+        """After a compaction: `revisions` are read from these snapshots now, and `dropped` ones not any more. Raises
+        `LeaseLost`."""
+        with self._writing(run_id) as connection:
             mine = ledger.c.revision.in_(revisions)
-            connection.execute(ledger.update().where(mine).values(snapshots=_texts(snapshots), since=since))
+            connection.execute(ledger.update().where(mine).values(snapshots=texts(snapshots), since=since))
             connection.execute(ledger.update().where(ledger.c.revision.in_(dropped)).values(snapshots={}))
 
     def known_digests(self) -> dict[str, tuple[str, str]]:
@@ -451,7 +562,7 @@ class Ledger:
             connection.execute(add.on_conflict_do_update(index_elements=["path"], set_=renew), rows)
 
 
-def _texts(snapshots: dict[str, int]) -> dict[str, str]:
+def texts(snapshots: dict[str, int]) -> dict[str, str]:
     return {table: str(snapshot) for table, snapshot in snapshots.items()}
 
 
@@ -459,14 +570,14 @@ def _numbers(snapshots: dict[str, str]) -> dict[str, int]:
     return {table: int(snapshot) for table, snapshot in snapshots.items()}
 
 
+def last_word(run: sa.Row[Any]) -> str:
+    """When a run ended, or last gave a sign of life."""
+    return str(run.finished_at or run.beat_at or run.started_at)
+
+
 def alive(run: sa.Row[Any]) -> bool:
-    """Does a process work on the run, or did one until a minute ago? (A clock that went back counts as life.)"""
-    return run.state == "running" and _beats(run)
-
-
-def _beats(run: sa.Row[Any]) -> bool:
-    since = datetime.now(UTC) - datetime.fromisoformat(run.beat_at or run.started_at)
-    return since.total_seconds() < SILENCE
+    """Does a process work on the run, or did one until a minute ago?"""
+    return run.state == "running" and lease.beats(run)
 
 
 def _revision(row: sa.Row[Any]) -> Revision:
@@ -474,10 +585,11 @@ def _revision(row: sa.Row[Any]) -> Revision:
         row.revision,
         row.parent,
         row.run_id,
-        row.frontier,
+        None if row.frontier == NOTHING else row.frontier,
         _numbers(row.snapshots),
         row.config_digest,
         row.mark,
         row.published_at,
         row.since,
+        tuple((first, last) for first, last in row.hidden or ()),
     )

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config import Home
-from .errors import AltneuError, CheckFailed, Conflict, UsageError
+from .errors import AltneuError, CheckFailed, Conflict, Disturbed, UsageError
 from .schedule import Schedule, sample
 
 if TYPE_CHECKING:
@@ -301,14 +301,13 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
 
     home, ledger = _open(path)
     run_id = planned["run_id"]
-    winner = _winner(ledger, run_id)
-    if winner is not None:
-        text = f"revision {winner} was published since this run was planned: publish runs its epochs again on it"
+    try:
+        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
+    except Conflict:
+        newest = ledger.at().revision
+        text = f"revision {newest} was published since this run was planned: publish runs its epochs again on it"
         say(text)
-        if ledger.run(run_id).state != "failed":
-            ledger.finish(run_id, "failed", f"superseded by revision {winner}")
         return {"superseded": text}
-    facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
     say(f"{name}: {runner.shown(home, facts)}")
     return facts
 
@@ -332,14 +331,18 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
 
     for reruns in range(ATTEMPTS):
         published = _revision_of(ledger, run_id)
-        if published is None and _winner(ledger, run_id) is None:
-            try:
+        try:
+            if reruns:
+                for name in BEFORE_PUBLISH:
+                    facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
+                    say(f"{name}: {runner.shown(home, facts)}")
+            if published is None:
                 published = runner.stage(home, ledger, run_id, "publish", lambda stage, text: say(text))["revision"]
                 found = done(published, reruns)
                 say(f"published revision {published}: {_some(found['labels'])}")
                 return found
-            except Conflict as conflict:
-                say(conflict.what)
+        except (Conflict, Disturbed) as lost:
+            say(lost.what)
         plan = runner.plan_epochs(home, ledger, _without_gone(home, ledger, epochs, say))
         again = runner.begin(home, ledger, plan)
         if again is None:  # ours, or a wider pass of another run
@@ -347,9 +350,6 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
             return done(published, reruns)
         run_id = again
         say(f"run {run_id}: the same epochs again, on revision {plan.parent.revision}")
-        for name in BEFORE_PUBLISH:
-            facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
-            say(f"{name}: {runner.shown(home, facts)}")
     raise Conflict(
         f"{_some(planned['labels'])}: other writers published first, {ATTEMPTS} times in a row. Nothing "
         f"of it was published.",
@@ -360,13 +360,6 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
 def _revision_of(ledger: Ledger, run_id: str) -> int | None:
     """The revision that a run published, if it did."""
     return next((row.revision for row in ledger.revisions() if row.run_id == run_id), None)
-
-
-def _winner(ledger: Ledger, run_id: str) -> int | None:
-    """The newest revision when the run does not build on it (and is not itself published)."""
-    run = ledger.run(run_id)
-    newest = ledger.at().revision
-    return newest if run.state != "published" and newest != run.parent else None
 
 
 def warnings(path: str, published: dict[str, Any], say: Say = quiet) -> None:
@@ -524,7 +517,7 @@ def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any
     from .spark import session_for
 
     home, ledger = _open(path)
-    if not ledger.at().revision:
+    if ledger.at().frontier is None:
         say("nothing is published yet")
         return {"revisions": []}
     facts = compact(home, ledger, session_for(home, ledger), grace_hours * 3600, say)

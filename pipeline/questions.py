@@ -266,7 +266,7 @@ def ask(home: Home, ledger: Ledger, question: Question, warehouse: Callable[[], 
     """The answer at one revision. `warehouse` is called only for views that need Spark."""
     form = question.form
     row = ledger.at(question.revision)
-    if row.frontier is None:
+    if row.frontier is None and not (row.revision and question.since_revision is not None):  # that takes all rows back
         raise AltneuError("nothing is published yet.", "altneu backfill --all")
     asker = _Asker(home, ledger, question, row)
     columns = asker.columns()

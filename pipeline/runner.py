@@ -18,13 +18,23 @@ import sqlalchemy as sa
 
 from . import landing, telemetry
 from .config import Home
-from .errors import AltneuError, RunFailed, Unavailable, UsageError, explained, transient
-from .ledger import Ledger, Revision, alive, new_run_id
+from .errors import (
+    AltneuError,
+    Conflict,
+    LeaseLost,
+    RunFailed,
+    Unavailable,
+    UsageError,
+    ending,
+    explained,
+    transient,
+)
+from .lease import held
+from .ledger import WRITTEN, Ledger, Revision, new_run_id, texts
 from .standing import standings
 
 STAGES = ("ingest", "edges", "triangles", "truss", "audit", "publish", "report")
 COMPUTED = ("edges", "triangles", "truss", "audit")  # from what is stored by then
-BEAT = 5.0  # seconds between two signs of life
 Say = Callable[[str, str], None]  # stage, text
 
 
@@ -93,41 +103,27 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
 
 
 def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
-    """Every epoch for `status` and the page in Airflow: that of `survey`, running and failed ones with their error."""
+    """Every epoch for `status` and the page in Airflow: that of `survey`, and beside these states running, failed and
+    interrupted. A run that another one overtook is none of them: its epoch is as the other left it."""
     parent, found = survey(home, ledger)
     stand = standings(ledger, parent)
-    working: set[int] = set()
-    errors: dict[int, str | None] = {}
-    for row in ledger.runs():
-        if row.kind == "compact":
-            continue
-        living = alive(row)
-        error = row.error
-        if row.state == "running" and not living:
-            error = f"run {row.run_id} stopped without a word (last sign of life {row.beat_at or row.started_at})"
-        for epoch in row.epochs:
-            errors[epoch] = None if row.state == "published" or living else error or errors.get(epoch)
-            if living:
-                working.add(epoch)
     rows = []
     for entry in found.values():
         open_ = entry.state in ("missing", "changed")
-        error = errors.get(entry.epoch) if open_ else entry.why if entry.state == "incomplete" else None
-        state = entry.state
-        if open_:
-            state = "running" if entry.epoch in working else "failed" if error else entry.state
+        said = stand.pending(entry.epoch) if open_ else None
+        unready = entry.why if entry.state == "incomplete" else None
         audit = stand.at(entry.epoch).audit
         rows.append(
             {
                 "epoch": entry.epoch,
                 "label": entry.label,
-                "state": state,
+                "state": said.state if said else entry.state,
                 "files": entry.files,
                 "rows": entry.rows,
                 "revision": entry.revision,
                 "audited": {"equal": True, "differs": False, "stale": None}[audit.says] if audit else None,
                 "audit": audit.told() if audit else None,
-                "error": error,
+                "error": said.error if said else unready,
             }
         )
     return parent, rows
@@ -182,8 +178,8 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool 
 def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
     """The plan that computes everything again: from the stored rows, or with `from_landing` from the files."""
     parent, found = survey(home, ledger)
-    if not parent.revision:
-        raise UsageError("nothing is published yet, so there is nothing to rebuild.", "altneu backfill --all")
+    if parent.frontier is None:
+        raise UsageError("nothing is published, so there is nothing to rebuild.", "altneu backfill --all")
     if not from_landing:
         return Plan(parent, tuple(e for e in found.values() if e.revision), (), "rebuild")
     unready = next((entry for entry in found.values() if entry.state == "incomplete"), None)
@@ -222,7 +218,7 @@ def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
     `rebuild`, `reload`, or `new` (another home).
     """
     parent = ledger.at()
-    if not parent.revision or parent.config_digest == home.config.digest():
+    if parent.frontier is None or parent.config_digest == home.config.digest():
         return [], "run"
     old, new = dict(ledger.run(parent.run_id).config), home.config.semantic()
     words, needs = [], {"run"}
@@ -288,22 +284,15 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     row = ledger.run(run_id)
     if row.state == "published" and name not in ("publish", "report"):
         return ledger.facts(run_id, name)
-    if row.discarded and row.state != "published":
-        raise RunFailed(
-            f"run {run_id} stopped, and another revision was published since.", "run the same command again"
-        )
+    conflict = ledger.overtaken(run_id)
+    if conflict is not None:
+        raise conflict
     if name == "audit":
         prepare()
-    watch = telemetry.Stage(home, ledger, row, name)
-
-    def beat() -> None:
-        with contextlib.suppress(sa.exc.SQLAlchemyError):  # the stage itself will say so
-            ledger.beat(run_id)
-
-    ledger.beat(run_id)
-    ledger.stage(run_id, name, "running", watch.started, {})
-    try:
-        with telemetry.beside(BEAT, beat):
+    with held(ledger, run_id):
+        watch = telemetry.Stage(home, ledger, row, name)
+        ledger.stage(run_id, name, "running", watch.started, {})
+        try:
             spark = session_for(home, ledger, lambda: _landed_rows(home, row.epochs))
             run = Run(
                 home,
@@ -316,27 +305,50 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
                 row.kind or "run",
             )
             if name == STAGES[0]:
-                run.warehouse.ensure(retype=not run.keeps("upserts"))
+                run.warehouse.ensure(retype=not run.keeps("upserts") or run.parent.frontier is None)
             with plans_for(spark, run.stored() if name in COMPUTED else None):
                 facts = watch.work(FUNCTIONS[name], run)
-    except BaseException as error:
-        what, then = explained(error)
-        with contextlib.suppress(sa.exc.SQLAlchemyError):  # the database itself may be what failed
-            ledger.stage(run_id, name, "failed", watch.started, {"error": what, "cost": watch.cost})
-            if name != "report":
-                ledger.finish(run_id, "failed", f"{name}: {what}")
-        if isinstance(error, Exception) and name != "report":
-            from .report import refresh
-
-            refresh(home, ledger, row.epochs)
-        watch.failed(what)
-        if isinstance(error, (AltneuError, KeyboardInterrupt)):
-            raise
-        failed = Unavailable if transient(error) else RunFailed
-        raise failed(f"stage {name} of run {run_id} failed: {what}. What was published is untouched.", then) from error
-    ledger.stage(run_id, name, "done", watch.started, facts)
-    watch.done(facts)
+            if run.wrote:
+                facts = {**facts, WRITTEN: texts(run.wrote)}
+            ledger.stage(run_id, name, "done", watch.started, facts)
+        except BaseException as error:
+            said = _recorded(home, ledger, row, name, watch, error)
+            if said is error:
+                raise
+            raise said from (error if isinstance(said, RunFailed) else None)
+        watch.done(facts)
     return facts
+
+
+def _recorded(
+    home: Home, ledger: Ledger, run: sa.Row[Any], name: str, watch: telemetry.Stage, error: BaseException
+) -> BaseException:
+    """Record how a stage ended that did not finish; return what to raise. What is no `Exception` (a signal, a
+    scheduler's termination or timeout) goes on unchanged, also where cleaning up has failed after it."""
+    stop = ending(error)
+    what, then = explained(error)
+    state, said = "failed", f"{name}: {what}"
+    if stop is not None:
+        reason = "" if isinstance(stop, KeyboardInterrupt) else f" ({type(stop).__name__}: {stop})"
+        state, said = "interrupted", f"interrupted during {name}{reason}"
+        what = said
+    elif isinstance(error, Conflict):
+        state = "superseded"
+    with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
+        ledger.stage(run.run_id, name, state, watch.started, {"error": what, "cost": watch.cost})
+        if name != "report":
+            ledger.finish(run.run_id, state, said)
+    if stop is None and name != "report":
+        from .report import refresh
+
+        refresh(home, ledger, run.epochs)
+    watch.failed(what)
+    if stop is not None:
+        return stop
+    if isinstance(error, AltneuError):
+        return error
+    failed = Unavailable if transient(error) else RunFailed
+    return failed(f"stage {name} of run {run.run_id} failed: {what}. What was published is untouched.", then)
 
 
 def _landed_rows(home: Home, epochs: Sequence[int]) -> float:
@@ -362,24 +374,43 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
 
 def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[int]]:
     """Publish the state of an old revision as a new one; return it, and the epochs whose batches it takes back.
+    Revision 0 is the empty state.
 
     The new ledger row pins the old one's tables, so nothing is computed and nothing is written but SQL. The landing is
     as it was: what it holds beyond that state shows as missing or changed again.
     """
+    if revision < 0:
+        raise UsageError(f"there is no revision {revision} to go back to.", "altneu status")
     from .report import refresh
 
     parent, target = ledger.at(), ledger.at(revision)
-    if revision < 1 or target.frontier is None:
-        raise UsageError(f"there is no revision {revision} to go back to.", "altneu status")
-    if not target.snapshots:
+    if revision == parent.revision or (parent.frontier is None and target.frontier is None):
+        state = f"revision {revision}" if revision == parent.revision else f"empty, as of revision {revision}"
+        raise UsageError(f"what is published is {state} already. Nothing was changed.", "altneu status")
+    if not target.snapshots and target.frontier is not None:
         raise UsageError(
             f"revision {revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"
         )
     before, after = ledger.batches(parent.revision), ledger.batches(target.revision)
     epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
     run_id = new_run_id()
-    config = dict(ledger.run(target.run_id).config)
+    config = dict(ledger.run(target.run_id).config) if target.revision else home.config.semantic()
     ledger.begin(run_id, parent.revision, epochs, config, "rollback")
+    with held(ledger, run_id):
+        try:
+            published = _publish_again(home, ledger, run_id, parent, target, epochs)
+        except Exception as error:
+            with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
+                ledger.finish(run_id, "failed", explained(error)[0])
+            raise
+    refresh(home, ledger, [epoch for epoch in epochs if epoch in after])
+    return published, epochs
+
+
+def _publish_again(
+    home: Home, ledger: Ledger, run_id: str, parent: Revision, target: Revision, epochs: list[int]
+) -> Revision:
+    after = ledger.batches(target.revision)
     nothing = {"digest": "", "files": 0, "rows": 0, "bad_rows": 0}
     taken = {e: after[e] for e in epochs if e in after}
     ledger.put_batches(
@@ -392,17 +423,16 @@ def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[
             sums[measure, k, epoch] = sums.get((measure, k, epoch), 0) - diff
     measures = {measure for measure, _, _ in sums}
     ledger.put_totals(run_id, measures, [(*key, diff) for key, diff in sums.items()])
-    published = ledger.publish(
+    return ledger.publish(
         run_id,
         parent.revision,
         target.frontier,
         target.snapshots,
-        target.config_digest,
+        target.config_digest or home.config.digest(),
         target.mark,
         target.since,
+        again=target,
     )
-    refresh(home, ledger, [epoch for epoch in epochs if epoch in after])
-    return published, epochs
 
 
 _CALLED = {"changed_rows": "stored diffs", "rows_before": "before", "first_epoch": "from epoch"}

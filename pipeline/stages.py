@@ -25,12 +25,12 @@ from . import audit as auditing
 from . import filters, landing
 from . import ingest as reading
 from .config import Home
-from .errors import CheckFailed, Unavailable, explained
+from .errors import CheckFailed, Disturbed, Unavailable, explained
 from .forecast import BROADCAST_ROWS
 from .ledger import Ledger, Revision
 from .schedule import sample
 from .views import accumulate, at_epochs, named
-from .warehouse import LANDED, Warehouse
+from .warehouse import LANDED, Warehouse, shown
 
 SAMPLE, TOP, REPORTED = 20, 5, 400  # rows kept for the report: quarantined, most changed, and of how many epochs
 LOOKED_AT, ENTERED = 50_000_000, 50  # rows times epochs that the search for a core's newcomers may cost; how many
@@ -70,6 +70,16 @@ class Run:
         """Does the run add to a table? A rebuild makes all but the landed rows anew, a reload those as well."""
         return self.kind == "run" or (self.kind == "rebuild" and table in LANDED)
 
+    @cached_property
+    def written(self) -> dict[str, int]:
+        """Table → the snapshot that its stage has written."""
+        return self.ledger.written(self.run_id)
+
+    @cached_property
+    def wrote(self) -> dict[str, int]:
+        """The same, of the stage that is at work."""
+        return {}
+
     def base(self, table: str) -> int:
         return self.warehouse.base(table, self.parent) if self.keeps(table) else self.warehouse.first(table)
 
@@ -83,11 +93,22 @@ class Run:
 
     def after(self, table: str) -> DataFrame:
         """Both: what a reader will see."""
-        return self.warehouse.snapshot(table, self.warehouse.head(table, self.run_id, self.base(table)))
+        return shown(self.warehouse.snapshot(table, self.head(table)), self.parent)
+
+    def head(self, table: str) -> int:
+        """The snapshot of what is there after the run, as its stages wrote it. Raises `Disturbed`."""
+        head = self.warehouse.head(table, self.run_id, self.base(table))
+        if self.written.get(table, head) != head:
+            raise Disturbed(
+                f"table {table} of run {self.run_id} is not as its stage has left it: another process, taken for dead, "
+                "has written to it since. Nothing of this run is published.",
+                "run the same epochs again; in Airflow clear the run from ingest on",
+            )
+        return head
 
     def heads(self) -> Revision:
         """What the ledger row of the run would pin, were it published now."""
-        pins = {table: self.warehouse.head(table, self.run_id, self.base(table)) for table in self.warehouse.tables}
+        pins = {table: self.head(table) for table in self.warehouse.tables}
         return replace(self.parent, revision=self.revision, snapshots=pins)
 
     def stored(self) -> int:
@@ -96,8 +117,16 @@ class Run:
         return sum(self.warehouse.size(table, pins[table])["rows"] for table in ("upserts", "edges", "trussness"))
 
     def write(self, table: str, frame: DataFrame | None) -> int:
+        """Write the run's rows of a table; how many."""
         stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
-        return self.warehouse.stage(table, self.run_id, self.base(table), stamped)
+        return self.put(table, stamped)
+
+    def put(self, table: str, rows: Any | None) -> int:
+        self.ledger.beat(self.run_id)  # who has lost the lease does not touch the branches of who has it
+        base = self.base(table)
+        head = self.warehouse.stage(table, self.run_id, base, rows)
+        self.written[table] = self.wrote[table] = head
+        return 0 if head == base else self.warehouse.added(table, head)
 
     def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
         """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's.
@@ -185,7 +214,7 @@ def edges(run: Run) -> Facts:
     config = run.home.config
     values = list(config.values)
     if run.keeps("edges"):
-        base, delta = run.before("upserts") if run.parent.revision else None, run.delta("upserts")
+        base, delta = run.before("upserts") if run.parent.frontier is not None else None, run.delta("upserts")
         changed = run.ledger.facts(run.run_id, "ingest")["changed_rows"]
     else:
         base, delta = None, run.after("upserts")
@@ -298,7 +327,7 @@ def count_triangles(run: Run) -> Facts:
             new = triangles.vertex_triangle_changes(found)
         else:
             run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
-            before = run.before("triangle_counts") if run.keeps("triangle_counts") and run.parent.revision else None
+            before = run.before("triangle_counts") if run.keeps("triangle_counts") and run.parent.snapshots else None
             new = triangles.recounted_vertex_changes(run.after("edges"), before, stored + rows, config.triangles_limit)
         written = run.write("triangle_counts", new)
     finally:
@@ -394,6 +423,7 @@ def audit(run: Run) -> Facts:
         )
         results = auditing.suites(run)
         results += check_differences(*full.result())
+    run.wrote.update(run.heads().snapshots)  # publish pins these and no others
     run.ledger.put_checks(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
@@ -426,22 +456,24 @@ def _audited(run: Run) -> list[int]:
 
 
 def publish(run: Run) -> Facts:
-    """The ledger row: from here on the revision exists. What is tidied after it, the next run would tidy, too."""
+    """The ledger row: from here on the revision exists. It pins the snapshots that the audit has seen, and is refused
+    when a branch has another one by now. What is tidied after it, the next run would tidy, too."""
     warned = run.ledger.facts(run.run_id, "audit")["failed"]
-    pins = run.heads().snapshots
-    sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in pins.items()}
-    row = run.ledger.publish(
-        run.run_id,
-        run.parent.revision,
-        run.frontier,
-        pins,
-        run.home.config.digest(),
-        "warning" if warned else None,
-        None if run.kind == "reload" else run.parent.since,
-    )
+    row = next((row for row in run.ledger.revisions() if row.run_id == run.run_id), None)
+    if row is None:
+        row = run.ledger.publish(
+            run.run_id,
+            run.parent.revision,
+            run.frontier,
+            run.heads().snapshots,
+            run.home.config.digest(),
+            "warning" if warned else None,
+            None if run.kind == "reload" else run.parent.since,
+        )
+    sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
     facts: Facts = {"revision": row.revision, "tables": sizes}
     try:
-        run.warehouse.publish(row.snapshots, run.run_id)
+        run.warehouse.follow(run.ledger, run.run_id)
         run.ledger.discard([run.run_id])
         return facts | {"dropped_runs": run.warehouse.discard_leftovers(run.ledger)}
     except Exception as error:

@@ -16,7 +16,6 @@ import contextlib
 import json
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -26,7 +25,8 @@ import psutil
 import sqlalchemy as sa
 
 from .config import Home
-from .ledger import Ledger
+from .lease import beside
+from .ledger import WRITTEN, Ledger
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -78,6 +78,8 @@ def numbers(facts: Facts) -> Facts:
     """The plain values among a stage's facts; those one level down under dotted names."""
     found = {}
     for key, value in facts.items():
+        if key == WRITTEN:
+            continue
         inner = value if isinstance(value, dict) else {"": value}
         for name, each in inner.items():
             if isinstance(each, (int, float, str)):
@@ -129,24 +131,6 @@ def _written(run: Run, before: dict[str, int]) -> dict[str, int]:
             for unit in total:
                 total[unit] += after[unit] - base[unit]
     return total
-
-
-@contextlib.contextmanager
-def beside(seconds: float, work: Callable[[], None]) -> Iterator[None]:
-    """Do `work` every so many seconds, from a thread, until the block has ended."""
-    done = threading.Event()
-
-    def again() -> None:
-        while not done.wait(seconds):
-            work()
-
-    thread = threading.Thread(target=again, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 @contextlib.contextmanager

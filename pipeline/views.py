@@ -177,15 +177,15 @@ def changes_since(
     since = max((row.since for row in (old, new) if row.since is not None), default=None)
 
     def rows(revision: Revision, sign: int) -> DataFrame:
-        if not revision.revision:
+        if revision.frontier is None:
             return warehouse.empty("trussness")
-        last = revision.frontier if revision.frontier is not None else 0
-        frame = warehouse.at("trussness", revision).where(F.col("epoch") <= last)
+        frame = warehouse.at("trussness", revision).where(F.col("epoch") <= revision.frontier)
         at = F.col("epoch") if since is None else F.greatest("epoch", F.lit(since).cast("bigint"))
         return frame.withColumn("epoch", at).withColumn("diff", F.col("diff") * sign)
 
+    naming = old if new.frontier is None else new
     return _net_trussness(
-        warehouse, new, rows(new, 1).unionByName(rows(old, -1)), ["epoch"] if all_epochs else [], only
+        warehouse, naming, rows(new, 1).unionByName(rows(old, -1)), ["epoch"] if all_epochs else [], only
     )
 
 

@@ -163,7 +163,8 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
 
 @command
 def rollback(
-    revision: Annotated[int, typer.Argument(help="The revision to go back to.")], dry_run: DryRun = False
+    revision: Annotated[int, typer.Argument(help="The revision to go back to; 0: the empty state.")],
+    dry_run: DryRun = False,
 ) -> None:
     """Publish the state of an old revision as a new one. Nothing is computed: it takes no time and no Spark.
 
@@ -194,7 +195,7 @@ def rollback(
 
 def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
     target, now, then = ledger.at(revision), ledger.batches(), ledger.batches(revision)
-    if not target.snapshots:
+    if not target.snapshots and target.frontier is not None:
         raise UsageError(f"revision {revision} cannot be read any more: a compaction let it go.", "altneu status")
     epochs = [epoch for epoch in sorted({*now, *then}) if now.get(epoch) != then.get(epoch)]
     taken = some(map(home.schedule.label, epochs))

@@ -101,6 +101,7 @@ def words(name: str) -> str:
 
 
 _SKIP = {"quarantine_sample", "top_vertices", "top_edges", "entered_core", "page", "pages", "seconds", "first_epoch"}
+_SKIP |= {"snapshots"}
 _SAID = {"error", "methods", "broadcast", "cost", "plan", "chosen", "estimate"}  # in words of their own
 _METHODS = {
     "peel": "full peel",

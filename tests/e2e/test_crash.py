@@ -157,13 +157,13 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
         homes.put(home, epoch, batch(random.Random(epoch)))
     homes.run(home, ledger, [0])
     with monkeypatch.context() as patch:
-        patch.setattr(Warehouse, "publish", lambda *_: exec("raise ConnectionRefusedError"))
+        patch.setattr(Warehouse, "follow", lambda *_: exec("raise ConnectionRefusedError"))
         assert homes.run(home, ledger, [1]) == ledger.at()
     assert (ledger.at().revision, ledger.runs()[-1].state, ledger.runs()[-1].discarded) == (2, "published", None)
     names = {name for table in TABLES for name in Warehouse(spark, home).metadata(table).refs()}
     assert names == {"main", f"run_{ledger.runs()[-1].run_id}"}
     assert ledger.leftovers() == []  # it beat a moment ago: it may be at it still
-    monkeypatch.setattr("pipeline.ledger.SILENCE", 0)
+    monkeypatch.setattr("pipeline.lease.SILENCE", 0)
     homes.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
     assert {name for table in TABLES for name in warehouse.metadata(table).refs()} == {"main"}

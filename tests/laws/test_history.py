@@ -188,6 +188,47 @@ def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None
         runner.rollback(world.home, world.ledger, 9)
 
 
+def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(spark, tmp_path / "home")
+    world.deliver(0, 1)
+    graph = Graph(world.home.path, spark)
+    had = Counter((r.src, r.dst, r.trussness) for r in graph.edges().collect())
+    row, epochs = runner.rollback(world.home, world.ledger, 0)
+    assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [0, 1])
+    with pytest.raises(AltneuError, match="nothing is published"):
+        graph.edges()
+    taken = graph.changes_since(1).collect()
+    assert Counter((r.src, r.dst, r.trussness) for r in taken) == had and {r.diff for r in taken} <= {-1}
+    with pytest.raises(AltneuError, match="nothing is published"):
+        compact(world.home, world.ledger, spark, grace=0)
+    homes.run(world.home, world.ledger, [0, 1])
+    world.expected[1] = (copy.deepcopy(world.landed), world.live_for)
+    world.published()
+    world.check(1, 3)
+    assert graph.changes_since(1, 3).count() == 0
+    compact(world.home, world.ledger, spark, grace=0)
+    world.check(3)
+    branches = {name for table in TABLES for name in Warehouse(spark, world.home).metadata(table).refs()}
+    assert branches == {"main"}
+
+
+def test_rollback_after_a_compaction(spark: SparkSession, tmp_path: Path) -> None:
+    """The kept revisions share the compacted snapshot: what a rollback takes back stays in it, and is not seen."""
+    world = World(spark, tmp_path / "home")
+    world.deliver(0, 1)
+    world.deliver(1, 2)
+    world.deliver(3)
+    compact(world.home, world.ledger, spark, grace=3600)
+    runner.rollback(world.home, world.ledger, 1)
+    world.expected[4] = world.expected[1]
+    world.landed = copy.deepcopy(world.expected[1][0])
+    world.check(1, 2, 3, 4)
+    world.deliver(0, 4)
+    world.check(4, 5)
+    compact(world.home, world.ledger, spark, grace=0)
+    world.check(3, 4, 5)
+
+
 def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
     world = World(spark, tmp_path / "home")
     world.deliver(0, 1)

@@ -17,9 +17,8 @@ def test_many_revisions_are_few_manifests_and_few_tasks(tiny: SparkSession, tmp_
     name, base = warehouse.name("degrees"), warehouse.metadata("degrees").first()
     for number in range(9):
         row = tiny.range(1).selectExpr("id AS vertex", "1L AS epoch", f"{number}L AS revision", "1L AS diff")
-        warehouse.stage("degrees", f"r{number}", base, row)
-        base = warehouse.head("degrees", f"r{number}", base)
-        warehouse.publish({"degrees": base}, f"r{number}")
+        base = warehouse.stage("degrees", f"r{number}", base, row)
+        warehouse.metadata("degrees").commit([("replaceBranch", "main", base), ("removeBranch", f"run_r{number}")])
     whole = tiny.table(name)
     assert whole.count() == 9 == warehouse.size("degrees", base)["files"]
     assert tiny.table(f"{name}.manifests").count() <= int(PROPERTIES["commit.manifest.min-count-to-merge"])

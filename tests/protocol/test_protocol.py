@@ -1,0 +1,130 @@
+"""The commit protocol (docs/protocol.md), explored: real ledger and branches, every interleaving up to a bound.
+
+Five variants that are broken on purpose show that the search would find what it looks for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import stages
+from pipeline.ledger import Ledger
+from tests.protocol.explore import Violation, search
+from tests.protocol.world import Protocol, World, protocol, see
+
+Works = dict[str, Callable[[World], Any]]
+
+WRITER: Works = {"a": lambda world: world.write("a")}
+OTHER: Works = {"b": lambda world: world.write("b")}
+ZOMBIE: Works = {"later": lambda world: world.take_over("later", "run of a")}
+COMPACTION: Works = {"compaction": lambda world: world.compact("compaction")}
+ROLLBACK: Works = {"rollback": lambda world: world.roll_back("rollback", 1)}
+READER: Works = {"reader": lambda world: world.look("reader")}
+
+SCENES: dict[str, Works] = {
+    "two writers": WRITER | OTHER,
+    "a process that hung": WRITER | ZOMBIE,
+    "a compaction and its readers": COMPACTION | READER | WRITER,
+    "a rollback": ROLLBACK | COMPACTION,
+    "all": WRITER | OTHER | COMPACTION | ROLLBACK | READER,
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Protocol]:
+    with protocol(tmp_path) as made:
+        yield made
+
+
+def orders(names: list[str]) -> list[list[str]]:
+    return [[*names[place:], *names[:place]] for place in range(len(names))]
+
+
+def explore(world: Protocol, scene: str, bound: int, wide: bool) -> None:
+    works, began, executions, steps = SCENES[scene], time.time(), 0, 0
+    chosen = orders(list(works)) if wide or len(works) < 4 else [list(works)]
+    for execution in search(lambda: world.begin(works), chosen, bound, wide):
+        executions, steps = executions + 1, steps + len(execution.points)
+    print(f"{scene}: {executions:,} executions, {steps:,} steps, {time.time() - began:.1f} s")
+
+
+@pytest.mark.parametrize("scene", [scene for scene in SCENES if scene != "all"])
+def test_the_invariants_hold_whatever_one_process_does(world: Protocol, scene: str) -> None:
+    """One switch, crash or lost reply, before each step that writes."""
+    explore(world, scene, 1, wide=False)
+
+
+# -- broken on purpose -------------------------------------------------------------------------------------------------
+
+
+def without_compare_and_swap(world: Protocol, patch: pytest.MonkeyPatch) -> None:
+    """Who publishes second takes the next number, whatever was published since its run began."""
+    publish = Ledger.publish
+    patch.setattr(Ledger, "overtaken", lambda book, run_id: None)
+    patch.setattr(Ledger, "publish", lambda book, run, _, *more: publish(book, run, book.at().revision, *more))
+
+
+def ledger_first(world: Protocol, patch: pytest.MonkeyPatch) -> None:
+    """The row comes before the data that it pins."""
+    world.stages["audit"] = lambda run: {"failed": 0}
+
+    def publish(run: stages.Run) -> dict[str, Any]:
+        facts = stages.publish(run)
+        see(run)
+        return facts
+
+    world.stages["publish"] = publish
+
+
+def without_pin(world: Protocol, patch: pytest.MonkeyPatch) -> None:
+    """What the branches hold is published, not what was audited."""
+    head = lambda run, table: run.warehouse.head(table, run.run_id, run.base(table))  # noqa: E731
+    patch.setattr(stages.Run, "head", head)
+
+
+def without_grace(world: Protocol, patch: pytest.MonkeyPatch) -> None:
+    """What nothing pins goes at once, whoever reads it."""
+    world.grace = 0
+
+
+def shared_branch(world: Protocol, patch: pytest.MonkeyPatch) -> None:
+    """All runs write to one branch."""
+    patch.setattr("pipeline.branches.branch_of", lambda run_id: "run_shared")
+
+
+Variant = Callable[[Protocol, pytest.MonkeyPatch], None]
+READING = READER | COMPACTION
+BROKEN: dict[str, tuple[Variant, Works, int, str]] = {  # how, where it shows, with how many deviations, as what
+    "no compare-and-swap": (without_compare_and_swap, WRITER | OTHER, 1, "published on another parent than its own"),
+    "ledger first": (ledger_first, WRITER, 0, "holds .*, not"),
+    "no pin": (without_pin, WRITER | ZOMBIE, 2, "holds .*, not"),
+    "expiry without grace": (without_grace, READING, 1, "cannot read on"),
+    "shared branch": (shared_branch, WRITER | OTHER, 1, "undisturbed|holds .*, not"),
+}
+
+
+@pytest.mark.parametrize("variant", BROKEN)
+def test_a_broken_variant_is_caught(world: Protocol, monkeypatch: pytest.MonkeyPatch, variant: str) -> None:
+    how, works, bound, found = BROKEN[variant]
+    world.begin(works)  # the two revisions before are sound
+    how(world, monkeypatch)
+    with pytest.raises(Violation, match=found):
+        for _ in search(lambda: world.begin(works), [list(works)], bound, wide=works is READING, faults=False):
+            pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", SCENES)
+def test_one_deviation_at_any_step(world: Protocol, scene: str) -> None:
+    explore(world, scene, 1, wide=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", SCENES)
+def test_two_deviations(world: Protocol, scene: str) -> None:
+    explore(world, scene, 2, wide=False)

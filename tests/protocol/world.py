@@ -1,0 +1,279 @@
+"""A home on the in-memory catalog, what its processes do, and the invariants of docs/protocol.md."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from pipeline import compact, lease, ledger, runner, stages, telemetry
+from pipeline.config import Home
+from pipeline.errors import AltneuError, Conflict, LeaseLost
+from pipeline.ledger import Ledger, Revision
+from tests.protocol.memory import Catalog, Database, Process, Rows, Scheduler, at_once
+
+TABLES = ("edges", "degrees")
+SETTINGS = "[retention]\nrevisions = 2\n"
+GRACE = 3600.0
+
+
+class Protocol:
+    """The real code under the explorer: what starts Spark, sleeps, or is not of one process's steps is taken out."""
+
+    def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
+        (path / "altneu.toml").write_text(SETTINGS)
+        self.home = Home.open(path)
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+        self.world: World | None = None
+        self.stages: dict[str, Callable[[stages.Run], dict[str, Any]]] = {"audit": see, "publish": stages.publish}
+        self.grace = GRACE
+        patch.setattr(lease, "clock", lambda: self.now)
+        patch.setattr(lease, "beside", lambda seconds, work: contextlib.nullcontext())
+        patch.setattr("pipeline.branches.time.sleep", lambda seconds: None)
+        patch.setattr("pipeline.spark.session_for", lambda *_: None)
+        patch.setattr("pipeline.spark.plans_for", lambda *_: contextlib.nullcontext())
+        patch.setattr("expectations.engine.prepare", lambda: None)
+        patch.setattr(telemetry.Stage, "work", lambda stage, function, run: function(run))
+        patch.setattr(stages, "STAGES", self.stages)
+        patch.setattr(runner, "COMPUTED", ())
+        patch.setattr(telemetry.log, "disabled", True)
+        patch.setattr("pipeline.report.refresh", lambda *_: None)
+        patch.setattr(stages, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
+        names = itertools.count()
+        patch.setattr(runner, "new_run_id", lambda: f"rollback{next(names)}")
+        patch.setattr(compact, "new_run_id", lambda: f"compact{next(names)}")
+        self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
+        ledger.metadata.create_all(self.engine)
+        patch.setattr(ledger.Ledger, "_make", lambda ledger: None)
+        self.template: tuple[bytes, Catalog] | None = None
+
+    @property
+    def sqlite(self) -> sqlite3.Connection:
+        found: Any = self.engine.raw_connection().driver_connection
+        return found  # type: ignore[no-any-return]
+
+    def begin(self, works: dict[str, Callable[[World], Any]]) -> World:
+        """A world with two published revisions."""
+        import copy
+
+        if self.template is None:
+            world = World(self, Catalog(), {})
+            for table in TABLES:
+                world.catalog.make(table)
+            for name in ("first", "second"):
+                world.write(name)
+                self.now += timedelta(seconds=1)
+            self.template = (self.sqlite.serialize(), world.catalog)
+        database, catalog = self.template
+        self.sqlite.deserialize(database)
+        self.now = datetime(2026, 1, 2, tzinfo=UTC)
+        return World(self, copy.deepcopy(catalog), works)
+
+
+def see(run: stages.Run) -> dict[str, Any]:
+    """A stage that writes all tables, and one that looks at them: as the audit does, it records what it has seen."""
+    for table in TABLES:
+        run.put(table, (run.run_id,))
+    run.wrote.update(run.heads().snapshots)
+    return {"failed": 0}
+
+
+@dataclass
+class Books:
+    """What is published, and what every table has to hold at each revision."""
+
+    revisions: list[Revision]
+    runs: dict[str, Any]
+    content: dict[int, Rows]
+    numbers: dict[str, int]  # run → revision
+
+    def visible(self, rows: Rows, at: Revision) -> Rows:
+        """Of a table's rows those that a reader of the revision sees, as `Warehouse.at` chooses them."""
+
+        def sees(row: str) -> bool:
+            number = self.numbers.get(row)
+            return number is None or (number <= at.revision and not any(a <= number <= b for a, b in at.hidden))
+
+        return tuple(row for row in rows if sees(row))
+
+
+class World:
+    """One execution's home. `work` is what each process does, in its own words."""
+
+    def __init__(self, protocol: Protocol, catalog: Catalog, works: dict[str, Callable[[World], Any]]) -> None:
+        self.protocol, self.catalog, self.works = protocol, catalog, works
+        self.steps: dict[str, Scheduler] = {}
+        self.name = ""
+        protocol.world = self
+
+    def start(self, steps: dict[str, Scheduler]) -> None:
+        self.steps = steps
+
+    def work(self, name: str) -> Any:
+        return self.works[name](self)
+
+    @property
+    def process(self) -> Process:
+        """The process that is at work: the greenlet that asks."""
+        from greenlet import getcurrent
+
+        return self._process(getattr(getcurrent(), "altneu", ""))
+
+    def _process(self, name: str) -> Process:
+        return Process(self.catalog, self.steps.get(name, at_once))
+
+    def ledger(self, name: str) -> Ledger:
+        """The ledger as the process `name` has it."""
+        from greenlet import getcurrent
+
+        current: Any = getcurrent()
+        with contextlib.suppress(AttributeError):
+            current.altneu = name
+        found = Ledger.__new__(Ledger)
+        found.uri, found._leases, found.owner = "", set(), lambda: f"{name}/1/1.00"
+        found.engine = Database(self.protocol.engine, self._process(name))  # type: ignore[assignment]
+        return found
+
+    # -- what processes do ------------------------------------------------------------------------------------------
+
+    def write(self, name: str, run_id: str | None = None) -> str:
+        """A run, stage by stage; a stage that fails is tried once more, as Airflow does."""
+        book, run_id = self.ledger(name), run_id or f"run of {name}"
+        book.begin(run_id, book.at().revision, [1], {})
+        return self.stages(book, run_id)
+
+    def stages(self, book: Ledger, run_id: str, tries: int = 2) -> str:
+        for stage in ("audit", "publish"):
+            for attempt in range(tries):
+                try:
+                    runner.stage(self.protocol.home, book, run_id, stage)
+                    break
+                except (Conflict, LeaseLost):
+                    raise
+                except AltneuError:
+                    if attempt == tries - 1:
+                        raise
+        return "published"
+
+    def take_over(self, name: str, run_id: str) -> str:
+        """The next try of another process's run, on another machine, after a minute without a heartbeat."""
+        self.protocol.now += timedelta(seconds=lease.SILENCE + 1)
+        book = self.ledger(name)
+        if not any(row.run_id == run_id for row in book.runs()):
+            return "nothing to take over"
+        return self.stages(book, run_id)
+
+    def compact(self, name: str) -> str:
+        book = self.ledger(name)
+        row, process = book.at(), self._process(name)
+        branches = process.branches()
+
+        def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
+            base = row.snapshots[table]
+            return branches.rewrite(table, run_id, base, process.read(table, base))
+
+        said: Callable[[str], None] = lambda text: None  # noqa: E731
+        home, grace = self.protocol.home, self.protocol.grace
+        compact.replace_and_drop(home, book, branches, row, rewrite, lambda table: 0, grace, said)
+        return "done"
+
+    def roll_back(self, name: str, revision: int) -> str:
+        runner.rollback(self.protocol.home, self.ledger(name), revision)
+        return "published"
+
+    def look(self, name: str) -> str:
+        """A reader of the newest revision, table by table."""
+        book = self.ledger(name)
+        row, process = book.at(), self._process(name)
+        for table, snapshot in row.snapshots.items():
+            try:
+                rows = process.read(table, snapshot)
+            except FileNotFoundError as error:
+                raise Unreadable(f"a reader of revision {row.revision} cannot read on: {error}") from None
+            books = self.known()
+            seen, content = books.visible(rows, row), books.content[row.revision]
+            if seen != content:
+                raise Unreadable(f"a reader of revision {row.revision} sees {seen}, not {content}")
+        return "read"
+
+    # -- invariants -------------------------------------------------------------------------------------------------
+
+    def known(self) -> Books:
+        """The database as it is, read once; with what every table holds at a revision: the runs that it builds on."""
+        truth = Ledger.__new__(Ledger)
+        truth.uri, truth._leases, truth.owner = "", set(), lambda: "nobody/1/1.00"
+        truth.engine = self.protocol.engine
+        revisions, runs = truth.revisions(), {row.run_id: row for row in truth.runs()}
+        content: dict[int, Rows] = {0: ()}
+        for row in revisions:
+            back = runs[row.run_id].kind == "rollback"
+            content[row.revision] = content[1] if back else (*content[row.parent], row.run_id)
+        return Books(revisions, runs, content, {row.run_id: row.revision for row in revisions})
+
+    def check(self) -> None:
+        """What holds after every step."""
+        books = self.known()
+        revisions, runs = books.revisions, books.runs
+        assert [(r.revision, r.parent) for r in revisions] == [(i + 1, i) for i in range(len(revisions))], "one chain"
+        published = {run_id for run_id, row in runs.items() if row.state == "published"}
+        assert published == {row.run_id for row in revisions}, "published is what the ledger says"
+        for row in revisions:
+            assert runs[row.run_id].parent == row.parent, f"{row.run_id} was published on another parent than its own"
+            self._live(books, f"revision {row.revision}", row)
+        newest = revisions[-1]
+        for run in runs.values():
+            if run.state in ledger.OPEN and run.parent == newest.revision and run.base:
+                pins = {table: int(snapshot) for table, snapshot in run.base["snapshots"].items()}
+                self._live(books, f"what {run.run_id} builds on", replace(newest, snapshots=pins))
+        for table in TABLES:
+            main = self.catalog.metadata[table]["refs"]["main"]["snapshot-id"]
+            rows = set(self.catalog.rows[table].get(main, ("nothing",)))
+            assert rows <= set(books.numbers), f"main of {table} shows what was not published"
+
+    def _live(self, books: Books, what: str, row: Revision) -> None:
+        for table, snapshot in row.snapshots.items():
+            there = {each["snapshot-id"] for each in self.catalog.metadata[table]["snapshots"]}
+            assert snapshot in there, f"{what}: snapshot {snapshot} of {table} is gone"
+            found, content = books.visible(self.catalog.rows[table][snapshot], row), books.content[row.revision]
+            assert found == content, f"{what}: {table} holds {found}, not {content}"
+
+    def settle(self, outcomes: dict[str, str], faulty: bool) -> None:
+        """How processes may end, and what holds after the next publication, later."""
+        for name, outcome in outcomes.items():
+            assert not outcome.startswith("Unreadable"), f"{name}: {outcome}"
+            assert not outcome.startswith(("AssertionError", "ValueError", "KeyError")), f"{name}: {outcome}"
+            said = outcome.partition(":")[0]
+            fine = said in ("published", "done", "read", "Conflict", "LeaseLost", "nothing to take over")
+            dropped = name == "rollback" and "a compaction kept only" in outcome
+            assert faulty or fine or dropped, f"{name}, undisturbed: {outcome}"
+        self.check()
+        self.protocol.now += timedelta(seconds=lease.SILENCE + 1)
+        assert self.write("the next") == "published"
+        self.check()
+        books = self.known()
+        newest = books.revisions[-1]
+        for table in TABLES:
+            refs = {name: ref["snapshot-id"] for name, ref in self.catalog.metadata[table]["refs"].items()}
+            assert refs["main"] == newest.snapshots[table], f"main of {table} does not follow the ledger"
+            branches = {name for name in refs if not name.startswith("going_")}
+            assert branches == {"main"}, f"branches of {table} stay: {branches}"
+        at_work = [row.run_id for row in books.runs.values() if row.state == "running"]
+        assert not at_work, f"{at_work} count as running"
+
+
+class Unreadable(Exception):
+    """A reader does not see a revision, whole."""
+
+
+@contextlib.contextmanager
+def protocol(path: Path) -> Iterator[Protocol]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Protocol(path, patch)

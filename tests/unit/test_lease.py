@@ -1,0 +1,281 @@
+"""One process at a time works on a run: the lease, what a process that lost it may do (nothing), and how runs end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline import lease, runner
+from pipeline.config import Home
+from pipeline.errors import Conflict, LeaseLost, RunFailed
+from pipeline.ledger import Ledger, alive
+from pipeline.report import document
+
+Clock = Callable[[float], None]
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Let seconds pass on the clock that heartbeats are stamped with."""
+    time = [datetime(2026, 1, 1, tzinfo=UTC)]
+    monkeypatch.setattr(lease, "clock", lambda: time[0])
+
+    def passed(seconds: float) -> None:
+        time[0] += timedelta(seconds=seconds)
+
+    return passed
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, wait: Clock) -> Ledger:
+    ledger = Ledger(f"sqlite:///{tmp_path / 'altneu.db'}")
+    ledger.begin("run", 0, [1], {})
+    return ledger
+
+
+def other(ledger: Ledger, owner: str = "elsewhere/7/1.00") -> Ledger:
+    """The same database in another process."""
+    found = Ledger(ledger.uri)
+    found.owner = lambda: owner
+    return found
+
+
+WRITES: dict[str, Callable[[Ledger], object]] = {
+    "stage": lambda ledger: ledger.stage("run", "edges", "done", 0.0, {"rows": 9}),
+    "batches": lambda ledger: ledger.put_batches("run", []),
+    "totals": lambda ledger: ledger.put_totals("run", ["edges"], [("edges", 0, 1, 9)]),
+    "checks": lambda ledger: ledger.put_checks("run", 1, []),
+    "heartbeat": lambda ledger: ledger.beat("run"),
+    "end": lambda ledger: ledger.finish("run", "failed", "of the former owner"),
+    "ledger row": lambda ledger: ledger.publish("run", 0, 1, {}, "d", None),
+    "compaction": lambda ledger: ledger.pin("run", {"edges": 1}, [1], None, []),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("then", ["at work", "given back", "given up"])
+def test_a_process_that_lost_its_lease_changes_nothing(ledger: Ledger, wait: Clock, write: str, then: str) -> None:
+    ledger.take("run")
+    WRITES["stage"](ledger)
+    wait(lease.SILENCE + 1)
+    successor = other(ledger)
+    if then == "given up":
+        successor.begin("winner", 0, [2], {})
+        successor.publish("winner", 0, 2, {}, "d", None)
+        assert successor.give_up() == ["run"]
+    else:
+        successor.take("run")
+        successor.stage("run", "edges", "done", 0.0, {"rows": 10})
+        if then == "given back":
+            successor.give_back("run")
+    before = [ledger.run("run"), ledger.revisions(), ledger.stages("run"), ledger.staged_totals("run", 1)]
+    with pytest.raises(LeaseLost) as lost:
+        WRITES[write](ledger)
+    assert "run run" in lost.value.what and lost.value.next
+    assert [ledger.run("run"), ledger.revisions(), ledger.stages("run"), ledger.staged_totals("run", 1)] == before
+
+
+def test_a_lease_is_taken_over_when_it_is_free(ledger: Ledger, wait: Clock) -> None:
+    ledger.take("run")
+    successor = other(ledger)
+    with pytest.raises(LeaseLost, match=rf"process {os.getpid()} on .* works on run run \(last heartbeat 2026"):
+        successor.take("run")
+    wait(lease.SILENCE - 1)
+    ledger.beat("run")
+    wait(2)
+    with pytest.raises(LeaseLost):
+        successor.take("run")
+    ledger.give_back("run")
+    successor.take("run")  # the next stage, in another process
+    with pytest.raises(LeaseLost, match="process 7 on elsewhere"):
+        ledger.take("run")
+    wait(lease.SILENCE + 1)
+    ledger.take("run")
+
+
+def test_that_the_owner_has_ended_shows_on_its_machine(ledger: Ledger) -> None:
+    machine, pid, began = lease.process().rsplit("/", 2)
+    child = subprocess.Popen(["sleep", "600"])
+    try:
+        holder = other(ledger, f"{machine}/{child.pid}/{lease._process(child.pid).rsplit('/', 1)[1]}")
+        holder.take("run")
+        assert alive(ledger.run("run"))
+        with pytest.raises(LeaseLost):
+            ledger.take("run")
+    finally:
+        child.kill()
+    child.wait()
+    assert not alive(ledger.run("run"))
+    ledger.take("run")
+    assert lease.ended(f"{machine}/{pid}/1.00"), "another process has got its number since"
+    assert not lease.ended(f"{machine}/{pid}/{began}")
+    assert not lease.ended(f"another machine/{child.pid}/1.00")
+
+
+def test_two_take_it_at_once(ledger: Ledger) -> None:
+    barrier, won = threading.Barrier(8), []
+
+    def work(number: int) -> None:
+        mine = other(ledger, f"elsewhere/{number}/1.00")
+        barrier.wait()
+        try:
+            mine.take("run")
+            won.append(mine.owner())
+        except LeaseLost:
+            pass
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won == [ledger.run("run").owner]
+
+
+def test_the_heartbeat_goes_on_beside_the_work(ledger: Ledger, wait: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the block takes by the clock: each beat is seen by another process."""
+    monkeypatch.setattr(lease, "BEAT", 0.001)
+    beaten = threading.Event()
+    beat = ledger.beat
+    monkeypatch.setattr(ledger, "beat", lambda run_id: (beat(run_id), beaten.set()))
+    with lease.held(ledger, "run"):
+        for _ in range(3):
+            wait(lease.SILENCE + 1)
+            for _ in range(2):  # the first one may have looked at the clock before
+                beaten.clear()
+                assert beaten.wait(60)
+            assert alive(other(ledger).run("run"))
+    assert ledger.run("run").owner is None
+
+
+def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
+    home = Home.open(tmp_path, create=True)
+    (home.landing / "epoch=1").mkdir(parents=True, exist_ok=True)
+    (home.landing / "epoch=1" / "a.csv").write_text("src,dst\n1,2\n")
+    return home, Ledger(home.database)
+
+
+def publish(home: Home, ledger: Ledger, run_id: str) -> None:
+    digest = runner.survey(home, ledger)[1][1].digest
+    ledger.put_batches(run_id, [{"epoch": 1, "digest": digest, "files": 1, "rows": 1, "bad_rows": 0}])
+    ledger.publish(run_id, ledger.run(run_id).parent, 1, {}, home.config.digest(), None)
+
+
+def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:
+    """What `status` and the pages say of epoch 1: state and error, and the page's state."""
+    (row,) = runner.grid(home, ledger)[1]
+    return row["state"], row["error"], document(home, ledger, 1)["state"]
+
+
+def test_who_loses_at_publish_is_superseded(tmp_path: Path) -> None:
+    home, ledger = home_of(tmp_path)
+    ledger.begin("a", 0, [1], {})
+    ledger.begin("b", 0, [1], {})
+    publish(home, ledger, "a")
+    good = told(home, ledger)
+    assert good == ("published", None, "unaudited")
+    with pytest.raises(Conflict, match="run a has published revision 1"):
+        publish(home, ledger, "b")
+    row = ledger.run("b")
+    assert (row.state, row.error) == ("superseded", "superseded by revision 1")
+    assert row.finished_at and told(home, ledger) == good
+    assert ledger.leftovers() == ["b"] and ledger.give_up() == ["b"]
+    assert ledger.run("b").state == "superseded"
+    ledger.finish("b", "failed", "whatever comes after")
+    assert ledger.run("b").state == "superseded"
+    with pytest.raises(Conflict):
+        runner.stage(home, ledger, "b", "edges")
+
+
+def test_a_stage_of_an_overtaken_run_ends_before_it_works(tmp_path: Path) -> None:
+    home, ledger = home_of(tmp_path)
+    ledger.begin("a", 0, [1], {})
+    ledger.begin("b", 0, [1], {})
+    publish(home, ledger, "a")
+    with pytest.raises(Conflict, match="Nothing of this run was published"):
+        runner.stage(home, ledger, "b", "ingest")
+    assert (ledger.run("b").state, list(ledger.stages("b"))) == ("superseded", [])
+
+
+@pytest.mark.parametrize("end", ["failed", "interrupted", "killed"])
+def test_what_was_published_after_a_failure_is_not_red(tmp_path: Path, wait: Clock, end: str) -> None:
+    """Run a began first and published last: how b ended in between is history."""
+    home, ledger = home_of(tmp_path)
+    ledger.begin("a", 0, [1], {})
+    wait(1)
+    ledger.begin("b", 0, [1], {})
+    wait(1)
+    if end != "killed":
+        ledger.finish("b", end, "its cause")
+    wait(1)
+    publish(home, ledger, "a")
+    wait(lease.SILENCE + 1)
+    assert told(home, ledger) == ("published", None, "unaudited")
+    ledger.give_up()
+    assert told(home, ledger) == ("published", None, "unaudited")
+
+
+@pytest.mark.parametrize(("state", "page"), [("failed", "failed"), ("interrupted", "running")])
+def test_how_a_run_ended_is_told(tmp_path: Path, state: str, page: str) -> None:
+    home, ledger = home_of(tmp_path)
+    ledger.begin("a", 0, [1], {})
+    ledger.finish("a", state, "its cause")
+    assert told(home, ledger) == (state, "its cause", page)
+
+
+def test_a_run_that_stopped_is_not_running(tmp_path: Path, wait: Clock) -> None:
+    home, ledger = home_of(tmp_path)
+    ledger.begin("a", 0, [1], {})
+    assert told(home, ledger)[0] == "running"
+    wait(lease.SILENCE + 1)
+    state, error, _ = told(home, ledger)
+    assert state == "failed" and error and "run a stopped without a word (last sign of life 2026-01-01" in error
+
+
+class Terminated(BaseException):
+    """As Airflow ends a task."""
+
+
+ENDS = (KeyboardInterrupt(), SystemExit(143), Terminated("SIGTERM received"))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("end", ENDS, ids=lambda end: type(end).__name__)
+def test_what_ends_the_process_passes_a_stage_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException, clean: bool
+) -> None:
+    def work(*_: object) -> None:
+        try:
+            raise end
+        finally:
+            if not clean:  # as when Spark's JVM has ended as well
+                raise ConnectionRefusedError("no JVM answers")
+
+    home, ledger = home_of(tmp_path)
+    ledger.begin("a", 0, [1], {})
+    monkeypatch.setattr("pipeline.spark.session_for", work)
+    with pytest.raises(type(end)) as raised:
+        runner.stage(home, ledger, "a", "edges")
+    assert raised.value is end
+    row, (stage,) = ledger.run("a"), ledger.stages("a")
+    assert (row.state, stage.state, row.owner) == ("interrupted", "interrupted", None)
+    assert row.error and row.error.startswith("interrupted during edges")
+    assert told(home, ledger) == ("interrupted", row.error, "running")
+
+
+def test_a_failure_of_a_stage_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(*_: object) -> None:
+        raise OSError("no such device")
+
+    home, ledger = home_of(tmp_path)
+    ledger.begin("a", 0, [1], {})
+    monkeypatch.setattr("pipeline.spark.session_for", work)
+    with pytest.raises(RunFailed, match="stage edges of run a failed: OSError: no such device"):
+        runner.stage(home, ledger, "a", "edges")
+    assert (ledger.run("a").state, ledger.run("a").error) == ("failed", "edges: OSError: no such device")

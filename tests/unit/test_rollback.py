@@ -1,0 +1,82 @@
+"""Rollback as far as it goes: to nothing, and not to where we are. No Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import runner, views
+from pipeline.errors import Conflict, UsageError
+from pipeline.ledger import EMPTY, Ledger
+from pipeline.orchestration import grid as page_in_airflow
+from pipeline.report import document, write
+from tests.report.seed import DAY, Seed
+
+
+@pytest.fixture
+def seed(tmp_path: Path) -> Seed:
+    seed = Seed(tmp_path / "home")
+    seed.run({DAY: (9, 0), DAY + 1: (4, 0)}, {DAY: {"edges": 9, "vertices": 5}, DAY + 1: {"edges": 1}})
+    return seed
+
+
+def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
+    home, ledger = seed.home, seed.ledger
+    row, epochs = runner.rollback(home, ledger, 0)
+    assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [DAY, DAY + 1])
+    assert ledger.at() == row
+    assert ledger.batches() == {} and views.totals(home, ledger, all_epochs=True) == []
+    assert views.totals(home, ledger, revision=1)[0]["edges"] == 10
+    assert (runner.grid(home, ledger), page_in_airflow(str(home.path))["epochs"]) == ((row, []), [])
+    assert runner.changed_meaning(home, ledger) == ([], "run")
+    for epoch in (DAY, DAY + 1):
+        assert document(home, ledger, epoch)["state"] == "empty"
+        assert document(home, ledger, epoch)["graph"] is None
+    write(home, ledger, epochs)
+    # nothing to take back any more; forward again is a rollback too
+    with pytest.raises(UsageError, match="what is published is empty, as of revision 0 already"):
+        runner.rollback(home, ledger, 0)
+    with pytest.raises(UsageError, match="what is published is revision 2 already"):
+        runner.rollback(home, ledger, 2)
+
+
+def test_forward_again(seed: Seed) -> None:
+    """After nothing, anything may be published, under other settings, too."""
+    runner.rollback(seed.home, seed.ledger, 0)
+    seed.run({DAY: (3, 0)}, {DAY: {"edges": 3, "vertices": 4}})
+    found = views.totals(seed.home, seed.ledger, all_epochs=True)
+    assert [(point["epoch"], point["edges"], point["vertices"]) for point in found] == [(DAY, 3, 4)]
+
+
+def test_where_there_is_nothing_to_take_back(tmp_path: Path) -> None:
+    seed = Seed(tmp_path / "home")
+    with pytest.raises(UsageError, match="what is published is revision 0 already"):
+        runner.rollback(seed.home, seed.ledger, 0)
+    assert seed.ledger.at() == EMPTY
+
+
+def test_to_the_current_revision_is_refused(seed: Seed) -> None:
+    with pytest.raises(UsageError, match=r"revision 1 already\. Nothing was changed"):
+        runner.rollback(seed.home, seed.ledger, 1)
+    with pytest.raises(UsageError, match="no revision -1"):
+        runner.rollback(seed.home, seed.ledger, -1)
+    assert seed.ledger.at().revision == 1 and len(seed.ledger.runs()) == 1
+
+
+def test_a_compaction_between_the_look_and_the_row(seed: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshots that a rollback has read may be gone: it does not pin them."""
+    ledger = seed.ledger
+    seed.run({DAY: (3, 0)}, {DAY: {"edges": 3}})
+    ledger.begin("compaction", 2, [], {}, "compact")
+    ledger.pin("compaction", {"edges": 5}, [1, 2], None, [])
+    put = Ledger.put_totals
+
+    def meanwhile(*arguments: object) -> None:
+        put(*arguments)  # type: ignore[arg-type]
+        ledger.pin("compaction", {"edges": 6}, [2], None, [1])
+
+    monkeypatch.setattr(Ledger, "put_totals", meanwhile)
+    with pytest.raises(Conflict, match="a compaction has changed revision 1 meanwhile"):
+        runner.rollback(seed.home, ledger, 1)
+    assert ledger.at().revision == 2
