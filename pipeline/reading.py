@@ -311,7 +311,7 @@ def guess_separator(line: str) -> str:
 def split(line: str, separator: str) -> list[str]:
     """The fields of a line of delimited text, without the blanks around them. Raises `ValueError`.
 
-    >>> split('a , "b, c"', ","), split(" 1  2", " ")
+    >>> split('a ,"b, c" ', ","), split(" 1  2", " ")
     (['a', 'b, c'], ['1', '2'])
     """
     if separator == " ":
