@@ -119,6 +119,8 @@ def explained(error: BaseException) -> tuple[str, str | None]:
         if full:
             return what, "make room on the disk, then run the same command again"
         return what, "is it a file of the tables: altneu rebuild; with landed rows lost: altneu rebuild --from-landing"
+    if any("readonly database" in line for line in lines):
+        return "the database cannot be written: it is read-only here.", "altneu doctor   (says whether the home is)"
     locked = next((line.strip() for line in lines if any(word in line for word in _LOCKED)), None)
     if locked:
         what = re.split(r"[\w.$]+(?:Exception|Error|Locked|Timeout|NotAvailable)\)?:? ", locked)[-1][:300]

@@ -550,7 +550,7 @@ class Ledger:
         return {row.path: (row.stamp, row.digest) for row in self._rows(sa.select(digests))}
 
     def put_digests(self, found: dict[str, tuple[str, str]]) -> None:
-        """Remember them; others may be about to remember the same ones."""
+        """Remember them, where the database can be written; others may be about to remember the same ones."""
         if not found:
             return
         # in one order for all writers, so that none waits for one that waits for it
@@ -558,8 +558,12 @@ class Ledger:
         dialect = postgresql if self.engine.dialect.name == "postgresql" else sqlite
         add = dialect.insert(digests)
         renew = {name: add.excluded[name] for name in ("stamp", "digest")}
-        with self.engine.begin() as connection:
-            connection.execute(add.on_conflict_do_update(index_elements=["path"], set_=renew), rows)
+        try:
+            with self.engine.begin() as connection:
+                connection.execute(add.on_conflict_do_update(index_elements=["path"], set_=renew), rows)
+        except sa.exc.OperationalError as error:
+            if "readonly" not in str(error.orig):
+                raise
 
 
 def texts(snapshots: dict[str, int]) -> dict[str, str]:

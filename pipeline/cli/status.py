@@ -72,7 +72,7 @@ def status(
     if holes:
         out.print(f"{len(holes):,} epoch(s) between the first and the last have nothing landed: {some(holes)}")
     fold = not (all_ or since or last or failed) and len(rows) > FOLDED
-    lines = _folded(shown[:-RECENT]) + [_line(entry) for entry in shown[-RECENT:]] if fold else map(_line, shown)
+    lines = folded(shown[:-RECENT]) + [_line(entry) for entry in shown[-RECENT:]] if fold else map(_line, shown)
     print_rows(lines, ("epoch", "state", "rows", "revision", "audited"))
     for entry in shown:
         if entry["error"]:
@@ -102,7 +102,7 @@ def _line(entry: Entry) -> Entry:
     }
 
 
-def _folded(rows: list[Entry]) -> list[Entry]:
+def folded(rows: list[Entry]) -> list[Entry]:
     """A line for each month (of integer epochs: each hundred) in which every epoch is published and none differs."""
 
     def group(entry: Entry) -> str:

@@ -13,7 +13,10 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +28,7 @@ from pyspark.sql import SparkSession
 from pipeline import cli
 from pipeline import spark as sparks
 from pipeline.api import Graph, Narrow
+from pipeline.cli.status import folded
 from pipeline.errors import UsageError
 from pipeline.questions import ANY, FLAGS, NAMES, VIEWS, table
 from tests.e2e.conftest import Altneu, Outcome
@@ -270,18 +274,122 @@ def test_every_view_and_option_has_its_rows() -> None:
     ] == []
 
 
-def test_a_home_that_cannot_be_written(homes: dict[str, Path], tmp_path: Path, call: Call) -> None:
+def unprivileged(home: Path, *arguments: str, **environment: str) -> Outcome:
+    """A command in a process that may write only what its permissions say, also when root runs the tests."""
+    line = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
     if os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
-    home = homes["published"]
-    for path in (home, home / "altneu.db"):
-        path.chmod(0o500 if path.is_dir() else 0o400)
+        if not shutil.which("setpriv"):
+            pytest.skip("root may write everywhere, and setpriv is not installed")
+        drop = "-dac_override,-dac_read_search"
+        line = ["setpriv", f"--bounding-set={drop}", f"--inh-caps={drop}", "--", *line]
+    found = subprocess.run(line, env=os.environ | environment, capture_output=True, check=False, timeout=120)
+    return Outcome(found.returncode, found.stdout.decode(), found.stderr.decode())
+
+
+READ_ONLY = [
+    Wrong("status", 0, "revision 2"),
+    Wrong("show totals", 0, "2004-07-06"),
+    Wrong("plan", 0, "1 missing"),
+    Wrong("report", 1, "permission denied"),
+    Wrong("show totals --output {home}/t.csv", 2, "cannot be written"),
+    Wrong("land {home}/altneu.toml --columns src,dst --epoch 2004-07-01", 1, "permission denied"),
+]
+
+
+def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:
+    """What reads, answers; what writes, says which place cannot be written, in one line."""
+    seed = Seed(tmp_path / "home")
+    seed.good_days(DAYS - 1)
+    seed.run({DAY + DAYS - 1: (3, 1)}, {DAY + DAYS - 1: {"edges": 2, "truss2": 2}})
+    home = seed.home.path
+    (home / "landing" / "epoch=2004-07-09").mkdir(parents=True)
+    file = home / "landing" / "epoch=2004-07-09" / "rows.csv"
+    file.write_text("src,dst\n1,2\n")
+    (file.parent / "_SUCCESS").touch()
+    before = state_of(home)
+    places = [home, *home.rglob("*")]
+    for place in places:
+        place.chmod(0o500 if place.is_dir() else 0o400)
     try:
-        assert call(home, "show totals").code == 0
-        refused = call(home, "rollback 1")
-        assert (refused.code, "Traceback" in refused.err) == (1, False)
+        for wrong in READ_ONLY:
+            found = unprivileged(home, *shlex.split(wrong.command.format(home=home)))
+            assert (found.code, wrong.says in flat(found)) == (wrong.code, True), (wrong.command, flat(found))
+            assert "Traceback" not in found.err
     finally:
-        home.chmod(0o700)
+        for place in places:
+            place.chmod(0o700)
+    assert state_of(home) == before
+
+
+def test_a_terminal_without_our_letters(tmp_path: Path) -> None:
+    seed = Seed(tmp_path / "home", "")
+    (seed.home.landing / "epoch=1").mkdir(parents=True)
+    (seed.home.landing / "epoch=1" / "rows.csv").write_text("src,dst\n1,2\n")
+    (seed.home.landing / "epoch=1" / "_SUCCESS").touch()
+    seed.run({1: (1, 0)}, error="größer → kleiner …")
+    plain = unprivileged(seed.home.path, "status", PYTHONIOENCODING="ascii", LANG="C", LC_ALL="C")
+    assert (plain.code, "gr\\xf6\\xdfer -> kleiner ..." in plain.out) == (0, True), plain
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_no_heading_is_cut(columns: int, homes: dict[str, Path], call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = call(homes["published"], "show totals --all-epochs").out
+    assert all(len(line) <= columns for line in shown.splitlines())
+    assert all(name in shown for name in ("label", "max_trussness", "transitivity"))
+    assert shown.count("max_trussness") == (1 if columns == 200 else DAYS)
+
+
+def test_what_status_lists(homes: dict[str, Path], call: Call) -> None:
+    home = homes["published"]
+    assert [line.split()[0] for line in call(home, "status --last 2").out.splitlines()[-2:]] == [
+        "2004-07-05",
+        "2004-07-06",
+    ]
+    since = call(home, "status --since 2004-07-04").out
+    assert "2004-07-04" in since and "2004-07-03" not in since
+    assert json.loads(call(home, "status --failed --format json").out)["epochs"] == []
+
+
+def test_long_histories_are_folded() -> None:
+    """A month in which all is well is one line; one in which something is not is listed day by day."""
+    good = {"state": "published", "rows": 5, "revision": 1, "audited": True, "audit": "equal", "error": None}
+    days = [{**good, "epoch": n, "label": f"2004-{6 + n // 30:02}-{n % 30 + 1:02}"} for n in range(90)]
+    days[40] |= {"state": "failed", "error": "why"}
+    lines = folded(days)
+    assert lines[0] == {
+        "epoch": "2004-06",
+        "state": "30 published",
+        "rows": "150",
+        "revision": "1",
+        "audited": "30 equal",
+    }
+    assert [line["epoch"] for line in lines[1:]] == [*(day["label"] for day in days[30:60]), "2004-08"]
+    hundreds = folded([{**good, "epoch": n, "label": str(n)} for n in range(95, 205)])
+    assert [line["epoch"] for line in hundreds] == ["0…", "100…", "200…"]
+
+
+def test_options_of_every_command(homes: dict[str, Path], call: Call) -> None:
+    """`--home`, `-q` and `-v` after the command mean what they mean before it."""
+    assert "revision 2" in call(homes["empty"], f"status --home {homes['published']}").out
+    assert call(homes["none"], "status -q").err.startswith("altneu: ")
+    assert "Traceback" in call(homes["none"], "status -v").err
+    version = call(homes["none"], "--version")
+    assert (version.code, version.out.split()[0]) == (0, "altneu")
+
+
+def test_init_makes_a_home_that_can_be_filled_by_hand(tmp_path: Path, call: Call) -> None:
+    home = tmp_path / "new"
+    assert call(home, "init").code == 0
+    assert "# live_for = 30" in (home / "altneu.toml").read_text()
+    (home / "altneu.toml").write_text("[epochs]\n")
+    again = call(home, "init")
+    assert (again.code, "nothing was changed" in again.out) == (0, True)
+    assert (home / "altneu.toml").read_text() == "[epochs]\n"
+    (home / "landing" / "epoch=1").mkdir()
+    (home / "landing" / "epoch=1" / "by-hand.csv").write_text("src,dst\n1,2\n")
+    (home / "landing" / "epoch=1" / "_SUCCESS").touch()
+    assert "1 missing" in call(home, "plan").out
 
 
 K4 = "src,dst\n" + "".join(f"{a},{b}\n" for a in range(1, 5) for b in range(a + 1, 5))
