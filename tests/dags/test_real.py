@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,29 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
             lambda: airflow.tasks("altneu_epoch", cleared)["ingest"]["state"] == "skipped", PATIENCE, "skipped"
         )
         assert ledger.at().revision == revision + 1
+
+
+def test_a_run_that_waits_holds_up_no_other(tmp_path: Path) -> None:
+    """Of three half days of a feed the middle one is late: the last one is published meanwhile. In the pool, one run
+    computes after the other: none is overtaken."""
+    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "12h"\n')
+    now = home.schedule.epoch_of(datetime.now(UTC))
+    first, late, last = now - 3, now - 2, now - 1
+    for epoch in (first, last):
+        homes.put(home, epoch, [(1, epoch, None, "upsert", 0)])
+    bounds = {"ALTNEU_START": home.schedule.start(first).isoformat(), "ALTNEU_WAIT_HOURS": "48"}
+    with Airflow(home, "--connect", environment=bounds) as airflow:
+        airflow.unpause("altneu_epoch")
+
+        def published(epochs: set[int]) -> bool:
+            airflow.healthy("altneu_epoch")
+            return set(ledger.batches()) == epochs
+
+        airflow.until(lambda: published({first, last}), 3 * PATIENCE, "both that are landed are published")
+        homes.put(home, late, [(2, 3, None, "upsert", 0)])
+        airflow.until(lambda: published({first, late, last}), 2 * PATIENCE, "the late one as well")
+    assert [run.state for run in ledger.runs()] == 3 * ["published"]
+    assert [list(ledger.run(row.run_id).epochs) for row in ledger.revisions()] == [[first], [last], [late]]
 
 
 def test_two_months_backwards_with_four_active_runs_on_postgresql(
