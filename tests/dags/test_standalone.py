@@ -4,12 +4,14 @@ whole."""
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from pipeline.config import Home
 from pipeline.errors import UsageError
 from tests import homes
 
-from .real import Airflow
+from .real import REPO, Airflow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -81,6 +83,47 @@ def test_what_will_not_stop_is_killed_with_its_descendants() -> None:
         process.wait(timeout=60)
     left = [pid for pid in found if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
     assert left == []
+
+
+PARTS = """
+import sys
+from pathlib import Path
+from pipeline import airflow as local
+local._prepare = local._wait = lambda *how: None
+local._commands = lambda *how: dict.fromkeys(("scheduler", "triggerer"), [sys.executable, "-c", sys.argv[2]])
+local.LASTS_SECONDS = float(sys.argv[3])
+local.standalone(Path(sys.argv[1]), port=int(sys.argv[4]))
+"""
+
+
+@pytest.mark.parametrize("lasts", [0, 1_000])
+def test_a_part_that_ends_is_started_again_unless_it_does_not_last(tmp_path: Path, lasts: int) -> None:
+    home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    homes.put(home, home.schedule.epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    part = "import threading; threading.Event().wait()"
+    command = [sys.executable, "-u", "-c", PARTS, str(tmp_path), part, str(lasts), port]
+    environment = os.environ | {"PYTHONPATH": str(REPO)}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, env=environment, **pipes) as ours:
+        assert ours.stdout is not None
+        lines = iter(ours.stdout.readline, "")
+        told = list(takewhile(lambda line: "Ctrl-C stops it" not in line, lines))
+        assert "Airflow is ready" in "".join(told)
+        first = psutil.Process(ours.pid).children()
+        assert len(first) == 2
+        first[0].kill()
+        if lasts:
+            rest = "".join(lines)
+            assert "has ended by itself" in rest and "Airflow has stopped" in rest and ours.wait(60) == 1
+        else:
+            assert any("starting it again" in line for line in lines)
+            second = psutil.Process(ours.pid).children()
+            ours.send_signal(signal.SIGINT)
+            assert "Airflow has stopped" in "".join(lines) and ours.wait(60) == 0
+            assert not any(process.is_running() for process in second)
+    assert not any(process.is_running() for process in first)
 
 
 def test_a_command_has_the_settings_of_the_running_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
