@@ -90,6 +90,9 @@ def at_epochs(points: dict[int, dict[str, Any]], epochs: Iterable[int]) -> dict[
     return out
 
 
+MOST_EPOCHS = 100_000  # that are listed one by one
+
+
 def totals(
     home: Home,
     ledger: Ledger,
@@ -101,6 +104,7 @@ def totals(
     """The graph's totals at one epoch (default: the frontier), or at every epoch from the first landed one on.
 
     Rows: epoch, label, revision, and what `accumulate` gives, the motifs by name.
+    Over more than `MOST_EPOCHS` epochs only those are listed that were landed or at which something changes.
     `revision` of a row is the newest published revision that contributes to it.
     """
     row = ledger.at(revision)
@@ -110,7 +114,9 @@ def totals(
     batches = ledger.batches(row.revision)
     first = min(batches, default=row.frontier)
     until = row.frontier if as_of is None else min(as_of, row.frontier)
-    epochs = range(first, until + 1) if all_epochs else [until]
+    epochs: Iterable[int] = range(first, until + 1) if all_epochs else [until]
+    if all_epochs and until - first > MOST_EPOCHS:
+        epochs = sorted(epoch for epoch in {*points, *batches, until} if first <= epoch <= until)
     names = ledger.motifs(row)
     out, newest = [], 0
     for epoch, point in at_epochs(points, epochs).items():

@@ -93,6 +93,8 @@ def _landed(home: Home, folder: Path, epoch: int, disturbed: str | None) -> Land
             )
         else:
             files.append(file)
+    if not home.schedule.drawable(epoch):
+        unfinished = "the epoch lies beyond the years 1 to 9999 (or 2^62): remove its folder"
     why = disturbed or unfinished or (_unsettled(home, folder, files) if files else _not_asked_for(folder))
     size = sum(file.stat().st_size for file in files)
     return Landed(epoch, folder.name.removeprefix("epoch="), tuple(files), size, why)

@@ -40,7 +40,7 @@ def test_signed_triangles_of_bitcoinalpha(altneu: Altneu, tmp_path: Path) -> Non
     declared.append(f'balanced = ["{_signed("+++")}", "{_signed("+--")}"]')
     settings = tmp_path / "home" / "altneu.toml"
     settings.write_text(settings.read_text().replace("[motifs]", "\n".join(["[motifs]", *declared, "#"])))
-    epochs = sorted(folder.name.partition("=")[2] for folder in (tmp_path / "home" / "landing").iterdir())
+    epochs = sorted(folder.name.partition("=")[2] for folder in (tmp_path / "home" / "landing").glob("epoch=*"))
     for command in (["backfill", epochs[0], epochs[-2]], ["run", epochs[-1]]):
         ran = altneu(*command)
         assert ran.code == 0, ran.err

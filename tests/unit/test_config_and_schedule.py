@@ -8,9 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from pipeline import landing, runner, views
 from pipeline.config import Home, parse
 from pipeline.errors import UsageError
-from pipeline.ledger import EMPTY
+from pipeline.ledger import EMPTY, Ledger
+from pipeline.report import write
 from pipeline.schedule import Schedule
 from pipeline.stages import Run, _audited
 
@@ -232,3 +234,31 @@ def test_a_file_that_is_no_text() -> None:
 def test_names_that_toml_has_in_quotes(tmp_path: Path) -> None:
     Home.open(tmp_path / "new", create=True).declare(values={"my col": "long", "größe": "double"})
     assert Home.open(tmp_path / "new").config.values == {"my col": "long", "größe": "double"}
+
+
+def test_an_epoch_beyond_the_calendar_is_no_batch_and_has_a_name(tmp_path: Path) -> None:
+    home = Home.open(tmp_path / "home", create=True).declare(every="1d")
+    beyond = 12_523_620  # milliseconds taken for seconds: the year 36258
+    for epoch in (12_523, beyond):
+        (home.landing / f"epoch={epoch}").mkdir(parents=True)
+        (home.landing / f"epoch={epoch}" / "a.csv").write_text("src,dst\n1,2\n")
+    found = landing.listing(home)
+    assert found[12_523].incomplete is None and "beyond the years" in (found[beyond].incomplete or "")
+    assert home.schedule.label(beyond) == str(beyond) and home.schedule.end(beyond) is None
+
+
+def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
+    """A home that already holds such an epoch is shown, and its pages are written."""
+    home = Home.open(tmp_path / "home", create=True).declare(every="1d")
+    ledger = Ledger(home.database)
+    beyond = 12_523_620
+    ledger.begin("r", 0, [10, beyond], home.config.semantic())
+    ledger.put_batches("r", [{"epoch": e, "digest": "d", "files": 1, "rows": 1, "bad_rows": 0} for e in (10, beyond)])
+    ledger.put_totals("r", ["edges"], [("edges", 0, 10, 5), ("edges", 0, beyond, 1)])
+    ledger.publish("r", 0, beyond, {}, home.config.digest(), None)
+    rows = views.totals(home, ledger, all_epochs=True)
+    assert [(row["epoch"], row["label"], row["edges"]) for row in rows] == [
+        (10, "1970-01-11", 5), (beyond, str(beyond), 6)
+    ]  # fmt: skip
+    assert any(page.name == "index.html" for page in write(home, ledger, [10, beyond]))
+    assert {row["epoch"] for row in runner.grid(home, ledger)[1]} == {10, beyond}
