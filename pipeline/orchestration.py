@@ -535,17 +535,17 @@ def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any
 def grid(path: str) -> dict[str, Any]:
     """Every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
     listing."""
-    from . import runner, views
+    from . import report, runner
 
     home, ledger = _open(path)
     revision, rows = runner.grid(home, ledger)
-    points = {row["epoch"]: row for row in views.totals(home, ledger, all_epochs=True)}
+    totals = report.totals(ledger, revision, min((row["epoch"] for row in rows), default=0))
+    names = ledger.motifs(revision)
     for row in rows:
-        point = points.get(row["epoch"], {}) if row["revision"] else {}
-        page = home.reports / f"epoch={row['label']}.html"
+        point = totals(row["epoch"]) if row["revision"] else {}
         row |= {name: point.get(name) for name in ("edges", "triangles", "max_trussness")}
-        row["motifs"] = point.get("motifs", {})
-        row["report"] = page.name if page.is_file() else None
+        row["motifs"] = {name: point["motifs"].get(place, 0) for place, name in enumerate(names)} if point else {}
+        row["report"] = report.page_name(home, row["epoch"])
     says = "nothing is published yet"
     if revision.frontier is not None:
         frontier = home.schedule.label(revision.frontier)
@@ -554,6 +554,21 @@ def grid(path: str) -> dict[str, Any]:
         if again:
             says += f"; {len(again)} landed again and not published so: altneu_backfill from {again[0]} to {again[-1]}"
     return {"says": says, "epochs": rows}
+
+
+def report_page(path: str, name: str) -> str | None:
+    """A report's page on request by the name of its file: `index.html`, or that of an epoch. None: there is none."""
+    from . import report
+
+    home, ledger = _open(path)
+    if name == "index.html":
+        return report.index(home, ledger)
+    label = name.removeprefix("epoch=").removesuffix(".html")
+    try:
+        epoch = home.schedule.epoch(label)
+    except UsageError:
+        return None
+    return report.page(home, ledger, epoch) if name == report.page_name(home, epoch) else None
 
 
 # -- helpers -------------------------------------------------------------------------------------------------

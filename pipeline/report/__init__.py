@@ -7,6 +7,7 @@ index also says what the landing holds beyond the database, and when that was lo
 
 from __future__ import annotations
 
-from .pages import document, index, page, refresh, write
+from .pages import document, index, page, page_name, refresh, write
+from .state import totals
 
-__all__ = ["document", "index", "page", "refresh", "write"]
+__all__ = ["document", "index", "page", "page_name", "refresh", "totals", "write"]

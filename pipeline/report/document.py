@@ -136,9 +136,10 @@ def _former(state: State, batch: Batch, published: Row) -> Document | None:
 
 def _moved(state: State, batch: Batch, published: Row) -> Document | None:
     """What the run of this batch did to the totals of later epochs that were final before it. None: there were none."""
-    frontier = state.frontiers.get(batch.revision - 1)
-    if frontier is None or frontier <= batch.epoch:
+    frontier, now = state.frontiers.get(batch.revision - 1), state.frontier
+    if frontier is None or now is None or min(frontier, now) <= batch.epoch:
         return None
+    frontier = min(frontier, now)  # a rollback may have put it back
     steps = [step for step in state.effects(published.run_id) if step[0] <= frontier]
     place = bisect_right(steps, batch.epoch, key=lambda step: step[0])
     later = steps[place:]

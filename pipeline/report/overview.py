@@ -80,7 +80,7 @@ def overview(
         "seconds": home.schedule.seconds,
         "starts": {epoch: begin for epoch in axis if (begin := start(home, epoch)) is not None},
         "headline": _headline(published, count, older, bool(axis)),
-        "trend": [e for e in epochs if e["edges"] is not None],
+        "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
         "runs": [told(*one) for one in _newest_runs(found)],
         "held_back": _held_back(home, found, newest),
         "landing": landing,

@@ -35,6 +35,11 @@ def document(home: Home, ledger: Ledger, epoch: int) -> Document:
     return _document(State(home, ledger, [epoch]), epoch, db.now())
 
 
+def page_name(home: Home, epoch: int) -> str:
+    """The file of an epoch's page."""
+    return f"epoch={home.schedule.label(epoch)}.html"
+
+
 def page(home: Home, ledger: Ledger, epoch: int) -> str:
     """The page of an epoch as of now; it links pages that are made on request, too."""
     return epoch_page(document(home, ledger, epoch), lambda name: True)
@@ -131,7 +136,7 @@ class Files:
         return list(self.entries)
 
     def name(self, epoch: int) -> str:
-        return f"epoch={self.home.schedule.label(epoch)}.html"
+        return page_name(self.home, epoch)
 
     def path(self, epoch: int) -> Path:
         return self.home.reports / self.name(epoch)

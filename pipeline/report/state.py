@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ import sqlalchemy as sa
 from ..config import Home
 from ..ledger import Batch, Ledger, Revision, batches, checks, ledger, runs
 from ..standing import (
+    FOREVER,
     FULL,
     SUMS,
     Attempt,
@@ -58,7 +60,7 @@ class State:
         self._effects: dict[str, list[tuple[int, dict[str, int]]]] = {}
         self._read_batches()
         self._read_axis()
-        self._read_points()
+        self.at = totals(found, self.newest, min([self.low - 1, *self.axis]), self.high)
         self.marks: Marks = marks_of(found, self.newest, self.low, self.high)
         self._read_checks()
 
@@ -204,19 +206,6 @@ class State:
 
     # -- totals -------------------------------------------------------------------------------------------------
 
-    def _read_points(self) -> None:
-        """The running sums at every changed epoch of the window."""
-        begin = min([self.low - 1, *self.axis])
-        moved = total_diffs(self.newest).subquery()
-        at = sa.select(moved.c.measure, moved.c.k, folded(moved.c.epoch, begin), moved.c["diff"])
-        at = at.where(moved.c.epoch <= self.high)
-        self._changed, self._points = points([tuple(row) for row in self.read(summed(at))])
-
-    def at(self, epoch: int) -> Point:
-        """The graph's totals at an epoch."""
-        place = bisect_right(self._changed, epoch)
-        return self._points[place - 1] if place else {**dict.fromkeys(MEASURES, 0), "trusses": {}, "motifs": {}}
-
     @cached_property
     def history(self) -> list[tuple[int, list[tuple[int, dict[str, int]]]]]:
         """Per revision what it did to the sums, epoch by epoch, oldest first: those that are the newest ones anywhere
@@ -305,12 +294,21 @@ class State:
         return sorted(row.epoch for row in self.read(statement))
 
 
-def summed(at: sa.Select[Any]) -> sa.Select[Any]:
-    """Diffs of totals, equal ones added up, by epoch."""
-    found = at.subquery()
-    key = (found.c.measure, found.c.k, found.c.epoch)
-    total = sa.cast(sa.func.sum(found.c["diff"]), sa.BigInteger).label("diff")
-    return sa.select(*key, total).group_by(*key).order_by(found.c.epoch)
+def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Callable[[int], Point]:
+    """The graph's totals at each epoch from `low` to `high`: `MEASURES`, trusses {k: edges}, motifs {place: n}."""
+    moved = total_diffs(newest).subquery()
+    at = sa.select(moved.c.measure, moved.c.k, folded(moved.c.epoch, low), moved.c["diff"])
+    diffs = at.where(moved.c.epoch <= high).subquery()
+    key = (diffs.c.measure, diffs.c.k, diffs.c.epoch)
+    total = sa.cast(sa.func.sum(diffs.c["diff"]), sa.BigInteger).label("diff")
+    rows = found.read(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))
+    changed, values = points([tuple(row) for row in rows])
+
+    def point(epoch: int) -> Point:
+        place = bisect_right(changed, epoch)
+        return values[place - 1] if place else {**dict.fromkeys(MEASURES, 0), "trusses": {}, "motifs": {}}
+
+    return point
 
 
 def points(diffs: list[tuple[Any, ...]]) -> tuple[list[int], list[Point]]:

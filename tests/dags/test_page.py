@@ -12,6 +12,7 @@ from pipeline import orchestration
 from pipeline.config import Home
 from pipeline.ledger import Ledger
 from tests import homes
+from tests.report.seed import DAY, Seed, audit
 
 from .conftest import REPO
 from .test_epoch import light, tiny
@@ -35,9 +36,6 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
     run = orchestration.plan(str(home.path), [first + 1])
     assert run
     ledger.finish(run["run_id"], "failed", "audit: <b>wrong</b>")
-    home.reports.mkdir(exist_ok=True)
-    (home.reports / "epoch=2004-04-15.html").write_text("<p>report</p>")
-
     found = orchestration.grid(str(home.path))
     assert [(row["label"], row["state"]) for row in found["epochs"]] == [
         ("2004-04-15", "published"),
@@ -60,26 +58,49 @@ def test_an_empty_home(page: ModuleType, tmp_path: Path) -> None:
     assert "nothing is published yet" in page.document(orchestration.grid(str(tmp_path)))
 
 
-def test_reports_are_served_from_their_folder_alone(
+def test_reports_are_made_on_request(page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the database alone: no file is there, and a failed run has its page."""
+    from fastapi import HTTPException
+
+    seed = Seed(tmp_path / "home")
+    seed.good_days(3)
+    seed.run({DAY + 3: (5, 0)}, error="ingest: no <space>")
+    seed.ledger.put_checks(None, 1, audit(DAY + 1, "edge totals"))
+    monkeypatch.setenv("ALTNEU_HOME", str(seed.home.path))
+    assert not seed.home.reports.exists()
+    shown = page.report("epoch=2004-07-04.html").body.decode()
+    assert "ingest: no &lt;space&gt;" in shown and 'href="epoch=2004-07-03.html"' in shown
+    assert "Do not use this epoch yet" in page.report("epoch=2004-07-02.html").body.decode()
+    index = page.report("index.html").body.decode()
+    assert 'href="epoch=2004-07-01.html"' in index and '<button class="c ' not in index
+    (tmp_path / "home" / "secret.html").write_text("")
+    for name in ("../secret.html", "../altneu.toml", "none.html", "", "epoch=12600.html", "epoch=2004-07-01"):
+        with pytest.raises(HTTPException):
+            page.report(name)
+    assert not seed.home.reports.exists()
+
+
+def test_data_docs_are_served_from_their_folder_alone(
     page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from fastapi import HTTPException
 
     home, _ = homes.make(tmp_path)
-    home.reports.mkdir()
-    (home.reports / "index.html").write_text("")
-    (tmp_path / "secret.html").write_text("")
+    docs = home.reports / "data-docs" / "epoch=1"
+    docs.mkdir(parents=True)
+    (docs / "edges.html").write_text("")
+    (home.reports / "secret.html").write_text("")
     monkeypatch.setenv("ALTNEU_HOME", str(tmp_path))
-    assert Path(page.report("index.html").path) == home.reports / "index.html"
-    for name in ("../secret.html", "../altneu.toml", "none.html", ""):
+    assert Path(page.data_docs("epoch=1", "edges.html").path) == docs / "edges.html"
+    for epoch, name in (("..", "secret.html"), ("epoch=1", "../../secret.html"), ("epoch=1", "none.html"), ("", "")):
         with pytest.raises(HTTPException):
-            page.report(name)
+            page.data_docs(epoch, name)
 
 
 def test_the_page_is_behind_the_login(airflow: None, page: ModuleType) -> None:
     from fastapi.testclient import TestClient
 
     client = TestClient(page.app, raise_server_exceptions=False)
-    for path in ("/", "/reports/index.html"):
+    for path in ("/", "/reports/index.html", "/reports/data-docs/epoch=1/edges.html"):
         assert client.get(path).status_code in (401, 403)
     assert page.app.dependency_overrides == {}

@@ -16,6 +16,8 @@ DAILY = '[epochs]\nevery = "1d"\n'
 DAY = 12_600  # 2004-07-01
 HOSTILE = """<script>alert('x')</script>"><img src=x onerror=alert(1)> & {{ 7 * 7 }}"""
 
+CHECKS = 30  # of each run of a long history
+
 Totals = dict[int, dict[str, int]]  # epoch -> measure -> diff; measures vertices, edges, triangles, truss2, truss3, …
 
 
@@ -110,6 +112,45 @@ class Seed:
         }
         self.run({day: (20 + day % 5, 0) for day in days}, totals)
         self.audit([row for day in days for row in audit(day)])
+
+
+def long_history(path: Path, days: int) -> Seed:
+    """A home with a day a run, each audited, with `CHECKS` checks: its rows written at once."""
+    seed = Seed(path)
+    rows: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("runs", "ledger", "batches", "totals", "stages", "checks")
+    }
+    for number in range(1, days + 1):
+        day, run_id, at = DAY + number - 1, f"run{next(seed.ids):06d}", db.now()
+        run = {
+            "run_id": run_id,
+            "parent": number - 1,
+            "epochs": [day],
+            "state": "published",
+            "config": {},
+            "kind": "run",
+        }
+        rows["runs"].append(run | {"started_at": at, "finished_at": at, "beat_at": at})
+        line = {"revision": number, "parent": number - 1, "run_id": run_id, "frontier": day, "snapshots": {}}
+        rows["ledger"].append(line | {"config_digest": "digest", "published_at": at})
+        rows["batches"].append(
+            {"run_id": run_id, "epoch": day, "digest": run_id, "files": 1, "rows": 20 + day % 5, "bad_rows": 0}
+        )
+        sums = [("vertices", 0), ("edges", 0), ("triangles", 0), ("truss", 2), ("truss", 3), ("truss", 4)]
+        rows["totals"] += [
+            {"run_id": run_id, "measure": measure, "k": k, "epoch": day, "diff": 1 + day % 3} for measure, k in sums
+        ]
+        facts = [("ingest", {"rows": 20}), ("audit", {"checks": CHECKS})]
+        rows["stages"] += [
+            {"run_id": run_id, "stage": name, "state": "done", "started_at": at, "seconds": 1.0, "facts": told}
+            for name, told in facts
+        ]
+        results = [*audit(day), *(check(day, f"check {n}") for n in range(CHECKS))]
+        rows["checks"] += [{"run_id": run_id, "revision": number, "at": at, **result} for result in results]
+    with seed.ledger.engine.begin() as connection:
+        for name, listed in rows.items():
+            connection.execute(db.metadata.tables[name].insert(), listed)
+    return seed
 
 
 def every_state(path: Path) -> Seed:

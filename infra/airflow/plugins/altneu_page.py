@@ -1,9 +1,10 @@
 """The timetable of the DAGs, and a page inside Airflow: the grid of epochs, the trend of the totals, audits, and links
 to reports and runs.
 
-The page reads the home's SQL database and the landing's listing; it starts no Spark. Behind Airflow's login:
-without a session, 401. `ALTNEU_HOME` says which home. An error of the home is shown as a page of its own,
-with what to type.
+The reports are made on request, from the same templates as the files: they show what is so now, also where a run has
+failed, and need no disk shared with the tasks. All of it reads the home's SQL database and the landing's listing; it
+starts no Spark. Behind Airflow's login: without a session, 401. `ALTNEU_HOME` says which home. An error of the home is
+shown as a page of its own, with what to type.
 """
 
 from __future__ import annotations
@@ -41,12 +42,25 @@ def page() -> HTMLResponse:
         return HTMLResponse(_whole(f"<p class=bad>{escape(orchestration.worded(error))}</p>"), 503)
 
 
-@app.get("/reports/{name}")
-def report(name: str) -> FileResponse:
-    folder = Path(orchestration.home_path()).resolve() / "reports"
-    file = (folder / name).resolve()
-    if file.parent != folder or file.suffix != ".html" or not file.is_file():
+@app.get("/reports/{name}", response_class=HTMLResponse)
+def report(name: str) -> HTMLResponse:
+    """The index, or the page of an epoch that was landed, run or published."""
+    try:
+        text = orchestration.report_page(orchestration.home_path(), name)
+    except AltneuError as error:
+        return HTMLResponse(_whole(f"<p class=bad>{escape(orchestration.worded(error))}</p>"), 503)
+    if text is None:
         raise HTTPException(404, "there is no such report")
+    return HTMLResponse(text)
+
+
+@app.get("/reports/data-docs/{epoch}/{name}")
+def data_docs(epoch: str, name: str) -> FileResponse:
+    """Great Expectations' pages: files, where somebody has asked for them (`altneu report --data-docs`)."""
+    folder = Path(orchestration.home_path()).resolve() / "reports" / "data-docs"
+    file = (folder / epoch / name).resolve()
+    if file.parent.parent != folder or file.suffix != ".html" or not file.is_file():
+        raise HTTPException(404, "there is no such page")
     return FileResponse(file, media_type="text/html")
 
 
@@ -64,7 +78,7 @@ def dag_runs() -> dict[int, str]:
 def document(found: dict[str, Any], runs: Mapping[int, str] = MappingProxyType({})) -> str:
     """The page of what `orchestration.grid` found, with links to the epochs' runs; every text of it is escaped."""
     rows = found["epochs"][-SHOWN:]
-    head = f"<p>{escape(found['says'])}</p>"
+    head = f"<p>{escape(found['says'])} · <a href=reports/index.html>all reports</a></p>"
     cells = "".join(
         f'<a class="cell {escape(row["state"])}" href="#e{row["epoch"]}" title="{escape(_title(row))}"></a>'
         for row in rows
@@ -93,8 +107,9 @@ def _title(row: dict[str, Any]) -> str:
 
 
 def _row(row: dict[str, Any], run: str | None) -> str:
-    audit = {True: "equal", False: "<b class=bad>differs</b>", None: ""}[row["audited"]]
-    links = [f'<a href="reports/{escape(row["report"])}">report</a>'] if row["report"] else []
+    audit = escape(row["audit"] or "")
+    audit = f"<b class=bad>{audit}</b>" if row["audited"] is False else audit
+    links = [f'<a href="reports/{escape(row["report"])}">report</a>']
     where = f"/dags/altneu_epoch/runs/{quote(run, safe='')}" if run else "/dags/altneu_epoch/runs"
     links.append(f'<a href="{where}" target=_top>{"run" if run else "runs"}</a>')
     numbers = "".join(

@@ -1,0 +1,433 @@
+"""Every statement of a document, of the index and of `status` has a source: after random histories each is compared
+with what the history itself says (see `world`). A field without a source fails. And no page is out of date.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import ledger as db
+from pipeline import report, runner
+from pipeline.report import document, write
+from pipeline.report import pages as files
+from pipeline.report.document import document as make
+from pipeline.report.state import State
+from pipeline.standing import standings
+from pipeline.templates import epoch_page
+from pipeline.templates.words import STATES, number, signed
+from tests.report.test_pages import unwritten
+from tests.report.world import DAY, DAYS, SUMS, World, match, median, positive
+
+STAGES = ("ingest", "edges", "triangles", "truss", "audit")
+COMMANDS = {
+    "failed": "altneu run {}",
+    "running": "altneu run {}",
+    "unaudited": "altneu audit {}",
+    "empty": "altneu land FILE --columns src,dst --epoch {}",
+    "good": None,
+    "warning": None,
+}
+
+
+def axis(world: World) -> list[int]:
+    known = {epoch for one in world.tried for epoch in one.epochs}
+    known |= {*world.newest.batches, world.newest.frontier} if world.newest else set()
+    return list(range(min(known), max(known) + 1)) if known else []
+
+
+def final(world: World, epoch: int) -> bool:
+    return world.newest is not None and epoch <= world.newest.frontier
+
+
+def audited(world: World, epoch: int) -> dict[str, Any]:
+    _, full = world.newest_checks(epoch)
+    checks = [world.told(one, epoch) | {"counts": None} for one in full]
+    since = world.may_have_changed(epoch, 0)
+    found = {"says": "none", "fresh": False, "anew": False, "revision": None, "at": None}
+    if full:
+        passed, revision = all(one.row["passed"] for one in full), full[0].revision
+        fresh, anew = not world.may_have_changed(epoch, revision), world.anew(revision)
+        says = ("stale" if anew else "differs") if not passed else "equal" if fresh else "stale"
+        if says == "equal":
+            assert world.right(epoch), "it says equal, and is not"
+        found = {"says": says, "fresh": fresh, "anew": anew, "revision": revision, "at": full[0].at}
+    for check in checks:
+        check["counts"] = not check["passed"] and not world.anew(check["revision"])
+    return {**found, "since": since[-1] if since else None, "checks": checks}
+
+
+def judged(world: World, epoch: int) -> str:
+    tried, batch, says = world.pending(epoch), world.batch_of(epoch), audited(world, epoch)["says"]
+    counting = [world.told(one, epoch) for one in world.newest_checks(epoch)[0]]
+    if tried and tried.state == "failed":
+        return "failed"
+    if batch is None:
+        return "running" if tried else "empty"
+    if says == "differs":
+        return "wrong"
+    if any(one["counts"] for one in counting):
+        return "warning"
+    return "good" if says == "equal" else "unaudited"
+
+
+def graph(world: World, epoch: int) -> dict[str, Any] | None:
+    if not final(world, epoch):
+        return None
+    now, then = world.shown(world.newest, epoch), world.shown(world.newest, epoch - 1)
+    measures = {
+        name: {"value": now[name], "before": then[name], "change": now[name] - then[name]}
+        for name in (*SUMS, "max_trussness")
+    }
+    trusses = []
+    for k in sorted({*now["trusses"], *then["trusses"]}):
+        size, was = (sum(n for at, n in point["trusses"].items() if at >= k) for point in (now, then))
+        trusses.append({"k": k, "exactly": now["trusses"].get(k, 0), "size": size, "change": size - was})
+    history = [
+        {"revision": one.revision, "at": one.at, **one.sums(epoch)}
+        for one in world.revisions
+        if any(e <= epoch for e in one.diffs)
+    ]
+    newest = [one.revision for one in world.revisions if any(e <= epoch for e in world.reach(one))]
+    nothing: dict[str, Any] = {"motifs": [], "top_vertices": [], "top_edges": [], "entered_core": []}
+    return {
+        "measures": measures,
+        "trusses": trusses,
+        "revisions": history[-30:],
+        "revision": newest[-1] if newest else 0,
+        **nothing,
+    }
+
+
+def landed(world: World, epoch: int) -> dict[str, Any] | None:
+    batch = world.batch_of(epoch)
+    if batch is None or world.newest is None:
+        return None
+    past = [b for e, b in sorted(world.newest.batches.items()) if e < epoch][-30:]
+    rows = [len(b.edges) for b in past]
+    middle = median(rows) if rows else None
+    mad = median(abs(n - middle) for n in rows) if rows else None
+    low, high = (max(middle - 5 * mad, 0), middle + 5 * mad) if rows else (None, None)
+    history = {"epochs": len(rows), "median": middle, "mad": mad, "reach": 5, "low": low, "high": high}
+    mine = [one for one in world.revisions if epoch in one.epochs]
+    former = None
+    if len(mine) > 1:
+        old = mine[-2].batches.get(epoch)
+        if (old.digest if old else "") != batch.digest:
+            former = {
+                "revision": mine[-2].revision,
+                "at": mine[-2].at,
+                "rows": len(old.edges) if old else 0,
+                "quarantined": old.bad if old else 0,
+                "taken_back": old is None,
+                "by": mine[-1].kind,
+            }
+    return {
+        "files": 1,
+        "rows": len(batch.edges),
+        "quarantined": batch.bad,
+        "share": batch.bad / (len(batch.edges) + batch.bad),
+        "history": history | {"quarantined": sum(b.bad for b in past)},
+        "former": former,
+        "moved": moved(world, epoch, mine[-1].revision),
+        "quarantine_sample": [],
+    }
+
+
+def moved(world: World, epoch: int, revision: int) -> Any:
+    one, newest = world.of(revision), world.newest
+    assert newest
+    until = min(world.of(revision - 1).frontier, newest.frontier) if revision > 1 else epoch
+    if until <= epoch:
+        return None
+    each = {e: one.sums(e) for e in range(epoch + 1, until + 1)}
+
+    def spans(found: list[dict[str, Any]]) -> bool:
+        told = {}
+        for span in found:
+            first = world.seed.home.schedule.epoch(span["first"])
+            last = first + span["epochs"] - 1
+            assert world.label(last) == span["last"]
+            told |= {e: {name: span[name] for name in SUMS} for e in range(first, last + 1)}
+        return told == {e: sums for e, sums in each.items() if any(sums.values())}
+
+    return {"revision": revision, "together": len(one.epochs), "spans": spans, "others": 0}
+
+
+def run_of(world: World, epoch: int) -> tuple[Any, Any]:
+    """The run that the page shows, and the failed one among them."""
+    tried, batch = world.pending(epoch), world.batch_of(epoch)
+    attempts = {one["run_id"]: one for one in world.attempts(epoch)}
+    failed = None
+    if tried and (tried.state == "failed" or batch is None):
+        shown = attempts[tried.run_id]
+        failed = {**shown, "checks": []} if tried.state == "failed" else None
+    elif batch:
+        shown = attempts[next(one.run_id for one in reversed(world.revisions) if epoch in one.epochs)]
+    else:
+        return None, None
+    stages = [{"stage": name, "state": "done", "seconds": positive, "facts": {"rows": 3}} for name in STAGES]
+    of_run = {one.row["epoch"] for one in world.checks if one.run_id == shown["run_id"]}
+    suites = {
+        one.row["epoch"]
+        for one in world.checks
+        if one.run_id == shown["run_id"] and one.row["suite"] != "incremental_versus_full"
+    }
+    assert suites <= of_run
+    return {
+        **shown,
+        "stages": [] if shown["kind"] == "rollback" else stages,
+        "checked_epochs": [world.label(e) for e in sorted(suites)[-3:]],
+    }, failed
+
+
+def expected(world: World, epoch: int) -> dict[str, Any]:
+    """The document of an epoch, from the history alone."""
+    newest, batch, all_ = world.newest, world.batch_of(epoch), axis(world)
+    before = [e for e in all_ if e < epoch][-1:]
+    after = [e for e in all_ if e > epoch][:1]
+    state, seen, (run, failed) = judged(world, epoch), graph(world, epoch), run_of(world, epoch)
+    order = ["critical", "warning", "info"]
+    checks = [world.told(one, epoch) for one in world.newest_checks(epoch)[0]]
+    checks.sort(key=lambda c: (c["passed"], order.index(c["severity"]), c["suite"], c["name"]))
+    trend = []
+    for e in [e for e in all_ if e <= epoch][-30:]:
+        there = world.batch_of(e)
+        if final(world, e):
+            rows = {"rows": len(there.edges) if there else 0, "bad_rows": there.bad if there else 0}
+            point = world.shown(newest, e)
+            trend.append({"epoch": e, "label": world.label(e), **rows, **point, "motifs": {}})
+    audit, here, tried = audited(world, epoch), landed(world, epoch), world.pending(epoch)
+
+    def headline(said: str) -> bool:
+        claims = "Equal to a full recomputation" in said or "are equal to a full recomputation" in said
+        assert claims == (state in ("good", "warning") and audit["says"] == "equal"), said
+        former = here["former"] if here and state != "failed" else None
+        told = "" if not former else "Published again" if former["taken_back"] else "Corrected: "
+        told = "Rolled back: " if former and former["by"] == "rollback" and not former["taken_back"] else told
+        if former and not former["taken_back"] and former["rows"] != here["rows"]:
+            told += f"{number(former['rows'])} row"
+        assert said.startswith(told) and (
+            bool(told) == any(w in said for w in ("Corrected:", "Rolled back:", "again af"))
+        )
+        return {
+            "failed": "it ended failed" in said,
+            "running": "was interrupted" in said,
+            "empty": "Nothing is published" in said,
+            "wrong": "Do not use this epoch yet" in said,
+            "warning": "warned" in said,
+            "unaudited": "Not compared" in said,
+            "good": "Loaded well" in said,
+        }[state]
+
+    def trust(said: str) -> bool:
+        if state == "failed" and here is None:
+            return "nothing was published" in said
+        start = {"none": "Not compared", "equal": "Yes: ", "stale": "It was compared at", "differs": "No: "}
+        passed = sum(1 for c in checks if c["passed"] and c["fresh"])
+        counting = sum(1 for c in checks if c["counts"])
+        others = f"{number(passed)} other check" in said or not passed + counting
+        return said.startswith(start[audit["says"]]) and others and (not counting or f"{counting} failed" in said)
+
+    def changed(said: str) -> bool:
+        if seen is None:
+            return said.startswith("Nothing")
+        steps = [(name, seen["measures"][name]["change"]) for name in SUMS]
+        top = seen["measures"]["max_trussness"]
+        told = all((f"{signed(n)} {name}" in said) == bool(n) for name, n in steps)
+        return told and (f"{top['before']} → {top['value']}" in said) == bool(top["change"])
+
+    def loaded(said: str) -> bool:
+        if here is None:
+            return said.startswith("No: the run failed") if state == "failed" else said == "Nothing is published of it."
+        if here["former"] and not here["former"]["taken_back"]:
+            assert f"in place of {number(here['former']['rows'])} row" in said
+        past = here["history"]
+        if past["epochs"] >= 3:
+            how = "More" if here["rows"] > past["high"] else "Fewer" if here["rows"] < past["low"] else "As many"
+            assert f"{how} rows {'as' if how == 'As many' else 'than'} usual" in said
+        return f"{number(here['rows'])} row" in said and ("none in quarantine" in said) == (not here["quarantined"])
+
+    command = COMMANDS.get(state, lambda said: said and said.startswith(("altneu repair", "altneu audit")))
+    return {
+        "epoch": epoch,
+        "label": world.label(epoch),
+        "state": state,
+        "weekday": f"{world.seed.home.schedule.start(epoch):%A}",
+        "previous": world.label(before[0]) if before else None,
+        "before": world.label(before[0]) if before else None,
+        "next": world.label(after[0]) if after else None,
+        "revision": batch.revision if batch else None,
+        "published_at": world.of(batch.revision).at if batch else None,
+        "frontier": world.label(newest.frontier) if newest else None,
+        "final": final(world, epoch),
+        "written": {"revision": newest.revision if newest else 0, "at": lambda at: at > (newest.at if newest else "")},
+        "landed": here,
+        "graph": seen,
+        "checks": checks,
+        "audit": audit,
+        "failed_run": failed,
+        "interrupted": tried is not None and tried.state == "interrupted",
+        "run": run,
+        "runs": world.attempts(epoch)[-30:],
+        "trend": trend,
+        "verdict": {
+            "headline": headline,
+            "command": command.format(world.label(epoch)) if isinstance(command, str) else command,
+            "answers": {"loaded": loaded, "changed": changed, "trust": trust, "todo": bool},
+        },
+    }
+
+
+def judge(world: World) -> None:
+    """Every document, the index, `status` and every page that lies in the reports."""
+    home, ledger = world.seed.home, world.seed.ledger
+    epochs = list(range(DAY - 1, DAY + DAYS + 1))
+    state = State(home, ledger, epochs)  # all at once, as the files are written; and one alone, as on request
+    documents = {epoch: make(state, epoch, db.now()) for epoch in epochs}
+    alone = document(home, ledger, world.dice.choice(epochs))
+    assert alone | {"written": None} == documents[alone["epoch"]] | {"written": None}
+    for epoch, found in documents.items():
+        match(expected(world, epoch), found, world.label(epoch))
+    index(world, documents)
+    status(world, documents)
+    names = {path.name for path in home.reports.glob("epoch=*.html")}
+    for epoch, found in documents.items():
+        path = home.reports / report.page_name(home, epoch)
+        if path.exists():
+            path.with_suffix(".now").write_text(epoch_page(found, names.__contains__))
+            assert unwritten(path) == unwritten(path.with_suffix(".now")), f"{path.name} is out of date"
+
+
+def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
+    home, ledger = world.seed.home, world.seed.ledger
+    stand = standings(ledger, ledger.at())
+    there = files.Files(home, stand)
+    found = files.overview(home, ledger, stand, "now", there.shows, {"at": "then", "missing": []})
+    epochs = []
+    for epoch in axis(world):
+        one = documents[epoch]
+        measures = one["graph"]["measures"] if one["graph"] else {}
+        needs = STATES[one["state"]].attention
+        epochs.append(
+            {
+                "epoch": epoch,
+                "label": one["label"],
+                "state": one["state"],
+                "audit": one["audit"]["says"],
+                "why": bool if needs else None,
+                "rows": one["landed"]["rows"] if one["landed"] else None,
+                "bad_rows": one["landed"]["quarantined"] if one["landed"] else None,
+                "page": "new" if there.path(epoch).exists() else None,
+                **{name: measures[name]["value"] if measures else None for name in (*SUMS, "max_trussness")},
+            }
+        )
+    newest, states = world.newest, [entry["state"] for entry in epochs]
+    back: dict[int, list[int]] = {}
+    for epoch in documents:
+        last = [one for one in world.revisions if epoch in one.epochs][-1:]
+        if last and last[0].kind == "rollback":
+            back.setdefault(last[0].revision, []).append(epoch)
+    told = [
+        {"revision": r, "epochs": len(e), "first": world.label(min(e)), "last": world.label(max(e))}
+        for r, e in sorted(back.items(), reverse=True)
+    ]
+    everything = {one.run_id: one for one in (*world.revisions, *world.tried)}
+    runs = sorted((ledger.run(run_id) for run_id in everything), key=lambda row: row.started_at, reverse=True)[:10]
+    match(
+        {
+            "epochs": epochs,
+            "older": 0,
+            "counts": {name: states.count(name) for name in STATES if name in states},
+            "attention": lambda entries: (
+                [e["epoch"] for e in entries] == [e["epoch"] for e in reversed(epochs) if e["why"]]
+            ),
+            "old_pages": 0,
+            "revision": newest.revision if newest else 0,
+            "published_at": newest.at if newest else None,
+            "frontier": world.label(newest.frontier) if newest else None,
+            "seconds": 86_400,
+            "starts": {epoch: home.schedule.start(epoch) for epoch in axis(world)},
+            "headline": lambda said: (
+                ("each equal" in said)
+                == (bool(newest and newest.batches) and not {"failed", "wrong", "warning", "unaudited"} & {*states})
+            ),
+            "trend": lambda trend: [e["epoch"] for e in trend] == [e for e in axis(world) if final(world, e)],
+            "runs": [
+                world.attempt(
+                    row.run_id,
+                    getattr(everything[row.run_id], "state", "published"),
+                    getattr(everything[row.run_id], "error", None),
+                    0 if row.kind == "rebuild" else len(everything[row.run_id].epochs),
+                    getattr(everything[row.run_id], "revision", None),
+                    row.kind,
+                )
+                for row in runs
+            ],
+            "held_back": told,
+            "landing": {"at": "then", "missing": []},
+            "written": {"revision": newest.revision if newest else 0, "at": "now"},
+        },
+        found,
+        "index",
+    )
+
+
+def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
+    """What `status` and the page in Airflow list of each published epoch; nothing is landed here."""
+    _, rows = runner.grid(world.seed.home, world.seed.ledger)
+    found = {row["epoch"]: row for row in rows}
+    assert {*found} == {*(world.newest.batches if world.newest else ())}
+    for epoch, row in found.items():
+        one = documents[epoch]
+        says = one["audit"]["says"]
+        told = None if says == "none" else says
+        if says != "none" and not one["audit"]["fresh"]:
+            passed = all(check["passed"] for check in one["audit"]["checks"])
+            told = f"{'equal' if passed else 'differed'} at revision {one['audit']['revision']}, may have changed since"
+        match(
+            {
+                "epoch": epoch,
+                "label": one["label"],
+                "state": "gone",
+                "files": 0,
+                "rows": one["landed"]["rows"],
+                "revision": one["revision"],
+                "audited": {"equal": True, "differs": False}.get(says),
+                "audit": told,
+                "error": None,
+            },
+            row,
+            f"status {one['label']}",
+        )
+
+
+def history(path: Path, seed: int, steps: int) -> None:
+    world, story = World.make(path, seed), []
+    try:
+        for _ in range(steps):
+            story.append(world.step())
+            newest = world.tried[-1:] if story[-1].startswith(("fail", "stop", "lose")) else world.revisions[-1:]
+            wanted = [epoch for one in newest for epoch in one.epochs]
+            write(world.seed.home, world.seed.ledger, [e for e in wanted if world.dice.random() < 0.8])
+            judge(world)
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}, after {'; '.join(story)}: {error}") from error
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_statement_has_a_source(tmp_path: Path, seed: int) -> None:
+    history(tmp_path, seed, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_every_statement_has_a_source_after_long_histories(tmp_path: Path, seed: int) -> None:
+    history(tmp_path, seed, 30)
+
+
+def test_a_field_without_a_source_is_told() -> None:
+    with pytest.raises(AssertionError, match=r"'new'.*without a source"):
+        match({"old": 1}, {"old": 1, "new": 2})
