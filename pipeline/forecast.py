@@ -61,6 +61,7 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
             {"epoch": e.epoch, "label": e.label, "state": e.state, "files": e.files, "bytes": e.bytes, "rows": e.rows}
             for e in chosen
         ],
+        "incomplete": [{"label": e.label, "why": e.why} for e in plan.epochs if e.state == "incomplete"],
         "late": late,
         "restated": restated,
         "rows": rows,

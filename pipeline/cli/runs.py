@@ -51,6 +51,14 @@ RESTATE = {
 }
 
 
+def _print_incomplete(epochs: list[tuple[str, str]]) -> None:
+    """Epochs that are no batch yet, and why: no run reads them."""
+    for label, why in epochs[:5]:
+        err.print(f"epoch {label} is incomplete and is left out: {why}", markup=False)
+    if len(epochs) > 5:
+        err.print(f"(and {len(epochs) - 5:,} more: altneu status)")
+
+
 def _print_absent(home: Home, epochs: int, gone: int) -> None:
     """What is not in the landing: everything, or folders of published epochs."""
     if not epochs:
@@ -67,8 +75,9 @@ def _print_plan(home: Home, found: dict[str, Any]) -> None:
     if counts:
         out.print(", ".join(f"{n:,} {state}" for state, n in counts.items()))
     _print_absent(home, sum(counts.values()), counts.get("gone", 0))
+    _print_incomplete([(entry["label"], entry["why"]) for entry in found["incomplete"]])
     if not found["epochs"]:
-        if counts.get("published"):
+        if counts.get("published") and not found["incomplete"]:
             out.print("nothing to run: every landed epoch is published as it is")
         return
     several = f"{found['revisions']} revisions from {found['revision']} on"
@@ -208,6 +217,7 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
     from .. import runner
     from ..forecast import forecast
 
+    _print_incomplete([(entry.label, entry.why or "") for entry in found.epochs if entry.state == "incomplete"])
     if not found.run and found.kind == "run":
         same = sum(entry.state == "published" for entry in found.epochs)
         if same:

@@ -198,6 +198,8 @@ def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> No
         "1": "missing", "2": "incomplete", "3": "incomplete", "4": "incomplete", "5": "missing"
     }
     assert "empty" in found["2"][1] and "still being written: " in found["3"][1] and "a.csv.part" in found["4"][1]
+    code, shown = land("plan")
+    assert code == 0 and "epoch 3 is incomplete and is left out: still being written" in shown
     for epoch in ("2", "3", "4"):
         code, shown = land("run", epoch)
         assert code == 2 and "not landed completely" in shown
