@@ -58,7 +58,7 @@ class Unavailable(RunFailed):
 class LeaseLost(RunFailed):
     """Another process works on the run (see `lease`); this one has changed nothing since."""
 
-    transient = True
+    transient = True  # that process may be one that was killed: its lease ends by itself
 
 
 class Disturbed(RunFailed):

@@ -4,6 +4,7 @@ what those who follow the assets are told."""
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
@@ -16,7 +17,7 @@ from pyspark.errors import AnalysisException
 
 from pipeline import orchestration, stages
 from pipeline.config import Home
-from pipeline.errors import CheckFailed, Conflict, UsageError
+from pipeline.errors import CheckFailed, Conflict, LeaseLost, UsageError
 from pipeline.ledger import Ledger
 from tests import homes
 
@@ -145,6 +146,7 @@ ONLY_MENDING_HELPS = [
 ]
 WORTH_ANOTHER_TRY = [
     Conflict("another writer"),
+    LeaseLost("a killed try of the same task"),
     sa.exc.OperationalError("SELECT", {}, Exception("the server has gone away")),
     Py4JNetworkError("the JVM has gone"),
     ConnectionRefusedError("no answer"),
@@ -176,6 +178,28 @@ def test_a_database_that_is_away_is_tried_again() -> None:
 
     with pytest.raises(Unavailable, match="does not answer"):
         Ledger("postgresql+psycopg://nobody@127.0.0.1:1/none")
+
+
+def test_a_stage_that_takes_too_long_fails_as_a_timeout(
+    light: None, tiny: Tiny, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's own way to end a task passes through, and the ledger says how the run ended."""
+    from airflow.sdk.exceptions import AirflowTaskTimeout
+    from airflow.sdk.execution_time.timeout import timeout
+
+    home, ledger, first = tiny
+    edges = load(home.path)["altneu_epoch"].get_task("edges").python_callable
+    planned = orchestration.plan(str(home.path), [first])
+
+    def stage(run: stages.Run) -> dict[str, Any]:
+        threading.Event().wait(60)
+        raise AssertionError("nobody ended it")
+
+    monkeypatch.setitem(stages.STAGES, "edges", stage)
+    with pytest.raises(AirflowTaskTimeout), timeout(1):
+        edges(planned)
+    run = ledger.runs()[0]
+    assert run.state == "interrupted" and "AirflowTaskTimeout" in run.error and ledger.at().revision == 0
 
 
 def test_an_epoch_that_landed_again_is_told(light: None, airflow: None, load: Load, tiny: Tiny) -> None:
