@@ -16,6 +16,15 @@ from .settings import PLACES, TEMPLATE, TYPES, Config, parse, toml_key
 __all__ = ["TYPES", "Config", "Home", "parse"]
 
 
+def _folder(path: Path | str) -> Path:
+    """Where a home is or can be. Raises `UsageError` when a file is in its place."""
+    path = Path(path).expanduser().resolve()
+    for place in (path, *path.parents):
+        if place.is_file():
+            raise UsageError(f"{place} is a file, and a home is a folder.", "altneu --home DIR init")
+    return path
+
+
 @dataclass(frozen=True)
 class Home:
     """A home directory: `altneu.toml`, landing, warehouse, database, reports."""
@@ -26,10 +35,7 @@ class Home:
     @classmethod
     def open(cls, path: Path | str, create: bool = False) -> Home:
         """Read the home at `path`. With `create`, make it (and a commented `altneu.toml`) when it is not there."""
-        path = Path(path).expanduser().resolve()
-        for place in (path, *path.parents):
-            if place.is_file():
-                raise UsageError(f"{place} is a file, and a home is a folder.", "altneu --home DIR init")
+        path = _folder(path)
         file = path / "altneu.toml"
         if not file.exists():
             if not create:
@@ -68,7 +74,7 @@ class Home:
     @classmethod
     def draft(cls, path: Path | str) -> Home:
         """The home at `path`, or what `open` with `create` would make there. Writes nothing."""
-        path = Path(path).resolve()
+        path = _folder(path)
         return cls.open(path) if (path / "altneu.toml").exists() else cls(path, parse(TEMPLATE, "altneu.toml"))
 
     def declared(self, **settings: Any) -> tuple[Home, str]:

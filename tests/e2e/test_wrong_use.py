@@ -79,7 +79,7 @@ FAST = [
     Wrong("status", 2, "is a file", "file"),
     Wrong("init", 2, "is a file", "file"),
     Wrong("demo", 2, "is a file", "file"),
-    Wrong("land x.csv --columns src,dst --epoch 1", 2, "is a file", "file"),
+    Wrong("land {home} --columns src,dst --epoch 1", 2, "is a file", "file"),
     Wrong("connect", 2, "is a file", "file"),
     # nothing landed, nothing published
     Wrong("plan", 0, "nothing is landed", "empty"),
@@ -94,10 +94,26 @@ FAST = [
     Wrong("repair", 1, "nothing is published yet", "empty"),
     Wrong("report --json", 1, "nothing is published yet", "empty"),
     Wrong("report 1", 2, "never landed and run", "empty"),
-    Wrong("rebuild", 2, "nothing is published yet", "empty"),
-    Wrong("rebuild --dry-run", 2, "nothing is published yet", "empty"),
+    Wrong("rebuild", 2, "nothing is published", "empty"),
+    Wrong("rebuild --dry-run", 2, "nothing is published", "empty"),
     Wrong("rollback 1", 1, "revision 1 was not published", "empty"),
     Wrong("compact --dry-run", 1, "nothing is published yet", "empty"),
+    # what is landed: neither the landing nor the settings move
+    Wrong("land nofile.csv --columns src,dst --epoch 1", 2, "nofile.csv: no such file", "empty"),
+    Wrong("land {home} --columns src,dst --epoch 1", 2, "is a folder, not a file", "empty"),
+    Wrong("land {home}.csv --columns src,dst,ts", 2, "either --time COLUMN (with --every) or --epoch E", "empty"),
+    Wrong("land {home}.csv --columns src,dst,ts --time ts", 2, "add --every 1d", "empty"),
+    Wrong("land {home}.csv --columns src,dst,ts --time when --every 1d", 2, "--time when: no such column", "empty"),
+    Wrong("land {home}.csv --columns src,dst,ts --time ts --every 1x", 2, "--every 1x", "empty"),
+    Wrong("land {home}.csv --columns src,dst,ts --time ts --every 1d --epoch 1", 2, "say either --time", "empty"),
+    Wrong("land {home}.csv --columns src,dst,ts --time ts --every 1d --time-unit s", 1, "outside the years", "empty"),
+    Wrong("land {home}.csv --columns src --epoch 1", 2, "dst is missing", "empty"),
+    Wrong("land {home}.csv --columns src,src,ts --epoch 1", 2, "dst is missing", "empty"),
+    Wrong("land {home}.csv --columns src,dst --epoch 1", 1, "3 fields instead of 2", "empty"),
+    Wrong("land {home}.csv --columns src,dst,w,x --epoch 1", 1, "3 fields instead of 4", "empty"),
+    Wrong("land {home}.csv --columns src,dst,b --epoch 1", 2, "column b: the name is altneu's own", "empty"),
+    Wrong("land {home}.csv --columns src,dst,ts --epoch tomorrow", 2, "'tomorrow' is not an integer", "empty"),
+    Wrong("land {home}-names.csv --columns src,dst --epoch 1", 1, 'ids = "string"', "empty"),
     # unknown words
     Wrong("shwo totals", 2, "Did you mean 'show'"),
     Wrong("show", 2, "Missing argument"),
@@ -161,6 +177,7 @@ FAST = [
     Wrong("report --json --data-docs", 2, "--json writes no pages"),
     Wrong("rollback 2", 2, "revision 2 is what is published now"),
     Wrong("rollback 2 --dry-run", 2, "revision 2 is what is published now"),
+    Wrong("rollback 1 2", 2, "unexpected extra argument"),
     Wrong("rollback seven", 2, "Invalid value for 'revision'"),
     Wrong("rollback 77", 1, "revision 77 was not published"),
     Wrong("rollback 77 --dry-run", 1, "revision 77 was not published"),
@@ -198,6 +215,8 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {name: folder / name for name in ("none", "empty", "published", "file")}
     found["file"].write_text("a file")
     Seed(found["empty"], "")
+    (folder / "empty.csv").write_text("1,2,1084579200000\n1,3,1084579200000\n")
+    (folder / "empty-names.csv").write_text("ada,bob\nbob,cy\n")
     seed = Seed(found["published"])
     seed.good_days(DAYS - 1)
     seed.run({DAY + DAYS - 1: (3, 1)}, {DAY + DAYS - 1: {"edges": 2, "truss2": 2}})
@@ -236,7 +255,7 @@ def state_of(home: Path) -> dict[str, str]:
     found = {}
     for path in sorted(home.rglob("*")) if home.is_dir() else []:
         inside = path.relative_to(home)
-        if path.is_file() and inside.parts[0] in ("altneu.toml", "landing", "warehouse"):
+        if path.is_file() and path.name != "lock" and inside.parts[0] in ("altneu.toml", "landing", "warehouse"):
             found[str(inside)] = hashlib.sha256(path.read_bytes()).hexdigest()
     if (home / "altneu.db").exists():
         with sqlite3.connect(home / "altneu.db") as database:
