@@ -41,7 +41,8 @@ log = logging.getLogger("altneu")
 
 def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
     """Log that something happened."""
-    log.log(level, "%s: %s", name, fields, extra={"altneu": {"event": name, **fields}})
+    told = ", ".join(f"{key} {value}" for key, value in fields.items() if value is not None and key != "cost")
+    log.log(level, "%s: %s", name, told, extra={"altneu": {"event": name, **fields}})
 
 
 def json_lines(stream: TextIO) -> None:

@@ -93,6 +93,12 @@ def test_every_event_is_a_line_of_json(seed: Seed) -> None:
     assert odd["event"] == "this is odd" and odd["level"] == "warning"
 
 
+def test_the_text_of_an_event_is_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "altneu"):
+        telemetry.event("stage failed", logging.ERROR, run="r1", stage="truss", parent=None, error="no memory")
+    assert caplog.messages == ["stage failed: run r1, stage truss, error no memory"]
+
+
 def test_a_command_that_fails_says_so_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quiet = cli.err.quiet
     try:
