@@ -5,7 +5,10 @@ from __future__ import annotations
 from .model import Expectation
 
 SUITE = "ledger"
-_BUG = "altneu audit {epoch}; nothing of this run is published: run it again, and report it if it fails again"
+_BUG = (
+    "nothing of this run is published; altneu repair shows whether what was published before is wrong, and then "
+    "publishes it anew; otherwise: altneu rebuild"
+)
 
 
 def _equal(name: str, meaning: str, total: str, counted: str, needs: str) -> Expectation:

@@ -7,7 +7,7 @@ returned. Nothing is written, nothing decided here. Errors: `engine.CheckCrashed
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -68,19 +68,23 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
     return checks
 
 
-def check_differences(rows: Iterable[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
+def check_differences(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
     """Incremental versus full: a check per audited epoch and kind of difference.
 
     rows     the first differing rows of each epoch and kind, in order: epoch, what (see `incremental_versus_full`), a,
              b, maintained, recomputed, and `count`: how many there are of the kind at the epoch; why (optional): what
              stands behind the row, in lines.
     context  epochs: the audited ones; labels (optional): epoch -> label; reference: the third party that counted the
-             triangles as well, if one did; motifs: their names, if there are any.
+             triangles as well, if one did; motifs: their names, if there are any; kinds: which of `OPTIONAL` were
+             compared (names: at the last epoch).
     """
     import pandas as pd
 
     third_party = context.get("reference")
-    left_out = {"third_party": not third_party, "motif_at_vertex": not context.get("motifs")}
+    motifs, compared = context.get("motifs"), context.get("kinds", ())
+    left_out = {kind: kind not in compared for kind in incremental_versus_full.OPTIONAL}
+    left_out |= {"third_party": not third_party, "motif_at_vertex": not motifs}
+    left_out["motifs"] |= not motifs and not any(row["what"] == "motifs" for row in rows)
     wanted = [e for e in incremental_versus_full.EXPECTATIONS if not left_out.get(e.args["column"])]
     kinds = [expectation.args["column"] for expectation in wanted]
     first: dict[tuple[int, str], list[dict[str, Any]]] = {}
@@ -101,7 +105,7 @@ def check_differences(rows: Iterable[Mapping[str, Any]], context: dict[str, Any]
     for verdict in Judge().judge("differences", table, wanted):
         kind = verdict.expectation.args["column"]
         failed = {row["epoch"] for row in verdict.rows}
-        for epoch in epochs:
+        for epoch in epochs[-1:] if kind == "names" else epochs:
             wrong = counts.get((epoch, kind), 0)
             one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS])
             check = _check(one, epoch, context.get("labels", {}))

@@ -33,7 +33,8 @@ from . import explain, landing
 from .config import Home
 from .errors import UsageError
 from .iceberg import classic
-from .ledger import Revision
+from .ledger import Ledger, Revision
+from .shown import Measure, Shown, differing_rows, differing_totals, published, unnamed
 from .views import accumulate, at_epochs
 from .warehouse import Warehouse
 
@@ -46,9 +47,9 @@ Values: TypeAlias = Longs | pa.ChunkedArray | None  # None: all null
 Result = tuple[Values, Values, Longs | pa.ChunkedArray]  # a, b, value; a total has neither end
 Results = dict[str, Result]
 MOTIF = "motif_at_vertex"
-_PER_ROW = ("edge", "trussness_of_edge", "triangles_at_vertex", MOTIF)
-_STORED = (*_PER_ROW, "degree")
+_PER_ROW = ("edge", "trussness_of_edge", "degree_at_vertex", "triangles_at_vertex", MOTIF)
 _TOTALS = ("edges", "vertices", "triangles", "max_trussness")
+_COUNTED = "counted "  # before a total's name: a row with its value as counted afresh, and no difference
 _RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 _DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
 
@@ -91,12 +92,29 @@ def _recomputed(a: Longs, b: Longs) -> Results:
     total, vertices, per_vertex, _ = triangle_kernel.count(a, b)
     trussness = truss_kernel.peel(a, b)
     busy = per_vertex > 0
-    totals = {"edges": a.size, "vertices": vertices.size, "triangles": total, "max_trussness": trussness.max()}
+    ends, degrees = np.unique(np.concatenate([a, b]), return_counts=True)
+    totals = {"edges": a.size, "vertices": ends.size, "triangles": total, "max_trussness": trussness.max()}
     return {
         "edge": (a, b, np.ones(a.size, np.int64)),
         "trussness_of_edge": (a, b, trussness.astype(np.int64)),
+        "degree_at_vertex": (ends, None, degrees.astype(np.int64)),
         "triangles_at_vertex": (vertices[busy], None, per_vertex[busy].astype(np.int64)),
     } | {what: _total(value) for what, value in totals.items() if value}
+
+
+def _counted(fresh: Results, motifs: Mapping[str, Sequence[patterns.Pattern]]) -> dict[Measure, int]:
+    """The totals that SQL should show, out of the results of one graph."""
+    found: dict[Measure, int] = {(what, 0): int(fresh[what][2][0]) for what in _TOTALS if what in fresh}
+    if "degree_at_vertex" in fresh:
+        degrees = np.asarray(fresh["degree_at_vertex"][2])
+        found["wedges", 0] = int((degrees * (degrees - 1) // 2).sum())
+        sizes = np.unique(np.asarray(fresh["trussness_of_edge"][2]), return_counts=True)
+        found |= {("trusses", int(k)): int(n) for k, n in zip(*sizes, strict=True)}
+    if MOTIF in fresh:
+        _, places, counts = (np.asarray(column) for column in fresh[MOTIF])
+        for place, patterns_ in enumerate(motifs.values()):
+            found["motifs", place] = int(counts[places == place].sum()) // len(patterns_[0].vertices)
+    return {measure: value for measure, value in found.items() if value}
 
 
 def _total(value: Any) -> tuple[None, None, Longs]:
@@ -117,17 +135,17 @@ def _motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -
 
 
 def _stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
-    """The maintained state at some epochs: epoch, what (place in `_STORED`), a, b, k, n (copies, a degree, or a count).
-    Of motifs k is the place in `[motifs]`."""
+    """The maintained state at some epochs: epoch, what (place in `_PER_ROW`), a, b, k, n (copies, a degree, or a
+    count). Of motifs k is the place in `[motifs]`."""
 
     def part(table: str, what: str, a: str, b: str = "null", k: str = "null", until: str = "null") -> DataFrame:
         names = {"a": a, "b": b, "k": k, "until": until}
         longs = [f"CAST({column} AS bigint) AS {name}" for name, column in names.items()]
-        return read(table).selectExpr("epoch", f"{_STORED.index(what)}Y AS what", *longs, "diff")
+        return read(table).selectExpr("epoch", f"{_PER_ROW.index(what)}Y AS what", *longs, "diff")
 
     parts = [
         part("edges", "edge", "a", "b", until="until"),
-        part("degrees", "degree", "vertex"),
+        part("degrees", "degree_at_vertex", "vertex"),
         part("triangle_counts", "triangles_at_vertex", "vertex"),
         part("trussness", "trussness_of_edge", "a", "b", "k"),
     ]
@@ -145,14 +163,14 @@ def _maintained(rows: pa.Table) -> Results:
     """One epoch's `_stored` rows as results. An edge stored twice, or with two values, must show as a difference: the
     number of copies counts, and values are not deduplicated."""
     found: Results = {}
-    listed = {what: rows.filter(pc.equal(rows["what"], place)) for place, what in enumerate(_STORED)}
+    listed = {what: rows.filter(pc.equal(rows["what"], place)) for place, what in enumerate(_PER_ROW)}
     for what in _PER_ROW:
         a, b, k, n = (listed[what][name] for name in ("a", "b", "k", "n"))
         if len(n):
             found[what] = a, k if what == MOTIF else b, pc.multiply(k, n) if what == "trussness_of_edge" else n
     totals = {
         "edges": pc.sum(listed["edge"]["n"]),
-        "vertices": pa.scalar(len(listed["degree"]) or None),
+        "vertices": pa.scalar(len(listed["degree_at_vertex"]) or None),
         "triangles": pc.sum(listed["triangles_at_vertex"]["n"]),
         "max_trussness": pc.max(listed["trussness_of_edge"]["k"]),
     }
@@ -191,6 +209,8 @@ def _compare(
     for what in (*_PER_ROW, *_TOTALS):
         a, b, old, new = _differing(kept.get(what), fresh.get(what))
         out.append(_table(_DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
+    for (what, place), value in _counted(fresh, motifs).items():
+        out.append(_table(_DIFFERENCES, epoch, _COUNTED + what, np.array([place]), None, None, value, 0))
     if "trussness_of_edge" in kept:
         for what, (a, b, k) in _uncertified(*kept["trussness_of_edge"]).items():
             out.append(_table(_DIFFERENCES, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
@@ -267,14 +287,16 @@ def incremental_versus_full(
     say: Callable[[str], None],
     third_party: bool = False,
     revision: Revision | None = None,
+    shown: Shown | None = None,
 ) -> list[Check]:
     """One check per epoch and kind of result, with the first differing rows: the suite of `expectations/`.
 
-    `revision`: the tables that `read` reads; with it the first differing row is explained.
+    `revision`: the tables that `read` reads; with it the first differing row is explained. `shown`: what SQL says of
+    the epochs; with it that is compared as well.
     """
     from expectations.suite import check_differences
 
-    return check_differences(*differences(warehouse, read, epochs, say, third_party, revision))
+    return check_differences(*differences(warehouse, read, epochs, say, third_party, revision, shown))
 
 
 def differences(
@@ -284,6 +306,7 @@ def differences(
     say: Callable[[str], None],
     third_party: bool = False,
     revision: Revision | None = None,
+    shown: Shown | None = None,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The differing rows and the context that `check_differences` judges: all of the work in Spark, and none of Great
     Expectations'."""
@@ -299,7 +322,7 @@ def differences(
     kept = _stored(read, epochs, list(motifs)).groupBy("epoch")
     fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
     compared = kept.cogroup(fresh).applyInArrow(_task(motifs), _DIFFERENCES)
-    found = [row.asDict() for row in compared.collect()]
+    found, counted = _apart([row.asDict() for row in compared.collect()])
     labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
@@ -317,7 +340,27 @@ def differences(
         for row in found:
             row["a"], row["b"] = book[row["a"]], row["b"] if row["what"] == MOTIF else book[row["b"]]
     names = list(motifs)
-    return [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in found], context
+    found = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in found]
+    if shown is not None:
+        context["kinds"] = shown.kinds
+        told = {(row["epoch"], row["what"]) for row in found}
+        wrong = [row for row in differing_totals(shown, counted) if (row["epoch"], row["what"]) not in told]
+        for row in wrong:
+            if row["what"] == "motifs":
+                row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
+        found += wrong + differing_rows(shown, read)
+    return found, context
+
+
+def _apart(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, dict[Measure, int]]]:
+    """The differences, and by epoch the totals counted afresh."""
+    found, counted = [], dict[int, dict[Measure, int]]()
+    for row in rows:
+        if row["what"].startswith(_COUNTED):
+            counted.setdefault(row["epoch"], {})[row["what"].removeprefix(_COUNTED), row["a"]] = row["recomputed"]
+        else:
+            found.append(row)
+    return found, counted
 
 
 def _task(motifs: Mapping[str, Sequence[patterns.Pattern]]) -> Callable[..., pa.Table]:
@@ -434,9 +477,34 @@ def audit_published(
     say: Callable[[str], None],
     third_party: bool = False,
 ) -> list[Check]:
-    """The full recomputation over published epochs, as `altneu audit` asks for it."""
+    """The full recomputation over published epochs, as `altneu audit` asks for it: tables, totals, batches, names."""
+    from expectations.engine import ROWS
+    from expectations.suite import check_differences
 
     def read(table: str) -> DataFrame:
         return warehouse.at(table, revision)
 
-    return incremental_versus_full(warehouse, read, sorted(epochs), say, third_party, revision)
+    wanted = sorted(epochs)
+    shown = published(Ledger(warehouse.home.database), revision, wanted)
+    found, context = differences(warehouse, read, wanted, say, third_party, revision, shown)
+    if warehouse.home.config.ids == "string" and wanted:
+        context["kinds"] |= {"names"}
+        found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)
+    return check_differences(found, context)
+
+
+LANDED = ("batches have as many rows as are stored", "batches have as many quarantined rows as are stored")
+LANDED += ("every vertex has one name",)
+
+
+def needs_landing(checks: Iterable[Check]) -> bool:
+    """Do failed checks speak of the landed rows as they are stored, so that only the landing can say what is right?"""
+    return any(not check["passed"] and check["name"] in LANDED for check in checks)
+
+
+def auditable(ledger: Ledger, revision: Revision) -> list[int]:
+    """The epochs at which a revision shows something of its own: those that landed, and those where totals change."""
+    changed = {epoch for _, _, epoch, _, _ in ledger.total_diffs(revision.revision)}
+    last = revision.frontier
+    known = {*ledger.batches(revision.revision), *(e for e in changed if last is not None and e <= last)}
+    return sorted(epoch for epoch in known if revision.answers(epoch))

@@ -445,8 +445,7 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
     if revision.frontier is None:
         say("nothing is published yet")
         return {"epochs": 0, "checks": 0}
-    known = [epoch for epoch in ledger.batches(revision.revision) if revision.answers(epoch)]
-    epochs = sample(known, how_many, seed)
+    epochs = sample(audit.auditable(ledger, revision), how_many, seed)
     say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision} (seed {seed!r})")
     warehouse = Warehouse(session_for(home, ledger), home)
     results = audit.audit_published(warehouse, revision, epochs, say)

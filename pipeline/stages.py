@@ -29,6 +29,7 @@ from .errors import CheckFailed, Disturbed, Unavailable, explained
 from .forecast import BROADCAST_ROWS
 from .ledger import Ledger, Revision
 from .schedule import sample
+from .shown import staged
 from .views import accumulate, at_epochs, named
 from .warehouse import LANDED, Warehouse, shown
 
@@ -418,9 +419,9 @@ def audit(run: Run) -> Facts:
 
     # The recomputation is one task per epoch, the suites are many short queries: beside each other on two cores.
     with ThreadPoolExecutor(1) as beside:
-        full = beside.submit(
-            auditing.differences, run.warehouse, run.after, _audited(run), run.say, revision=run.heads()
-        )
+        epochs = _audited(run)
+        parts = run.warehouse, run.after, epochs, run.say
+        full = beside.submit(auditing.differences, *parts, revision=run.heads(), shown=staged(run, epochs))
         results = auditing.suites(run)
         results += check_differences(*full.result())
     run.wrote.update(run.heads().snapshots)  # publish pins these and no others

@@ -53,7 +53,7 @@ def accumulate(diffs: Iterable[TotalDiff], last: int | None) -> dict[int, dict[s
                 trusses[k] = trusses.get(k, 0) + diff
             elif measure == "motif":
                 motifs[k] = motifs.get(k, 0) + diff
-            else:
+            elif measure in sums:
                 sums[measure] += diff
         trusses = {k: n for k, n in trusses.items() if n}
         out[epoch] = {

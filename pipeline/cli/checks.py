@@ -54,7 +54,7 @@ def audit(
         if late:
             raise UsageError(f"epoch {home.schedule.label(late[0])} is after the frontier: its state is not final.")
     else:
-        wanted = [e for e in sorted(ledger.batches(row.revision)) if row.answers(e)]
+        wanted = auditing.auditable(ledger, row)
     if sample:
         wanted = draw(wanted, sample, str(time.time_ns()))
     spark = session_for(home, ledger)
@@ -100,20 +100,26 @@ def audit(
 def repair(
     epochs: Annotated[list[str] | None, typer.Argument(help="Epochs to look at (default: all).")] = None,
 ) -> None:
-    """Audit epochs and, when the maintained result differs, publish a revision that replaces what differs.
+    """Audit epochs and, when what is shown differs, publish a revision that replaces what differs.
 
-    The differing rows stay on record with the revision that had them. Landed rows that are themselves lost or wrong
-    need `altneu rebuild --from-landing`.
+    The differing rows stay on record with the revision that had them. Where rows of batches or names of vertices are
+    themselves lost or wrong, the landed files are read again, as by `altneu rebuild --from-landing`.
     """
+    from .. import audit as auditing
     from .. import runner
 
+    home, ledger = opened()
+    known = {row.id for row in ledger.checks()}
     try:
         audit(epochs)
         return
     except CheckFailed as failed:
-        err.print(f"[yellow]{failed.what}[/] They are computed again from the landed rows.")
-    home, ledger = opened()
-    execute(home, ledger, runner.plan_rebuild(home, ledger, from_landing=False))
+        what = failed.what
+    found = [dict(row._mapping) for row in ledger.checks() if row.run_id is None and row.id not in known]
+    reload = auditing.needs_landing(found)
+    source = "read again from the landing" if reload else "computed again from the landed rows"
+    err.print(f"[yellow]{what}[/] They are {source}.")
+    execute(home, ledger, runner.plan_rebuild(home, ledger, from_landing=reload))
     audit(epochs)
 
 

@@ -14,6 +14,7 @@ NAMES = {
     "edges": "edge totals equal a full recomputation",
     "triangles": "triangle totals equal a full recomputation",
     "max_trussness": "maximum trussness values equal a full recomputation",
+    "degree_at_vertex": "degrees of vertices equal a full recomputation",
     "triangles_at_vertex": "triangle counts of vertices equal a full recomputation",
     "trussness_of_edge": "trussness values of edges equal a full recomputation",
     "trussness_too_high": "trussness values are not too high",

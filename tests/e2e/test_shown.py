@@ -1,0 +1,165 @@
+"""Whatever a reader is shown is audited from where it is read, and repaired: damage planted into a published home, in
+SQL's tables and in those of Iceberg, is found by `altneu audit`, taken back by `altneu repair`, and later runs go on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipeline import audit, cli, views
+from pipeline import ledger as books
+from pipeline.warehouse import Warehouse
+from tests import homes
+from tests.reference import Row
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+TOML = """
+[vertices]
+ids = "string"
+[edges]
+live_for = 3
+[motifs]
+square = "a-b, b-c, c-d, a-d"
+"""
+LAST = 4
+
+
+def batch(rng: random.Random) -> list[Row]:
+    pairs = (rng.sample(range(9), 2) for _ in range(30))
+    return [(src, dst, None, rng.choice(["upsert"] * 5 + ["delete"]), i) for i, (src, dst) in enumerate(pairs)]
+
+
+class Scene:
+    """A published home, and what it shows."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self.seed = random.randrange(10**6)
+        self.rng = random.Random(self.seed)
+        self.home, self.ledger = homes.make(path, TOML)
+        for epoch in range(0, LAST + 1, 2):  # holes, in which edges expire
+            homes.put(self.home, epoch, batch(self.rng))
+        homes.run(self.home, self.ledger, range(0, LAST + 1, 2))
+        self.warehouse = Warehouse(spark, self.home)
+
+    def totals(self) -> list[dict[str, Any]]:
+        rows = views.totals(self.home, self.ledger, all_epochs=True)
+        return [{key: value for key, value in row.items() if key != "revision"} for row in rows]
+
+    def batches(self) -> list[tuple[int, int, int]]:
+        return [(batch.epoch, batch.rows, batch.bad_rows) for batch in self.ledger.batches().values()]
+
+    def failed(self) -> set[tuple[int, str]]:
+        row = self.ledger.at()
+        epochs = audit.auditable(self.ledger, row)
+        found = audit.audit_published(self.warehouse, row, epochs, lambda text: None)
+        return {(check["epoch"], check["name"]) for check in found if not check["passed"]}
+
+    def command(self, *words: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["--home", str(self.home.path), *words])
+        return int(ended.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    yield Scene(spark, tmp_path_factory.mktemp("shown") / "home")
+
+
+def total(measure: str, k: int, epoch: int, diff: int) -> Callable[[Scene], None]:
+    """More of a measure from an epoch on, in the rows of the newest run."""
+
+    def plant(scene: Scene) -> None:
+        row = {"run_id": scene.ledger.at().run_id, "measure": measure, "k": k, "epoch": epoch}
+        key = sa.and_(*(books.totals.c[name] == value for name, value in row.items()))
+        with scene.ledger.engine.begin() as connection:
+            if not connection.execute(books.totals.update().where(key).values(diff=books.totals.c.diff + diff)).rowcount:
+                connection.execute(books.totals.insert().values(**row, diff=diff))
+
+    return plant
+
+
+def lost_total(measure: str) -> Callable[[Scene], None]:
+    def plant(scene: Scene) -> None:
+        with scene.ledger.engine.begin() as connection:
+            connection.execute(books.totals.delete().where(books.totals.c.measure == measure))
+
+    return plant
+
+
+def of_batch(**more: int) -> Callable[[Scene], None]:
+    def plant(scene: Scene) -> None:
+        columns = {name: books.batches.c[name] + n for name, n in more.items()}
+        newest = books.batches.c.run_id == max(row.run_id for row in scene.ledger.runs())
+        first = sa.select(sa.func.max(books.batches.c.run_id)).where(books.batches.c.epoch == 2).scalar_subquery()
+        mine = newest | (books.batches.c.run_id == first)
+        with scene.ledger.engine.begin() as connection:
+            connection.execute(books.batches.update().where(mine & (books.batches.c.epoch == 2)).values(**columns))
+
+    return plant
+
+
+def table(name: str, change: Callable[[Any], Any]) -> Callable[[Scene], None]:
+    """Another content of a table, in the snapshot that the newest revision pins."""
+
+    def plant(scene: Scene) -> None:
+        row, warehouse = scene.ledger.at(), scene.warehouse
+        rows = change(warehouse.snapshot(name, row.snapshots[name])).localCheckpoint()
+        rows.writeTo(warehouse.name(name)).overwrite(F.lit(True))
+        pins = {**row.snapshots, name: warehouse.metadata(name).main()}
+        texts = {key: str(value) for key, value in pins.items()}
+        where = books.ledger.c.revision == row.revision
+        with scene.ledger.engine.begin() as connection:
+            connection.execute(books.ledger.update().where(where).values(snapshots=texts))
+
+    return plant
+
+
+def shifted(column: str, at: str) -> Callable[[Any], Any]:
+    return lambda rows: rows.withColumn(column, F.expr(f"CASE WHEN {at} THEN {column} + 1 ELSE {column} END"))
+
+
+EQUAL = "equal a full recomputation"
+DAMAGE: dict[str, tuple[Callable[[Scene], None], str]] = {  # what is planted -> the check that must fail
+    "triangles": (total("triangles", 0, 2, 5), f"triangle totals {EQUAL}"),
+    "vertices": (total("vertices", 0, 0, -1), f"vertex totals {EQUAL}"),
+    "edges in a hole": (total("edges", 0, 3, 1), f"edge totals {EQUAL}"),
+    "wedges": (total("wedges", 0, 4, 2), f"wedge totals {EQUAL}"),
+    "a truss": (total("truss", 3, 4, 1), f"truss sizes {EQUAL}"),
+    "a truss that is not there": (total("truss", 60, 4, 1), f"maximum trussness values {EQUAL}"),
+    "a motif": (total("motif", 0, 4, 1), f"motif totals {EQUAL}"),
+    "a motif that nobody declared": (total("motif", 7, 4, 1), f"motif totals {EQUAL}"),
+    "lost triangles": (lost_total("triangles"), f"triangle totals {EQUAL}"),
+    "rows of a batch": (of_batch(rows=3), "batches have as many rows as are stored"),
+    "quarantined rows": (of_batch(bad_rows=1), "batches have as many quarantined rows as are stored"),
+    "a degree": (table("degrees", shifted("diff", "vertex = 3 AND epoch = 0")), f"degrees of vertices {EQUAL}"),
+    "a lost name": (table("names", lambda rows: rows.where("id <> 3")), "every vertex has one name"),
+    "a name twice": (
+        table("names", lambda rows: rows.withColumn("name", F.expr("if(id = 3, '0', name)"))),
+        "every vertex has one name",
+    ),
+}  # fmt: skip
+ALWAYS = ("triangles", "rows of a batch")
+
+
+@pytest.mark.parametrize("damage", [d if d in ALWAYS else pytest.param(d, marks=pytest.mark.slow) for d in DAMAGE])
+def test_damage_is_found_and_repaired(scene: Scene, damage: str) -> None:
+    plant, check = DAMAGE[damage]
+    right = scene.totals(), scene.batches()
+    assert scene.failed() == set(), scene.seed
+    plant(scene)
+    assert check in {name for _, name in scene.failed()}, scene.seed
+    assert scene.command("audit") == 1
+    assert scene.command("repair") == 0, scene.seed
+    assert (scene.totals(), scene.batches()) == right, scene.seed
+    assert scene.failed() == set(), scene.seed
+    homes.put(scene.home, LAST, batch(scene.rng))  # and later runs go on
+    homes.run(scene.home, scene.ledger, [LAST])
+    assert scene.failed() == set(), scene.seed
