@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import sqlglot
@@ -101,6 +102,23 @@ def one_line(text: str) -> str:
     "w > 0 AND t = 'a  b'"
     """
     return _rewritten(text, lambda token, found: found)
+
+
+@lru_cache(1024)
+def normal(text: str) -> str:
+    """Equal for conditions that differ in blanks, in capitals of names and words, or in `==` and `!=` alone.
+
+    >>> normal("W>0 AND x!=1") == normal("`w` > 0 and X <> 1")
+    True
+    """
+    same = {"==": "=", "!=": "<>"}
+    try:
+        tokens = [token for token in _tokens(text) if token.kind != "blank"]
+    except ValueError:
+        return one_line(text)
+    quoted = {"quoted": lambda token: token.text[1:-1].lower(), "text": lambda token: token.text}
+    plain = [quoted.get(token.kind, lambda token: token.text.lower())(token) for token in tokens]
+    return " ".join(same.get(text, text) for text in plain).strip()
 
 
 def spark_sql(text: str) -> str:

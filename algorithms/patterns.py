@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from algorithms.conditions import one_line, pieces, spark_sql
+from algorithms.conditions import normal, one_line, pieces, spark_sql
 
 MOST = 6  # vertices of a pattern: the symmetries are found by trying all permutations
 PLAIN = "-"  # the relation of the graph's own edges
@@ -43,7 +43,8 @@ class Edge:
     def key(self) -> tuple[str, str, str]:
         """Equal for edges that ask the same."""
         a, b = (self.a, self.b) if self.directed else sorted((self.a, self.b))
-        return self.relation, a, b
+        kind, _, asked = self.relation.partition(" where ")
+        return f"{kind} {normal(asked)}", a, b
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,20 @@ class Pattern:
         """Every permutation of the vertices that leaves the pattern as it is."""
         return _symmetries(self.edges, self.vertices)
 
+    def canonical(self) -> tuple[tuple[str, str, str], ...]:
+        """Equal for patterns that are the same but for the names of their vertices: directions and conditions too.
+
+        >>> Pattern.parse("a-b, b-c").canonical() == Pattern.parse("y-x, z-x").canonical()
+        True
+        >>> Pattern.parse("a->b, b->c").canonical() == Pattern.parse("a->b, a->c").canonical()
+        False
+        """
+        names = [str(place) for place in range(len(self.vertices))]
+        renamed = (dict(zip(self.vertices, order, strict=True)) for order in permutations(names))
+        return min(
+            tuple(sorted(Edge(edge.relation, to[edge.a], to[edge.b]).key() for edge in self.edges)) for to in renamed
+        )
+
 
 def motif(text: str | list[str]) -> list[Pattern]:
     """One pattern, or several that count as one motif (each occurrence of any of them). ValueError in words."""
@@ -109,8 +124,11 @@ def motif(text: str | list[str]) -> list[Pattern]:
     patterns = [Pattern.parse(each) for each in texts]
     if len({len(pattern.vertices) for pattern in patterns}) > 1:
         raise ValueError("its patterns have different numbers of vertices: make them motifs of their own")
-    if len({frozenset(edge.key() for edge in pattern.edges) for pattern in patterns}) < len(patterns):
-        raise ValueError("a pattern is there twice")
+    first: dict[tuple[tuple[str, str, str], ...], str] = {}
+    for pattern, each in zip(patterns, texts, strict=True):
+        same = first.setdefault(pattern.canonical(), each)
+        if same is not each:
+            raise ValueError(f"{each!r} and {same!r} are one pattern: they differ in the names of vertices alone")
     return patterns
 
 

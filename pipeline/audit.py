@@ -29,7 +29,7 @@ from algorithms.kernels import truss as truss_kernel
 from algorithms.kernels.intervals import ordered
 from algorithms.third_party import reference
 
-from . import explain, landing
+from . import explain, landing, motif_reference
 from .config import Home
 from .errors import UsageError
 from .iceberg import classic
@@ -78,7 +78,7 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     if config.condition is not None:
         last = last.where(config.condition)
     relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
-    for name in patterns.kept(config.patterns()):
+    for name in patterns.kept(motif_reference.read(config.motifs)):
         ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")
         passes = F.coalesce(F.expr(patterns.condition(name) or "true"), F.lit(False))
         relations.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
@@ -316,7 +316,7 @@ def differences(
             "ALTNEU_MASTER='local[*]' altneu audit --third-party",
         )
     say(f"recomputing {len(epochs)} epoch(s) from scratch")
-    motifs = warehouse.home.config.patterns()
+    motifs = motif_reference.read(warehouse.home.config.motifs)
     if revision is not None and "motif_counts" not in revision.snapshots:
         motifs = {}
     kept = _stored(read, epochs, list(motifs)).groupBy("epoch")
@@ -493,8 +493,8 @@ def audit_published(
     return check_differences(found, context)
 
 
-LANDED = ("batches have as many rows as are stored", "batches have as many quarantined rows as are stored")
-LANDED += ("every vertex has one name",)
+LANDED = {"batches have as many rows as are stored", "batches have as many quarantined rows as are stored"}
+LANDED |= {"every vertex has one name"}
 
 
 def needs_landing(checks: Iterable[Check]) -> bool:

@@ -1,5 +1,8 @@
-"""Whatever a reader is shown is audited from where it is read, and repaired: damage planted into a published home, in
-SQL's tables and in those of Iceberg, is found by `altneu audit`, taken back by `altneu repair`, and later runs go on."""
+"""Whatever a reader is shown is audited from where it is read, and repaired.
+
+Damage planted into a published home, in SQL's tables and in those of Iceberg, is found by `altneu audit`, taken back by
+`altneu repair`, and later runs go on.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from algorithms.patterns import Pattern
 from pipeline import audit, cli, views
 from pipeline import ledger as books
+from pipeline.errors import CheckFailed
 from pipeline.warehouse import Warehouse
 from tests import homes
 from tests.reference import Row
@@ -80,7 +85,8 @@ def total(measure: str, k: int, epoch: int, diff: int) -> Callable[[Scene], None
         row = {"run_id": scene.ledger.at().run_id, "measure": measure, "k": k, "epoch": epoch}
         key = sa.and_(*(books.totals.c[name] == value for name, value in row.items()))
         with scene.ledger.engine.begin() as connection:
-            if not connection.execute(books.totals.update().where(key).values(diff=books.totals.c.diff + diff)).rowcount:
+            more = books.totals.update().where(key).values(diff=books.totals.c.diff + diff)
+            if not connection.execute(more).rowcount:
                 connection.execute(books.totals.insert().values(**row, diff=diff))
 
     return plant
@@ -163,3 +169,17 @@ def test_damage_is_found_and_repaired(scene: Scene, damage: str) -> None:
     homes.put(scene.home, LAST, batch(scene.rng))  # and later runs go on
     homes.run(scene.home, scene.ledger, [LAST])
     assert scene.failed() == set(), scene.seed
+
+
+def test_a_fault_in_the_reading_of_motifs_shows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit reads `[motifs]` by itself: a pattern that the stages count twice is a difference."""
+    monkeypatch.setattr(Pattern, "canonical", lambda pattern: pattern.edges)  # nothing is refused as one pattern
+    home, ledger = homes.make(tmp_path / "home", '[motifs]\npath = ["a-b, b-c", "x-y, y-z"]\n')
+    homes.put(home, 1, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    with pytest.raises(CheckFailed, match="critical"):
+        homes.run(home, ledger, [1])
+    (run,) = ledger.runs()
+    failed = {check.name for check in ledger.checks(run_id=run.run_id) if not check.passed}
+    assert failed == {f"motif totals {EQUAL}", f"motif counts of vertices {EQUAL}"}

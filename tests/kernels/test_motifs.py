@@ -134,7 +134,11 @@ def test_a_motif_of_two_patterns_counts_both() -> None:
         ("a-b where", "^at column 10: 'a-b where' is no edge, expected a condition"),
         (", ".join(f"v{i}-v{i + 1}" for i in range(MOST)), f"up to {MOST}"),
         (["a-b, b-c", "a-b"], "different numbers of vertices"),
-        (["a-b", "b-a"], "twice"),
+        (["a-b", "b-a"], "one pattern"),
+        (["a-b, b-c", "x-y, y-z"], "'x-y, y-z' and 'a-b, b-c' are one pattern"),
+        (["a->b, b->c, c->a", "b->a, a->c, c->b"], "one pattern"),
+        (["a-b where w>0, b-c", "x-y, y-z where W > 0"], "one pattern"),
+        ("a-b where w>0, b-a where w > 0", "twice"),
         ([], "expected a pattern"),
         (7, "expected a pattern"),
     ],
@@ -149,3 +153,16 @@ def test_commas_in_a_condition_do_not_end_it() -> None:
     assert [edge.relation for edge in pattern.edges] == ["-> where greatest(w, w - x) IN (1, 2)", "- where w - 1 > 0"]
     assert pattern.edges[1] == Edge("- where w - 1 > 0", "b", "c")
     assert kept({"it": [pattern], "plain": motif("a-b, b-c")}) == [edge.relation for edge in pattern.edges]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["a->b, b->c", "a->b, c->b", "b->a, b->c"], ["a-b where w > 0, b-c", "a-b, b-c"], ["a->b, b-c", "b->a, b-c"]],
+)
+def test_patterns_that_differ_may_stand_together(texts: list[str]) -> None:
+    assert len(motif(texts)) == len(texts)
+
+
+def test_equal_conditions_make_a_symmetry() -> None:
+    assert len(Pattern.parse("a-b where w>0, b-c where w > 0").symmetries()) == 2
+    assert len(Pattern.parse("a-b where w>0, b-c where w > 1").symmetries()) == 1
