@@ -1,0 +1,280 @@
+"""Any story told to a home ends in the truth: Hypothesis makes up landings, runs, corrections, rollbacks, compactions,
+rebuilds, other settings, kills and races, and after every step readers of every kind say the same, and what is true.
+
+A step costs a run of the real product; graphs have five vertices. `ALTNEU_STORIES` and `ALTNEU_STEPS` say how many
+stories and how long, `ALTNEU_SEED` tells the same ones again (the seed is printed), `ALTNEU_SHRINK=1` looks for the
+shortest story that fails.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from pyspark.sql import SparkSession
+
+from pipeline import runner, stages
+from pipeline.compact import compact
+from pipeline.errors import AltneuError, RunFailed, UsageError
+from tests import homes
+from tests.stories.world import Settings, World
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+EPOCHS = st.integers(0, 3)
+ROWS = st.lists(
+    st.tuples(
+        st.integers(0, 4), st.integers(0, 4), st.integers(-1, 2), st.sampled_from(["upsert"] * 4 + ["delete"]),
+        st.integers(0, 2),
+    ),
+    max_size=12,
+)  # fmt: skip
+COMPUTING = runner.STAGES[:-2]  # before publish
+RETENTION = ["", "[retention]\nrevisions = 2\n", "[retention]\nepochs = 2\n"]
+
+
+class Killed(BaseException):
+    """What a process that is killed leaves to do: nothing."""
+
+
+def file(rows: list[tuple[int, int, int, str, int]]) -> tuple[Any, ...]:
+    return tuple((src, dst, None if op == "delete" else w, op, seq) for src, dst, w, op, seq in rows)
+
+
+class Story(RuleBasedStateMachine):
+    spark: SparkSession  # set by the test
+
+    @initialize(ids=st.sampled_from(["integer", "string"]), retention=st.sampled_from(RETENTION), rows=ROWS)
+    def a_home(self, ids: str, retention: str, rows: Any) -> None:
+        self.world = World(self.spark, ids, retention)
+        self.world.land(1, (file(rows),))
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            try:
+                self.world.check_old()
+            finally:
+                self.world.close()
+
+    @invariant()
+    def all_readers_see_the_truth(self) -> None:
+        if hasattr(self, "world"):
+            self.world.check()
+
+    # -- what refuses, and what then is not changed -----------------------------------------------------------------
+
+    def _restated(self) -> bool:
+        """Do the settings give another meaning to history than what is published?"""
+        world = self.world
+        return world.ledger.at().revision > 0 and world.newest.settings != world.settings
+
+    def _folded(self, epoch: int) -> bool:
+        since = self.world.ledger.at().since
+        return since is not None and epoch < since
+
+    def _run(self, epochs: list[int], remove: bool = False) -> None:
+        """Run some epochs, as a person would; what must be refused is, and changes nothing."""
+        world = self.world
+        todo = [e for e in epochs if e in world.changed() or (remove and e not in world.landed)]
+        if not todo:
+            assert homes.run(world.home, world.ledger, epochs, remove) is None
+        elif self._restated() or any(map(self._folded, todo)):
+            with pytest.raises(UsageError):
+                homes.run(world.home, world.ledger, epochs, remove)
+        else:
+            assert homes.run(world.home, world.ledger, epochs, remove) is not None
+            world.published(todo)
+
+    # -- the landing ------------------------------------------------------------------------------------------------
+
+    @rule(epoch=EPOCHS, rows=ROWS)
+    def land_and_run(self, epoch: int, rows: Any) -> None:
+        self.world.land(epoch, (file(rows),))
+        self._run([epoch])
+
+    @rule(batches=st.dictionaries(EPOCHS, ROWS, min_size=2, max_size=3))
+    def land_and_run_some(self, batches: dict[int, Any]) -> None:
+        for epoch, rows in batches.items():
+            self.world.land(epoch, (file(rows),))
+        self._run(list(batches))
+
+    @rule(epoch=EPOCHS, rows=ROWS)
+    def land_only(self, epoch: int, rows: Any) -> None:
+        self.world.land(epoch, (file(rows),))
+
+    @precondition(lambda self: self.world.landed)
+    @rule(data=st.data(), rows=ROWS)
+    def append_and_run(self, data: st.DataObject, rows: Any) -> None:
+        epoch = data.draw(st.sampled_from(sorted(self.world.landed)))
+        self.world.land(epoch, (*self.world.landed[epoch], file(rows)))
+        self._run([epoch])
+
+    @precondition(lambda self: set(self.world.landed) & set(self.world.newest.batches))
+    @rule(data=st.data())
+    def remove(self, data: st.DataObject) -> None:
+        world = self.world
+        epoch = data.draw(st.sampled_from(sorted(set(world.landed) & set(world.newest.batches))))
+        world.remove(epoch)
+        with pytest.raises(UsageError, match="is not landed"):
+            homes.run(world.home, world.ledger, [epoch])
+        self._run([epoch], remove=True)
+
+    # -- runs over all ----------------------------------------------------------------------------------------------
+
+    @rule()
+    def backfill(self) -> None:
+        world = self.world
+        todo = [epoch for epoch in world.changed() if not self._folded(epoch)]
+        plan = runner.plan(world.home, world.ledger, lambda epoch: True)
+        if not todo:
+            assert runner.run(world.home, world.ledger, plan) is None
+        elif self._restated():
+            with pytest.raises(UsageError):
+                runner.run(world.home, world.ledger, plan)
+        else:
+            runner.run(world.home, world.ledger, plan)
+            world.published(todo)
+
+    @precondition(lambda self: self.world.newest.batches)
+    @rule(live_for=st.sampled_from([None, 1, 2]), positive=st.booleans(), motif=st.booleans())
+    def other_settings(self, live_for: int | None, positive: bool, motif: bool) -> None:
+        self.world.configure(Settings(live_for, positive, motif))
+        self._rebuild(from_landing=False)
+
+    @precondition(lambda self: self.world.newest.batches)
+    @rule(from_landing=st.booleans())
+    def rebuild(self, from_landing: bool) -> None:
+        self._rebuild(from_landing)
+
+    def _rebuild(self, from_landing: bool) -> None:
+        world = self.world
+        since = world.ledger.at().since
+        gone = [e for e, batch in world.newest.batches.items() if e not in world.landed and batch != ()]
+        window = world.newest.settings.live_for != world.settings.live_for
+        if (from_landing and gone) or (not from_landing and since is not None and window):
+            with pytest.raises(UsageError):
+                plan = runner.plan_rebuild(world.home, world.ledger, from_landing)
+                runner.run(world.home, world.ledger, plan)
+            world.configure(world.newest.settings)
+            return
+        runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing))
+        world.published(sorted({*world.landed, *world.newest.batches}) if from_landing else [])
+
+    @precondition(lambda self: self.world.newest.batches)
+    @rule(data=st.data())
+    def rollback(self, data: st.DataObject) -> None:
+        world = self.world
+        readable = [row.revision for row in world.ledger.revisions() if row.snapshots]
+        revision = data.draw(st.sampled_from(sorted(readable)))
+        if revision == world.ledger.at().revision:
+            return
+        runner.rollback(world.home, world.ledger, revision)
+        world.rolled_back(revision)
+        world.configure(world.newest.settings)
+
+    @precondition(lambda self: self.world.newest.batches)
+    @rule()
+    def compact(self) -> None:
+        compact(self.world.home, self.world.ledger, self.spark, grace=0)
+
+    # -- kills and races ----------------------------------------------------------------------------------------------
+
+    @rule(epoch=EPOCHS, rows=ROWS, stage=st.sampled_from(runner.STAGES[:-1]), after=st.booleans())
+    def killed(self, epoch: int, rows: Any, stage: str, after: bool) -> None:
+        """A run that stops at a stage has published nothing, or all; then somebody types the same again."""
+        world = self.world
+        world.land(epoch, (file(rows),))
+        if self._restated() or self._folded(epoch) or epoch not in world.changed():
+            return
+        with dying(stage, after), pytest.raises((Killed, RunFailed)):
+            homes.run(world.home, world.ledger, [epoch])
+        if stage == "publish" and after:
+            world.published([epoch])
+        world.check()
+        self._run([epoch])
+
+    @rule(epochs=st.permutations([0, 1, 2, 3]), rows=ROWS, others=ROWS, stage=st.sampled_from(COMPUTING))
+    def two_writers(self, epochs: list[int], rows: Any, others: Any, stage: str) -> None:
+        """One is overtaken after a stage by another, which wins: it is told, and changes nothing."""
+        world = self.world
+        mine, theirs = epochs[:2]
+        world.land(mine, (file(rows),))
+        world.land(theirs, (file(others),))
+        if self._restated() or self._folded(mine) or self._folded(theirs):
+            return
+        if not {mine, theirs} <= set(world.changed()):
+            return
+        run_id = runner.begin(world.home, world.ledger, runner.plan_epochs(world.home, world.ledger, [mine]))
+        assert run_id is not None
+        done = runner.STAGES[: runner.STAGES.index(stage) + 1]
+        for name in done:
+            runner.stage(world.home, world.ledger, run_id, name)
+        homes.run(world.home, world.ledger, [theirs])
+        world.published([theirs])
+        with pytest.raises(AltneuError):
+            for name in runner.STAGES[len(done) : -1]:
+                runner.stage(world.home, world.ledger, run_id, name)
+        world.check()
+        self._run([mine])
+
+
+@contextmanager
+def dying(stage: str, after: bool) -> Iterator[None]:
+    """Inside, a stage raises what nobody catches, before it has worked or after."""
+    work: Callable[[stages.Run], Any] = stages.STAGES[stage]
+
+    def die(run: stages.Run) -> Any:
+        if after:
+            work(run)
+        raise Killed
+
+    stages.STAGES[stage] = die
+    try:
+        yield
+    finally:
+        stages.STAGES[stage] = work
+
+
+def tell(spark: SparkSession, stories: int, steps: int) -> None:
+    number = int(os.environ.get("ALTNEU_SEED") or random.randrange(10**6))
+    print(f"ALTNEU_SEED={number} ALTNEU_STORIES={stories} ALTNEU_STEPS={steps}")
+    shrink = (Phase.shrink,) if os.environ.get("ALTNEU_SHRINK") else ()
+    told = settings(
+        max_examples=stories,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, *shrink),
+    )
+    story = seed(number)(type("Told", (Story,), {"spark": spark}))
+    run_state_machine_as_test(story, settings=told)
+
+
+def asked(name: str, default: int) -> int:
+    return int(os.environ.get(name) or default)
+
+
+def test_short_stories(spark: SparkSession) -> None:
+    tell(spark, asked("ALTNEU_STORIES", 20), asked("ALTNEU_STEPS", 3))
+
+
+@pytest.mark.slow
+def test_long_stories(spark: SparkSession) -> None:
+    tell(spark, asked("ALTNEU_STORIES", 100), asked("ALTNEU_STEPS", 12))
