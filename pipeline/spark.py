@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import sqlalchemy as sa
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from .errors import AltneuError, Unavailable, UsageError
+from .errors import AltneuError, Unavailable, UsageError, explained
+from .settings import MASTERS, is_master
 
 if TYPE_CHECKING:
     from .config import Home
@@ -96,7 +99,15 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # inside spark-submit, which has brought a JVM, a master and `submission`
         return _configured(SparkSession.builder, _RUNTIME | conf).getOrCreate()
     builder = SparkSession.builder.appName("altneu").master(master)
-    spark = _configured(builder, _settings(master, conf, few)).getOrCreate()
+    settings = _settings(master, conf, few)
+    try:
+        spark = _configured(builder, settings).getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        memory = settings["spark.driver.memory"]
+        raise AltneuError(
+            f"Spark did not start (master {master}, spark.driver.memory {memory}): {explained(error)[0]}.",
+            "altneu doctor; [spark] in altneu.toml says master and conf",
+        ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
     return spark
 
@@ -123,7 +134,10 @@ def submission(conf: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 def master_of(home: Home) -> str | None:
     """The Spark master of a home: `ALTNEU_MASTER`, else the one in its altneu.toml."""
-    return os.environ.get("ALTNEU_MASTER") or home.config.master
+    given = os.environ.get("ALTNEU_MASTER")
+    if given and not is_master(given):
+        raise UsageError(f"ALTNEU_MASTER = {given!r}: {MASTERS}.", "export ALTNEU_MASTER='local[*]'")
+    return given or home.config.master
 
 
 def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:

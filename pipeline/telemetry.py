@@ -41,8 +41,25 @@ log = logging.getLogger("altneu")
 
 def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
     """Log that something happened."""
-    told = ", ".join(f"{key} {value}" for key, value in fields.items() if value is not None and key != "cost")
-    log.log(level, "%s: %s", name, told, extra={"altneu": {"event": name, **fields}})
+    log.log(level, "%s", _words(name, fields), extra={"altneu": {"event": name, **fields}})
+
+
+def _words(name: str, fields: Facts) -> str:
+    """An event in a line to read; what is nested is for machines alone.
+
+    >>> _words("stage failed", {"run": "r7", "stage": "truss", "error": "no space left", "cost": {"rows": 0}})
+    'stage failed: run r7, stage truss, error no space left'
+    """
+    told = [f"{key} {value}" for key, value in fields.items() if value is not None and not isinstance(value, dict)]
+    return f"{name}: {', '.join(told)}" if told else name
+
+
+def text_lines(stream: TextIO) -> None:
+    """From here on warnings of the logger `altneu` are lines of text on the stream; events are left out, because the
+    command itself says what happened."""
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(lambda record: not hasattr(record, "altneu"))
+    log.handlers = [handler]
 
 
 def json_lines(stream: TextIO) -> None:
@@ -50,6 +67,7 @@ def json_lines(stream: TextIO) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Json())
     logging.basicConfig(handlers=[handler], force=True)
+    log.handlers = []
     log.setLevel(logging.INFO)
 
 

@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 
-from .. import orchestration, telemetry
+from .. import incident, orchestration, telemetry
 from ..errors import AltneuError, Exit, explained
 from .base import Log, app, setting
 from .printing import err, failure, out, printable
@@ -22,8 +22,6 @@ from . import land, runs, status, read, checks, admin  # noqa: F401  # isort: sk
 
 __all__ = ["app", "err", "main", "out"]
 
-# what they raise speaks of tables, files and places, not of a mistake in the program
-_FOREIGN = ("py4j", "pyspark", "sqlalchemy")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,8 +36,6 @@ def main(arguments: list[str] | None = None) -> int:
         err.print("interrupted; what was published is untouched")
         sys.exit(130)
     except Exception as error:
-        if not isinstance(error, (AltneuError, OSError)) and type(error).__module__.split(".")[0] not in _FOREIGN:
-            raise  # a mistake of ours: its trace says more than a line
         _tell(error)
         sys.exit(error.exit if isinstance(error, AltneuError) else Exit.FAILED)
     finally:
@@ -58,3 +54,6 @@ def _tell(error: Exception) -> None:
     failure.print(what, markup=False)
     if then:
         failure.print(f"  next: {then}", markup=False)
+    log = incident.keep(setting.home, error) if incident.unexpected(error) else None
+    if log:
+        failure.print(f"  details: {log}   (attach it to a report)", markup=False)

@@ -109,6 +109,8 @@ def _apply(home: Path | None, log_format: Log | None, quiet: bool, verbose: bool
     elif setting.verbose:
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", force=True)
         telemetry.log.setLevel(logging.INFO)
+    else:
+        telemetry.text_lines(sys.stderr)
 
 
 Command = TypeVar("Command", bound=Callable[..., None])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -178,3 +179,16 @@ def test_a_trace_that_cannot_be_sent_does_not_fail_a_run(
     with caplog.at_level(logging.WARNING):
         stage(seed, "publish").done({"revision": 1})
     assert "could not be sent" in caplog.text
+
+
+def test_events_in_words(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.text_lines(sys.stderr)
+    try:
+        telemetry.event("stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0})
+        telemetry.log.warning("the trace of run %s could not be sent", "r7")
+        assert capsys.readouterr().err == "the trace of run r7 could not be sent\n"  # the command says the rest
+    finally:
+        telemetry.log.handlers = []
+    with caplog.at_level(logging.INFO, "altneu"):
+        telemetry.event("stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0})
+    assert caplog.messages == ["stage failed: run r7, stage truss, error no space left"]
