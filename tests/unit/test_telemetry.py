@@ -189,6 +189,7 @@ def test_events_in_words(caplog: pytest.LogCaptureFixture, capsys: pytest.Captur
         assert capsys.readouterr().err == "the trace of run r7 could not be sent\n"  # the command says the rest
     finally:
         telemetry.log.handlers = []
+    caplog.clear()
     with caplog.at_level(logging.INFO, "altneu"):
         telemetry.event("stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0})
     assert caplog.messages == ["stage failed: run r7, stage truss, error no space left"]
