@@ -101,13 +101,14 @@ def lost_total(measure: str) -> Callable[[Scene], None]:
 
 
 def of_batch(**more: int) -> Callable[[Scene], None]:
+    """Other numbers of a batch, in the run that published it."""
+
     def plant(scene: Scene) -> None:
         columns = {name: books.batches.c[name] + n for name, n in more.items()}
-        newest = books.batches.c.run_id == max(row.run_id for row in scene.ledger.runs())
-        first = sa.select(sa.func.max(books.batches.c.run_id)).where(books.batches.c.epoch == 2).scalar_subquery()
-        mine = newest | (books.batches.c.run_id == first)
+        run_id = scene.ledger.at(scene.ledger.batches()[2].revision).run_id
+        mine = (books.batches.c.run_id == run_id) & (books.batches.c.epoch == 2)
         with scene.ledger.engine.begin() as connection:
-            connection.execute(books.batches.update().where(mine & (books.batches.c.epoch == 2)).values(**columns))
+            connection.execute(books.batches.update().where(mine).values(**columns))
 
     return plant
 
