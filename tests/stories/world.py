@@ -118,6 +118,7 @@ class World:
         self.truths: dict[int, Truth] = {0: Truth()}
         self.held: Counter[Any] = Counter()  # of a consumer who follows `changes_since`
         self.held_at = 0
+        self.looked: tuple[int, dict[str, int]] | None = None  # the snapshots that were compared last
         self.configure(self.settings)
 
     def close(self) -> None:
@@ -182,9 +183,12 @@ class World:
             return
         self._totals(row)
         self._pages(row)
+        if (row.revision, row.snapshots) == self.looked:
+            return
         self._tables(row)
         self._graph(row)
         self._consumer(row)
+        self.looked = row.revision, row.snapshots
 
     def check_old(self) -> None:
         """So does every reader of an older revision that is kept; totals are kept of all."""
