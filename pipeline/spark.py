@@ -105,7 +105,7 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     except (Py4JError, PySparkException) as error:
         memory = settings["spark.driver.memory"]
         raise AltneuError(
-            f"Spark did not start (master {master}, spark.driver.memory {memory}): {explained(error)[0].rstrip(".")}.",
+            f"Spark did not start (master {master}, spark.driver.memory {memory}): {explained(error)[0].rstrip('.')}.",
             "altneu doctor; [spark] in altneu.toml says master and conf",
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())

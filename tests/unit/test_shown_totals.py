@@ -1,4 +1,4 @@
-"""What SQL shows of epochs against what was counted afresh: each wrong number is a row, also where nothing is stored."""
+"""What SQL shows of epochs against what was counted afresh: each wrong number is a row, also where there is nothing."""
 
 from __future__ import annotations
 
