@@ -111,14 +111,14 @@ def normal(text: str) -> str:
     >>> normal("W>0 AND x!=1") == normal("`w` > 0 and X <> 1")
     True
     """
-    same = {"==": "=", "!=": "<>"}
     try:
-        tokens = [token for token in _tokens(text) if token.kind != "blank"]
-    except ValueError:
+        tree = sqlglot.parse_one(text, into=exp.Condition, dialect=_DIALECT)
+    except (TokenError, ParseError):
         return one_line(text)
-    quoted = {"quoted": lambda token: token.text[1:-1].lower(), "text": lambda token: token.text}
-    plain = [quoted.get(token.kind, lambda token: token.text.lower())(token) for token in tokens]
-    return " ".join(same.get(text, text) for text in plain).strip()
+    for name in tree.find_all(exp.Identifier):
+        name.set("this", name.name.lower())
+        name.set("quoted", False)
+    return tree.sql(dialect=_DIALECT)
 
 
 def spark_sql(text: str) -> str:
