@@ -170,7 +170,7 @@ def _refuse(tree: exp.Condition) -> None:
         if {written, name.lower()} & _UNSTEADY:
             raise ValueError(f"{written}() is another on the next run")
     if isinstance(tree, (exp.Literal, exp.Neg, exp.BitwiseNot)) or (
-        isinstance(tree, exp.Binary) and not isinstance(tree, (exp.Predicate, exp.Connector))
+        isinstance(tree, exp.Binary) and not isinstance(tree, (exp.Predicate, exp.Connector, exp.Escape))
     ):
         raise ValueError("it is a value and no condition: compare it with something")
 
