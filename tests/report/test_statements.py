@@ -18,6 +18,7 @@ from pipeline.report.state import State
 from pipeline.standing import standings
 from pipeline.templates import epoch_page
 from pipeline.templates.words import STATES, number, signed
+from tests.report.seed import DAILY
 from tests.report.test_pages import unwritten
 from tests.report.world import DAY, DAYS, SUMS, World, match, median, positive
 
@@ -404,8 +405,8 @@ def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
         )
 
 
-def history(path: Path, seed: int, steps: int) -> None:
-    world, story = World.make(path, seed), []
+def history(path: Path, seed: int, steps: int, toml: str = DAILY) -> None:
+    world, story = World.make(path, seed, toml), []
     try:
         for _ in range(steps):
             story.append(world.step())

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.report.seed import DAY, Seed, audit, check
+from tests.report.seed import DAILY, DAY, Seed, audit, check
 
 SUMS = ("vertices", "edges", "triangles")
 LIVE, DAYS, VERTICES = 3, 9, 6
@@ -98,8 +98,8 @@ class World:
     known: dict[tuple[int, int], Point] = field(default_factory=dict)  # counted before
 
     @classmethod
-    def make(cls, path: Path, seed: int) -> World:
-        return cls(Seed(path), random.Random(seed))
+    def make(cls, path: Path, seed: int, toml: str = DAILY) -> World:
+        return cls(Seed(path, toml), random.Random(seed))
 
     # -- what is so ---------------------------------------------------------------------------------------------
 
