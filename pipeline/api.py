@@ -229,8 +229,8 @@ class Graph:
     ) -> DataFrame:
         question = Question(
             view,
-            span=tuple(_text(epoch) for epoch in span if epoch is not None),
-            as_of=None if as_of is None else _text(as_of),
+            span=tuple(as_typed(epoch) for epoch in span if epoch is not None),
+            as_of=None if as_of is None else as_typed(as_of),
             vertices=(str(vertex),) if isinstance(vertex, (str, int)) else tuple(map(str, vertex)),
             edge=None if edge is None else (str(edge[0]), str(edge[1])),
             **rest,
@@ -243,9 +243,9 @@ class Graph:
 
     def _epoch(self, given: Epoch | None, row: Revision) -> int:
         assert row.frontier is not None
-        return row.frontier if given is None else self.home.schedule.epoch(_text(given))
+        return row.frontier if given is None else self.home.schedule.epoch(as_typed(given))
 
 
-def _text(epoch: Epoch) -> str:
+def as_typed(epoch: Epoch) -> str:
     """An epoch as it would be typed."""
     return epoch.isoformat() if isinstance(epoch, (date, datetime)) else str(epoch)

@@ -18,6 +18,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from pipeline import cli
 from pipeline import spark as sparks
-from pipeline.api import Graph, Narrow
+from pipeline.api import Graph, Narrow, as_typed
 from pipeline.cli.status import folded
 from pipeline.errors import UsageError
 from pipeline.questions import ANY, FLAGS, NAMES, VIEWS, table
@@ -397,6 +398,30 @@ def test_options_of_every_command(homes: dict[str, Path], call: Call) -> None:
     assert (version.code, version.out.split()[0]) == (0, "altneu")
 
 
+def test_a_dry_run_says_and_does_nothing(tmp_path: Path, call: Call) -> None:
+    seed = Seed(tmp_path / "home")
+    seed.good_days(3)
+    seed.run({DAY + 3: (3, 0)}, {DAY + 3: {"edges": 2, "truss2": 2}})
+    with sqlite3.connect(seed.home.path / "altneu.db") as database:
+        database.execute("""UPDATE ledger SET snapshots = '{"edges": "1"}'""")
+    before = state_of(seed.home.path)
+    said = {
+        "rollback 1 --dry-run": "would publish revision 1 again as revision 3 epochs 1 taken back: 2004-07-04",
+        "rollback 0 --dry-run": "4 taken back",
+        "rebuild --dry-run": "would publish 4 epoch(s) anew as revision 3, from the rows as stored",
+        "compact --dry-run": "revisions 1…2 can be read afterwards; none let go",
+    }
+    for command, says in said.items():
+        found = call(seed.home.path, command)
+        assert (found.code, says in flat(found)) == (0, True), (command, flat(found))
+    assert state_of(seed.home.path) == before
+
+
+def test_a_home_below_the_users_own_folder(homes: dict[str, Path], call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(homes["published"].parent))
+    assert "revision 2" in call(Path("~/published"), "status").out
+
+
 def test_init_makes_a_home_that_can_be_filled_by_hand(tmp_path: Path, call: Call) -> None:
     home = tmp_path / "new"
     assert call(home, "init").code == 0
@@ -483,7 +508,8 @@ def test_wrong_use_and_small_questions(altneu: Altneu, tmp_path: Path, spark: Sp
 
 
 def test_programs_have_the_views_of_show() -> None:
-    """Every view and every option of the table, as a method and its argument."""
+    """Every view and every option of the table, as a method and its argument; dates are epochs."""
+    assert [as_typed(epoch) for epoch in (date(2004, 5, 15), "2004-05-15", 7)] == ["2004-05-15", "2004-05-15", "7"]
     called = {"vertices": "vertex", "since_revision": "old"}
     for view in VIEWS:
         method = getattr(Graph, "changes_since" if "since_revision" in view.options else view.name)
