@@ -24,11 +24,12 @@ from typing import Any, TypedDict, Unpack
 from pyspark.sql import DataFrame, SparkSession
 
 from . import views
+from .answers import ask
 from .config import Home
 from .errors import AltneuError
 from .ledger import Revision
 from .place import opened
-from .questions import Question, ask
+from .questions import Question
 from .spark import master_of, session
 from .warehouse import Warehouse
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from ..answers import unpublished
 from ..config import Home
 from ..errors import AltneuError, CheckFailed, UsageError
 from ..ledger import Ledger
-from ..questions import unpublished
 from .base import command, opened
 from .printing import Progress, err, out, print_rows
 from .runs import execute

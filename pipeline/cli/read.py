@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..answers import ask, condition
 from ..errors import AltneuError, UsageError
-from ..questions import ANY, FLAGS, NAMES, Question, ask, condition, table
+from ..questions import ANY, FLAGS, NAMES, Question, table
 from .base import command, opened
 from .printing import Document, Format, destination, emit, err, out
 
