@@ -216,8 +216,10 @@ class World:
         return self.publish([], "rebuild").revision
 
     def rollback(self) -> int:
-        revision, before = self.dice.randint(1, len(self.revisions)), self.newest
-        assert before
+        before = self.newest
+        if before is None or len(self.revisions) < 2:
+            return 0
+        revision = self.dice.randint(1, len(self.revisions) - 1)  # the newest itself is refused
         target = self.of(revision)
         self.seed.rollback(revision)
         row = self.seed.ledger.at()
