@@ -79,7 +79,7 @@ def overview(
         "frontier": None if newest.frontier is None else label(newest.frontier),
         "seconds": home.schedule.seconds,
         "starts": {epoch: begin for epoch in axis if (begin := start(home, epoch)) is not None},
-        "headline": _headline(published, count, older, bool(axis)),
+        "headline": _headline(published, count, older, bool(axis or newest.revision)),
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
         "runs": [told(*one) for one in _newest_runs(found)],
         "held_back": _held_back(home, found, newest),
@@ -153,7 +153,7 @@ def _headline(published: int, counts: dict[str, int], older: int, known: bool) -
     if not known:
         return "Nothing has been run yet."
     if not published:
-        return "Nothing is published yet."
+        return "Nothing is published."
     parts = [f"{number(counts[name])} {STATES[name].short}" for name in ("failed", "wrong", "warning") if counts[name]]
     done = f"{plural(published, 'epoch')} published"
     if older:

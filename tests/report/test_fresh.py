@@ -243,3 +243,12 @@ def test_the_newest_runs_have_kind_and_time_and_the_landing_is_looked_at(seed: S
     assert "1 epoch not published yet: 2004-08-01." in text
     assert "2 epochs published, and not in the landing any more: 2004-07-01, 2004-07-02." in text
     assert "The landing was looked at" in text
+
+
+def test_a_rollback_to_the_empty_state_leaves_pages_that_say_so(seed: Seed) -> None:
+    three(seed)
+    runner.rollback(seed.home, seed.ledger, 0)
+    for day in ALL:
+        assert document(seed.home, seed.ledger, day)["state"] == "empty"
+        assert "Nothing is published for this epoch." in text(seed, day)
+    assert "Nothing is published." in Reader((seed.home.reports / "index.html").read_text()).text
