@@ -144,8 +144,9 @@ class Branches:
 
         self.change(table, drop)
 
-    def expire(self, table: str, ledger: Ledger, before_ms: int) -> int:
-        """Drop what no reader can reach: snapshots that nothing pins, and the files of theirs alone; how many.
+    def expire(self, table: str, ledger: Ledger, before_ms: int, run_id: str) -> int:
+        """Drop what no reader can reach: snapshots that nothing pins but the compaction `run_id`, which has replaced
+        them, and the files of theirs alone; how many.
 
         A snapshot that was let go stays under a tag until a later call finds the tag older than `before_ms`
         (milliseconds since 1970), so that whoever reads it now may finish. The ledger is asked after the look at the
@@ -158,7 +159,7 @@ class Branches:
             refs = metadata.refs()
             tags = {snapshot: name for name, snapshot in refs.items() if name.startswith(_GOING)}
             held = {snapshot for name, snapshot in refs.items() if name not in tags.values()}
-            keep = ledger.pinned().get(table, set()) | held | {metadata.first()}
+            keep = ledger.pinned(run_id).get(table, set()) | held | {metadata.first()}
             steps: list[iceberg.Step] = []
             gone.clear()
             for snapshot in sorted(metadata.snapshots()):

@@ -155,7 +155,7 @@ def replace_and_drop(
             expired, orphans = 0, 0
             for table in row.snapshots:
                 say(f"{table}: dropping what nobody can read")
-                expired += warehouse.expire(table, ledger, before_ms)
+                expired += warehouse.expire(table, ledger, before_ms, run_id)
                 orphans += remove_orphans(table)
         except BaseException as error:
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):

@@ -279,11 +279,12 @@ class Ledger:
             return row
         return replace(row, since=run.base["since"], snapshots=_numbers(run.base["snapshots"]))
 
-    def pinned(self) -> dict[str, set[int]]:
-        """Table → the snapshots that readers of some revision, or runs that may go on, still need."""
+    def pinned(self, without: str | None = None) -> dict[str, set[int]]:
+        """Table → the snapshots that readers of some revision, or runs that may go on (but for one), still need."""
         pins: dict[str, set[int]] = {}
         newest = self.at().revision
-        going = sa.select(runs).where(runs.c.state.in_(OPEN) & (runs.c.parent == newest))
+        others = runs.c.state.in_(OPEN) & (runs.c.run_id != (without or ""))
+        going = sa.select(runs).where(others & (runs.c.parent == newest))
         bases = [_numbers(row.base["snapshots"]) for row in self._rows(going) if row.base]
         for snapshots in (*(row.snapshots for row in self.revisions()), *bases):
             for table, snapshot in snapshots.items():

@@ -129,9 +129,15 @@ class Execution:
 
 
 def search(
-    make: Callable[[], Any], orders: Sequence[Sequence[str]], bound: int, wide: bool = False, faults: bool = True
+    make: Callable[[], Any],
+    orders: Sequence[Sequence[str]],
+    bound: int,
+    wide: bool = False,
+    faults: bool = True,
+    first: str = "",
 ) -> Iterator[Execution]:
-    """Every execution with up to `bound` deviations, each once, those with fewer first. Raises `Violation`."""
+    """Every execution with up to `bound` deviations, each once, those with fewer first; the first deviation
+    only at steps so called. Raises `Violation`."""
     for order in orders:
         waiting: list[list[Deviation]] = [[]]
         for _ in range(bound + 1):
@@ -141,6 +147,9 @@ def search(
                 execution.run(order)
                 yield execution
                 following += [
-                    [*deviations, (point.number, instead)] for point in execution.points for instead in point.instead
+                    [*deviations, (point.number, instead)]
+                    for point in execution.points
+                    for instead in point.instead
+                    if deviations or point.what.startswith(first)
                 ]
             waiting = following

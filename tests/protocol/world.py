@@ -230,7 +230,7 @@ class World:
             self._live(books, f"revision {row.revision}", row)
         newest = revisions[-1]
         for run in runs.values():
-            if run.state in ledger.OPEN and run.parent == newest.revision and run.base:
+            if run.state in ledger.OPEN and run.kind != "compact" and run.parent == newest.revision and run.base:
                 pins = {table: int(snapshot) for table, snapshot in run.base["snapshots"].items()}
                 self._live(books, f"what {run.run_id} builds on", replace(newest, snapshots=pins))
         for table in TABLES:
