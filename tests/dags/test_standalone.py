@@ -28,6 +28,13 @@ from .real import REPO, Airflow
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+def test_the_parts_share_the_secrets_by_which_they_know_each_other(tmp_path: Path) -> None:
+    home = Home.open(tmp_path / "home", create=True)
+    first, second = (local.settings(home, 8080, NOW) for _ in range(2))
+    for name in ("AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__API__SECRET_KEY"):
+        assert len(first[name]) >= 32 and first[name] != second[name]
+
+
 def test_a_landing_that_is_history_bounds_the_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     for text in ("2004-04-15", "2004-04-20"):
