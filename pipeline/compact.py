@@ -25,7 +25,8 @@ from algorithms.upserts import DELETE, winners
 from . import lease
 from .branches import Branches
 from .config import Home
-from .errors import AltneuError, LeaseLost, ending, explained
+from .errors import AltneuError, LeaseLost, explained
+from .interrupt import asked
 from .lease import held
 from .ledger import Ledger, Revision, new_run_id
 from .warehouse import INTERVALS, Warehouse, shown
@@ -158,8 +159,11 @@ def replace_and_drop(
                 expired += warehouse.expire(table, ledger, before_ms, run_id)
                 orphans += remove_orphans(table)
         except BaseException as error:
+            state, why = (
+                ("interrupted", "interrupted during compact") if asked(error) else ("failed", explained(error)[0])
+            )
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-                ledger.finish(run_id, "failed" if ending(error) is None else "interrupted", explained(error)[0])
+                ledger.finish(run_id, state, why)
             raise
         facts = {
             "since": since,

@@ -16,6 +16,7 @@ class Exit(IntEnum):
     OK = 0
     FAILED = 1  # a check failed or a run failed
     USAGE = 2  # wrong use or configuration
+    INTERRUPTED = 130  # Ctrl-C or SIGTERM
 
 
 class AltneuError(Exception):
@@ -86,6 +87,7 @@ def transient(error: BaseException) -> bool:
     kinds = type(error).__mro__
     outside = any(kind.__module__.partition(".")[0] in _OUTSIDE for kind in kinds)
     return isinstance(error, OSError) or (outside and not {kind.__name__ for kind in kinds} & _LASTING)
+
 
 def ending(error: BaseException | None) -> BaseException | None:
     """What asked the work to end (a signal, a scheduler's timeout), also where cleaning up has failed after it."""

@@ -25,10 +25,10 @@ from .errors import (
     RunFailed,
     Unavailable,
     UsageError,
-    ending,
     explained,
     transient,
 )
+from .interrupt import Interrupted, asked
 from .lease import held
 from .ledger import WRITTEN, Ledger, Revision, new_run_id, texts
 from .standing import standings
@@ -325,11 +325,15 @@ def _recorded(
 ) -> BaseException:
     """Record how a stage ended that did not finish; return what to raise. What is no `Exception` (a signal, a
     scheduler's termination or timeout) goes on unchanged, also where cleaning up has failed after it."""
-    stop = ending(error)
+    stop = asked(error)
     what, then = explained(error)
     state, said = "failed", f"{name}: {what}"
     if stop is not None:
-        reason = "" if isinstance(stop, KeyboardInterrupt) else f" ({type(stop).__name__}: {stop})"
+        reason = f" ({type(stop).__name__}: {stop})"
+        if isinstance(stop, (Interrupted, KeyboardInterrupt)):
+            reason = ""
+        if isinstance(stop, Interrupted):
+            stop.during = name
         state, said = "interrupted", f"interrupted during {name}{reason}"
         what = said
     elif isinstance(error, Conflict):
@@ -364,11 +368,19 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
     run_id = begin(home, ledger, plan)
     if run_id is None:
         return None
-    prepare()
-    for name in STAGES:
-        say(name, "")
-        facts = stage(home, ledger, run_id, name, say)
-        say(name, "done " + shown(home, facts))
+    name = STAGES[0]
+    try:
+        prepare()
+        for name in STAGES:
+            say(name, "")
+            facts = stage(home, ledger, run_id, name, say)
+            say(name, "done " + shown(home, facts))
+    except Interrupted as stop:
+        if stop.during is None:  # between two stages, which record their ends themselves
+            stop.during = name
+            with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
+                ledger.finish(run_id, "interrupted", f"interrupted during {name}")
+        raise
     return ledger.at()
 
 
@@ -399,9 +411,12 @@ def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[
     with held(ledger, run_id):
         try:
             published = _publish_again(home, ledger, run_id, parent, target, epochs)
-        except Exception as error:
+        except BaseException as error:
+            state, why = (
+                ("interrupted", "interrupted during rollback") if asked(error) else ("failed", explained(error)[0])
+            )
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-                ledger.finish(run_id, "failed", explained(error)[0])
+                ledger.finish(run_id, state, why)
             raise
     refresh(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs

@@ -24,6 +24,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from . import interrupt
 from .errors import AltneuError, Unavailable, UsageError, explained
 from .settings import MASTERS, is_master
 
@@ -101,7 +102,8 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     builder = SparkSession.builder.appName("altneu").master(master)
     settings = _settings(master, conf, few)
     try:
-        spark = _configured(builder, settings).getOrCreate()
+        with interrupt.kept():
+            spark = _configured(builder, settings).getOrCreate()
     except (Py4JError, PySparkException) as error:
         memory = settings["spark.driver.memory"]
         raise AltneuError(

@@ -7,12 +7,14 @@ module per concept: `base` (the app and its options), `printing`, and the comman
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
 import traceback
+from typing import NoReturn
 
-from .. import incident, orchestration, telemetry
+from .. import incident, interrupt, orchestration, telemetry
 from ..errors import AltneuError, Exit, explained
 from .base import Log, app, setting
 from .printing import err, failure, out, printable
@@ -23,24 +25,44 @@ from . import land, runs, status, read, checks, admin  # noqa: F401  # isort: sk
 __all__ = ["app", "err", "main", "out"]
 
 
-
 def main(arguments: list[str] | None = None) -> int:
     """Run `altneu` with these arguments (default: the process's); exit with its code."""
     printable()
-    try:
-        app(arguments, prog_name="altneu")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(Exit.OK)
-    except KeyboardInterrupt:
-        err.print("interrupted; what was published is untouched")
-        sys.exit(130)
-    except Exception as error:
-        _tell(error)
-        sys.exit(error.exit if isinstance(error, AltneuError) else Exit.FAILED)
-    finally:
-        orchestration.release()
+    with interrupt.handled():
+        try:
+            app(arguments, prog_name="altneu")
+        except BaseException as error:
+            stop = interrupt.asked(error)
+            if isinstance(stop, (interrupt.Interrupted, KeyboardInterrupt)):
+                _stop(stop)
+            if isinstance(error, BrokenPipeError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                sys.exit(Exit.OK)
+            if not isinstance(error, Exception):
+                raise
+            _tell(error)
+            sys.exit(error.exit if isinstance(error, AltneuError) else Exit.FAILED)
+        finally:
+            orchestration.release()
     return Exit.OK
+
+
+def _stop(stop: BaseException) -> NoReturn:
+    """Tell that a signal ended the command, and end it and every process of it at once."""
+    interrupt.end_children()
+    during = (stop.during if isinstance(stop, interrupt.Interrupted) else None) or setting.command or "its start"
+    outcome = "the same command goes on"
+    with contextlib.suppress(Exception):  # the database may be what was waited for
+        outcome = setting.outcome()
+    if setting.log is Log.json:
+        logging.disable(logging.NOTSET)
+        telemetry.event("command interrupted", logging.ERROR, during=during, outcome=outcome)
+    else:
+        failure.print(f"interrupted during {during}; {outcome}", markup=False)
+    with contextlib.suppress(OSError):  # a reader that has gone
+        sys.stderr.flush()
+        sys.stdout.flush()
+    os._exit(Exit.INTERRUPTED)  # not by way of threads and libraries that would wait for Spark
 
 
 def _tell(error: Exception) -> None:

@@ -48,6 +48,8 @@ class Setting:
     log: Log = Log.text
     quiet: bool = False
     verbose: bool = False
+    command: str | None = None
+    outcome: Callable[[], str] = lambda: "nothing was changed; the same command goes on"  # of a command that is ended
 
 
 setting = Setting()
@@ -82,6 +84,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     home: HomeOption = None,
     log_format: LogOption = None,
     quiet: Quiet = False,
@@ -91,6 +94,7 @@ def options(
     ] = False,
 ) -> None:
     setting.home, setting.quiet, setting.verbose = Path(os.environ.get("ALTNEU_HOME") or ".altneu"), False, False
+    setting.command, setting.outcome = context.invoked_subcommand, Setting.outcome
     form = os.environ.get("ALTNEU_LOG_FORMAT") or Log.text
     if form not in set(Log):
         raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r}: {' or '.join(Log)}.")
@@ -150,4 +154,19 @@ def _common(
 def opened(create: bool = False) -> tuple[Home, Ledger]:
     """The home of this call and its ledger."""
     home = Home.open(setting.home, create)
-    return home, place.opened(home)
+    ledger = place.opened(home)
+    if setting.outcome is Setting.outcome:
+        before = ledger.at().revision
+        setting.outcome = lambda: _published_since(ledger, before)
+    return home, ledger
+
+
+_ANEW = ("rebuild", "repair", "rollback")  # typed again, they publish again
+
+
+def _published_since(ledger: Ledger, before: int) -> str:
+    newest = ledger.at().revision
+    if newest == before:
+        return "nothing was published; the same command goes on"
+    again = "see altneu status" if setting.command in _ANEW else "the same command goes on"
+    return f"revision {newest} is published; {again}"

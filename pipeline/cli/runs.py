@@ -226,8 +226,12 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
         return
     for other in ledger.runs():
         if alive(other):
+            kind, labels = other.kind or "run", some(map(home.schedule.label, other.epochs))
+            many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
+            wins = "it disturbs no run" if kind == "compact" else "the first to publish wins, the other is superseded"
             err.print(
-                f"[yellow]run {other.run_id} is at work[/] (sign of life {other.beat_at}): the first to publish wins"
+                f"[yellow]another {kind}{many} is at work[/] since {other.started_at} on revision {other.parent} (last "
+                f"heartbeat {other.beat_at}): {wins}"
             )
     parts = runner.parts(home, found) if found.kind == "run" else [found.run]
     size = {entry.epoch: entry.bytes for entry in found.epochs}

@@ -1,0 +1,87 @@
+"""Ctrl-C and SIGTERM at a stage of the real command: one line, code 130, no process left; the same command goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import Exit
+from pipeline.ledger import Ledger
+from tests import homes
+from tests.conftest import TINY
+from tests.e2e.test_crash import group
+
+REPO = Path(__file__).resolve().parents[2]
+CONF = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
+TOML = f'[spark]\nmaster = "local[1]"\nconf = {{ {CONF} "spark.driver.memory" = "1g" }}\n'
+
+# the command, what it says before the signal comes, the signal, and where it says that it was then
+CASES: dict[str, tuple[list[str], str, signal.Signals, str]] = {
+    "Spark's start": (["run", "1"], "revision 2:", signal.SIGINT, "ingest"),
+    "edges": (["backfill", "--all"], "✓ ingest", signal.SIGTERM, "edges"),
+    "triangles": (["run", "1"], "✓ edges", signal.SIGINT, "triangles"),
+    "truss": (["run", "1"], "✓ triangles", signal.SIGTERM, "truss"),
+    "audit": (["run", "1"], "✓ truss", signal.SIGINT, "audit"),
+    "rebuild": (["rebuild"], "✓ triangles", signal.SIGINT, "truss"),
+    "compact": (["compact"], "compact: ", signal.SIGINT, "compact"),
+    "audit alone": (["audit"], "audit: ", signal.SIGTERM, "audit"),
+}
+ALWAYS = ("Spark's start", "edges")
+
+
+def command(home: Path, *arguments: str) -> subprocess.Popen[str]:
+    """In a session of its own, as in a terminal."""
+    env = os.environ | {"PYTHONPATH": str(REPO), "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+    line = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(line, env=env, cwd=home, start_new_session=True, stdout=pipe, stderr=pipe, text=True)
+
+
+def interrupted(process: subprocess.Popen[str], after: str, number: signal.Signals) -> tuple[list[str], list[str]]:
+    """Send the signal once the command has said `after`; what it had said, and what it said then."""
+    assert process.stderr is not None
+    guard = threading.Timer(240, process.kill)  # a command that hangs must not hang the suite
+    guard.start()
+    before = []
+    for line in process.stderr:
+        before.append(line.rstrip())
+        if after in line:
+            break
+    assert before and after in before[-1], before
+    # Ctrl-C reaches every process of a terminal, SIGTERM the one that it is sent to
+    os.killpg(process.pid, number) if number is signal.SIGINT else process.send_signal(number)
+    said = [line.rstrip() for line in process.stderr]
+    process.wait()
+    guard.cancel()
+    return before, said
+
+
+@pytest.mark.parametrize("case", [c if c in ALWAYS else pytest.param(c, marks=pytest.mark.slow) for c in CASES])
+def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
+    arguments, after, number, during = CASES[case]
+    home, ledger = homes.make(tmp_path / "home", TOML)
+    homes.put(home, 0, [(a, b, None, "upsert", 0) for a in range(5) for b in range(a)])
+    first = command(home.path, "run", "0")
+    assert first.wait(240) == 0, first.stderr
+    homes.put(home, 1, [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)])
+    process = command(home.path, *arguments)
+    before, said = interrupted(process, after, number)
+    assert process.returncode == Exit.INTERRUPTED, (before, said)
+    told = [line for line in said if "interrupted" in line]
+    assert told == [f"interrupted during {during}; nothing was published; the same command goes on"], said
+    assert not [line for line in said if "py4j" in line or "Traceback" in line or "ERROR" in line], said
+    assert group(process.pid) == {}, "a process stays behind"
+    ledger = Ledger(home.database)
+    assert ledger.at().revision == 1
+    if arguments[0] != "audit":
+        run = ledger.runs()[-1]
+        assert (run.state, run.owner) == ("interrupted", None), run
+        assert f"interrupted during {during}" in (run.error or "")
+    again = command(home.path, *arguments)
+    assert again.wait(240) == 0, again.stderr.read() if again.stderr else ""
