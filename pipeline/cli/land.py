@@ -83,8 +83,8 @@ def land(
         return not ask or typer.confirm("Land it so?", default=True, err=True)
 
     home = Home.draft(setting.home)
-    before = _state(home)
-    setting.outcome = lambda: _outcome(home, before)
+    before = placed(home)
+    setting.outcome = lambda: outcome(home, before)
     if (home.path / "altneu.toml").exists():
         opened()
     report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm)
@@ -93,15 +93,16 @@ def land(
     _print_report(report, dry_run, append)
 
 
-def _state(home: Home) -> tuple[dict[str, int], str | None]:
+def placed(home: Home) -> tuple[dict[str, int], str | None]:
     """Which folders stand in the landing, and the settings. A batch that is placed is another folder."""
     folders = {path.name: path.stat().st_ino for path in home.landing.glob("epoch=*")}
     settings = home.path / "altneu.toml"
     return folders, settings.read_text(encoding="utf-8-sig") if settings.exists() else None
 
 
-def _outcome(home: Home, before: tuple[dict[str, int], str | None]) -> str:
-    if _state(home) == before:
+def outcome(home: Home, before: tuple[dict[str, int], str | None]) -> str:
+    """What came of a land that a signal has ended."""
+    if placed(home) == before:
         return "nothing was landed; the same command goes on"
     return "everything is landed; next: altneu backfill --all"
 

@@ -85,3 +85,24 @@ def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
         assert f"interrupted during {during}" in (run.error or "")
     again = command(home.path, *arguments)
     assert again.wait(240) == 0, again.stderr.read() if again.stderr else ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupted_land_lands_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    home, _ = homes.make(tmp_path / "home")
+    homes.put(home, 0, [(0, 1, None, "upsert", 0)])
+    batch, before = (home.landing / "epoch=0" / "rows.csv").read_text(), (home.path / "altneu.toml").read_text()
+    file = tmp_path / "many.csv"
+    file.write_text("src,dst,weight\n" + "".join(f"{n},{n + 1},{n}.5\n" for n in range(1_000_000)))
+    line = ["land", str(file), "--epoch", "0"]
+    process = command(home.path, *line)
+    _, said = interrupted(process, "understood as", number)
+    assert process.returncode == Exit.INTERRUPTED, said
+    assert said[-1] == "interrupted during land; nothing was landed; the same command goes on", said
+    assert len([row for row in said if not row.startswith("  ")]) == 1, said
+    assert group(process.pid) == {}, "a process stays behind"
+    assert (home.landing / "epoch=0" / "rows.csv").read_text() == batch
+    assert (home.path / "altneu.toml").read_text() == before
+    assert not [path for path in home.landing.glob("_work/*") if path.name != "lock"]
+    again = command(home.path, *line)
+    assert "landed 1,000,000 rows" in again.communicate(timeout=240)[0] and again.returncode == 0

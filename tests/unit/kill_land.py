@@ -1,6 +1,7 @@
-"""A `land` that dies, or meets a full disk, at its n-th file-system call: started by `test_landing_journal.py`.
+"""A `land` that dies, is interrupted, or meets a full disk, at its n-th file-system call: started by
+`test_landing_journal.py`.
 
-Arguments: home, file, epochs' option words as JSON, mode (kill, once, full), n. Prints how many calls there were.
+Arguments: home, file, epochs' option words as JSON, mode (kill, signal, once, full), n. Prints how many calls there were.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import sys
 from pathlib import Path
 
 from pipeline import landing
+from pipeline.cli.land import outcome, placed
 from pipeline.config import Home
+from pipeline.interrupt import Interrupted, handled
 
 CALLS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.truncate"}
 NEEDS_SPACE = {"open", "os.mkdir", "os.link", "os.rename"}
@@ -34,12 +37,19 @@ def main(home: str, file: str, options: str, mode: str, at: int) -> str:
             renames.append(count)
         if mode == "kill" and count == at:
             os.kill(os.getpid(), signal.SIGKILL)
+        if mode == "signal" and count == at:
+            os.kill(os.getpid(), signal.SIGINT)
         if (mode == "once" and count == at) or (mode == "full" and count >= at and event in NEEDS_SPACE):
             raise OSError(errno.ENOSPC, "No space left on device", str(arguments[0]))
 
+    draft = Home.draft(home)
+    before = placed(draft)
     sys.addaudithook(hook)
     try:
-        landing.land(Home.draft(home), [Path(file)], landing.Options(**json.loads(options)))
+        with handled():
+            landing.land(draft, [Path(file)], landing.Options(**json.loads(options)))
+    except Interrupted:
+        return f"interrupted: {outcome(draft, before)}"
     finally:
         active = False
     return " ".join(map(str, [count, *(renames if mode == "trace" else ())]))

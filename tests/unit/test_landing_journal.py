@@ -1,6 +1,6 @@
 # ruff: noqa: E501
-"""A land that fails or is killed at any of its file-system calls leaves the old batches and settings; the next land
-restores what the dead one moved; two at once do not disturb each other."""
+"""A land that fails, is interrupted or killed at any of its file-system calls leaves the old batches and settings; the
+next land restores what a killed one moved; two at once do not disturb each other."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def restored(home: Path) -> State:
 
 
 @pytest.mark.parametrize("append", [False, True])
-@pytest.mark.parametrize("mode", ["kill", "once", "full"])
+@pytest.mark.parametrize("mode", ["kill", "signal", "once", "full"])
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_step(
     before: tuple[Path, Path, State], tmp_path: Path, server: Server, mode: str, append: bool, stride: int
@@ -105,6 +105,10 @@ def test_every_step(
         after = state(place)
         if mode == "kill":
             assert code == -9, (at, said)
+        elif mode == "signal":  # nothing is half moved, and what is said is so
+            assert code == 0 and (after in (old, new)), (at, said)
+            told = "nothing was landed" if after == old else "everything is landed"
+            assert told in said or (at == calls and after == new and "interrupted" not in said), (at, said)
         else:
             assert code == 0 or "No space left" in said or "new batches could not be placed" in said, (at, said)
             if code == 0:
