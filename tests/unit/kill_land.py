@@ -1,7 +1,8 @@
 """A `land` that dies, is interrupted, or meets a full disk, at its n-th file-system call: started by
 `test_landing_journal.py`.
 
-Arguments: home, file, epochs' option words as JSON, mode (kill, signal, once, full), n. Prints how many calls there were.
+Arguments: home, file, epochs' option words as JSON, mode (kill, signal, once, full), n. Prints how many calls there
+were, or what the interrupted one says.
 """
 
 from __future__ import annotations

@@ -80,3 +80,15 @@ def test_a_compaction_between_the_look_and_the_row(seed: Seed, monkeypatch: pyte
     with pytest.raises(Conflict, match="a compaction has changed revision 1 meanwhile"):
         runner.rollback(seed.home, ledger, 1)
     assert ledger.at().revision == 2
+
+
+def test_an_interrupted_one_is_recorded_and_publishes_nothing(seed: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def publish(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(seed.ledger, "publish", publish)
+    with pytest.raises(KeyboardInterrupt):
+        runner.rollback(seed.home, seed.ledger, 0)
+    run = seed.ledger.runs()[-1]
+    assert (run.state, run.error, run.owner) == ("interrupted", "interrupted during rollback", None)
+    assert seed.ledger.at().revision == 1

@@ -1,0 +1,76 @@
+"""What a signal does to a run: recorded as interrupted wherever it comes, and whatever error comes of it. No Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pipeline import interrupt, runner
+from pipeline.config import Home
+from pipeline.errors import Exit
+from pipeline.ledger import Ledger
+from tests import homes
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> tuple[Home, Ledger]:
+    home, ledger = homes.make(tmp_path / "home")
+    homes.put(home, 1, [(0, 1, None, "upsert", 0)])
+    return home, ledger
+
+
+@pytest.mark.parametrize("number", interrupt.SIGNALS, ids=lambda number: number.name)
+def test_between_two_stages(landed: tuple[Home, Ledger], number: signal.Signals) -> None:
+    home, ledger = landed
+
+    def say(stage: str, text: str) -> None:
+        with suppress(Exception):  # as a library may that takes everything for an error of its own
+            os.kill(os.getpid(), number)
+
+    with interrupt.handled(), pytest.raises(interrupt.Interrupted) as raised:
+        runner.run(home, ledger, runner.plan_epochs(home, ledger, [1]), say)
+    row = ledger.runs()[-1]
+    assert (raised.value.during, row.state, row.error) == ("ingest", "interrupted", "interrupted during ingest")
+
+
+def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(*_: object) -> None:
+        with suppress(BaseException):  # a destructor loses what is raised in it
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise ConnectionRefusedError("no JVM answers")
+
+    home, ledger = landed
+    ledger.begin("a", 0, [1], {})
+    monkeypatch.setattr("pipeline.spark.session_for", work)
+    with interrupt.handled(), pytest.raises(interrupt.Interrupted):
+        runner.stage(home, ledger, "a", "edges")
+    row = ledger.run("a")
+    assert (row.state, row.error, row.owner) == ("interrupted", "interrupted during edges", None)
+
+
+TWICE = """
+import os, signal, subprocess, sys
+from pipeline import interrupt
+STUBBORN = "import signal; signal.signal(15, signal.SIG_IGN); print(1, flush=True); signal.pause()"
+child = subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE)
+child.stdout.read(1)
+with interrupt.handled():
+    for again in range(2):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except interrupt.Interrupted:
+            interrupt.SAME = 0.0
+    print("goes on")
+"""
+
+
+def test_a_second_signal_ends_everything_at_once() -> None:
+    # the child has our pipe for its errors: this returns when both have ended
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (Exit.INTERRUPTED, "", "")
