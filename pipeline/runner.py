@@ -368,7 +368,6 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
     run_id = begin(home, ledger, plan)
     if run_id is None:
         return None
-    name = STAGES[0]
     try:
         prepare()
         for name in STAGES:
@@ -377,9 +376,10 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
             say(name, "done " + shown(home, facts))
     except Interrupted as stop:
         if stop.during is None:  # between two stages, which record their ends themselves
-            stop.during = name
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-                ledger.finish(run_id, "interrupted", f"interrupted during {name}")
+                done = {row.stage for row in ledger.stages(run_id) if row.state == "done"}
+                stop.during = next((name for name in STAGES if name not in done), STAGES[-1])
+                ledger.finish(run_id, "interrupted", f"interrupted during {stop.during}")
         raise
     return ledger.at()
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,11 @@ REPO = Path(__file__).resolve().parents[2]
 CONF = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
 TOML = f'[spark]\nmaster = "local[1]"\nconf = {{ {CONF} "spark.driver.memory" = "1g" }}\n'
 
+JVM = ""  # not what the command says: its JVM has begun to start
+
 # the command, what it says before the signal comes, the signal, and where it says that it was then
 CASES: dict[str, tuple[list[str], str, signal.Signals, str]] = {
-    "Spark's start": (["run", "1"], "revision 2:", signal.SIGINT, "ingest"),
+    "Spark's start": (["run", "1"], JVM, signal.SIGINT, "ingest"),
     "edges": (["backfill", "--all"], "✓ ingest", signal.SIGTERM, "edges"),
     "triangles": (["run", "1"], "✓ edges", signal.SIGINT, "triangles"),
     "truss": (["run", "1"], "✓ triangles", signal.SIGTERM, "truss"),
@@ -48,15 +51,19 @@ def interrupted(process: subprocess.Popen[str], after: str, number: signal.Signa
     assert process.stderr is not None
     guard = threading.Timer(240, process.kill)  # a command that hangs must not hang the suite
     guard.start()
-    before = []
-    for line in process.stderr:
-        before.append(line.rstrip())
-        if after in line:
-            break
-    assert before and after in before[-1], before
+    before: list[str] = []
+    if after == JVM:
+        while process.poll() is None and "java" not in group(process.pid).values():
+            time.sleep(0.01)
+    else:
+        for line in process.stderr:
+            before.append(line.rstrip())
+            if after in line:
+                break
+        assert before and after in before[-1], before
     # Ctrl-C reaches every process of a terminal, SIGTERM the one that it is sent to
     os.killpg(process.pid, number) if number is signal.SIGINT else process.send_signal(number)
-    said = [line.rstrip() for line in process.stderr]
+    said = [line.rstrip() for line in process.stderr if not line.startswith("revision 2:")]
     process.wait()
     guard.cancel()
     return before, said
