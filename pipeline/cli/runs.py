@@ -213,6 +213,18 @@ def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
     print_totals(home, ledger, revision)
 
 
+def _print_others(home: Home, ledger: Ledger) -> None:
+    """Which other runs are at work, on what and since when, before this one begins."""
+    for other in filter(alive, ledger.runs()):
+        kind, labels = other.kind or "run", some(map(home.schedule.label, other.epochs))
+        many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
+        wins = "it disturbs no run" if kind == "compact" else "the first to publish wins, the other is superseded"
+        err.print(
+            f"[yellow]another {kind}{many} is at work[/] since {other.started_at} on revision {other.parent} (last "
+            f"heartbeat {other.beat_at}): {wins}"
+        )
+
+
 def execute(home: Home, ledger: Ledger, found: Plan) -> None:
     from .. import runner
     from ..forecast import forecast
@@ -224,15 +236,7 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
             out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {found.parent.revision})")
         _print_absent(home, len(found.epochs), sum(entry.state == "gone" for entry in found.epochs))
         return
-    for other in ledger.runs():
-        if alive(other):
-            kind, labels = other.kind or "run", some(map(home.schedule.label, other.epochs))
-            many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
-            wins = "it disturbs no run" if kind == "compact" else "the first to publish wins, the other is superseded"
-            err.print(
-                f"[yellow]another {kind}{many} is at work[/] since {other.started_at} on revision {other.parent} (last "
-                f"heartbeat {other.beat_at}): {wins}"
-            )
+    _print_others(home, ledger)
     parts = runner.parts(home, found) if found.kind == "run" else [found.run]
     size = {entry.epoch: entry.bytes for entry in found.epochs}
     total = sum(size.get(epoch, 0) for epoch in found.run)

@@ -1,0 +1,44 @@
+"""A run says at its start which others are at work. No Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import runner
+from pipeline.cli.runs import execute
+from pipeline.errors import AltneuError
+from pipeline.ledger import Ledger
+from tests import homes
+
+SINCE = "is at work since {} on revision 0 (last heartbeat {})"
+WINS = "the first to publish wins, the other is superseded"
+SAID = {
+    "run": f"another run of 2 epoch(s) (4, 7) {SINCE}: {WINS}",
+    "rebuild": f"another rebuild of 2 epoch(s) (4, 7) {SINCE}: {WINS}",
+    "compact": f"another compact {SINCE}: it disturbs no run",
+}
+
+
+@pytest.mark.parametrize("end", [None, "failed"])
+@pytest.mark.parametrize("kind", SAID)
+def test_another_run_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, end: str | None
+) -> None:
+    def run(*_: Any) -> None:
+        raise AltneuError("the run itself is another test's")
+
+    home, ledger = homes.make(tmp_path / "home")
+    homes.put(home, 4, [(0, 1, None, "upsert", 0)])
+    other = Ledger(home.database)
+    other.begin("other", 0, [] if kind == "compact" else [4, 7], {}, kind)
+    if end:
+        other.finish("other", end)
+    monkeypatch.setattr(runner, "run", run)
+    with pytest.raises(AltneuError, match="another test's"):
+        execute(home, ledger, runner.plan_epochs(home, ledger, [4]))
+    row, said = ledger.run("other"), capsys.readouterr().err.splitlines()
+    told = [line for line in said if "another" in line]
+    assert told == ([] if end else [SAID[kind].format(row.started_at, row.beat_at)]), said
