@@ -22,11 +22,12 @@ from pyspark.sql import functions as F
 
 from pipeline import ledger as books
 from pipeline import runner
+from pipeline.branches import branch_of
 from pipeline.config import Home
 from pipeline.errors import CheckFailed, RunFailed
 from pipeline.ledger import Ledger
 from pipeline.report import document
-from pipeline.warehouse import Warehouse, _branch
+from pipeline.warehouse import Warehouse
 from tests import homes, seeds
 from tests.reference import Row
 
@@ -66,11 +67,11 @@ class Scene:
         """Replace the table on the run's branch; return the snapshot that it had."""
         before = self.warehouse.head(table, self.run_id, 0)
         rows = change(self.rows(table)).localCheckpoint()
-        rows.writeTo(f"{self.warehouse.name(table)}.branch_{_branch(self.run_id)}").overwrite(F.lit(True))
+        rows.writeTo(f"{self.warehouse.name(table)}.branch_{branch_of(self.run_id)}").overwrite(F.lit(True))
         return before
 
     def restore(self, table: str, snapshot: int) -> None:
-        self.warehouse.metadata(table).commit([("replaceBranch", _branch(self.run_id), snapshot)])
+        self.warehouse.metadata(table).commit([("replaceBranch", branch_of(self.run_id), snapshot)])
 
 
 @pytest.fixture(scope="module")
