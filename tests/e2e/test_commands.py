@@ -26,6 +26,7 @@ def land(home: Path, epoch: str, text: str | bytes, name: str = "rows.csv") -> P
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / name
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    (folder / "_SUCCESS").touch()
     return file
 
 
