@@ -68,10 +68,22 @@ class Scene:
         before = self.warehouse.head(table, self.run_id, 0)
         rows = change(self.rows(table)).localCheckpoint()
         rows.writeTo(f"{self.warehouse.name(table)}.branch_{branch_of(self.run_id)}").overwrite(F.lit(True))
+        self._left(table, self.warehouse.head(table, self.run_id, 0))
         return before
 
     def restore(self, table: str, snapshot: int) -> None:
         self.warehouse.metadata(table).commit([("replaceBranch", branch_of(self.run_id), snapshot)])
+        self._left(table, snapshot)
+
+    def _left(self, table: str, snapshot: int) -> None:
+        """Let the run's stages have left the table like that: what somebody else wrote would be refused before it is
+        looked at."""
+        for row in self.ledger.stages(self.run_id):
+            if table in row.facts.get(books.WRITTEN, {}):
+                facts = {**row.facts, books.WRITTEN: {**row.facts[books.WRITTEN], table: str(snapshot)}}
+                mine = (books.stages.c.run_id == self.run_id) & (books.stages.c.stage == row.stage)
+                with self.ledger.engine.begin() as connection:
+                    connection.execute(sa.update(books.stages).where(mine).values(facts=facts))
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Any story told to a home ends in the truth: Hypothesis makes up landings, runs, corrections, rollbacks, compactions,
-rebuilds, other settings, kills and races, and after every step readers of every kind say the same, and what is true.
+rebuilds, repairs, other settings, kills and races, and after every step readers of every kind say the same, and what is
+true.
 
 A step costs a run of the real product; graphs have five vertices. `ALTNEU_STORIES` and `ALTNEU_STEPS` say how many
 stories and how long, `ALTNEU_SEED` tells the same ones again (the seed is printed), `ALTNEU_SHRINK=1` looks for the
@@ -31,9 +32,10 @@ from hypothesis.stateful import (
 )
 from pyspark.sql import SparkSession
 
-from pipeline import runner, stages
+from pipeline import audit, runner, stages
 from pipeline.compact import compact
 from pipeline.errors import AltneuError, RunFailed, UsageError
+from pipeline.warehouse import Warehouse
 from tests import homes
 from tests.stories.world import Settings, World
 
@@ -195,7 +197,7 @@ class Story(RuleBasedStateMachine):
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
         world = self.world
-        readable = [row.revision for row in world.ledger.revisions() if row.snapshots]
+        readable = [r.revision for r in world.ledger.revisions() if r.snapshots and r.revision not in world.damaged]
         revision = data.draw(st.sampled_from(sorted(readable)))
         if revision == world.ledger.at().revision:
             return
@@ -207,6 +209,20 @@ class Story(RuleBasedStateMachine):
     @rule()
     def compact(self) -> None:
         compact(self.world.home, self.world.ledger, self.spark, grace=0)
+
+    @precondition(lambda self: self.world.newest.batches and self.world.ledger.at().since is None)
+    @rule(measure=st.sampled_from(["vertices", "edges", "triangles"]), wrong=st.sampled_from([-3, 5]))
+    def repair(self, measure: str, wrong: int) -> None:
+        """Somebody writes into the database: the audit finds it, and what `altneu repair` does then puts it right."""
+        world, row = self.world, self.world.ledger.at()
+        if self._restated() or row.revision in world.damaged:
+            return
+        world.damage(measure, wrong)
+        assert row.frontier is not None
+        warehouse = Warehouse(self.spark, world.home)
+        found = audit.audit_published(warehouse, row, [row.frontier], lambda text: None)
+        assert not all(check["passed"] for check in found)
+        self._rebuild(audit.needs_landing(found))
 
     # -- kills and races ----------------------------------------------------------------------------------------------
 
