@@ -95,7 +95,7 @@ def test_repair_replaces_what_differs(altneu: Altneu, tmp_path: Path, spark: Spa
     lost = warehouse.at("trussness", row).where("a = 0 AND b = 1").withColumn("diff", -F.col("diff"))
     warehouse.stage("trussness", "fault", row.snapshots["trussness"], lost)
     pins = {**row.snapshots, "trussness": warehouse.head("trussness", "fault", 0)}
-    ledger.pin(pins, [1], None, [])
+    ledger.pin("fault", pins, [1], None, [])
     assert altneu("audit").code == 1
     repaired = altneu("repair", "1")
     assert (repaired.code, "published revision 2" in repaired.out) == (0, True), repaired.err
