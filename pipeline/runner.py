@@ -375,11 +375,12 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
             facts = stage(home, ledger, run_id, name, say)
             say(name, "done " + shown(home, facts))
     except Interrupted as stop:
-        if stop.during is None:  # between two stages, which record their ends themselves
-            with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
+        with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
+            if stop.during is None:  # between two stages
                 done = {row.stage for row in ledger.stages(run_id) if row.state == "done"}
                 stop.during = next((name for name in STAGES if name not in done), STAGES[-1])
-                ledger.finish(run_id, "interrupted", f"interrupted during {stop.during}")
+            # again, in case the stage could not: its own write may be what was interrupted
+            ledger.finish(run_id, "interrupted", f"interrupted during {stop.during}")
         raise
     return ledger.at()
 
