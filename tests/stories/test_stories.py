@@ -4,7 +4,7 @@ true.
 
 A step costs a run of the real product; graphs have five vertices. `ALTNEU_STORIES` and `ALTNEU_STEPS` say how many
 stories and how long, `ALTNEU_SEED` tells the same ones again (the seed is printed), `ALTNEU_SHRINK=1` looks for the
-shortest story that fails. The short ones begin within `ALTNEU_SECONDS`: on a slow machine there are fewer.
+shortest story that fails.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from __future__ import annotations
 import os
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, assume, seed, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
-from hypothesis.errors import UnsatisfiedAssumption
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -53,9 +51,6 @@ COMPUTING = runner.STAGES[:-2]  # before publish
 RETENTION = ["", "[retention]\nrevisions = 2\n", "[retention]\nepochs = 2\n"]
 
 
-FAILURES = (Exception, pytest.fail.Exception)
-
-
 class Killed(BaseException):
     """What a process that is killed leaves to do: nothing."""
 
@@ -65,13 +60,10 @@ def file(rows: list[tuple[int, int, int, str, int]]) -> tuple[Any, ...]:
 
 
 class Story(RuleBasedStateMachine):
-    spark: SparkSession  # these are set by the test
-    until: float  # no story begins later, unless one has failed: that is told again
-    failed = False
+    spark: SparkSession  # set by the test
 
     @initialize(ids=st.sampled_from(["integer", "string"]), retention=st.sampled_from(RETENTION), rows=ROWS)
     def a_home(self, ids: str, retention: str, rows: Any) -> None:
-        assume(self.failed or time.monotonic() < self.until)
         self.world = World(self.spark, ids, retention)
         self.world.land(1, (file(rows),))
 
@@ -80,9 +72,6 @@ class Story(RuleBasedStateMachine):
             if hasattr(self, "world") and sys.exc_info()[0] is None:
                 self.world.check_old()
         finally:
-            error = sys.exc_info()[1]
-            if isinstance(error, FAILURES) and not isinstance(error, UnsatisfiedAssumption):
-                type(self).failed = True
             if hasattr(self, "world"):
                 self.world.close()
 
@@ -282,7 +271,7 @@ def dying(stage: str, after: bool) -> Iterator[None]:
         stages.STAGES[stage] = work
 
 
-def tell(spark: SparkSession, stories: int, steps: int, seconds: float) -> None:
+def tell(spark: SparkSession, stories: int, steps: int) -> None:
     number = int(os.environ.get("ALTNEU_SEED") or random.randrange(10**6))
     print(f"ALTNEU_SEED={number} ALTNEU_STORIES={stories} ALTNEU_STEPS={steps}")
     shrink = (Phase.shrink,) if os.environ.get("ALTNEU_SHRINK") else ()
@@ -296,7 +285,7 @@ def tell(spark: SparkSession, stories: int, steps: int, seconds: float) -> None:
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate, *shrink),
     )
-    story = seed(number)(type("Told", (Story,), {"spark": spark, "until": time.monotonic() + seconds}))
+    story = seed(number)(type("Told", (Story,), {"spark": spark}))
     run_state_machine_as_test(story, settings=told)
 
 
@@ -305,9 +294,9 @@ def asked(name: str, default: int) -> int:
 
 
 def test_short_stories(spark: SparkSession) -> None:
-    tell(spark, asked("ALTNEU_STORIES", 20), asked("ALTNEU_STEPS", 3), asked("ALTNEU_SECONDS", 120))
+    tell(spark, asked("ALTNEU_STORIES", 8), asked("ALTNEU_STEPS", 3))
 
 
 @pytest.mark.slow
 def test_long_stories(spark: SparkSession) -> None:
-    tell(spark, asked("ALTNEU_STORIES", 100), asked("ALTNEU_STEPS", 12), float("inf"))
+    tell(spark, asked("ALTNEU_STORIES", 100), asked("ALTNEU_STEPS", 12))

@@ -18,6 +18,14 @@ from pipeline.ledger import Ledger
 from tests import homes
 
 
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signals of these tests leave the suite's own children, log and errors as they are."""
+    monkeypatch.setattr(interrupt, "_children", set)
+    monkeypatch.setattr(interrupt, "_silence", lambda: None)
+    monkeypatch.setattr(interrupt, "_first", None)
+
+
 @pytest.fixture
 def landed(tmp_path: Path) -> tuple[Home, Ledger]:
     home, ledger = homes.make(tmp_path / "home")
