@@ -381,6 +381,7 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
                 stop.during = next((name for name in STAGES if name not in done), STAGES[-1])
             # again, in case the stage could not: its own write may be what was interrupted
             ledger.finish(run_id, "interrupted", f"interrupted during {stop.during}")
+            ledger.give_back(run_id)
         raise
     return ledger.at()
 

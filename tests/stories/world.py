@@ -246,7 +246,7 @@ class World:
         states = {entry["epoch"]: entry["state"] for entry in rows}
         assert set(states) == {*self.landed, *self.newest.batches}
         for epoch, state in states.items():
-            told = state if state not in ("failed", "running", "folded") else "missing or changed"
+            told = state if state not in ("failed", "interrupted", "running", "folded") else "missing or changed"
             assert told in self._states(epoch), (epoch, state)
         page = {entry["epoch"]: entry for entry in orchestration.grid(str(self.home.path))["epochs"]}
         assert set(page) == set(states)
