@@ -35,7 +35,7 @@ CASES: dict[str, tuple[list[str], str, signal.Signals, str]] = {
     "compact": (["compact"], "compact: ", signal.SIGINT, "compact"),
     "audit alone": (["audit"], "audit: ", signal.SIGTERM, "audit"),
 }
-ALWAYS = ("Spark's start", "edges")
+ALWAYS = ("Spark's start",)
 
 
 def command(home: Path, *arguments: str) -> subprocess.Popen[str]:

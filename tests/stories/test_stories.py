@@ -293,6 +293,7 @@ def asked(name: str, default: int) -> int:
     return int(os.environ.get(name) or default)
 
 
+@pytest.mark.slow
 def test_short_stories(spark: SparkSession) -> None:
     tell(spark, asked("ALTNEU_STORIES", 8), asked("ALTNEU_STEPS", 3))
 
