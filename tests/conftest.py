@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 
@@ -19,6 +20,20 @@ TINY = SIMPLE
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test puts into a landing by hand counts at once: the clock that asks is an hour ahead."""
     monkeypatch.setattr(folder, "clock", lambda: time.time() + 3600)
+
+
+@pytest.fixture(autouse=True)
+def quiet_again() -> Iterator[None]:
+    """The handlers that a command adds to write its log lines to a test's standard error end with the test."""
+    root, own = logging.getLogger(), logging.getLogger("altneu")
+    before, level = root.handlers[:], root.level
+    own_before, own_level = own.handlers[:], own.level
+    yield
+    for handler in set(root.handlers) - set(before):
+        root.removeHandler(handler)
+    root.setLevel(level)
+    own.handlers = own_before
+    own.setLevel(own_level)
 
 
 @pytest.fixture(scope="session")
