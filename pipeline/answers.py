@@ -169,7 +169,7 @@ class _Asker:
         from . import views
 
         question, row, span = self.question, self.row, self.span
-        only = self._only(house)
+        only = self._only()
         match question.view:
             case "quarantine":
                 return views.quarantine(house, row, span[0] if span else None, span[-1] if span else None)
@@ -189,13 +189,11 @@ class _Asker:
             case view:
                 return views.as_of(house, row, view, self.epoch, self.ledger.motifs(row), only)
 
-    def _only(self, house: Warehouse) -> Only | None:
+    def _only(self) -> Only | None:
         from . import views
 
         names = self.question.edge or self.question.vertices
-        if not names:
-            return None
-        return views.Only(tuple(views.numbers(house, self.row, names)), self.question.edge is not None)
+        return views.Only(tuple(names), self.question.edge is not None) if names else None
 
 
 def unpublished(home: Home, epoch: int, known: Iterable[int], what: str = "published") -> UsageError:

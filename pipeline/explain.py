@@ -27,14 +27,14 @@ Vertex = int | str
 def edge(warehouse: Warehouse, revision: Revision, epoch: int, ends: tuple[str, str]) -> Document:
     """Is the edge there, with which trussness, in which triangles, and which landed rows say so."""
     views.answerable(warehouse.home, revision, epoch)
-    a, b = sorted(views.numbers(warehouse, revision, ends))
+    a, b = sorted(views.numbers(warehouse, ends, revision))
     return _edge(warehouse, revision, epoch, a, b, _rows(warehouse, revision, [(a, b)], epoch), triangles=True)
 
 
 def triangle(warehouse: Warehouse, revision: Revision, epoch: int, corners: tuple[str, str, str]) -> Document:
     """Is the triangle there, and its three edges."""
     views.answerable(warehouse.home, revision, epoch)
-    numbers = sorted(views.numbers(warehouse, revision, corners))
+    numbers = sorted(views.numbers(warehouse, corners, revision))
     pairs = list(combinations(numbers, 2))
     rows = _rows(warehouse, revision, pairs, epoch)
     edges = [_edge(warehouse, revision, epoch, a, b, rows) for a, b in pairs]
@@ -50,7 +50,7 @@ def triangle(warehouse: Warehouse, revision: Revision, epoch: int, corners: tupl
 def vertex(warehouse: Warehouse, revision: Revision, epoch: int, name: str) -> Document:
     """Degree, triangles and motifs, the diffs that add up to them, and each edge with the landed rows that make it."""
     views.answerable(warehouse.home, revision, epoch)
-    (number,) = views.numbers(warehouse, revision, [name])
+    (number,) = views.numbers(warehouse, [name], revision)
     at = F.col("vertex") == number
 
     def diffs(table: str) -> list[tuple[Any, Document]]:

@@ -178,7 +178,7 @@ def changes_since(
 
     By default the edges at the frontier of each: src, dst, trussness, diff. With `all_epochs` the collection that they
     come from, src, dst, trussness, epoch, diff: the sum of the diffs at epochs <= t is the state at t. Ids of a home
-    with string ids are those of `new`.
+    with string ids are names, whatever numbers either revision has for them.
     """
     since = max((row.since for row in (old, new) if row.since is not None), default=None)
 
@@ -189,18 +189,38 @@ def changes_since(
         at = F.col("epoch") if since is None else F.greatest("epoch", F.lit(since).cast("bigint"))
         return frame.withColumn("epoch", at).withColumn("diff", F.col("diff") * sign)
 
-    naming = old if new.frontier is None else new
-    return _net_trussness(
-        warehouse, naming, rows(new, 1).unionByName(rows(old, -1)), ["epoch"] if all_epochs else [], only
-    )
+    came, went, by = rows(new, 1), rows(old, -1), ["epoch"] if all_epochs else []
+    naming = _naming(warehouse, old, new)
+    if naming is not None:
+        return _net_trussness(warehouse, naming, came.unionByName(went), by, only)
+    ends = ["a", "b"]
+    both = named(warehouse, new, came, ends).unionByName(named(warehouse, old, went, ends))
+    if only is not None:
+        numbers(warehouse, only.names, old, new)
+        both = only.of(both, ends, only.names)
+    return _net(both, by).orderBy(*by, "src", "dst", "diff")
+
+
+def _naming(warehouse: Warehouse, old: Revision, new: Revision) -> Revision | None:
+    """Which of two revisions has the names of both; None when neither has: a rebuild from the landing makes them anew,
+    and after a rollback their numbers go to others."""
+    if warehouse.home.config.ids == "integer":
+        return new
+    mine, others = (warehouse.at("names", each).select("id", "name") for each in (new, old))
+    if others.join(mine, ["id", "name"], "left_anti").isEmpty():
+        return new
+    return old if mine.join(others, ["id", "name"], "left_anti").isEmpty() else None
 
 
 def _net_trussness(
     warehouse: Warehouse, revision: Revision, rows: DataFrame, by: Sequence[str] = (), only: Only | None = None
 ) -> DataFrame:
+    return named(warehouse, revision, _net(rows, by), ["src", "dst"], only).orderBy(*by, "src", "dst", "diff")
+
+
+def _net(rows: DataFrame, by: Sequence[str]) -> DataFrame:
     net = rows.groupBy("a", "b", "k", *by).agg(F.sum("diff").alias("diff")).where("diff <> 0")
-    net = net.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"), *by, "diff")
-    return named(warehouse, revision, net, ["src", "dst"], only).orderBy(*by, "src", "dst", "diff")
+    return net.select(F.col("a").alias("src"), F.col("b").alias("dst"), F.col("k").alias("trussness"), *by, "diff")
 
 
 def answerable(home: Home, revision: Revision, epoch: int) -> None:
@@ -341,13 +361,14 @@ def _sum(rows: DataFrame, epoch: int, name: str, *data: str) -> DataFrame:
 
 @dataclass(frozen=True)
 class Only:
-    """The rows that touch one of some vertices (as numbers), or with `all` every one of them."""
+    """The rows that touch one of some vertices, or with `all` every one of them."""
 
-    vertices: tuple[int, ...]
+    names: tuple[str, ...]  # as typed
     all: bool = False
 
-    def of(self, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-        touched = [reduce(or_, (F.col(column) == vertex for column in columns)) for vertex in self.vertices]
+    def of(self, rows: DataFrame, columns: Sequence[str], ids: Iterable[int | str]) -> DataFrame:
+        """`ids`: the vertices as the rows have them."""
+        touched = [reduce(or_, (F.col(column) == vertex for column in columns)) for vertex in ids]
         return rows.where(reduce(and_ if self.all else or_, touched))
 
 
@@ -355,7 +376,7 @@ def named(
     warehouse: Warehouse, revision: Revision, rows: DataFrame, columns: list[str], only: Only | None = None
 ) -> DataFrame:
     """Replace vertex numbers by their names (homes with string ids); of the rows `only` those that it lets pass."""
-    rows = only.of(rows, columns) if only else rows
+    rows = only.of(rows, columns, numbers(warehouse, only.names, revision)) if only else rows
     if warehouse.home.config.ids == "integer":
         return rows
     names = warehouse.at("names", revision)
@@ -366,19 +387,22 @@ def named(
     return rows.select(*order)
 
 
-def numbers(warehouse: Warehouse, revision: Revision, names: Iterable[str | int]) -> list[int]:
-    """Vertices as typed → their numbers."""
-    wanted = [str(name) for name in names]
+def numbers(warehouse: Warehouse, names: Iterable[str], *revisions: Revision) -> list[int]:
+    """Vertices as typed → their numbers in the first of the revisions that knows each."""
+    wanted = list(names)
     if warehouse.home.config.ids == "integer":
         odd = [name for name in wanted if not re.fullmatch(r"[+-]?[0-9]+", name)]
         if odd:
             raise UsageError(f"{' '.join(odd)}: the vertices of this home are integers.", "altneu show vertices")
         return [int(name) for name in wanted]
-    book = warehouse.at("names", revision).where(F.col("name").isin(wanted)).collect()
-    known = {row["name"]: row["id"] for row in book}
+    known: dict[str, int] = {}
+    for revision in revisions:
+        book = warehouse.at("names", revision).where(F.col("name").isin(wanted)).collect()
+        known = {row["name"]: row["id"] for row in book} | known
     for name in wanted:
         if name not in known:
-            raise UsageError(f"no vertex is called {name!r} at revision {revision.revision}.", "altneu show vertices")
+            which = " or ".join(str(revision.revision) for revision in revisions)
+            raise UsageError(f"no vertex is called {name!r} at revision {which}.", "altneu show vertices")
     return [known[name] for name in wanted]
 
 

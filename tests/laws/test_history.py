@@ -438,3 +438,54 @@ def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> N
     found = spark.sql("SELECT src, dst, trussness FROM t_edges").collect()
     assert Counter(map(tuple, found)) == world.state(at)
     assert spark.sql("SELECT max(edges) FROM t_totals").first()[0] is not None
+
+
+def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
+    """A dictionary of names that was made anew, or went back, gives the same numbers to other names: changes speak of
+    names, in whichever dictionary each side has them."""
+    home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n')
+    graph = Graph(home.path, spark)
+    held: Counter[Any] = Counter()
+    triples: Counter[Any] = Counter()
+    at = 0
+
+    def follow() -> int:
+        nonlocal at
+        for row in graph.changes_since(at).collect():
+            held[frozenset((row.src, row.dst)), row.trussness] += row["diff"]
+        for row in graph.changes_since(at, all_epochs=True).collect():
+            triples[frozenset((row.src, row.dst)), row.trussness] += row["diff"]
+        at = ledger.at().revision
+        now = {} if ledger.at().frontier is None else graph.edges().collect()
+        wanted = {(frozenset((row.src, row.dst)), row.trussness): 1 for row in now}
+        assert {key: n for key, n in held.items() if n} == wanted, at
+        assert {key: n for key, n in triples.items() if n} == wanted, at
+        return at
+
+    def land(epoch: int, *pairs: str) -> None:
+        homes.put(home, epoch, [(pair[0], pair[1], None, "upsert", 0) for pair in pairs])
+
+    land(0, "mn", "no", "mo")
+    homes.run(home, ledger, [0])
+    follow()
+    land(1, "az", "bz")
+    homes.run(home, ledger, [1])
+    full = follow()
+    (gone,) = graph.changes_since(1, full, vertex="a").collect()
+    assert {gone.src, gone.dst} == {"a", "z"}
+    runner.rollback(home, ledger, 1)
+    back = follow()
+    (gone,) = graph.changes_since(full, back, vertex="a").collect()  # a name that the newer revision does not know
+    assert ({gone.src, gone.dst}, gone["diff"]) == ({"a", "z"}, -1)
+    land(1, "yn", "xy")  # the numbers that a, b and z had
+    homes.run(home, ledger, [1])
+    follow()
+    runner.run(home, ledger, runner.plan_rebuild(home, ledger, from_landing=True))
+    assert graph.changes_since(follow() - 1).count() == 0
+    (came,) = graph.changes_since(full, edge=("x", "y")).collect()
+    assert {came.src, came.dst} == {"x", "y"}
+    runner.rollback(home, ledger, 0)
+    follow()
+    assert not any(held.values())
+    with pytest.raises(UsageError, match="no vertex is called 'q'"):
+        graph.changes_since(full, back, vertex="q")
