@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .config import Home
-from .errors import AltneuError, UsageError
+from .errors import UsageError
 from .ledger import Ledger, Revision
 from .questions import Question
 
@@ -60,8 +60,8 @@ def ask(home: Home, ledger: Ledger, question: Question, warehouse: Callable[[], 
     """The answer at one revision. `warehouse` is called only for views that need Spark."""
     form = question.form
     row = ledger.at(question.revision)
-    if row.frontier is None and not (row.revision and question.since_revision is not None):  # that takes all rows back
-        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    if not (row.revision and question.since_revision is not None):  # of an empty one: that takes all rows back
+        ledger.published(question.revision)
     asker = _Asker(home, ledger, question, row)
     columns = asker.columns()
     question.order(columns)
@@ -142,7 +142,18 @@ class _Asker:
         order = question.order(columns)
         if order:
             listed.sort(key=lambda row: (row[order[0]] is not None, row[order[0]]), reverse=order[1])
-        return Answer(columns, listed[: question.first])
+        return Answer(columns, listed[: question.first], notes=self._sparse(rows))
+
+    def _sparse(self, rows: Sequence[Row]) -> tuple[str, ...]:
+        """A note that only the epochs are listed at which something changed: there are too many to list each."""
+        from . import views
+
+        if not self.question.all_epochs or not rows:
+            return ()
+        span, listed = rows[-1]["epoch"] - rows[0]["epoch"], len({row["epoch"] for row in rows})
+        if span <= views.MOST_EPOCHS:
+            return ()
+        return (f"{listed:,} of {span + 1:,} epochs: those that landed or changed something",)
 
     def from_spark(self, warehouse: Callable[[], Warehouse], columns: tuple[str, ...]) -> Answer:
         notes: tuple[str, ...] = ()

@@ -26,7 +26,6 @@ from pyspark.sql import DataFrame, SparkSession
 from . import views
 from .answers import ask
 from .config import Home
-from .errors import AltneuError
 from .ledger import Revision
 from .place import opened
 from .questions import Question
@@ -60,7 +59,7 @@ class Graph:
     def __repr__(self) -> str:
         row = self.ledger.at()
         if row.frontier is None:
-            return f"Graph({str(self.home.path)!r}): nothing is published yet"
+            return f"Graph({str(self.home.path)!r}): nothing is published"
         now = views.totals(self.home, self.ledger)[0]
         return (
             f"Graph({str(self.home.path)!r}): revision {row.revision}, frontier {now['label']}: "
@@ -70,10 +69,7 @@ class Graph:
 
     def revision(self, revision: int | None = None) -> Revision:
         """The ledger row of a revision (default: the newest). Raises `AltneuError` before anything is published."""
-        row = self.ledger.at(revision)
-        if row.frontier is None:
-            raise AltneuError("nothing is published yet.", "altneu backfill --all")
-        return row
+        return self.ledger.published(revision)
 
     def totals(
         self,

@@ -25,7 +25,7 @@ from algorithms.upserts import DELETE, winners
 from . import lease
 from .branches import Branches
 from .config import Home
-from .errors import AltneuError, LeaseLost, explained
+from .errors import LeaseLost, explained
 from .interrupt import asked
 from .lease import held
 from .ledger import Ledger, Revision, new_run_id
@@ -111,9 +111,7 @@ def compact(
     """Fold, rewrite, let go; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
     from .report import refresh
 
-    row = ledger.at()
-    if row.frontier is None:
-        raise AltneuError("nothing is published.", "altneu backfill --all")
+    row = ledger.published()
     warehouse = Warehouse(spark, home)
     warehouse.ensure()
     live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now

@@ -1,7 +1,8 @@
 """What a run would do and cost, before it does: from the landing's listing and the SQL database alone, without Spark.
 
-Rows come from the size of the landed files, by the bytes per row of what was published before; seconds from a straight
-line through the rows and seconds of the newest published runs, stage by stage. Both are estimates and say so.
+Rows are counted in small landings, malformed ones among them; of large ones they come from the size of the files, by
+the bytes per row of what was published before. Seconds come from a straight line through the rows and seconds of the
+newest published runs, stage by stage. Both are estimates and say so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .ledger import Ledger
 from .runner import Plan
 
 BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
+COUNTED = 2**23  # bytes of landed files whose rows are counted; of more they are estimated
 RUNS = 50  # the newest published runs, from which the seconds are learned
 
 
@@ -39,7 +41,8 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
         restated = [epoch for epoch in published if epoch not in run]
     known = [(e.bytes, e.rows) for e in plan.epochs if e.state == "published" and e.rows]
     per_row = sum(b for b, _ in known) / sum(n for _, n in known) if known else landing.BYTES_PER_ROW
-    rows = round(sum(epoch.bytes for epoch in chosen) / per_row)
+    size = sum(epoch.bytes for epoch in chosen)
+    rows = _counted(home, run) if size <= COUNTED else round(size / per_row)
     if plan.kind == "rebuild":
         rows = sum(batch.rows for batch in published.values())
     seconds = stage_seconds(ledger, rows)
@@ -79,6 +82,11 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
         "seconds": None if seconds is None else round(sum(seconds.values()), 1),
         "stages": seconds,
     }
+
+
+def _counted(home: Home, epochs: set[int]) -> int:
+    landed = landing.listing(home)
+    return sum(landing.rows(landed[epoch]) for epoch in epochs if epoch in landed)
 
 
 def _triangles(home: Home, ledger: Ledger, plan: Plan, rows: int) -> str:

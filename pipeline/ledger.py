@@ -226,6 +226,16 @@ class Ledger:
             raise AltneuError(f"revision {revision} was not published; the newest is {newest}.", "altneu status")
         return EMPTY
 
+    def published(self, revision: int | None = None) -> Revision:
+        """The same. Raises `AltneuError` where there is nothing to see: before a first one, after a rollback to 0."""
+        row = self.at(revision)
+        if row.frontier is None:
+            what = "nothing is published yet."
+            if row.revision:
+                what = f"nothing is published: revision {row.revision} is empty, as a rollback to 0 has made it."
+            raise AltneuError(what, "altneu backfill --all")
+        return row
+
     def batches(self, revision: int | None = None) -> dict[int, Batch]:
         """Epoch → its batch as of a revision (default: the newest)."""
         statement = (

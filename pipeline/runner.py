@@ -222,8 +222,9 @@ def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
         return [], "run"
     old, new = dict(ledger.run(parent.run_id).config), home.config.semantic()
     words, needs = [], {"run"}
-    window = "rebuild" if parent.since is None else "reload"  # a compaction has dropped what had expired
-    kinds = {"every": "new", "ids": "new", "live_for": window, "where": "rebuild"}
+    # a compaction has dropped what had expired, and the totals of folded epochs cannot be counted again without it
+    again = "rebuild" if parent.since is None else "reload"
+    kinds = {"every": "new", "ids": "new", "live_for": again, "where": again}
     sections = {"every": "epochs", "ids": "vertices", "live_for": "edges", "where": "edges"}
     for name, kind in kinds.items():
         if old.get(name) != new[name]:
@@ -234,7 +235,7 @@ def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
         changed = [name for name in dict.fromkeys([*were, *are]) if were.get(name) != are.get(name)]
         words += [f"[motifs] {name}: {_setting(were.get(name))} → {_setting(are.get(name))}" for name in changed]
         words += [] if changed else ["[motifs]: in another order"]
-        needs.add("rebuild")
+        needs.add(again)
     before = old.get("values") or {}
     for name in before:
         if new["values"].get(name) != before[name]:
@@ -452,13 +453,16 @@ def _publish_again(
     )
 
 
-_CALLED = {"changed_rows": "stored diffs", "rows_before": "before", "first_epoch": "from epoch"}
+_CALLED = {"rows_before": "before", "first_epoch": "from epoch"}
+_UNTOLD = {"changed_rows"}  # stored diffs: a row that went moves the line numbers of those after it
 
 
 def shown(home: Home, facts: dict[str, Any]) -> str:
     """What came of a stage, in a line; epochs by their labels."""
     told = []
     for key, value in facts.items():
+        if key in _UNTOLD:
+            continue
         name = _CALLED.get(key, key.replace("_", " "))
         if isinstance(value, str):
             told.append(value)

@@ -10,7 +10,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 from ..config import Home
-from ..errors import AltneuError, Exit
+from ..errors import Exit
 from ..ledger import Ledger
 from .base import app, command, common, opened, setting
 from .printing import Progress, err, out, print_rows, ranges
@@ -76,9 +76,7 @@ def _answers(home: Home, since: int | None) -> str:
 def _print_compaction(home: Home, ledger: Ledger) -> None:
     from ..compact import horizon
 
-    row = ledger.at()
-    if not row.revision:
-        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    row = ledger.published()
     since, _, dropped = horizon(home, ledger, row)
     kept = [each.revision for each in ledger.revisions() if each.snapshots and each.revision not in dropped]
     sizes = ledger.sizes().values()

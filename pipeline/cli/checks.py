@@ -10,7 +10,7 @@ import typer
 
 from ..answers import unpublished
 from ..config import Home
-from ..errors import AltneuError, CheckFailed, UsageError
+from ..errors import CheckFailed, UsageError
 from ..ledger import Ledger
 from .base import command, opened
 from .printing import Progress, err, out, print_rows
@@ -45,9 +45,8 @@ def audit(
     if shadow and third_party:
         raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
     home, ledger = opened()
-    row = ledger.at()
-    if row.frontier is None:
-        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    row = ledger.published()
+    assert row.frontier is not None
     if epochs:
         wanted = sorted({home.schedule.epoch(text) for text in epochs})
         late = [epoch for epoch in wanted if epoch > row.frontier]
@@ -143,7 +142,7 @@ def report(
     wanted = _reported(home, ledger, epoch, all_)
     if json_:
         if not wanted:
-            raise AltneuError("nothing is published yet.", "altneu backfill --all")
+            ledger.published()
         found = [document(home, ledger, each) for each in wanted]
         print(json.dumps(found if all_ else found[0], indent=1, default=str))
         return

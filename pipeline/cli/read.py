@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..answers import ask, condition
-from ..errors import AltneuError, UsageError
+from ..errors import UsageError
 from ..questions import ANY, FLAGS, NAMES, Question, table
 from .base import command, opened
 from .printing import Document, Format, destination, emit, err, out
@@ -164,9 +164,8 @@ def explain(
     from ..warehouse import Warehouse
 
     home, ledger = opened()
-    row = ledger.at(revision)
-    if row.frontier is None:
-        raise AltneuError("nothing is published yet.", "altneu backfill --all")
+    row = ledger.published(revision)
+    assert row.frontier is not None
     needed = {Thing.vertex: 1, Thing.edge: 2, Thing.triangle: 3}[thing]
     if len(set(vertices)) != needed or len(vertices) != needed:
         count = "one vertex" if needed == 1 else f"{needed} different vertices"

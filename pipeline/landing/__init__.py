@@ -14,6 +14,7 @@ from .folder import (
     digest,
     layout,
     listing,
+    rows,
     unchanged,
 )
 from .form import Form, Options
@@ -31,5 +32,6 @@ __all__ = [
     "land",
     "layout",
     "listing",
+    "rows",
     "unchanged",
 ]

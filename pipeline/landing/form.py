@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -255,11 +255,18 @@ def _check_names(home: Home, names: tuple[str, ...], options: Options) -> None:
     for name in names:
         why = reserved(name)
         if why and name not in ("src", "dst", "op", "seq", "_", options.time_column):
-            free = next(other for other in (f"{name.strip('_')}{n}" for n in range(2, 9)) if other not in names)
+            free = _free(name, names)
             renamed = ",".join(free if other == name else other for other in names)
             raise UsageError(f"column {name}: {why}.", f"call it otherwise: --columns {renamed}")
         if name.lower() in {other.lower() for other in (*names, *home.config.values) if other != name}:
             raise UsageError(f"column {name}: another column differs in its capitals alone.", "call it otherwise")
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    """A name as near to one that cannot be taken as there is."""
+    plain = re.sub(r"[^\w -]+", "_", name).strip("_- ")[:60] or "column"
+    tried = (plain, *(f"{plain}{n}" for n in range(2, 99)))
+    return next(other for other in tried if not reserved(other) and other not in taken)
 
 
 def _header(sample: _Sample, names: tuple[str, ...], types: dict[str, str], options: Options) -> bool:

@@ -94,6 +94,10 @@ FAST = [
     Wrong("audit", 1, "nothing is published yet", "empty"),
     Wrong("repair", 1, "nothing is published yet", "empty"),
     Wrong("report --json", 1, "nothing is published yet", "empty"),
+    *(
+        Wrong(command, 1, "nothing is published: revision 2 is empty, as a rollback to 0 has made it", "emptied")
+        for command in ("show totals", "show edges", "explain edge 1 2", "audit", "report --json", "compact --dry-run")
+    ),
     Wrong("report 1", 2, "never landed and run", "empty"),
     Wrong("rebuild", 2, "nothing is published", "empty"),
     Wrong("rebuild --dry-run", 2, "nothing is published", "empty"),
@@ -113,6 +117,7 @@ FAST = [
     Wrong("land {home}.csv --columns src,dst --epoch 1", 1, "3 fields instead of 2", "empty"),
     Wrong("land {home}.csv --columns src,dst,w,x --epoch 1", 1, "3 fields instead of 4", "empty"),
     Wrong("land {home}.csv --columns src,dst,b --epoch 1", 2, "column b: the name is altneu's own", "empty"),
+    Wrong("land {home}.csv --columns src,dst,a.b --epoch 1", 2, "call it otherwise: --columns src,dst,a_b", "empty"),
     Wrong("land {home}.csv --columns src,dst,ts --epoch tomorrow", 2, "'tomorrow' is not an integer", "empty"),
     Wrong("land {home}-names.csv --columns src,dst --epoch 1", 1, 'ids = "string"', "empty"),
     # unknown words
@@ -213,7 +218,7 @@ FAST = [
 def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One set for all rows: none of them may change it."""
     folder = tmp_path_factory.mktemp("homes")
-    found = {name: folder / name for name in ("none", "empty", "published", "file")}
+    found = {name: folder / name for name in ("none", "empty", "published", "emptied", "file")}
     found["file"].write_text("a file")
     Seed(found["empty"], "")
     (folder / "empty.csv").write_text("1,2,1084579200000\n1,3,1084579200000\n")
@@ -221,6 +226,9 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     seed = Seed(found["published"])
     seed.good_days(DAYS - 1)
     seed.run({DAY + DAYS - 1: (3, 1)}, {DAY + DAYS - 1: {"edges": 2, "truss2": 2}})
+    seed = Seed(found["emptied"])
+    seed.good_days(2)
+    seed.rollback(0)
     return found
 
 

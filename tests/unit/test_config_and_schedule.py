@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline import landing, runner, views
+from pipeline.answers import ask
 from pipeline.config import Home, parse
 from pipeline.errors import UsageError
 from pipeline.ledger import EMPTY, Ledger
+from pipeline.questions import Question
 from pipeline.report import write
 from pipeline.schedule import Schedule
 from pipeline.stages import Run, _audited
@@ -260,5 +262,8 @@ def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     assert [(row["epoch"], row["label"], row["edges"]) for row in rows] == [
         (10, "1970-01-11", 5), (beyond, str(beyond), 6)
     ]  # fmt: skip
+    listed = ask(home, ledger, Question("totals", all_epochs=True), lambda: pytest.fail("no Spark"))
+    assert listed.notes == ("2 of 12,523,611 epochs: those that landed or changed something",)
+    assert ask(home, ledger, Question("totals"), lambda: pytest.fail("no Spark")).notes == ()
     assert any(page.name == "index.html" for page in write(home, ledger, [10, beyond]))
     assert {row["epoch"] for row in runner.grid(home, ledger)[1]} == {10, beyond}
