@@ -16,7 +16,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Param, chain, task
 
 from dags import common
-from pipeline import orchestration
+from pipeline.tasks import orchestration
 
 
 @task.short_circuit(

@@ -31,7 +31,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, DeltaDataIntervalTimetab
 from dags import common
 from dags.landed import LandingSensor
 from dags.timetable import Bounded
-from pipeline import orchestration
+from pipeline.tasks import orchestration
 
 ACTIVE = 16  # runs, most of which wait; within the 20 that a scheduler looks at in one go
 CALENDAR = orchestration.calendar(common.HOME)

@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
 from dags import common
-from pipeline import orchestration
+from pipeline.tasks import orchestration
 
 
 @task(

@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
 from dags import common
-from pipeline import orchestration
+from pipeline.tasks import orchestration
 
 
 @task(

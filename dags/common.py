@@ -28,8 +28,8 @@ from airflow.sdk import Asset, chain, task
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from pipeline import orchestration
 from pipeline.errors import AltneuError
+from pipeline.tasks import orchestration
 
 log = logging.getLogger("altneu.tasks")
 HOME = orchestration.home_path()

@@ -18,8 +18,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from dags import common
-from pipeline import orchestration
 from pipeline.errors import AltneuError
+from pipeline.tasks import orchestration
 
 INTERVAL = 60.0  # seconds between two looks
 

@@ -15,7 +15,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException
 
 from dags import common
-from pipeline import orchestration
+from pipeline.tasks import orchestration
 
 APPLICATION = Path(__file__).resolve().parents[1] / "infra" / "airflow" / "stage.py"
 

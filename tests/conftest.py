@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.landing import folder
-from pipeline.spark import SIMPLE
+from pipeline.storage.session import SIMPLE
 
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
 TINY = SIMPLE
@@ -38,7 +38,7 @@ def quiet_again() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pipeline.spark import session
+    from pipeline.storage.session import session
 
     # the quick compiler only: the suite is over before the thorough one has paid for itself
     options = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # with one compiler, 48 MiB are the default

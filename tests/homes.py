@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pipeline import runner
-from pipeline.config import Home
+from pipeline.home.directory import Home
 from pipeline.landing.folder import seal
-from pipeline.ledger import Ledger, Revision
+from pipeline.run import runner
+from pipeline.state.ledger import Ledger, Revision
 from tests.reference import Row
 
 

@@ -14,8 +14,11 @@ import sys
 import traceback
 from typing import NoReturn
 
-from .. import incident, interrupt, orchestration, telemetry
+from .. import interrupt
 from ..errors import AltneuError, Exit, explained
+from ..run import telemetry
+from ..tasks import orchestration
+from . import incident
 from .base import Log, app, setting
 from .printing import err, failure, out, printable
 

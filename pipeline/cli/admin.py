@@ -9,9 +9,9 @@ import typer
 from rich.filesize import decimal
 from rich.markup import escape
 
-from ..config import Home
 from ..errors import Exit
-from ..ledger import Ledger
+from ..home.directory import Home
+from ..state.ledger import Ledger
 from .base import app, command, common, opened, setting
 from .printing import Progress, err, out, print_rows, ranges
 from .runs import DryRun
@@ -29,8 +29,8 @@ def compact(
     `[retention]` in altneu.toml says what is kept: `epochs` for the tables (default: all), `revisions` to look and roll
     back to (default: 20). Totals are kept for all epochs and revisions.
     """
-    from ..compact import compact as fold
-    from ..spark import session_for
+    from ..storage.compact import compact as fold
+    from ..storage.session import session_for
 
     home, ledger = opened()
     if dry_run:
@@ -74,7 +74,7 @@ def _answers(home: Home, since: int | None) -> str:
 
 
 def _print_compaction(home: Home, ledger: Ledger) -> None:
-    from ..compact import horizon
+    from ..storage.compact import horizon
 
     row = ledger.published()
     since, _, dropped = horizon(home, ledger, row)
@@ -102,7 +102,7 @@ def relocate(
     The tables' metadata name whole paths and are written anew with those of this place; no row is read or written, the
     original is not touched, and all revisions stay. Stopped in the middle, type it again.
     """
-    from ..relocate import relocate as move
+    from ..storage.relocate import relocate as move
 
     home = Home.open(setting.home)
     progress = Progress()
@@ -136,7 +136,7 @@ def airflow(
     """Start a local Airflow with the DAGs and the pool on this home; prints address and password, Ctrl-C stops it."""
     if context.invoked_subcommand:
         return
-    from ..airflow import standalone
+    from ..local.airflow import standalone
 
     opened(create=True)
     standalone(setting.home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
@@ -149,7 +149,7 @@ def execute(arguments: Annotated[list[str], typer.Argument(metavar="-- COMMANDâ€
 
     Example: altneu airflow exec -- backfill create --dag-id altneu_epoch --from-date 2004-04-15 --to-date 2004-05-14
     """
-    from ..airflow import execute
+    from ..local.airflow import execute
 
     execute(setting.home, arguments)
 
@@ -162,7 +162,7 @@ def connect(
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 15002,
 ) -> None:
     """One Spark for many short processes: a Spark Connect server with this home's settings; Ctrl-C stops it."""
-    from ..connect import serve
+    from ..local.connect import serve
 
     serve(opened(create=True)[0], host, port, lambda text: out.print(text, markup=False))
 
@@ -182,7 +182,7 @@ def setup() -> None:
 @command
 def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark and write a table.")] = False) -> None:
     """What is found on this machine: versions, Java, jars, memory, disk, database; and what to do about it."""
-    from ..doctor import checks
+    from ..local.doctor import checks
 
     found = checks(setting.home if setting.home.exists() else None, deep=deep)
     longest = max(len(check.name) for check in found)
@@ -210,6 +210,6 @@ def init() -> None:
 @command
 def demo() -> None:
     """Real messages, daily epochs, every stage, audited at every epoch; prints where to look."""
-    from ..demo import demo as play
+    from ..local.demo import demo as play
 
     play(setting.home, Progress(), out)

@@ -16,10 +16,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from .. import place, telemetry
-from ..config import Home
 from ..errors import UsageError
-from ..ledger import Ledger
+from ..home.directory import Home
+from ..run import telemetry
+from ..state import place
+from ..state.ledger import Ledger
 from .printing import err
 
 app = typer.Typer(

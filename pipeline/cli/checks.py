@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ..answers import unpublished
-from ..config import Home
 from ..errors import CheckFailed, UsageError
-from ..ledger import Ledger
+from ..home.directory import Home
+from ..reading.answers import unpublished
+from ..state.ledger import Ledger
 from .base import command, opened
 from .printing import Progress, err, out, print_rows
 from .runs import execute
@@ -35,12 +35,12 @@ def audit(
 
     `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
     """
-    from .. import audit as auditing
+    from ..checking import audit as auditing
+    from ..home.schedule import sample as draw
     from ..report import refresh
-    from ..schedule import sample as draw
-    from ..shadow import shadow as side_by_side
-    from ..spark import session_for
-    from ..warehouse import Warehouse
+    from ..run.shadow import shadow as side_by_side
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
 
     if shadow and third_party:
         raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
@@ -104,8 +104,8 @@ def repair(
     The differing rows stay on record with the revision that had them. Where rows of batches or names of vertices are
     themselves lost or wrong, the landed files are read again, as by `altneu rebuild --from-landing`.
     """
-    from .. import audit as auditing
-    from .. import runner
+    from ..checking import audit as auditing
+    from ..run import runner
 
     home, ledger = opened()
     known = {row.id for row in ledger.checks()}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..config import Home
+from ..home.directory import Home
 from .base import command, opened, setting
 from .printing import err, out
 

@@ -23,9 +23,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from ..config import Home
 from ..errors import UsageError
-from ..ledger import Ledger
+from ..home.directory import Home
+from ..state.ledger import Ledger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -244,7 +244,7 @@ def ranges(numbers: list[int]) -> str:
 
 
 def print_totals(home: Home, ledger: Ledger, revision: int | None = None) -> None:
-    from .. import views
+    from ..reading import views
 
     for row in views.totals(home, ledger, revision=revision):
         out.print(

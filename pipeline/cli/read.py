@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..answers import ask, condition
 from ..errors import UsageError
-from ..questions import ANY, FLAGS, NAMES, Question, table
+from ..reading.answers import ask, condition
+from ..reading.questions import ANY, FLAGS, NAMES, Question, table
 from .base import command, opened
 from .printing import Document, Format, destination, emit, err, out
 
 if TYPE_CHECKING:
-    from ..warehouse import Warehouse
+    from ..storage.warehouse import Warehouse
 
 
 View = StrEnum("View", {name: name for name in NAMES})  # type: ignore[misc]
@@ -110,8 +110,8 @@ def show(
     home, ledger = opened()
 
     def warehouse() -> Warehouse:
-        from ..spark import session_for
-        from ..warehouse import Warehouse
+        from ..storage.session import session_for
+        from ..storage.warehouse import Warehouse
 
         return Warehouse(session_for(home, ledger), home)
 
@@ -158,10 +158,10 @@ def explain(
 
     `altneu explain edge 12 47 --as-of 2004-05-15`
     """
-    from .. import explain as lineage
-    from .. import views
-    from ..spark import session_for
-    from ..warehouse import Warehouse
+    from ..reading import explain as lineage
+    from ..reading import views
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
 
     home, ledger = opened()
     row = ledger.published(revision)

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
-from ..config import Home
 from ..errors import UsageError
-from ..ledger import Ledger, alive
-from ..runner import Plan
+from ..home.directory import Home
+from ..run.runner import Plan
+from ..state.ledger import Ledger, alive
 from .base import command, opened
 from .printing import Document, Progress, err, out, print_totals, some
 
@@ -27,8 +27,8 @@ def plan(
     format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
 ) -> None:
     """What a backfill would do and about what it would cost: no side effects, no Spark."""
-    from .. import runner
-    from ..forecast import forecast
+    from ..run import runner
+    from ..run.forecast import forecast
 
     home, ledger = opened()
     found = runner.plan(home, ledger, runner.within(home, first, last))
@@ -105,7 +105,7 @@ def run(
     remove: Annotated[bool, typer.Option("--remove", help="Epochs whose folder is gone become empty batches.")] = False,
 ) -> None:
     """One revision over these epochs. An epoch run again replaces its batch; unchanged ones are skipped."""
-    from .. import runner
+    from ..run import runner
 
     home, ledger = opened()
     wanted = list(dict.fromkeys(home.schedule.epoch(text) for text in epochs))
@@ -123,7 +123,7 @@ def backfill(
     More landed files than `[ingest] max_revision_mb` make several revisions; stopped in between, the same command goes
     on after the last published one.
     """
-    from .. import runner
+    from ..run import runner
 
     home, ledger = opened()
     if all_ == (first is not None) or (first is None) != (last is None):
@@ -143,7 +143,7 @@ def rebuild(
     Old revisions stay as they were. Needed after a change of `[edges] live_for` or `where`, or of `[motifs]`; with
     `--from-landing` also after one of `[values]`, or when the stored rows themselves are damaged.
     """
-    from .. import runner
+    from ..run import runner
 
     home, ledger = opened()
     found = runner.plan_rebuild(home, ledger, from_landing)
@@ -154,8 +154,8 @@ def rebuild(
 
 
 def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
-    from .. import runner
-    from ..forecast import forecast
+    from ..run import runner
+    from ..run.forecast import forecast
 
     guess = forecast(home, ledger, found)
     source = "the landed files" if found.kind == "reload" else "the rows as stored"
@@ -180,7 +180,7 @@ def rollback(
     The landing stays as it is: what it holds beyond that state is missing or changed again, and the next backfill
     would publish it again. `altneu status` shows it.
     """
-    from .. import runner
+    from ..run import runner
 
     home, ledger = opened()
     newest = ledger.at().revision
@@ -226,8 +226,8 @@ def _print_others(home: Home, ledger: Ledger) -> None:
 
 
 def execute(home: Home, ledger: Ledger, found: Plan) -> None:
-    from .. import runner
-    from ..forecast import forecast
+    from ..run import runner
+    from ..run.forecast import forecast
 
     _print_incomplete([(entry.label, entry.why or "") for entry in found.epochs if entry.state == "incomplete"])
     if not found.run and found.kind == "run":

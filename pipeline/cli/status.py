@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
-from ..config import Home
 from ..errors import UsageError
+from ..home.directory import Home
 from .base import command, opened
 from .printing import Document, out, print_rows, ranges, some
 
@@ -34,7 +34,7 @@ def status(
 
     In a long history the months in which all is well are one line each; `--all` lists every epoch.
     """
-    from .. import runner
+    from ..run import runner
 
     if all_ and (since or last or failed):
         raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")

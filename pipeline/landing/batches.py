@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..config import Home
 from ..errors import AltneuError, UsageError
+from ..home.directory import Home
 from . import raw
 from .folder import COMPLETE, EMPTY, listing, rows, seal
 from .form import HELP, Form, Options, understand

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from ..config import Home
 from ..errors import AltneuError, UsageError
-from ..ledger import Ledger
-from ..reading import Layout
+from ..home.directory import Home
+from ..state.ledger import Ledger
 from .journal import interrupted
+from .parsing import Layout
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
 UNFINISHED = (".part", ".partial", ".filepart", ".tmp", ".crdownload", "~")  # what tools call a file until it is whole

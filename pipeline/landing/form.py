@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from ..config import Home
 from ..errors import UsageError
-from ..reading import COMMENTS, FileBroken, Layout, guess_separator, is_value, kind_of, opened, split
-from ..settings import reserved
+from ..home.directory import Home
+from ..home.settings import reserved
+from .parsing import COMMENTS, FileBroken, Layout, guess_separator, is_value, kind_of, opened, split
 from .times import UNITS, Clock
 
 ROWS = 10_000  # that are looked at in each file

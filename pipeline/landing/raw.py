@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from ..errors import AltneuError
-from ..reading import FileBroken, Layout, is_value, read
 from .form import Form
+from .parsing import FileBroken, Layout, is_value, read
 from .times import Times
 
 Rejected = list[tuple[str, int, str, str]]  # file, line, reason, text

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
-from ..spark import ARCHIVE, catalog, session
+from ..storage.session import ARCHIVE, catalog, session
 
 
 def make() -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 import algorithms.kernels
 
 from ..errors import AltneuError, UsageError
-from ..spark import ASSETS
+from ..storage.session import ASSETS
 from . import java
 
 Say = Callable[[str], None]

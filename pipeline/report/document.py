@@ -11,10 +11,10 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from ..config import Home
-from ..ledger import Batch
-from ..standing import SUMS, Attempt, Row
-from ..templates.verdict import verdict
+from ..home.directory import Home
+from ..state.ledger import Batch
+from ..state.standing import SUMS, Attempt, Row
+from .html.verdict import verdict
 from .state import MEASURES, WINDOW, State
 
 SEVERITIES = ("critical", "warning", "info")

@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ..config import Home
-from ..ledger import Ledger, Revision, checks, ledger, runs
-from ..standing import (
+from ..home.directory import Home
+from ..state.ledger import Ledger, Revision, checks, ledger, runs
+from ..state.standing import (
     FULL,
     Row,
     Standings,
@@ -23,8 +23,8 @@ from ..standing import (
     newest_checks,
     total_diffs,
 )
-from ..templates.words import STATES, listed, number, plural
 from .document import SEVERITIES, Document, start, told
+from .html.words import STATES, listed, number, plural
 from .state import MEASURES
 
 GRID = 3_000  # the newest epochs; older ones by name
@@ -167,8 +167,8 @@ def _headline(published: int, counts: dict[str, int], older: int, known: bool) -
 
 def look(home: Home, found: Ledger, at: str) -> Document | None:
     """What the landing holds beyond the database, and when that was looked at; None: it cannot be read from here."""
-    from .. import runner
     from ..errors import AltneuError
+    from ..run import runner
 
     try:
         _, survey = runner.survey(home, found)

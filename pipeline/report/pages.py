@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import ledger as db
-from .. import telemetry
-from ..config import Home
-from ..ledger import Ledger
-from ..standing import Standings, standings
-from ..templates import epoch_page, index_page, outdated_page
+from ..home.directory import Home
+from ..run import telemetry
+from ..state import ledger as db
+from ..state.ledger import Ledger
+from ..state.standing import Standings, standings
 from .document import Document
 from .document import document as _document
+from .html import epoch_page, index_page, outdated_page
 from .overview import look, overview
 from .state import WINDOW, State
 

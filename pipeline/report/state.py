@@ -14,9 +14,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ..config import Home
-from ..ledger import Batch, Ledger, Revision, batches, checks, ledger, runs
-from ..standing import (
+from ..home.directory import Home
+from ..state.ledger import Batch, Ledger, Revision, batches, checks, ledger, runs
+from ..state.standing import (
     FOREVER,
     FULL,
     SUMS,

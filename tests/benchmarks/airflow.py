@@ -15,9 +15,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from pipeline.config import Home
-from pipeline.demo import daily, land_messages
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
+from pipeline.local.demo import daily, land_messages
+from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.benchmarks import spread
 from tests.dags.real import Airflow

@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from pipeline import runner
-from pipeline.config import Home
-from pipeline.demo import daily, land_messages
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
+from pipeline.local.demo import daily, land_messages
+from pipeline.run import runner
+from pipeline.state.ledger import Ledger
 from tests.benchmarks import spread
 
 STAGES = runner.STAGES

@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.compact import compact
-from pipeline.config import Home
-from pipeline.demo import daily, land_messages
-from pipeline.ledger import Ledger
-from pipeline.spark import session
+from pipeline.home.directory import Home
+from pipeline.local.demo import daily, land_messages
+from pipeline.state.ledger import Ledger
+from pipeline.storage.compact import compact
+from pipeline.storage.session import session
 from tests import benchmarks, homes
 from tests.benchmarks.kernels import rmat
 

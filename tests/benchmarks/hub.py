@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.config import Home
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
+from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.benchmarks import put_rows
 

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipeline.ledger import Ledger
 from pipeline.report import document, write
+from pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, Seed, audit, long_history
 
 SIZES = (100, 3_000)

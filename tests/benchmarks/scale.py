@@ -23,10 +23,10 @@ from pyspark.sql import functions as F
 
 from algorithms import third_party, triangles
 from algorithms.kernels.history import colours_for
-from pipeline.config import Home
-from pipeline.ledger import Ledger
-from pipeline.spark import session
-from pipeline.warehouse import Warehouse
+from pipeline.home.directory import Home
+from pipeline.state.ledger import Ledger
+from pipeline.storage.session import session
+from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat, timed

@@ -32,7 +32,7 @@ from algorithms.kernels import triangles as kernel
 from algorithms.kernels.history import vertex_changes
 from algorithms.plans import Choice
 from algorithms.times import FOREVER
-from pipeline.spark import session
+from pipeline.storage.session import session
 from tests.benchmarks.kernels import rmat
 
 LIMIT = 20_000_000

@@ -16,12 +16,15 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import landing, orchestration, stages, views
-from pipeline.config import Home
+from pipeline import landing
 from pipeline.errors import CheckFailed
-from pipeline.ledger import Ledger
-from pipeline.standing import standings
-from pipeline.warehouse import TABLES
+from pipeline.home.directory import Home
+from pipeline.reading import views
+from pipeline.run import stages
+from pipeline.state.ledger import Ledger
+from pipeline.state.standing import standings
+from pipeline.storage.warehouse import TABLES
+from pipeline.tasks import orchestration
 from tests import homes
 
 Load = Callable[..., dict[str, Any]]
@@ -62,8 +65,8 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     tables.head.return_value = tables.first.return_value = tables.base.return_value = 1
     tables.size.return_value = {"rows": 0, "files": 0, "bytes": 0}
     monkeypatch.setattr(stages.Run, "warehouse", tables)
-    monkeypatch.setattr("pipeline.spark.plans_for", lambda *_: nullcontext())
-    monkeypatch.setattr("pipeline.spark.session", lambda *_: None)
+    monkeypatch.setattr("pipeline.storage.session.plans_for", lambda *_: nullcontext())
+    monkeypatch.setattr("pipeline.storage.session.session", lambda *_: None)
     for name in stages.STAGES:
         monkeypatch.setitem(stages.STAGES, name, lambda run: {})
     monkeypatch.setitem(stages.STAGES, "ingest", ingest)
@@ -284,7 +287,7 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
 
 
 def branches(home: Home, spark: SparkSession) -> list[str]:
-    from pipeline.warehouse import Warehouse
+    from pipeline.storage.warehouse import Warehouse
 
     return [row.name for row in spark.sql(f"SELECT name FROM {Warehouse(spark, home).name('edges')}.refs").collect()]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.schedule import Schedule
+from pipeline.home.schedule import Schedule
 from tests import homes
 
 from .conftest import DAGS, REPO

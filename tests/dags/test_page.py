@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from pipeline import orchestration
-from pipeline.config import Home
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
+from pipeline.state.ledger import Ledger
+from pipeline.tasks import orchestration
 from tests import homes
 from tests.report.seed import DAY, Seed, audit
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.ledger import Ledger
 from pipeline.report import write
+from pipeline.state.ledger import Ledger
 from tests import homes
 
 from .real import Airflow

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import audit, views
-from pipeline.config import Home
-from pipeline.demo import daily, land_messages
-from pipeline.ledger import Ledger
-from pipeline.warehouse import Warehouse
+from pipeline.checking import audit
+from pipeline.home.directory import Home
+from pipeline.local.demo import daily, land_messages
+from pipeline.reading import views
+from pipeline.state.ledger import Ledger
+from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.e2e.conftest import postgres, server
 

@@ -18,9 +18,9 @@ from typing import Any
 import psutil
 import pytest
 
-from pipeline import airflow as local
-from pipeline.config import Home
 from pipeline.errors import UsageError
+from pipeline.home.directory import Home
+from pipeline.local import airflow as local
 from tests import homes
 
 from .real import REPO, Airflow
@@ -95,7 +95,7 @@ def test_what_will_not_stop_is_killed_with_its_descendants() -> None:
 PARTS = """
 import sys
 from pathlib import Path
-from pipeline import airflow as local
+from pipeline.local import airflow as local
 local._prepare = local._wait = lambda *how: None
 local._commands = lambda *how: dict.fromkeys(("scheduler", "triggerer"), [sys.executable, "-c", sys.argv[2]])
 local.LASTS_SECONDS = float(sys.argv[3])

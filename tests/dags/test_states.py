@@ -15,10 +15,11 @@ import sqlalchemy as sa
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
-from pipeline import orchestration, stages
-from pipeline.config import Home
 from pipeline.errors import CheckFailed, Conflict, LeaseLost, UsageError
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
+from pipeline.run import stages
+from pipeline.state.ledger import Ledger
+from pipeline.tasks import orchestration
 from tests import homes
 
 from .test_epoch import AFTER_PLAN, DAY, light, skipped, states, tiny, up

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import orchestration, views
-from pipeline.config import Home
-from pipeline.ledger import Ledger
-from pipeline.standing import standings
+from pipeline.home.directory import Home
+from pipeline.reading import views
+from pipeline.state.ledger import Ledger
+from pipeline.state.standing import standings
+from pipeline.tasks import orchestration
 from tests import homes
 
 from .test_epoch import light

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from algorithms import third_party
-from pipeline import audit
-from pipeline.shadow import shadow
-from pipeline.warehouse import Warehouse
+from pipeline.checking import audit
+from pipeline.run.shadow import shadow
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.reference import Row
 

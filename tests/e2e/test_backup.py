@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from pipeline import place
-from pipeline.config import Home
-from pipeline.relocate import relocate
+from pipeline.home.directory import Home
+from pipeline.state import place
+from pipeline.storage.relocate import relocate
 from tests import homes
 
 REPO = Path(__file__).parents[2]

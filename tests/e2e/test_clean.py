@@ -13,10 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations.suite import check_tables
-from pipeline import landing, views
-from pipeline.config import Home
-from pipeline.demo import land_messages
-from pipeline.ledger import Ledger
+from pipeline import landing
+from pipeline.home.directory import Home
+from pipeline.local.demo import land_messages
+from pipeline.reading import views
+from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.e2e.graphs import find
 

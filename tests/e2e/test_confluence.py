@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import landing, views
-from pipeline.config import Home
-from pipeline.ledger import Ledger
+from pipeline import landing
+from pipeline.home.directory import Home
+from pipeline.reading import views
+from pipeline.state.ledger import Ledger
 from tests import homes, seeds
 from tests.e2e.graphs import find
 from tests.e2e.test_crash import state, totals

@@ -18,8 +18,8 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline import audit
-from pipeline.warehouse import TABLES, Warehouse
+from pipeline.checking import audit
+from pipeline.storage.warehouse import TABLES, Warehouse
 from tests import homes, seeds
 from tests.conftest import TINY
 from tests.reference import Row
@@ -140,10 +140,10 @@ def test_metadata_files_say_what_iceberg_says(
 IDLE = """
 import sys, time
 from pathlib import Path
-from pipeline.config import Home
-from pipeline.ledger import Ledger
-from pipeline.spark import IDLE_MS, session_for
-from pipeline.warehouse import Warehouse
+from pipeline.home.directory import Home
+from pipeline.state.ledger import Ledger
+from pipeline.storage.session import IDLE_MS, session_for
+from pipeline.storage.warehouse import Warehouse
 home = Home.open(Path(sys.argv[1]))
 ledger = Ledger(home.database)
 warehouse = Warehouse(session_for(home, ledger), home)

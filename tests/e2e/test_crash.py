@@ -22,11 +22,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import audit, views
-from pipeline.compact import compact
-from pipeline.config import Home
-from pipeline.ledger import Ledger
-from pipeline.warehouse import TABLES, Warehouse
+from pipeline.checking import audit
+from pipeline.home.directory import Home
+from pipeline.reading import views
+from pipeline.state.ledger import Ledger
+from pipeline.storage.compact import compact
+from pipeline.storage.warehouse import TABLES, Warehouse
 from tests import homes, seeds
 from tests.conftest import TINY
 from tests.reference import Row
@@ -163,7 +164,7 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     names = {name for table in TABLES for name in Warehouse(spark, home).metadata(table).refs()}
     assert names == {"main", f"run_{ledger.runs()[-1].run_id}"}
     assert ledger.leftovers() == []  # it beat a moment ago: it may be at it still
-    monkeypatch.setattr("pipeline.lease.SILENCE", 0)
+    monkeypatch.setattr("pipeline.state.lease.SILENCE", 0)
     homes.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
     assert {name for table in TABLES for name in warehouse.metadata(table).refs()} == {"main"}
@@ -180,10 +181,10 @@ def test_two_hundred_kills(spark: SparkSession, tmp_path: Path) -> None:
 RACER = """
 import random, sys, time
 from pathlib import Path
-from pipeline import runner
-from pipeline.config import Home
+from pipeline.run import runner
+from pipeline.home.directory import Home
 from pipeline.errors import Conflict
-from pipeline.ledger import Ledger
+from pipeline.state.ledger import Ledger
 
 path, me, races = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 home = Home.open(path)

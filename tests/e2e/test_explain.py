@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import explain
-from pipeline.warehouse import Warehouse
+from pipeline.reading import explain
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.e2e.conftest import Altneu
 from tests.reference import Row

@@ -20,14 +20,14 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import ledger as books
-from pipeline import runner
-from pipeline.branches import branch_of
-from pipeline.config import Home
 from pipeline.errors import CheckFailed, RunFailed
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
 from pipeline.report import document
-from pipeline.warehouse import Warehouse
+from pipeline.run import runner
+from pipeline.state import ledger as books
+from pipeline.state.ledger import Ledger
+from pipeline.storage.branches import branch_of
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.reference import Row
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import runner
-from pipeline.config import Home
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
+from pipeline.run import runner
+from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.e2e.conftest import Altneu
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.demo import messages
+from pipeline.local.demo import messages
 from tests.e2e.conftest import Altneu
 from tests.e2e.graphs import GRAPHS, Graph, find
 from tests.reference import neighbours

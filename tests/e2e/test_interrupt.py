@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Exit
-from pipeline.ledger import Ledger
+from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.conftest import TINY
 from tests.e2e.test_crash import group

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.api import Graph
+from pipeline.reading.graph import Graph
 from tests import homes
 
 from .conftest import Altneu

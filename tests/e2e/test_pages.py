@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import views
 from pipeline.errors import CheckFailed, RunFailed
+from pipeline.reading import views
 from pipeline.report import document
 from tests import homes
 from tests.report.seed import DAILY

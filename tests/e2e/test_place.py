@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from pipeline import place
-from pipeline.config import Home
 from pipeline.errors import UsageError
-from pipeline.ledger import Ledger
-from pipeline.relocate import relocate
-from pipeline.views import totals
+from pipeline.home.directory import Home
+from pipeline.reading.views import totals
+from pipeline.state import place
+from pipeline.state.ledger import Ledger
+from pipeline.storage.relocate import relocate
 from tests import homes
 
 

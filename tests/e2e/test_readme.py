@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.config import Home
-from pipeline.demo import daily, messages
+from pipeline.home.directory import Home
+from pipeline.local.demo import daily, messages
 from tests.e2e.conftest import Altneu
 
 README = Path(__file__).parents[2] / "README.md"

@@ -11,12 +11,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from algorithms.conditions import Condition
-from pipeline import audit, cli, runner, views
-from pipeline.api import Graph
-from pipeline.config import Home
+from pipeline import cli
+from pipeline.checking import audit
 from pipeline.errors import UsageError
-from pipeline.ledger import Ledger
-from pipeline.warehouse import Warehouse
+from pipeline.home.directory import Home
+from pipeline.reading import views
+from pipeline.reading.graph import Graph
+from pipeline.run import runner
+from pipeline.state.ledger import Ledger
+from pipeline.storage.warehouse import Warehouse
 from tests import homes
 
 pytestmark = pytest.mark.usefixtures("tiny")

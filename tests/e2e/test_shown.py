@@ -17,10 +17,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from algorithms.patterns import Pattern
-from pipeline import audit, cli, views
-from pipeline import ledger as books
+from pipeline import cli
+from pipeline.checking import audit
 from pipeline.errors import CheckFailed
-from pipeline.warehouse import Warehouse
+from pipeline.reading import views
+from pipeline.state import ledger as books
+from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.reference import Row
 

@@ -13,10 +13,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import audit, views
-from pipeline.api import Graph
-from pipeline.ledger import Ledger
-from pipeline.warehouse import Warehouse
+from pipeline.checking import audit
+from pipeline.reading import views
+from pipeline.reading.graph import Graph
+from pipeline.state.ledger import Ledger
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.e2e.conftest import Altneu
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import audit, runner, views
+from pipeline.checking import audit
 from pipeline.errors import Conflict
-from pipeline.ledger import Ledger
-from pipeline.warehouse import Warehouse
+from pipeline.reading import views
+from pipeline.run import runner
+from pipeline.state.ledger import Ledger
+from pipeline.storage.warehouse import Warehouse
 from tests import homes
 
 pytestmark = pytest.mark.usefixtures("tiny")

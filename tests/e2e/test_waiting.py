@@ -8,9 +8,9 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from pipeline import database
 from pipeline.errors import explained
-from pipeline.ledger import Ledger, digests
+from pipeline.state import database
+from pipeline.state.ledger import Ledger, digests
 
 ROW = {"path": "a.csv", "stamp": "1", "digest": "d"}
 

@@ -27,11 +27,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline import cli
-from pipeline import spark as sparks
-from pipeline.api import Graph, Narrow, as_typed
 from pipeline.cli.status import folded
 from pipeline.errors import UsageError
-from pipeline.questions import ANY, FLAGS, NAMES, VIEWS, table
+from pipeline.reading.graph import Graph, Narrow, as_typed
+from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS, table
+from pipeline.storage import session as sparks
 from tests.e2e.conftest import Altneu, Outcome
 from tests.homes import make
 from tests.report.seed import DAY, Seed

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import doctor
-from pipeline.doctor import Check, checks
+from pipeline.local import doctor
+from pipeline.local.doctor import Check, checks
 
 
 def named(found: list[Check], name: str) -> Check:
@@ -63,7 +63,7 @@ def test_a_missing_and_a_wrong_package_are_told(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_expected_versions_are_those_of_the_project() -> None:
-    text = (Path(doctor.__file__).parents[1] / "pyproject.toml").read_text()
+    text = (Path(doctor.__file__).parents[2] / "pyproject.toml").read_text()
     for name, version in doctor.EXPECTED.items():
         assert re.search(rf'"{name}(\[\w+\])?=={re.escape(version)}"', text), name
 
@@ -101,11 +101,11 @@ def test_a_home_that_is_a_file(tmp_path: Path) -> None:
 
 def test_doctor_loads_neither_spark_nor_great_expectations(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from pipeline.doctor import checks; "
+        "import sys; from pathlib import Path; from pipeline.local.doctor import checks; "
         f"checks(Path({str(tmp_path)!r})); "
         "print([m for m in ('pyspark', 'great_expectations', 'airflow', 'pandas', 'numba') if m in sys.modules])"
     )
     said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(doctor.__file__).parents[1]
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(doctor.__file__).parents[2]
     )
     assert said.stdout.strip() == "[]"

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import runner
-from pipeline import spark as module
 from pipeline.errors import UsageError
-from pipeline.spark import catalog, catalog_options, driver_memory_mb, java_options, plans_for, session_for
+from pipeline.run import runner
+from pipeline.storage import session as module
+from pipeline.storage.session import catalog, catalog_options, driver_memory_mb, java_options, plans_for, session_for
 from tests import homes
 
-REPO = Path(module.__file__).parents[1]
+REPO = Path(module.__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_catalog_is_registered_once_and_works(spark: SparkSession, tmp_path: P
 
 COMMITS = """
 import sys
-from pipeline.spark import catalog, session
+from pipeline.storage.session import catalog, session
 
 spark = session("local[1]", {"spark.driver.memory": "1g"})
 name = "together"
@@ -138,7 +138,7 @@ def test_two_processes_commit_to_one_table_and_nothing_is_lost(spark: SparkSessi
 
 
 EXECUTORS = """
-from pipeline.spark import session
+from pipeline.storage.session import session
 
 spark = session("local-cluster[2,1,1024]", {"spark.driver.memory": "1g"})
 

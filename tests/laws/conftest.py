@@ -13,6 +13,6 @@ def _tiny(tiny: SparkSession) -> None:
 
 @pytest.fixture(autouse=True)
 def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline import stages
+    from pipeline.run import stages
 
     monkeypatch.setitem(stages.STAGES, "audit", lambda run: {"checks": 0, "failed": 0, "critical": 0})

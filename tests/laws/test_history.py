@@ -17,13 +17,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import audit, ingest, runner, views
-from pipeline.api import Graph
-from pipeline.compact import compact
-from pipeline.config import Home
+from pipeline.checking import audit
 from pipeline.errors import AltneuError, RunFailed, UsageError
-from pipeline.ledger import Ledger
-from pipeline.warehouse import TABLES, Warehouse
+from pipeline.home.directory import Home
+from pipeline.landing import frames as ingest
+from pipeline.reading import views
+from pipeline.reading.graph import Graph
+from pipeline.run import runner
+from pipeline.state.ledger import Ledger
+from pipeline.storage.compact import compact
+from pipeline.storage.warehouse import TABLES, Warehouse
 from tests import homes, reference, seeds
 from tests.reference import Row
 

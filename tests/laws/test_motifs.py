@@ -15,12 +15,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from algorithms.times import FOREVER
-from pipeline import audit, runner, views
-from pipeline.config import Home
+from pipeline.checking import audit
 from pipeline.errors import UsageError
-from pipeline.forecast import forecast
-from pipeline.ledger import Ledger
-from pipeline.warehouse import Warehouse
+from pipeline.home.directory import Home
+from pipeline.reading import views
+from pipeline.run import runner
+from pipeline.run.forecast import forecast
+from pipeline.state.ledger import Ledger
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.reference import PatternEdge, Row
 

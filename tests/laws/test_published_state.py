@@ -14,10 +14,11 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from pipeline import audit, views
-from pipeline import ledger as books
-from pipeline.ledger import Ledger
-from pipeline.warehouse import Warehouse
+from pipeline.checking import audit
+from pipeline.reading import views
+from pipeline.state import ledger as books
+from pipeline.state.ledger import Ledger
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.reference import Row
 

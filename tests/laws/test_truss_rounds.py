@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline import runner
+from pipeline.run import runner
 from tests.laws.test_history import World
 
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from algorithms import edges, triangles
-from pipeline import audit
-from pipeline.warehouse import Warehouse
+from pipeline.checking import audit
+from pipeline.storage.warehouse import Warehouse
 from tests import homes
 
 

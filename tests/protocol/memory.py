@@ -16,8 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from pipeline import iceberg
-from pipeline.branches import Branches
+from pipeline.storage import iceberg
+from pipeline.storage.branches import Branches
 
 Rows = tuple[str, ...]
 Scheduler = Callable[[str, bool], str]  # of the step that comes: what it is, and whether it writes; "go" or "lost"

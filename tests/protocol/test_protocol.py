@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import stages
-from pipeline.ledger import Ledger
+from pipeline.run import stages
+from pipeline.state.ledger import Ledger
 from tests.protocol.explore import Violation, search
 from tests.protocol.world import Protocol, World, protocol, see
 
@@ -94,7 +94,7 @@ def without_grace(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 
 def shared_branch(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """All runs write to one branch."""
-    patch.setattr("pipeline.branches.branch_of", lambda run_id: "run_shared")
+    patch.setattr("pipeline.storage.branches.branch_of", lambda run_id: "run_shared")
 
 
 Variant = Callable[[Protocol, pytest.MonkeyPatch], None]

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from pipeline import compact, lease, ledger, runner, stages, telemetry
-from pipeline.config import Home
 from pipeline.errors import AltneuError, Conflict, LeaseLost
-from pipeline.ledger import Ledger, Revision
+from pipeline.home.directory import Home
+from pipeline.run import runner, stages, telemetry
+from pipeline.state import lease, ledger
+from pipeline.state.ledger import Ledger, Revision
+from pipeline.storage import compact
 from tests.protocol.memory import Catalog, Database, Process, Rows, Scheduler, at_once
 
 TABLES = ("edges", "degrees")
@@ -37,9 +39,9 @@ class Protocol:
         self.grace = GRACE
         patch.setattr(lease, "clock", lambda: self.now)
         patch.setattr(lease, "beside", lambda seconds, work: contextlib.nullcontext())
-        patch.setattr("pipeline.branches.time.sleep", lambda seconds: None)
-        patch.setattr("pipeline.spark.session_for", lambda *_: None)
-        patch.setattr("pipeline.spark.plans_for", lambda *_: contextlib.nullcontext())
+        patch.setattr("pipeline.storage.branches.time.sleep", lambda seconds: None)
+        patch.setattr("pipeline.storage.session.session_for", lambda *_: None)
+        patch.setattr("pipeline.storage.session.plans_for", lambda *_: contextlib.nullcontext())
         patch.setattr("expectations.engine.prepare", lambda: None)
         patch.setattr(telemetry.Stage, "work", lambda stage, function, run: function(run))
         patch.setattr(stages, "STAGES", self.stages)

@@ -13,12 +13,13 @@ import pytest
 from tests.report.seed import Seed, every_state
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="package")
 def clock() -> Iterator[None]:
     ticks, start = count(), datetime.now(UTC) + timedelta(hours=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "pipeline.ledger.now", lambda: (start + timedelta(seconds=next(ticks))).isoformat(timespec="milliseconds")
+            "pipeline.state.ledger.now",
+            lambda: (start + timedelta(seconds=next(ticks))).isoformat(timespec="milliseconds"),
         )
         yield
 
@@ -28,7 +29,7 @@ def seed(tmp_path: Path) -> Seed:
     return Seed(tmp_path / "home")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def states(tmp_path_factory: pytest.TempPathFactory, clock: None) -> Seed:
     """A home with an epoch in every state; its pages are written. Tests only read it."""
     from pipeline.report import write

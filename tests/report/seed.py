@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline import ledger as db
-from pipeline import runner
-from pipeline.config import Home
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
+from pipeline.run import runner
+from pipeline.state import ledger as db
+from pipeline.state.ledger import Ledger
 
 DAILY = '[epochs]\nevery = "1d"\n'
 DAY = 12_600  # 2004-07-01

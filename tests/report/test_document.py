@@ -107,8 +107,8 @@ def test_integer_epochs_far_apart(tmp_path) -> None:
 
 def test_documents_are_json_and_come_without_spark(states: Seed) -> None:
     code = (
-        "import sys, json; from pipeline.report import document, write; from pipeline.config import Home; "
-        "from pipeline.ledger import Ledger; home = Home.open(sys.argv[1]); "
+        "import sys, json; from pipeline.report import document, write; from pipeline.home.directory import Home; "
+        "from pipeline.state.ledger import Ledger; home = Home.open(sys.argv[1]); "
         "print(json.dumps(document(home, Ledger(home.database), 12640))); assert 'pyspark' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code, str(states.home.path)], capture_output=True, text=True)

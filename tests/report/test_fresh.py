@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import report, runner
+from pipeline import report
 from pipeline.report import document, pages, write
+from pipeline.run import runner
 from tests.report.seed import DAY, Seed, Totals, audit, check
 from tests.report.test_pages import Reader
 

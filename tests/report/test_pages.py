@@ -7,10 +7,10 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
-from pipeline.config import Home
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
 from pipeline.report import write
-from pipeline.templates.charts import ticks
+from pipeline.report.html.charts import ticks
+from pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, HOSTILE, Seed, audit, check
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}

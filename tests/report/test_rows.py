@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.ledger import Ledger
 from pipeline.report import document, write
 from pipeline.report import overview as whole
+from pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, audit, long_history
 
 SHORT, LONG = 100, 600

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from pipeline import ledger as db
-from pipeline import report, runner
+from pipeline import report
 from pipeline.report import document, write
 from pipeline.report import pages as files
 from pipeline.report.document import document as make
+from pipeline.report.html import epoch_page
+from pipeline.report.html.words import STATES, number, signed
 from pipeline.report.state import State
-from pipeline.standing import standings
-from pipeline.templates import epoch_page
-from pipeline.templates.words import STATES, number, signed
+from pipeline.run import runner
+from pipeline.state import ledger as db
+from pipeline.state.standing import standings
 from tests.report.seed import DAILY
 from tests.report.test_pages import unwritten
 from tests.report.world import DAY, DAYS, SUMS, World, match, median, positive

@@ -29,10 +29,11 @@ from hypothesis.stateful import (
 )
 from pyspark.sql import SparkSession
 
-from pipeline import audit, runner, stages
-from pipeline.compact import compact
+from pipeline.checking import audit
 from pipeline.errors import AltneuError, RunFailed, UsageError
-from pipeline.warehouse import Warehouse
+from pipeline.run import runner, stages
+from pipeline.storage.compact import compact
+from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.stories.world import Settings, World
 

@@ -15,11 +15,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline import audit, orchestration, runner, views
-from pipeline.api import Graph
-from pipeline.ledger import Revision, totals
+from pipeline.checking import audit
+from pipeline.reading import views
+from pipeline.reading.graph import Graph
 from pipeline.report import document
-from pipeline.warehouse import Warehouse
+from pipeline.run import runner
+from pipeline.state.ledger import Revision, totals
+from pipeline.storage.warehouse import Warehouse
+from pipeline.tasks import orchestration
 from tests import homes, reference
 from tests.reference import Edge, PatternEdge, Row
 

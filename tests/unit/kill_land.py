@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pipeline import landing
 from pipeline.cli.land import outcome, placed
-from pipeline.config import Home
+from pipeline.home.directory import Home
 from pipeline.interrupt import Interrupted, handled
 
 CALLS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.truncate"}

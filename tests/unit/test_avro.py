@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.avro import NotAvro, copied
+from pipeline.storage.avro import NotAvro, copied
 
 POINT = {"type": "fixed", "name": "point", "size": 3}
 SCHEMA: dict[str, Any] = {

@@ -8,15 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline import landing, runner, views
-from pipeline.answers import ask
-from pipeline.config import Home, parse
+from pipeline import landing
 from pipeline.errors import UsageError
-from pipeline.ledger import EMPTY, Ledger
-from pipeline.questions import Question
+from pipeline.home.directory import Home, parse
+from pipeline.home.schedule import Schedule
+from pipeline.reading import views
+from pipeline.reading.answers import ask
+from pipeline.reading.questions import Question
 from pipeline.report import write
-from pipeline.schedule import Schedule
-from pipeline.stages import Run, _audited
+from pipeline.run import runner
+from pipeline.run.stages import Run, _audited
+from pipeline.state.ledger import EMPTY, Ledger
 
 
 def test_all_problems_at_once() -> None:

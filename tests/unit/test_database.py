@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from pipeline import cli, database, orchestration
-from pipeline.ledger import Ledger
+from pipeline import cli
+from pipeline.state import database
+from pipeline.state.ledger import Ledger
+from pipeline.tasks import orchestration
 from tests import homes
 
 

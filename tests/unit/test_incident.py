@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli, incident, runner
+from pipeline import cli
+from pipeline.cli import incident
 from pipeline.errors import AltneuError, RunFailed, UsageError
+from pipeline.run import runner
 
 
 def command(home: Path, *words: str) -> int:
@@ -73,8 +75,8 @@ def test_where_the_home_is_not_there_the_file_is_elsewhere(tmp_path: Path, monke
 
 
 def test_a_wrong_master_in_the_environment(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.config import Home
-    from pipeline.spark import master_of
+    from pipeline.home.directory import Home
+    from pipeline.storage.session import master_of
 
     monkeypatch.setenv("ALTNEU_MASTER", "nonsense")
     with pytest.raises(UsageError, match="ALTNEU_MASTER = 'nonsense': \"local"):

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import interrupt, runner
-from pipeline.config import Home
+from pipeline import interrupt
 from pipeline.errors import Exit
-from pipeline.ledger import Ledger
+from pipeline.home.directory import Home
+from pipeline.run import runner
+from pipeline.state.ledger import Ledger
 from tests import homes
 
 
@@ -55,7 +56,7 @@ def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkey
 
     home, ledger = landed
     ledger.begin("a", 0, [1], {})
-    monkeypatch.setattr("pipeline.spark.session_for", work)
+    monkeypatch.setattr("pipeline.storage.session.session_for", work)
     with interrupt.handled(), pytest.raises(interrupt.Interrupted):
         runner.stage(home, ledger, "a", "edges")
     row = ledger.run("a")

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli, landing, runner
-from pipeline.config import Home
+from pipeline import cli, landing
+from pipeline.home.directory import Home
 from pipeline.landing import folder
-from pipeline.ledger import Ledger
+from pipeline.run import runner
+from pipeline.state.ledger import Ledger
 
 
 class Land:

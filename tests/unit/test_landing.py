@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import landing
-from pipeline.config import Home
 from pipeline.errors import AltneuError, UsageError
-from pipeline.ledger import Ledger
-from pipeline.settings import TEMPLATE
+from pipeline.home.directory import Home
+from pipeline.home.settings import TEMPLATE
+from pipeline.state.ledger import Ledger
 
 
 @pytest.fixture

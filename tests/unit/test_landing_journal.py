@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import landing
-from pipeline.config import Home
+from pipeline.home.directory import Home
 from pipeline.landing import journal
 from tests.unit import kill_land
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import lease, runner
-from pipeline.config import Home
 from pipeline.errors import Conflict, LeaseLost, RunFailed
-from pipeline.ledger import Ledger, alive
+from pipeline.home.directory import Home
 from pipeline.report import document
+from pipeline.run import runner
+from pipeline.state import lease
+from pipeline.state.ledger import Ledger, alive
 
 Clock = Callable[[float], None]
 
@@ -259,7 +260,7 @@ def test_what_ends_the_process_passes_a_stage_unchanged(
 
     home, ledger = home_of(tmp_path)
     ledger.begin("a", 0, [1], {})
-    monkeypatch.setattr("pipeline.spark.session_for", work)
+    monkeypatch.setattr("pipeline.storage.session.session_for", work)
     with pytest.raises(type(end)) as raised:
         runner.stage(home, ledger, "a", "edges")
     assert raised.value is end
@@ -275,7 +276,7 @@ def test_a_failure_of_a_stage_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
 
     home, ledger = home_of(tmp_path)
     ledger.begin("a", 0, [1], {})
-    monkeypatch.setattr("pipeline.spark.session_for", work)
+    monkeypatch.setattr("pipeline.storage.session.session_for", work)
     with pytest.raises(RunFailed, match="stage edges of run a failed: OSError: no such device"):
         runner.stage(home, ledger, "a", "edges")
     assert (ledger.run("a").state, ledger.run("a").error) == ("failed", "edges: OSError: no such device")

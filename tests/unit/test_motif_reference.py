@@ -9,7 +9,7 @@ import pytest
 
 from algorithms.kernels.motif_count import count
 from algorithms.patterns import motif
-from pipeline.motif_reference import read
+from pipeline.checking.motif_reference import read
 
 TEXTS = [
     "a-b, b-c, c-d, d-a",

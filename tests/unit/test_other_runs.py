@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipeline import runner
 from pipeline.cli.runs import execute
 from pipeline.errors import AltneuError
-from pipeline.ledger import Ledger
+from pipeline.run import runner
+from pipeline.state.ledger import Ledger
 from tests import homes
 
 SINCE = "is at work since {} on revision 0 (last heartbeat {})"

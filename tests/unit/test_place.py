@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli, doctor, orchestration, place
-from pipeline.api import Graph
-from pipeline.config import Home
+from pipeline import cli
 from pipeline.errors import AltneuError, UsageError
-from pipeline.ledger import Ledger
-from pipeline.relocate import relocate
+from pipeline.home.directory import Home
+from pipeline.local import doctor
+from pipeline.reading.graph import Graph
+from pipeline.state import place
+from pipeline.state.ledger import Ledger
+from pipeline.storage.relocate import relocate
+from pipeline.tasks import orchestration
 from tests import homes
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import reading
-from pipeline.reading import FileBroken, Layout, read
+from pipeline.landing import parsing as reading
+from pipeline.landing.parsing import FileBroken, Layout, read
 from tests import seeds
 
 LANDED = Layout({"src": "long", "dst": "long", "op": "string", "seq": "long"}, frozenset({"op", "seq"}))

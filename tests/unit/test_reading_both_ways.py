@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline import reading
-from pipeline.reading import Layout, read
+from pipeline.landing import parsing as reading
+from pipeline.landing.parsing import Layout, read
 
 INTEGER = Layout({"src": "long", "dst": "long", "weight": "double", "kind": "string"}, frozenset({"weight", "kind"}))
 NAMES = Layout(

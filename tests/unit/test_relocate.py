@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from pipeline import avro, files, place
-from pipeline.config import Home
 from pipeline.errors import AltneuError
-from pipeline.relocate import relocate
+from pipeline.home.directory import Home
+from pipeline.state import files, place
+from pipeline.storage import avro
+from pipeline.storage.relocate import relocate
 from tests import homes
 
 MADE = "/srv/altneu/home"  # where the stored home was made

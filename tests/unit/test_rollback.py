@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import runner, views
 from pipeline.errors import Conflict, UsageError
-from pipeline.ledger import EMPTY, Ledger
-from pipeline.orchestration import grid as page_in_airflow
+from pipeline.reading import views
 from pipeline.report import document, write
+from pipeline.run import runner
+from pipeline.state.ledger import EMPTY, Ledger
+from pipeline.tasks.orchestration import grid as page_in_airflow
 from tests.report.seed import DAY, Seed
 
 

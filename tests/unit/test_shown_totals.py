@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.ledger import Ledger
-from pipeline.shown import Shown, differing_totals, published
+from pipeline.checking.shown import Shown, differing_totals, published
+from pipeline.state.ledger import Ledger
 
 TRIANGLE = {("edges", 0): 3, ("vertices", 0): 3, ("triangles", 0): 1, ("wedges", 0): 3, ("max_trussness", 0): 3}
 COUNTED = {1: {**TRIANGLE, ("trusses", 3): 3}, 2: {}}  # at 2 all has expired

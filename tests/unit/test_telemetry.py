@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from pipeline import cli, telemetry
+from pipeline import cli
+from pipeline.run import telemetry
 from tests.report.seed import DAY, Seed
 
 

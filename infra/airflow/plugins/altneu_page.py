@@ -25,9 +25,9 @@ from fastapi.responses import FileResponse, HTMLResponse
 from sqlalchemy import select
 
 from dags.timetable import Bounded
-from pipeline import orchestration
-from pipeline.config import Home
 from pipeline.errors import AltneuError
+from pipeline.home.directory import Home
+from pipeline.tasks import orchestration
 
 SHOWN = 400  # epochs, the newest
 

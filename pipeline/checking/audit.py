@@ -1,0 +1,512 @@
+"""Audits: the maintained result against a full recomputation by another method, and the suites of `expectations/`.
+
+The recomputation starts from the landed upserts and shares no plan with the maintenance: the last value per key as of
+an epoch, distinct pairs, then one task per epoch that counts every triangle and peels every truss from scratch
+(`kernels/`), compares all of it with the maintained rows, and lets out only what differs. It runs over any epochs at
+once; an epoch's graph must fit one task, twice. The maintained trussness is proved besides, without peeling: no edge is
+too high, and no set of edges can rise (`kernels.check`). On request a third party counts the triangles as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from algorithms import patterns
+from algorithms import third_party as third
+from algorithms.kernels import check as certificate_kernel
+from algorithms.kernels import motif_count as motif_kernel
+from algorithms.kernels import triangles as triangle_kernel
+from algorithms.kernels import truss as truss_kernel
+from algorithms.kernels.intervals import ordered
+from algorithms.third_party import reference
+
+from .. import landing
+from ..errors import UsageError
+from ..home.directory import Home
+from ..reading import explain
+from ..reading.views import accumulate, at_epochs
+from ..state.ledger import Ledger, Revision
+from ..storage.iceberg import classic
+from ..storage.warehouse import Warehouse
+from . import motif_reference
+from .shown import Measure, Shown, differing_rows, differing_totals, published, unnamed
+
+if TYPE_CHECKING:
+    from ..run.stages import Run
+
+Check = dict[str, Any]
+Longs = NDArray[np.int64]
+Values: TypeAlias = Longs | pa.ChunkedArray | None  # None: all null
+Result = tuple[Values, Values, Longs | pa.ChunkedArray]  # a, b, value; a total has neither end
+Results = dict[str, Result]
+MOTIF = "motif_at_vertex"
+_PER_ROW = ("edge", "trussness_of_edge", "degree_at_vertex", "triangles_at_vertex", MOTIF)
+_TOTALS = ("edges", "vertices", "triangles", "max_trussness")
+_COUNTED = "counted "  # before a total's name: a row with its value as counted afresh, and no difference
+_RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
+_DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
+
+
+def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
+    """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b), and `relation`: `-`,
+    or the name of a relation of motifs, for its rows. Twice where both directions of a pair have a value."""
+    config = home.config
+    at = F.broadcast(upserts.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "_at bigint"))
+    pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
+    rows = upserts.where("src <> dst").select("*", *pair).repartition("a", "b")  # the one exchange: all keys have both
+    key = ["a", "b", "src", "dst"]
+    landed = rows.groupBy(*key, *config.values, "op", "seq", "epoch").agg(F.sum("diff").alias("_n"))
+    value = F.struct(F.lit(1).alias("_one"), *config.values)
+    order = F.struct("epoch", "seq", (F.col("op") == "upsert").alias("_is_value"), value.alias("_value"))
+    last = (
+        landed.where("_n > 0")
+        .join(at, F.col("epoch") <= F.col("_at"))
+        .groupBy("_at", *key)
+        .agg(F.max(order).alias("_last"))
+        .select("_at", *key, "_last.epoch", "_last._is_value", "_last._value.*")
+        .where("_is_value")
+    )
+    if config.live_for is not None:
+        last = last.where(F.col("_at") < F.col("epoch") + config.live_for)
+    if config.condition is not None:
+        last = last.where(config.condition)
+    relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
+    for name in patterns.kept(motif_reference.read(config.motifs)):
+        ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")
+        passes = F.coalesce(F.expr(patterns.condition(name) or "true"), F.lit(False))
+        relations.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
+    return last.select(F.col("_at").alias("epoch"), F.inline(F.array(*relations))).where("relation IS NOT NULL")
+
+
+def _recomputed(a: Longs, b: Longs) -> Results:
+    """Every result of one graph, counted and peeled from scratch. Zeros are left out."""
+    if not a.size:
+        return {}
+    total, vertices, per_vertex, _ = triangle_kernel.count(a, b)
+    trussness = truss_kernel.peel(a, b)
+    busy = per_vertex > 0
+    ends, degrees = np.unique(np.concatenate([a, b]), return_counts=True)
+    totals = {"edges": a.size, "vertices": ends.size, "triangles": total, "max_trussness": trussness.max()}
+    return {
+        "edge": (a, b, np.ones(a.size, np.int64)),
+        "trussness_of_edge": (a, b, trussness.astype(np.int64)),
+        "degree_at_vertex": (ends, None, degrees.astype(np.int64)),
+        "triangles_at_vertex": (vertices[busy], None, per_vertex[busy].astype(np.int64)),
+    } | {what: _total(value) for what, value in totals.items() if value}
+
+
+def _counted(fresh: Results, motifs: Mapping[str, Sequence[patterns.Pattern]]) -> dict[Measure, int]:
+    """The totals that SQL should show, out of the results of one graph."""
+    found: dict[Measure, int] = {(what, 0): int(fresh[what][2][0]) for what in _TOTALS if what in fresh}
+    if "degree_at_vertex" in fresh:
+        degrees = np.asarray(fresh["degree_at_vertex"][2])
+        found["wedges", 0] = int((degrees * (degrees - 1) // 2).sum())
+        sizes = np.unique(np.asarray(fresh["trussness_of_edge"][2]), return_counts=True)
+        found |= {("trusses", int(k)): int(n) for k, n in zip(*sizes, strict=True)}
+    if MOTIF in fresh:
+        _, places, counts = (np.asarray(column) for column in fresh[MOTIF])
+        for place, patterns_ in enumerate(motifs.values()):
+            found["motifs", place] = int(counts[places == place].sum()) // len(patterns_[0].vertices)
+    return {measure: value for measure, value in found.items() if value}
+
+
+def _total(value: Any) -> tuple[None, None, Longs]:
+    return None, None, np.array([value], np.int64)
+
+
+def _motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -> Result:
+    """Every motif of one graph, counted from scratch: the vertices, the motif by its place, how often."""
+    relations = {}
+    for name in patterns.relations(motifs):
+        relations[name] = _pairs(graph, name)
+    parts = []
+    for place, found in enumerate(motifs.values()):
+        vertices, counts = motif_kernel.count(found, relations)
+        parts.append((vertices, np.full(vertices.size, place), counts))
+    vertices, places, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return vertices, places, counts
+
+
+def _stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
+    """The maintained state at some epochs: epoch, what (place in `_PER_ROW`), a, b, k, n (copies, a degree, or a
+    count). Of motifs k is the place in `[motifs]`."""
+
+    def part(table: str, what: str, a: str, b: str = "null", k: str = "null", until: str = "null") -> DataFrame:
+        names = {"a": a, "b": b, "k": k, "until": until}
+        longs = [f"CAST({column} AS bigint) AS {name}" for name, column in names.items()]
+        return read(table).selectExpr("epoch", f"{_PER_ROW.index(what)}Y AS what", *longs, "diff")
+
+    parts = [
+        part("edges", "edge", "a", "b", until="until"),
+        part("degrees", "degree_at_vertex", "vertex"),
+        part("triangle_counts", "triangles_at_vertex", "vertex"),
+        part("trussness", "trussness_of_edge", "a", "b", "k"),
+    ]
+    if motifs:
+        place = f"array_position(array({', '.join(repr(name) for name in motifs)}), motif) - 1"
+        parts.append(part("motif_counts", MOTIF, "vertex", k=place))
+    rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
+    at = F.broadcast(rows.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
+    there = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
+    key = F.col("at").alias("epoch"), "what", "a", "b", "k"
+    return rows.join(at, there).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
+
+
+def _maintained(rows: pa.Table) -> Results:
+    """One epoch's `_stored` rows as results. An edge stored twice, or with two values, must show as a difference: the
+    number of copies counts, and values are not deduplicated."""
+    found: Results = {}
+    listed = {what: rows.filter(pc.equal(rows["what"], place)) for place, what in enumerate(_PER_ROW)}
+    for what in _PER_ROW:
+        a, b, k, n = (listed[what][name] for name in ("a", "b", "k", "n"))
+        if len(n):
+            found[what] = a, k if what == MOTIF else b, pc.multiply(k, n) if what == "trussness_of_edge" else n
+    totals = {
+        "edges": pc.sum(listed["edge"]["n"]),
+        "vertices": pa.scalar(len(listed["degree_at_vertex"]) or None),
+        "triangles": pc.sum(listed["triangles_at_vertex"]["n"]),
+        "max_trussness": pc.max(listed["trussness_of_edge"]["k"]),
+    }
+    for what, total in totals.items():
+        if total.is_valid:
+            found[what] = _total(total.as_py() // 3 if what == "triangles" else total.as_py())
+    return found
+
+
+def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
+    """The maintained results at some epochs, from the tables as a reader sees them: epoch, what, a, b, value.
+
+    What: `edge` (a, b) and its copies, `trussness_of_edge` (a, b), `triangles_at_vertex` a (b null), `motif_at_vertex`
+    a (b: the motif's place in `[motifs]`); the totals
+    `edges`, `vertices`, `triangles`, `max_trussness` (a and b null). Zeros are left out.
+    """
+
+    def task(rows: pa.Table) -> pa.Table:
+        epoch, found = rows["epoch"][0].as_py(), _maintained(rows)
+        return pa.concat_tables(_table(_RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items())
+
+    return _stored(read, epochs).groupBy("epoch").applyInArrow(task, _RESULTS)
+
+
+def _compare(
+    motifs: Mapping[str, Sequence[patterns.Pattern]], key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table
+) -> pa.Table:
+    """One epoch: where the two disagree, the first `ROWS` of a kind and how many there are; and the certificate."""
+    from expectations.engine import ROWS
+
+    epoch = key[0].as_py()
+    kept, fresh = _maintained(stored), _recomputed(*_pairs(graph, patterns.PLAIN))
+    if motifs:
+        fresh[MOTIF] = _motifs(motifs, graph)
+    out = [_table(_DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
+    for what in (*_PER_ROW, *_TOTALS):
+        a, b, old, new = _differing(kept.get(what), fresh.get(what))
+        out.append(_table(_DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
+    for (what, place), value in _counted(fresh, motifs).items():
+        out.append(_table(_DIFFERENCES, epoch, _COUNTED + what, np.array([place]), None, None, value, 0))
+    if "trussness_of_edge" in kept:
+        for what, (a, b, k) in _uncertified(*kept["trussness_of_edge"]).items():
+            out.append(_table(_DIFFERENCES, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
+    return pa.concat_tables(out)
+
+
+def _differing(kept: Result | None, fresh: Result | None) -> tuple[pa.ChunkedArray, ...]:
+    """The rows on which two results disagree, in order: a, b, the one's value, the other's (null: not there)."""
+    sides = []
+    for place, side in enumerate((kept, fresh)):
+        a, b, value = side or (None, None, np.zeros(0, np.int64))
+        n = len(value)
+        values = [_column(value if place == 0 else None, n), _column(value if place == 1 else None, n)]
+        sides.append(pa.table([_column(a, n), _column(b, n), *values], ["a", "b", "old", "new"]))
+    both = pa.concat_tables(sides).group_by(["a", "b"]).aggregate([("old", "sum"), ("new", "sum")])
+    wrong = both.filter(pc.fill_null(pc.not_equal(both["old_sum"], both["new_sum"]), True))
+    wrong = wrong.sort_by([("a", "ascending"), ("b", "ascending")])
+    return tuple(wrong[name] for name in ("a", "b", "old_sum", "new_sum"))
+
+
+def _uncertified(*edges: pa.ChunkedArray) -> dict[str, tuple[Longs, Longs, Longs]]:
+    """Edges a, b, k whose trussness is proved wrong: too few triangles hold them, or they are of a set that can rise.
+
+    What is no trussness of a graph at all (an end missing, an edge twice, k below 2) shows as a difference; the rest is
+    judged here.
+    """
+    listed = pa.table(list(edges), ["a", "b", "k"]).drop_null()
+    a, b, k = (_longs(listed[name]) for name in ("a", "b", "k"))
+    fine = (k >= 2) & (a < b)
+    a, b, k = _once(a[fine], b[fine], k[fine])
+    verdict = certificate_kernel.check(a, b, k)
+    wrong = {"trussness_too_high": verdict.too_high, "trussness_too_low": verdict.too_low}
+    return {what: (a[at], b[at], k[at]) for what, at in wrong.items()}
+
+
+def _pairs(graph: pa.Table, relation: str) -> tuple[Longs, Longs]:
+    """The pairs of a relation, each once."""
+    rows = graph.filter(pc.equal(graph["relation"], relation))
+    a, b = _once(_longs(rows["a"]), _longs(rows["b"]))
+    return a, b
+
+
+def _once(*columns: Longs) -> tuple[Longs, ...]:
+    """The rows in order, one for each pair in the first two columns."""
+    order = ordered(columns)
+    columns = tuple(column[order] for column in columns)
+    new = np.ones(order.size, bool)
+    new[1:] = (columns[0][1:] != columns[0][:-1]) | (columns[1][1:] != columns[1][:-1])
+    return tuple(column[new] for column in columns)
+
+
+def _longs(column: pa.ChunkedArray) -> Longs:
+    return np.asarray(column.to_numpy(), dtype=np.int64)
+
+
+def _column(values: Values | int, n: int) -> pa.ChunkedArray | pa.Array:
+    """Whole numbers as Arrow has them; None: all null, a number: `n` times the same."""
+    if values is None or isinstance(values, int):
+        return pa.repeat(pa.scalar(values, pa.int64()), n)
+    return pa.array(values) if isinstance(values, np.ndarray) else values
+
+
+def _table(schema: str, epoch: int, what: str, *columns: Values | int) -> pa.Table:
+    """Columns as a table of `schema`, after the constant columns epoch and what."""
+    names = [column.split(" ")[0] for column in schema.split(", ")]
+    n = next(len(column) for column in columns if not (column is None or isinstance(column, int)))
+    return pa.table([_column(epoch, n), pa.repeat(pa.scalar(what), n), *(_column(c, n) for c in columns)], names)
+
+
+def incremental_versus_full(
+    warehouse: Warehouse,
+    read: Callable[[str], DataFrame],
+    epochs: list[int],
+    say: Callable[[str], None],
+    third_party: bool = False,
+    revision: Revision | None = None,
+    shown: Shown | None = None,
+) -> list[Check]:
+    """One check per epoch and kind of result, with the first differing rows: the suite of `expectations/`.
+
+    `revision`: the tables that `read` reads; with it the first differing row is explained. `shown`: what SQL says of
+    the epochs; with it that is compared as well.
+    """
+    from expectations.suite import check_differences
+
+    return check_differences(*differences(warehouse, read, epochs, say, third_party, revision, shown))
+
+
+def differences(
+    warehouse: Warehouse,
+    read: Callable[[str], DataFrame],
+    epochs: list[int],
+    say: Callable[[str], None],
+    third_party: bool = False,
+    revision: Revision | None = None,
+    shown: Shown | None = None,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The differing rows and the context that `check_differences` judges: all of the work in Spark, and none of Great
+    Expectations'."""
+    if third_party and not classic(warehouse.spark):
+        raise UsageError(
+            "GraphFrames and GraphX are reached through a JVM in this process: not through Spark Connect.",
+            "ALTNEU_MASTER='local[*]' altneu audit --third-party",
+        )
+    say(f"recomputing {len(epochs)} epoch(s) from scratch")
+    motifs = motif_reference.read(warehouse.home.config.motifs)
+    if revision is not None and "motif_counts" not in revision.snapshots:
+        motifs = {}
+    kept = _stored(read, epochs, list(motifs)).groupBy("epoch")
+    fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
+    compared = kept.cogroup(fresh).applyInArrow(_task(motifs), _DIFFERENCES)
+    found, counted = _apart([row.asDict() for row in compared.collect()])
+    labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
+    context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
+    if third_party:
+        context["reference"] = reference(warehouse.spark)
+        for epoch in epochs:
+            say(f"{labels[epoch]}: counting triangles with {context['reference']}")
+            found += _by_third_party(warehouse, read, epoch)
+    first = next((row for row in found if row["a"] is not None), None)
+    if first is not None and revision is not None:
+        other = first["b"] if first["what"] != MOTIF else None
+        first["why"] = explain.difference(warehouse, revision, first["epoch"], first["a"], other)
+        ends = {row["a"] for row in found} | {row["b"] for row in found if row["what"] != MOTIF}
+        numbers = list(ends - {None})
+        book = {None: None, **dict(zip(numbers, explain.names(warehouse, revision, numbers), strict=True))}
+        for row in found:
+            row["a"], row["b"] = book[row["a"]], row["b"] if row["what"] == MOTIF else book[row["b"]]
+    names = list(motifs)
+    found = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in found]
+    if shown is not None:
+        context["kinds"] = shown.kinds
+        told = {(row["epoch"], row["what"]) for row in found}
+        wrong = [row for row in differing_totals(shown, counted) if (row["epoch"], row["what"]) not in told]
+        for row in wrong:
+            if row["what"] == "motifs":
+                row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
+        found += wrong + differing_rows(shown, read)
+    return found, context
+
+
+def _apart(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, dict[Measure, int]]]:
+    """The differences, and by epoch the totals counted afresh."""
+    found, counted = [], dict[int, dict[Measure, int]]()
+    for row in rows:
+        if row["what"].startswith(_COUNTED):
+            counted.setdefault(row["epoch"], {})[row["what"].removeprefix(_COUNTED), row["a"]] = row["recomputed"]
+        else:
+            found.append(row)
+    return found, counted
+
+
+def _task(motifs: Mapping[str, Sequence[patterns.Pattern]]) -> Callable[..., pa.Table]:
+    def compare(key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table) -> pa.Table:
+        return _compare(motifs, key, stored, graph)
+
+    return compare
+
+
+def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
+    """The vertices of one epoch whose maintained triangle count is not the third party's, as `_DIFFERENCES`."""
+    from expectations.engine import ROWS
+
+    edges = surviving(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
+    edges = edges.select("a", "b").distinct()
+    counted = third.triangle_counts(edges, warehouse.home.warehouse).where("triangles <> 0")
+    rows = read("triangle_counts").where(F.col("epoch") <= epoch)
+    kept = rows.groupBy("vertex").agg(F.sum("diff").alias("maintained")).where("maintained <> 0")
+    both = kept.join(counted.withColumnRenamed("triangles", "recomputed"), "vertex", "full_outer")
+    wrong = both.where("NOT maintained <=> recomputed").withColumn("count", F.count("*").over(Window.partitionBy()))
+    first = wrong.orderBy("vertex").limit(ROWS).collect()
+    return [{**row.asDict(), "epoch": epoch, "what": "third_party", "a": row.vertex, "b": None} for row in first]
+
+
+def suites(run: Run) -> list[Check]:
+    """The Great Expectations suites over the run's new tables."""
+    from expectations.suite import check_tables
+
+    values = list(run.home.config.values)
+    epoch = run.frontier
+    whole = run.kind != "run"  # all edges are new then: what explains them are all landed rows
+    delta = run.after("upserts") if whole else run.delta("upserts")
+    data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
+    batches_of_run = run.after("upserts") if whole else run.after("upserts").where(F.col("epoch").isin(run.epochs))
+    copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
+    alive = run.after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
+
+    def net(rows: DataFrame, name: str, *columns: str) -> DataFrame:
+        """Summed. Partitioned by the ends alone: what is partitioned alike is joined without another exchange."""
+        sums = rows.select(*columns, "diff").repartition(*columns[:2]).groupBy(*columns).agg(F.sum("diff").alias(name))
+        return sums.where(F.col(name) != 0)
+
+    def as_of(table: str, name: str, *columns: str) -> DataFrame:
+        return net(run.after(table).where(F.col("epoch") <= epoch), name, *columns)
+
+    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+    published = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
+    before = {} if whole else published
+    points = at_epochs(accumulate(diffs, epoch), [*before, epoch])
+    now = points[epoch]
+    batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if whole else ())]
+    landed = {} if whole or run.home.schedule.seconds is None else landing.listing(run.home)
+    times = {
+        b.epoch: {"landed_at": landed[b.epoch].newest(), "over_at": run.home.schedule.end(b.epoch)}
+        for b in batches
+        if b.epoch in landed and landed[b.epoch].files
+    }
+    frames: dict[str, Any] = {
+        "upserts": delta.where("diff > 0"),
+        "quarantine": run.delta("quarantine").where("diff > 0"),
+        "upserts_net": copies,
+        "edge_delta": run.delta("edges"),
+        "edges_at": net(alive, "copies", "a", "b"),
+        "degrees_at": as_of("degrees", "degree", "vertex"),
+        "triangle_counts_at": as_of("triangle_counts", "triangles", "vertex"),
+        "trussness_at": as_of("trussness", "copies", "a", "b", "k"),
+        **_motif_totals(run, epoch, now["motifs"]),
+        "totals": [{"epoch": epoch, **{m: now[m] for m in _TOTALS}, "wedges": now["wedges"]}],
+        "volumes": [
+            {"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows} | times.get(b.epoch, {}) for b in batches
+        ],
+    }
+    history = [
+        {"epoch": e, "rows": b.rows, "bad_rows": b.bad_rows, **{m: points[e][m] for m in ("edges", "triangles")}}
+        for e, b in before.items()
+    ]
+    context = {
+        "epoch": epoch,
+        "label": run.home.schedule.label(epoch),
+        "value_types": run.home.config.values,
+        "labels": {batch.epoch: run.home.schedule.label(batch.epoch) for batch in batches},
+        "history": history,
+    }
+    run.say("running the suites")
+    return check_tables(frames, context)
+
+
+def _motif_totals(run: Run, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
+    """A row per motif: its total, and what the vertices' counts add up to. Nothing where there are no motifs."""
+    motifs = run.home.config.patterns()
+    if not motifs:
+        return {}
+    rows = run.after("motif_counts").where(F.col("epoch") <= epoch).groupBy("motif")
+    sums = {row.motif: row.n for row in rows.agg(F.sum("diff").alias("n")).collect()}
+    return {
+        "motifs": [
+            {
+                "epoch": epoch,
+                "motif": name,
+                "occurrences": totals.get(place, 0),
+                "vertices_in_one": len(found[0].vertices),
+                "times_vertices": totals.get(place, 0) * len(found[0].vertices),
+                "counted": sums.get(name, 0),
+            }
+            for place, (name, found) in enumerate(motifs.items())
+        ]
+    }
+
+
+def audit_published(
+    warehouse: Warehouse,
+    revision: Revision,
+    epochs: Iterable[int],
+    say: Callable[[str], None],
+    third_party: bool = False,
+) -> list[Check]:
+    """The full recomputation over published epochs, as `altneu audit` asks for it: tables, totals, batches, names."""
+    from expectations.engine import ROWS
+    from expectations.suite import check_differences
+
+    def read(table: str) -> DataFrame:
+        return warehouse.at(table, revision)
+
+    wanted = sorted(epochs)
+    shown = published(Ledger(warehouse.home.database), revision, wanted)
+    found, context = differences(warehouse, read, wanted, say, third_party, revision, shown)
+    if warehouse.home.config.ids == "string" and wanted:
+        context["kinds"] |= {"names"}
+        found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)
+    return check_differences(found, context)
+
+
+LANDED = {"batches have as many rows as are stored", "batches have as many quarantined rows as are stored"}
+LANDED |= {"every vertex has one name"}
+
+
+def needs_landing(checks: Iterable[Check]) -> bool:
+    """Do failed checks speak of the landed rows as they are stored, so that only the landing can say what is right?"""
+    return any(not check["passed"] and check["name"] in LANDED for check in checks)
+
+
+def auditable(ledger: Ledger, revision: Revision) -> list[int]:
+    """The epochs at which a revision shows something of its own: those that landed, and those where totals change."""
+    changed = {epoch for _, _, epoch, _, _ in ledger.total_diffs(revision.revision)}
+    last = revision.frontier
+    known = {*ledger.batches(revision.revision), *(e for e in changed if last is not None and e <= last)}
+    return sorted(epoch for epoch in known if revision.answers(epoch))

@@ -1,0 +1,115 @@
+"""What a reader is shown out of SQL, audited from where it is read: the totals of epochs, and the rows of batches.
+
+`Shown` is that of a published revision (`published`) or of a run before it is (`staged`). It is compared with what was
+counted afresh (`differing_totals`) and with the rows that are stored (`differing_rows`); both give rows as
+`check_differences` judges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ..reading.views import TotalDiff, accumulate, at_epochs
+from ..state.ledger import Ledger, Revision
+
+if TYPE_CHECKING:
+    from ..run.stages import Run
+
+Measure = tuple[str, int]  # what is counted; of which trussness, or which place in `[motifs]`; else 0
+Difference = dict[str, Any]
+SINGLE = ("vertices", "edges", "triangles", "wedges", "max_trussness")
+MANY = ("trusses", "motifs")
+ROWS = {"upserts": "rows_of_batch", "quarantine": "quarantined_of_batch"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """By epoch: the totals, without zeros, and the rows and quarantined rows of its batch.
+
+    `kinds`: what of it can be compared; wedges are not counted in homes whose last revision is of before they were.
+    """
+
+    totals: dict[int, dict[Measure, int]]
+    batches: dict[int, tuple[int, int]]
+    kinds: frozenset[str]
+
+
+def published(ledger: Ledger, revision: Revision, epochs: Iterable[int]) -> Shown:
+    batches = ledger.batches(revision.revision)
+    rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in batches.items()}
+    return _shown(ledger.total_diffs(revision.revision), rows, epochs)
+
+
+def staged(run: Run, epochs: Iterable[int]) -> Shown:
+    """As the run would be shown, were it published now."""
+    ledger = run.ledger
+    diffs = ledger.total_diffs(run.parent.revision) + ledger.staged_totals(run.run_id, run.revision)
+    rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in ledger.batches(run.parent.revision).items()}
+    rows |= {batch.epoch: (batch.rows, batch.bad_rows) for batch in ledger.staged_batches(run.run_id)}
+    return _shown(diffs, rows, epochs)
+
+
+def _shown(diffs: list[TotalDiff], rows: dict[int, tuple[int, int]], epochs: Iterable[int]) -> Shown:
+    wanted = sorted(set(epochs))
+    points = at_epochs(accumulate(diffs, max(wanted, default=None)), wanted)
+    counted = {measure for measure, *_ in diffs}
+    uncounted = {"wedges"} if "edges" in counted and "wedges" not in counted else set()
+    kinds = frozenset({*SINGLE, *MANY, *ROWS.values()} - uncounted)
+    totals = {epoch: _measures(point) for epoch, point in points.items()}
+    return Shown(totals, {epoch: rows.get(epoch, (0, 0)) for epoch in wanted}, kinds)
+
+
+def _measures(point: Mapping[str, Any]) -> dict[Measure, int]:
+    found = {(name, 0): point[name] for name in SINGLE}
+    found |= {(name, k): n for name in MANY for k, n in point[name].items()}
+    return {measure: value for measure, value in found.items() if value}
+
+
+def differing_totals(shown: Shown, counted: Mapping[int, Mapping[Measure, int]]) -> list[Difference]:
+    """Where the totals are not those counted afresh (by epoch, without zeros); at every epoch of `shown`."""
+    found: list[Difference] = []
+    for epoch, totals in shown.totals.items():
+        fresh = counted.get(epoch, {})
+        wrong = sorted(m for m in {*totals, *fresh} if totals.get(m, 0) != fresh.get(m, 0) and m[0] in shown.kinds)
+        for what, k in wrong:
+            row = {"a": k if what in MANY else None, "b": None, "count": sum(name == what for name, _ in wrong)}
+            values = {"maintained": totals.get((what, k), 0), "recomputed": fresh.get((what, k), 0)}
+            found.append({"epoch": epoch, "what": what, **row, **values})
+    return found
+
+
+def differing_rows(shown: Shown, read: Callable[[str], DataFrame]) -> list[Difference]:
+    """Where a batch is said to have another number of rows, or of quarantined ones, than are stored."""
+    epochs = list(shown.batches)
+    parts = [
+        read(table).where(F.col("epoch").isin(epochs)).select("epoch", F.lit(table).alias("table"), "diff")
+        for table in ROWS
+    ]
+    sums = parts[0].unionByName(parts[1]).groupBy("epoch", "table").agg(F.sum("diff").alias("n")).collect()
+    stored = {(row["epoch"], row["table"]): row["n"] for row in sums}
+    found = []
+    for epoch, said in shown.batches.items():
+        for (table, what), told in zip(ROWS.items(), said, strict=True):
+            there = stored.get((epoch, table), 0)
+            if told != there:
+                row = {"epoch": epoch, "what": what, "a": None, "b": None, "count": 1}
+                found.append({**row, "maintained": told, "recomputed": there})
+    return found
+
+
+def unnamed(upserts: DataFrame, names: DataFrame, epoch: int, most: int) -> list[Difference]:
+    """Vertices of some landed rows that have no name or several, and names of several vertices: the first of them, as
+    differences at `epoch`. (Homes with string ids.)"""
+    used = upserts.select(F.explode(F.array("src", "dst")).alias("id")).distinct()
+    by_id = used.join(names.groupBy("id").agg(F.count("*").alias("n")), "id", "left").fillna(0, ["n"])
+    by_name = names.groupBy("name").agg(F.count("*").alias("n")).where("n <> 1")
+    wrong = by_id.where("n <> 1").select(F.col("id").cast("string").alias("key"), "n")
+    wrong = wrong.unionByName(by_name.select(F.col("name").alias("key"), "n"))
+    rows = wrong.orderBy("key").limit(most + 1).collect()
+    head = {"epoch": epoch, "what": "names", "b": None, "recomputed": 1, "count": len(rows)}
+    return [{**head, "a": row["key"], "maintained": row["n"]} for row in rows[:most]]

@@ -1,0 +1,78 @@
+"""What nobody expected, kept for a report: one line goes to the person, the rest into a file that is ready to attach.
+
+The file holds the command, versions, the settings, and every trace behind the error; passwords are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import tempfile
+import traceback
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError
+
+_PACKAGES = ("altneu", "pyspark", "pyarrow", "numba", "sqlalchemy", "great-expectations", "apache-airflow")
+_SECRET = re.compile(
+    r"(://[^:@/\s]*):[^@\s]*@|((?:password|secret|token|access[._-]?key)[^=\n]*=\s*)\S[^\n]*", re.IGNORECASE
+)
+
+
+def unexpected(error: BaseException) -> bool:
+    """Is there more behind an error than its words: a trace of Python's or of Spark's? (What the file system or the
+    database refuses is said by its words.)"""
+    if not isinstance(error, AltneuError):
+        return not isinstance(error, (OSError, sa.exc.OperationalError))
+    return error.__cause__ is not None and unexpected(error.__cause__)
+
+
+def keep(home: Path, error: BaseException) -> Path | None:
+    """Write the file, into `logs` of the home if it is there; its path, or None where nothing can be written."""
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.log"
+    for folder in ([home / "logs"] if home.is_dir() else []) + [Path(tempfile.gettempdir())]:
+        try:
+            folder.mkdir(exist_ok=True)
+            path = folder / (name if folder.name == "logs" else f"altneu-{name}")
+            path.write_text(_text(home, error), encoding="utf-8")
+            return path
+        except OSError:
+            continue
+    return None
+
+
+def _text(home: Path, error: BaseException) -> str:
+    versions = [f"{name} {_version(name)}" for name in _PACKAGES]
+    toml = home / "altneu.toml"
+    try:
+        settings = toml.read_text(encoding="utf-8", errors="replace") if toml.is_file() else "(none)"
+    except OSError as unreadable:
+        settings = f"({unreadable})"
+    parts = {
+        "command": " ".join(sys.argv),
+        "versions": ", ".join([f"Python {platform.python_version()} on {platform.platform()}", *versions]),
+        "settings": settings,
+        "error": "".join(traceback.format_exception(error)),
+    }
+    return without_secrets("\n".join(f"== {name}\n{text.rstrip()}\n" for name, text in parts.items()))
+
+
+def without_secrets(text: str) -> str:
+    """
+    >>> without_secrets("postgresql://me:hidden@host/db")
+    'postgresql://me:***@host/db'
+    """
+    return _SECRET.sub(lambda found: f"{found[1]}:***@" if found[1] is not None else f"{found[2]}***", text)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"

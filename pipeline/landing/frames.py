@@ -1,0 +1,215 @@
+"""Ingest: landed files → diff triples of `upserts`, and of `quarantine` for the rows that are none.
+
+A rerun of an epoch replaces its batch: what is written is the difference between the batch as landed and as published.
+Files are read inside Spark tasks, a file a task, a block at a time: once to judge them, then for their rows. A file
+that is broken as a whole (truncated gzip, missing column) stops the run; malformed rows go to quarantine with file,
+line and reason, and stop the run only above `[ingest] max_bad_share`. Empty lines are noted in quarantine and count as
+nothing lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ..errors import RunFailed
+from ..home.directory import Home
+from ..storage.iceberg import classic
+from ..storage.warehouse import ddl, value_columns
+from . import OPERATIONS, Landed, layout
+from .parsing import FileBroken, Layout, read
+
+_ID = {"integer": "bigint", "string": "string"}
+
+
+def good(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
+    """The usable rows of the landed files: src, dst, values, op, seq, file, line, epoch. Read at every use."""
+    id_type = _ID[home.config.ids]
+    own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint", "epoch": "bigint"}
+    return _read(spark, home, landed, _good, ddl({"src": id_type, "dst": id_type} | value_columns(home) | own))
+
+
+def bad(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
+    """The other rows of the landed files, and why: file, line, reason, text, epoch. Read at every use."""
+    return _read(spark, home, landed, _bad, "file string, line bigint, reason string, text string, epoch bigint")
+
+
+def judge(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> dict[int, tuple[int, int]]:
+    """Epoch → (good rows, quarantined rows). Raises `RunFailed` for a broken file or too large a bad share.
+
+    A reading of its own, in which no row leaves the task: cheaper than to keep them all until their number is known.
+    """
+    schema = "epoch bigint, file string, good bigint, bad bigint, serious bigint, fatal boolean, "
+    files = _read(spark, home, landed, _counted, f"{schema}line bigint, reason string, text string").collect()
+    files.sort(key=lambda row: (row.epoch, row.file))
+    broken = [row for row in files if row.fatal]
+    if broken:
+        more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+        raise RunFailed(
+            f"landing/{broken[0].file}: {broken[0].reason}{more}. Nothing was published.",
+            "mend or remove the file, then run the same command again",
+        )
+    serious = sum(row.serious for row in files)
+    total = serious + sum(row.good for row in files)
+    if serious > home.config.max_bad_share * total:
+        first = next(row for row in files if row.serious)
+        raise RunFailed(
+            f"{serious} of {total} rows are malformed, more than [ingest] max_bad_share = "
+            f"{home.config.max_bad_share:g} allows. The first: landing/{first.file} line {first.line}: {first.reason}: "
+            f"{first.text[:80]!r}. Nothing was published.",
+            "mend the files, or raise max_bad_share in altneu.toml",
+        )
+    counts: dict[int, tuple[int, int]] = {}
+    for row in files:
+        before = counts.get(row.epoch, (0, 0))
+        counts[row.epoch] = before[0] + row.good, before[1] + row.bad
+    return counts
+
+
+@dataclass(frozen=True)
+class _File:
+    """One landed file, and how to read it."""
+
+    epoch: int
+    path: Path
+    name: str
+    form: Layout
+
+
+_Rows = Callable[[_File], Iterator[pa.Table]]
+
+
+def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows, schema: str) -> DataFrame:
+    """What `rows` makes of each of the files, a file a task as far as there are cores."""
+    form = layout(home)
+    files = [(batch.epoch, str(f), f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
+    if not files:
+        return spark.createDataFrame([], schema)
+
+    def read_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for epoch, path, name in zip(*(batch[c].to_pylist() for c in ("epoch", "path", "name")), strict=True):
+                for table in rows(_File(epoch, Path(path), name, form)):
+                    yield from table.to_batches(1 << 17)
+
+    slices = min(len(files), 4 * spark.sparkContext.defaultParallelism) if classic(spark) else min(len(files), 8)
+    listed = spark.createDataFrame(files, "epoch bigint, path string, name string")
+    spread = listed.repartitionByRange(slices, "path") if slices > 1 else listed.coalesce(1)
+    return spread.mapInArrow(read_all, schema)
+
+
+_Bad = list[tuple[int, str, str]]  # line, reason, text
+
+
+def _blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
+    """The rows of a file with their operations, and the malformed ones. Raises `FileBroken`."""
+    for block in read(file.path, file.form):
+        rows = block.good.combine_chunks()
+        operation = rows["op"].fill_null("upsert")
+        fine = pc.is_in(operation, pa.array(OPERATIONS))
+        malformed = list(block.bad)
+        if not pc.all(fine).as_py():
+            for row in rows.filter(pc.invert(fine)).to_pylist():
+                line = row.pop("line")
+                reason = f"op is {row['op']!r}, not one of {', '.join(OPERATIONS)}"
+                malformed.append((line, reason, json.dumps(row)[:500]))
+        rows = rows.set_column(rows.column_names.index("op"), "op", operation)
+        rows = rows.set_column(rows.column_names.index("seq"), "seq", rows["seq"].fill_null(0))
+        yield rows.filter(fine), malformed
+
+
+def _good(file: _File) -> Iterator[pa.Table]:
+    for rows, _ in _blocks(file):
+        n, lines = rows.num_rows, rows["line"]
+        rows = rows.drop_columns(["line"]).append_column("file", pa.repeat(pa.scalar(file.name), n))
+        yield rows.append_column("line", lines).append_column("epoch", pa.repeat(pa.scalar(file.epoch, pa.int64()), n))
+
+
+def _bad(file: _File) -> Iterator[pa.Table]:
+    for _, rows in _blocks(file):
+        line, reason, text = zip(*rows, strict=True) if rows else ((), (), ())
+        yield pa.table(
+            {
+                "file": pa.repeat(pa.scalar(file.name), len(rows)),
+                "line": pa.array(line, pa.int64()),
+                "reason": pa.array(reason, pa.string()),
+                "text": pa.array(text, pa.string()),
+                "epoch": pa.repeat(pa.scalar(file.epoch, pa.int64()), len(rows)),
+            }
+        )
+
+
+def _counted(file: _File) -> Iterator[pa.Table]:
+    """One row: how many of the file's rows are good, bad, and bad beyond being empty; the first of those."""
+    found: dict[str, Any] = {"epoch": file.epoch, "file": file.name, "good": 0, "bad": 0, "serious": 0, "fatal": False}
+    first: tuple[int, str, str] | tuple[None, None, None] = (None, None, None)
+    try:
+        for rows, malformed in _blocks(file):
+            serious = [row for row in malformed if row[1] != "empty line"]
+            found["good"] += rows.num_rows
+            found["bad"] += len(malformed)
+            found["serious"] += len(serious)
+            first = min(serious) if serious and first[0] is None else first
+    except FileBroken as error:
+        found["fatal"], first = True, (0, str(error), "")
+    row = found | dict(zip(("line", "reason", "text"), first, strict=True))
+    yield pa.Table.from_pylist([row], _COUNTED)
+
+
+_COUNTED = pa.schema(
+    [
+        ("epoch", pa.int64()),
+        ("file", pa.string()),
+        ("good", pa.int64()),
+        ("bad", pa.int64()),
+        ("serious", pa.int64()),
+        ("fatal", pa.bool_()),
+        ("line", pa.int64()),
+        ("reason", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+
+
+def difference(new: DataFrame, old: DataFrame | None) -> DataFrame:
+    """The diff triples that turn the published rows `old` (with `diff`) into `new` (one each)."""
+    plus = new.withColumn("diff", F.lit(1).cast("bigint"))
+    if old is None:
+        return plus
+    data = new.columns
+    minus = old.select(*data, (-F.col("diff")).alias("diff"))
+    return plus.unionByName(minus).groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def new_names(rows: DataFrame, names: DataFrame) -> DataFrame:
+    """The entries (id, name) that the dictionary `names` (id, name) lacks for the string ids src, dst of some rows.
+
+    New names are numbered in their order, after the greatest id; the ids mean nothing outside the store.
+    """
+    from pyspark.sql import Window
+
+    seen = rows.select(F.explode(F.array("src", "dst")).alias("name")).distinct()
+    fresh = seen.join(names, "name", "left_anti")
+    last = names.agg(F.coalesce(F.max("id"), F.lit(-1)).alias("last"))
+    order = F.row_number().over(Window.orderBy("name"))
+    return fresh.crossJoin(last).select((F.col("last") + order).cast("bigint").alias("id"), "name")
+
+
+def numbered(rows: DataFrame, names: DataFrame) -> DataFrame:
+    """The rows with integers for their string ids src, dst, by the dictionary `names` (id, name), which has them all.
+
+    Cost: two joins, at ingest alone; the graph's joins see integers.
+    """
+    out = rows
+    for end in ("src", "dst"):
+        entry = names.select(F.col("id").alias(f"_{end}"), F.col("name").alias(end))
+        out = out.join(entry, end).drop(end).withColumnRenamed(f"_{end}", end)
+    return out.select(*rows.columns)

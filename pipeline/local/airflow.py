@@ -1,0 +1,316 @@
+"""`altneu airflow`: a local Airflow with the DAGs, the page and the pool, on a home. Ctrl-C stops it.
+
+Everything of it lives in `HOME/airflow`: settings, database, logs, password. What the environment sets
+already (another database, a port, an executor) stays. It is for one machine, not for production, and listens there
+alone. `altneu airflow exec` runs an `airflow` command in the same settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, NoReturn
+
+import psutil
+
+from .. import landing
+from ..errors import RunFailed, UsageError
+from ..home.directory import Home
+from ..storage.session import PORT, REMOTE, listens
+from ..tasks.orchestration import POOL
+
+REPO = Path(__file__).resolve().parents[2]
+AIRFLOW = str(Path(sys.executable).with_name("airflow"))
+OWN = ("AIRFLOW", "ALTNEU", "PYTHONPATH", "PATH")  # what it reads of the environment
+START_SECONDS = 300  # a first start makes the database; on a busy machine that takes minutes
+LASTS_SECONDS = 60  # a part that ends by itself before that is not started again
+STALE_EPOCHS = 30  # a landing whose newest epoch is older than this is history, not a feed
+
+_PREPARE = f"""
+from airflow.utils import db
+from airflow.models.pool import Pool
+db.initdb()
+Pool.create_or_update_pool({POOL!r}, slots=1, description="altneu: one run computes at a time", include_deferred=False)
+"""
+
+# The scheduler's workers are forked from it, and the tasks from them: what it has imported, no task has to. Measured: a
+# second for Spark's client, three for Great Expectations.
+_LOCAL_SETTINGS = """\
+import sys
+
+if "scheduler" in sys.argv:
+    import expectations.suite
+    import great_expectations
+    import pipeline.report
+    import pipeline.run.runner
+    import pipeline.run.stages
+    import pyspark.sql.connect.session
+"""
+
+
+def standalone(
+    path: Path,
+    *,
+    port: int = 8080,
+    connect: bool = False,
+    say: Callable[[str], None] = print,
+    now: datetime | None = None,
+) -> None:
+    """Start, tell address and password, wait for Ctrl-C (or SIGTERM), stop.
+
+    A home with nothing landed gets the demo's messages. `connect`: the tasks share one Spark, a Spark Connect server
+    beside Airflow, and start none of their own. Raises `UsageError` when the port is taken, `RunFailed` when Airflow
+    does not come up.
+    """
+    home = Home.open(path, create=True)
+    if not landing.listing(home):
+        home = _land_demo(home, say)
+    if listens("127.0.0.1", port):
+        raise UsageError(f"port {port} is taken.", f"altneu airflow --port {port + 1}")
+    environment = settings(home, port, now or datetime.now(UTC))
+    if connect:
+        environment["ALTNEU_MASTER"] = f"{REMOTE}127.0.0.1:{_free(PORT)}"
+    folder = Path(environment["AIRFLOW_HOME"])
+    (folder / "config").mkdir(parents=True, exist_ok=True)
+    (folder / "config" / "airflow_local_settings.py").write_text(_LOCAL_SETTINGS)
+    _keep(home, environment)
+    log = folder / "standalone.log"
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore Ctrl-C; the children inherit that
+        signal.signal(number, _interrupt)
+    with log.open("w") as stream:
+        say(f"starting Airflow (log: {log})")
+        parts: dict[str, Part] = {}
+        try:
+            _prepare(environment, stream, log)
+            for name, command in _commands(home, environment, connect).items():
+                parts[name] = Part(name, command, environment, stream)
+            _wait(parts, port, log)
+            _tell(home, environment, folder, port, say)
+            while True:
+                time.sleep(1)
+                for part in parts.values():
+                    part.keep(say, log)
+        except KeyboardInterrupt:
+            say("stopping Airflow")
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):  # a second Ctrl-C would leave a part behind
+                signal.signal(number, signal.SIG_IGN)
+            stop([part.process.pid for part in parts.values()])
+            say("Airflow has stopped; what was published stays")
+
+
+def execute(path: Path, arguments: list[str]) -> NoReturn:
+    """Become an `airflow` command with the settings of this home's Airflow: those that it was last started with."""
+    home = Home.open(path)
+    kept = _kept(home)
+    if not kept.is_file():
+        raise UsageError(f"no Airflow was started on {home.path} yet ({kept} is missing).", "altneu airflow")
+    command = ["airflow", *arguments[arguments[:1] == ["airflow"] :]]
+    os.execve(AIRFLOW, command, dict(os.environ) | json.loads(kept.read_text()))
+
+
+def _kept(home: Home) -> Path:
+    return home.path / "airflow" / "environment.json"
+
+
+def _keep(home: Home, environment: dict[str, str]) -> None:
+    """For `execute`: what Airflow reads of its environment. For its owner alone: a database's URI has a password."""
+    mine = {name: value for name, value in environment.items() if name.startswith(OWN)}
+    _kept(home).parent.mkdir(exist_ok=True)  # AIRFLOW_HOME may be another folder
+    _kept(home).unlink(missing_ok=True)
+    _kept(home).touch(0o600)
+    _kept(home).write_text(json.dumps(mine, indent=1))
+
+
+class Part:
+    """A process of Airflow's, started again when it ends by itself, unless it does so at once."""
+
+    def __init__(self, name: str, command: list[str], environment: dict[str, str], stream: IO[str]) -> None:
+        self.name, self.command, self.environment, self.stream = name, command, environment, stream
+        self.start()
+
+    def start(self) -> None:
+        self.since = time.monotonic()
+        self.process = subprocess.Popen(
+            self.command,
+            env=self.environment,
+            stdout=self.stream,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def keep(self, say: Callable[[str], None], log: Path) -> None:
+        """Start it again if it has ended. Raises `RunFailed` when it does not last."""
+        if self.process.poll() is None:
+            return
+        if time.monotonic() - self.since < LASTS_SECONDS:
+            raise RunFailed(f"Airflow's {self.name} has ended by itself:\n{_tail(log)}", f"less {log}")
+        say(f"{self.name} has ended by itself; starting it again. Its tasks are tried again")
+        stop([self.process.pid])  # what it has left
+        self.start()
+
+
+def _commands(home: Home, environment: dict[str, str], connect: bool) -> dict[str, list[str]]:
+    """The parts of a local Airflow, as `airflow standalone` has them, but without its log servers: they listen on all
+    interfaces, at fixed ports, and here everybody reads the files."""
+    commands = {
+        "api-server": [AIRFLOW, "api-server"],
+        "scheduler": [AIRFLOW, "scheduler", "--skip-serve-logs"],
+        "dag-processor": [AIRFLOW, "dag-processor"],
+        "triggerer": [AIRFLOW, "triggerer", "--skip-serve-logs"],
+    }
+    if connect:
+        at = environment["ALTNEU_MASTER"].rpartition(":")[2]
+        altneu = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path)]
+        commands["Spark"] = [*altneu, "connect", "--port", at]
+    return commands
+
+
+def _free(port: int) -> int:
+    """The port, or when it is taken any other."""
+    if not listens("127.0.0.1", port):
+        return port
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
+    """The environment of every part of the Airflow of a home."""
+    folder = home.path.resolve() / "airflow"
+    address = f"http://localhost:{port}"
+    # a task is a Spark process: more of them than this share the same cores and memory
+    parallel = max(2, min(4, os.cpu_count() or 2))
+    defaults = {
+        "AIRFLOW_HOME": str(folder),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(REPO / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPO / "infra" / "airflow" / "plugins"),
+        "AIRFLOW__CORE__PARALLELISM": str(parallel),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": address,
+        "AIRFLOW__API__WORKERS": "1",
+        # the parts speak with each other by these; without them each process makes up its own
+        "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(32),
+        "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(32),
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",  # nine tasks a run, and one after the other
+        # a task whose worker died with its scheduler is tried again after so many seconds without a sign of life
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "120",
+        # after a restart the scheduler is up before the API server is: a task's worker waits for it, minutes if need be
+        "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "12",
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
+        **_history(home, now),
+    }
+    database = os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "")
+    if database.startswith("postgresql+psycopg:"):  # one driver for both: Airflow would look for asyncpg
+        defaults["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"] = database
+    path = os.pathsep.join(filter(None, [str(REPO), os.environ.get("PYTHONPATH")]))
+    bin_ = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return defaults | dict(os.environ) | {"ALTNEU_HOME": str(home.path.resolve()), "PYTHONPATH": path, "PATH": bin_}
+
+
+def _history(home: Home, now: datetime) -> dict[str, str]:
+    """For a landing that is history, the schedule catches up over just it; a feed goes on from now."""
+    epochs, schedule = sorted(landing.listing(home)), home.schedule
+    if not epochs or schedule.seconds is None:
+        return {}
+    try:
+        first, last, stale = (schedule.start(e) for e in (epochs[0], epochs[-1], epochs[-1] + 1 + STALE_EPOCHS))
+    except OverflowError:  # epochs beyond the calendar
+        return {}
+    return {} if stale > now else {"ALTNEU_START": first.isoformat(), "ALTNEU_END": last.isoformat()}
+
+
+def _land_demo(home: Home, say: Callable[[str], None]) -> Home:
+    from .demo import daily, land_messages
+
+    home = daily(home)
+    found = land_messages(home)
+    say(f"nothing was landed in {home.path}: landed the demo's {found.rows:,} messages in {len(found.epochs)} epochs")
+    return home
+
+
+def _prepare(environment: dict[str, str], stream: object, log: Path) -> None:
+    """The database and the pool."""
+    done = subprocess.run([sys.executable, "-c", _PREPARE], env=environment, stdout=stream, stderr=subprocess.STDOUT)  # type: ignore[call-overload]
+    if done.returncode:
+        raise RunFailed(f"Airflow's database could not be made:\n{_tail(log)}", f"less {log}")
+
+
+def _wait(parts: dict[str, Part], port: int, log: Path) -> None:
+    """Until every part of it is healthy."""
+    deadline = time.monotonic() + START_SECONDS
+    missing = ["api-server"]
+    while time.monotonic() < deadline:
+        for part in parts.values():
+            if part.process.poll() is not None:
+                raise RunFailed(f"Airflow's {part.name} has not started:\n{_tail(log)}", f"less {log}")
+        with suppress(urllib.error.URLError, OSError, ValueError):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/monitor/health", timeout=5) as answer:
+                health = json.load(answer)
+            told = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+            missing = [name for name in told if (health.get(name) or {}).get("status") != "healthy"]
+            if not missing:
+                return
+        time.sleep(1)
+    raise RunFailed(f"Airflow was not healthy after {START_SECONDS} s ({', '.join(missing)}).", f"less {log}")
+
+
+def _tell(home: Home, environment: dict[str, str], folder: Path, port: int, say: Callable[[str], None]) -> None:
+    say(f"Airflow is ready: http://localhost:{port}")
+    passwords = folder / "simple_auth_manager_passwords.json.generated"
+    with suppress(OSError, ValueError):
+        for user, password in json.loads(passwords.read_text()).items():
+            say(f"user {user}, password {password}")
+    if "ALTNEU_MASTER" in environment:
+        say(f"the tasks share one Spark: {environment['ALTNEU_MASTER']}")
+    if environment.get("ALTNEU_START"):
+        first, last = (environment.get(name, "")[:10] for name in ("ALTNEU_START", "ALTNEU_END"))
+        say(f"switch on altneu_epoch to catch up from {first} to {last or 'now'}, one epoch a run;")
+        say("or trigger altneu_backfill: all of it in one pass")
+    else:
+        say("switch on altneu_epoch for the epochs to come; for those that are landed, trigger altneu_backfill")
+    say("Ctrl-C stops it")
+
+
+def stop(sessions: list[int]) -> None:
+    """End processes, their descendants and whoever else is in their sessions: asked as Ctrl-C does, then harder, at
+    once. A task at work is killed: Airflow tries it again, and nothing half done is published."""
+    for number, seconds in ((signal.SIGINT, 3), (signal.SIGTERM, 2), (signal.SIGKILL, 10)):
+        for process in (family := _family(sessions)):
+            with suppress(psutil.Error):
+                process.send_signal(number)
+        psutil.wait_procs(family, timeout=seconds)
+
+
+def _family(sessions: list[int]) -> list[psutil.Process]:
+    """The living processes of some sessions, and their descendants in sessions of their own."""
+    found: dict[int, psutil.Process] = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getsid(process.pid) in sessions and process.status() != psutil.STATUS_ZOMBIE:
+                found |= {each.pid: each for each in (process, *process.children(recursive=True))}
+    return list(found.values())
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])

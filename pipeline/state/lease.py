@@ -1,0 +1,106 @@
+"""Which process works on a run. One at a time: it holds the run's lease and beats while it works.
+
+The lease is a token of the process in the run's row. The ledger looks at it in every transaction that writes for the
+run, the one with the ledger row among them: a process that has lost its lease (it hung for `SILENCE`, or was taken for
+dead) is refused and changes nothing. Each stage takes the lease and gives it back, so that the next one may be another
+process, on another machine. It is taken over from a former owner that has ended, as far as can be seen from here, or
+that has not beaten for so long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import sqlalchemy as sa
+
+from ..errors import LeaseLost
+
+if TYPE_CHECKING:
+    from .ledger import Ledger
+
+SILENCE = 60.0  # seconds without a heartbeat after which a process counts as dead
+BEAT = 5.0  # seconds between two heartbeats
+
+
+def clock() -> datetime:
+    """The time; tests set another."""
+    return datetime.now(UTC)
+
+
+def process() -> str:
+    """A token of this process: its machine, its number there, and when it began."""
+    return _process(os.getpid())
+
+
+@cache
+def _process(pid: int) -> str:
+    return f"{_machine()}/{pid}/{psutil.Process(pid).create_time():.2f}"
+
+
+def _machine() -> str:
+    """The host and the container in it: only there do process numbers mean anything."""
+    name = socket.gethostname().replace("/", "_")[:80]
+    with contextlib.suppress(OSError):
+        return f"{name}.{os.stat('/proc/self/ns/pid').st_ino}"
+    return name
+
+
+def ended(owner: str | None) -> bool:
+    """Is it certain that this process is not there any more? Of another machine's nothing is."""
+    machine, pid, began = (owner or "//").rsplit("/", 2)
+    if machine != _machine():
+        return False
+    try:
+        there = psutil.Process(int(pid))
+        return f"{there.create_time():.2f}" != began or there.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def beats(run: sa.Row[Any]) -> bool:
+    """Was there a heartbeat within `SILENCE`, of a process that may be there? (A clock that went back is one.)"""
+    since = clock() - datetime.fromisoformat(run.beat_at or run.started_at)
+    return since.total_seconds() < SILENCE and not ended(run.owner)
+
+
+@contextlib.contextmanager
+def held(ledger: Ledger, run_id: str) -> Iterator[None]:
+    """Hold the lease on a run, with a heartbeat, until the block has ended. Raises `LeaseLost` when another has it."""
+
+    def beat() -> None:
+        with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will say so
+            ledger.beat(run_id)
+
+    ledger.take(run_id)
+    try:
+        with beside(BEAT, beat):
+            yield
+    finally:
+        with contextlib.suppress(sa.exc.SQLAlchemyError):  # then it expires
+            ledger.give_back(run_id)
+
+
+@contextlib.contextmanager
+def beside(seconds: float, work: Callable[[], None]) -> Iterator[None]:
+    """Do `work` every so many seconds, from a thread, until the block has ended."""
+    done = threading.Event()
+
+    def again() -> None:
+        while not done.wait(seconds):
+            work()
+
+    thread = threading.Thread(target=again, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

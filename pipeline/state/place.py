@@ -1,0 +1,244 @@
+"""Where a home's tables are, and under which name: its identity, in its database beside the ledger.
+
+Iceberg's catalog keeps tables by the catalog's name. That of a home is drawn once and stored, so that a password, a
+host's name or a path may change. With it stands the place for which the tables were made: their metadata name whole
+paths. A home at another place is not opened before `altneu relocate` (`relocate.py`) has written these anew, so a copy
+never reads or writes the original's files.
+
+Homes of before there were identities have a name that was made of the database's URI and the warehouse; it is looked up
+where the tables are, and stored by the next run. Reading stores nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError, UsageError
+from ..home.directory import Home
+from . import database, files
+from .ledger import Ledger, ledger, now
+
+FORMAT = 1  # of homes that this version makes; it reads all up to it
+PREFIX = "altneu_"
+UNTOLD = "postgresql"  # the place of a database whose server does not say which it is
+
+metadata = sa.MetaData()
+identities = sa.Table(
+    "home",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # 1: a database has one home
+    sa.Column("catalog", sa.String(64), nullable=False),
+    sa.Column("format", sa.Integer, nullable=False),
+    sa.Column("warehouse", sa.Text, nullable=False),  # of which the tables' metadata speak
+    sa.Column("database", sa.Text, nullable=False),  # where this database was then; "": nobody knows
+    sa.Column("made_at", sa.String(32), nullable=False),
+)
+tables = sa.table(  # Iceberg's own
+    "iceberg_tables",
+    sa.column("catalog_name", sa.String),
+    sa.column("table_namespace", sa.String),
+    sa.column("table_name", sa.String),
+    sa.column("metadata_location", sa.String),
+    sa.column("previous_metadata_location", sa.String),
+)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A home's catalog, and the places for which its tables were made. `stored`: in the database."""
+
+    catalog: str
+    warehouse: str
+    database: str
+    stored: bool = True
+
+
+class Displaced(UsageError):
+    """The home is at another place than its tables' metadata say."""
+
+
+def opened(home: Home) -> Ledger:
+    """A home's ledger. Raises like `verify`."""
+    with database.shared(home.database):
+        verify(home)
+        return Ledger(home.database)
+
+
+def verify(home: Home) -> None:
+    """Raise `AltneuError` where the home is not what its database or its tables were made for. Makes nothing."""
+    identity = look(home)
+    if identity is None:
+        refuse_lost_database(home)
+    else:
+        check(home, identity)
+
+
+def settled(home: Home) -> Identity:
+    """The home's identity, for whoever opens its tables; a new home is given one. Raises like `opened`."""
+    with database.shared(home.database):
+        identity = look(home) or claim(home)
+        check(home, identity)
+        return identity
+
+
+def claim(home: Home) -> Identity:
+    """Store the home's identity, a new one when it has none; of several processes that do so, all get the same."""
+    identity = look(home)
+    if identity is not None and identity.stored:
+        return identity
+    catalog = identity.catalog if identity else new_catalog()
+    with database.connected(home.database) as connection:
+        database.made(lambda: metadata.create_all(connection.engine))
+        with contextlib.suppress(sa.exc.IntegrityError):  # another process was first
+            connection.execute(identities.insert().values(row(home, catalog, database_place(connection))))
+            connection.commit()
+    found = look(home)
+    assert found is not None
+    return found
+
+
+def new_catalog() -> str:
+    return PREFIX + uuid.uuid4().hex[:12]
+
+
+def row(home: Home, catalog: str, here: str) -> dict[str, Any]:
+    """What is stored of a home whose tables are where it is, and whose database is `here`."""
+    places = {"warehouse": home.warehouse, "database": here}
+    return {"id": 1, "catalog": catalog, "format": FORMAT, **places, "made_at": now()}
+
+
+def look(home: Home) -> Identity | None:
+    """The home's identity as it is stored, or as it is found by the tables; None for a home without tables. Stores
+    nothing. Raises `UsageError` for a home of a later version."""
+    uri = home.database
+    url = sa.make_url(uri)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        return None
+    with database.connected(uri) as connection:
+        there = set(sa.inspect(connection).get_table_names())
+        if "home" in there and (found := _stored(home, connection)) is not None:
+            return found
+        if "iceberg_tables" not in there:
+            return None
+        listed = connection.execute(sa.select(tables).where(tables.c.catalog_name.startswith(PREFIX))).all()
+        named: dict[str, dict[str, str]] = {}
+        for each in listed:
+            locations = named.setdefault(each.catalog_name, {})
+            locations[f"{each.table_namespace}/{each.table_name}"] = each.metadata_location
+        if not named:
+            return None
+        pins: dict[str, str] = {}
+        if "ledger" in there:
+            newest = sa.select(ledger.c.snapshots).order_by(ledger.c.revision.desc()).limit(1)
+            pins = connection.execute(newest).scalar() or {}
+        places = {name: next(place_of(*each) for each in found.items()) for name, found in named.items()}
+        former = {name: _former_file(home, name, warehouse) for name, warehouse in places.items()}
+        several = len(named) > 1  # a past change of credentials has left empty tables under another name
+        catalog = max(named, key=lambda name: several and (_pinned(home, named[name], pins), former[name]))
+        where = former[catalog] if connection.dialect.name == "sqlite" else database_place(connection)
+        return Identity(catalog, places[catalog], where, stored=False)
+
+
+def _stored(home: Home, connection: sa.Connection) -> Identity | None:
+    """The row of the table `home`. Its format is looked at first: the rest may be another version's."""
+    version = connection.execute(sa.select(identities.c.format)).scalar()
+    if version is None:
+        return None
+    if version > FORMAT:
+        raise UsageError(
+            f"{home.path} is a home of a later version of altneu (format {version}; this one knows up to {FORMAT}).",
+            "update altneu, or use a home of this version: altneu --home DIR …",
+        )
+    found = connection.execute(sa.select(identities)).one()
+    return Identity(found.catalog, found.warehouse, found.database)
+
+
+def _former_file(home: Home, catalog: str, warehouse: str) -> str:
+    """The SQLite file whose home gave its catalog this name, before there were identities; "" when it is none of those
+    that come to mind: the one of now, and the one beside the tables."""
+    uris = [home.database, home.config.database, f"sqlite:///{warehouse.rpartition('/')[0]}/altneu.db"]
+    for uri in filter(None, uris):
+        for tables_at in (home.warehouse, home.config.warehouse, warehouse):
+            if catalog == PREFIX + hashlib.sha256(f"{uri} {tables_at}".encode()).hexdigest()[:8]:
+                return str(Path(sa.make_url(uri).database or "").resolve())
+    return ""
+
+
+def place_of(table: str, location: str) -> str:
+    """The warehouse of a table, `namespace/name`, by where its metadata file is."""
+    return location.rsplit(f"/{table}/metadata/", 1)[0]
+
+
+def _pinned(home: Home, locations: dict[str, str], pins: dict[str, str]) -> int:
+    """How many of the snapshots that the ledger pins are in these tables, read where the home is now."""
+    found = 0
+    for table, location in locations.items():
+        pin = pins.get(table.rpartition("/")[2])
+        here = home.warehouse + location.removeprefix(place_of(table, location))
+        try:
+            snapshots = json.loads(files.read(here)).get("snapshots", []) if pin else []
+        except (OSError, ValueError):
+            continue
+        found += any(str(snapshot["snapshot-id"]) == pin for snapshot in snapshots)
+    return found
+
+
+def database_place(connection: sa.Connection) -> str:
+    """Where a database is, whatever it is called from outside: a file, or a database of a cluster."""
+    if connection.dialect.name == "sqlite":
+        return str(Path(connection.engine.url.database or "").resolve())
+    try:
+        with connection.begin_nested():
+            cluster = connection.execute(sa.text("SELECT system_identifier FROM pg_control_system()")).scalar()
+            name = connection.execute(sa.text("SELECT current_database()")).scalar()
+    except sa.exc.DBAPIError:  # not allowed here
+        return UNTOLD
+    return f"postgresql:{cluster}/{name}"
+
+
+def moved(home: Home, identity: Identity) -> tuple[bool, bool]:
+    """Is the warehouse, is the database another than the home's tables were made for?"""
+    with database.connected(home.database) as connection:
+        here = database_place(connection)
+    known = UNTOLD not in (here, identity.database)
+    other = known and not (identity.database and files.same(identity.database, here))
+    return not files.same(identity.warehouse, home.warehouse), other
+
+
+def check(home: Home, identity: Identity) -> None:
+    """Raise `Displaced` when the home is not where its tables' metadata say, with the command that helps."""
+    warehouse, other = moved(home, identity)
+    if warehouse:
+        raise Displaced(
+            f"this home was copied, moved or mounted elsewhere: its tables were made in {identity.warehouse}, and are "
+            f"looked for in {home.warehouse} now.",
+            "altneu relocate   (their metadata name whole paths: it writes them for this place)",
+        )
+    if other:
+        raise Displaced(
+            f"the database of this home was {identity.database or 'another one'} when its tables in {home.warehouse} "
+            f"were made; now it is {database.shown(home.database)}. Two databases on the same tables would destroy "
+            "them.",
+            "altneu relocate --original-gone   (if nobody works with the former one any more); else copy the tables, "
+            f"name their place under [storage] warehouse in {home.path / 'altneu.toml'}, and: altneu relocate",
+        )
+
+
+def refuse_lost_database(home: Home) -> None:
+    """For a home whose database knows of no tables: raise `AltneuError` when its warehouse holds rows."""
+    warehouse = files.local(home.warehouse)
+    if warehouse is not None and next(warehouse.glob("*/*/data/*.parquet"), None):
+        raise AltneuError(
+            f"the database of this home, {database.shown(home.database)}, is lost or empty, while {warehouse} is full: "
+            "without it nobody knows which rows are published.",
+            f"put it back from a backup; or start again from the landing: mv {warehouse} {warehouse}.lost; altneu "
+            "backfill --all",
+        )

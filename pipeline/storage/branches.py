@@ -1,0 +1,186 @@
+"""Where runs write and readers do not look: branches of the tables, and what becomes of them.
+
+The half of the commit protocol (docs/protocol.md) that is about tables; `ledger` is the other. A run writes one commit
+to a branch of its own in each table, made from the snapshot on which it builds. After the ledger row `main` follows (a
+convenience for Spark SQL: the ledger decides) and the branch is dropped; branches of runs that are over and snapshots
+that nobody can read go later. Nothing here knows Spark: a table is an `iceberg.Table`, its rows are handed through.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Disturbed, Unavailable
+from ..state import lease
+from . import iceberg
+
+if TYPE_CHECKING:
+    from ..state.ledger import Ledger, Revision
+
+COMMITS = 20  # tries of a commit that other writers overtake
+_RUN, _GOING = "run_", "going_"  # how branches, and the tags of what was let go, begin
+
+
+class Branches:
+    """The branches of some tables; `of` looks a table up as it is now."""
+
+    def __init__(self, tables: Iterable[str], of: Callable[[str], iceberg.Table]) -> None:
+        self.tables = tuple(tables)
+        self._of = of
+
+    def metadata(self, table: str) -> iceberg.Table:
+        """Branches, tags and snapshots of a table, as they are now."""
+        return self._of(table)
+
+    def change(self, table: str, change: Callable[[iceberg.Table], None]) -> None:
+        """Change a table's metadata; from what is there then once more when another writer has committed meanwhile:
+        Iceberg itself does not try changes of branches and tags again."""
+        for attempt in range(COMMITS):
+            try:
+                change(self.metadata(table))
+                return
+            except iceberg.Overtaken as error:
+                if attempt == COMMITS - 1:
+                    raise Unavailable(
+                        f"table {table}: other writers committed first, {COMMITS} times in a row.",
+                        "run the same command again",
+                    ) from error
+                time.sleep(random.uniform(0, 0.05 * 2 ** min(attempt, 6)))
+
+    def base(self, table: str, revision: Revision) -> int:
+        """The snapshot on which a run after `revision` builds; before the first one the empty one of `ensure`."""
+        if table in revision.snapshots:
+            return revision.snapshots[table]
+        return self.first(table)
+
+    def first(self, table: str) -> int:
+        """The empty snapshot with which every table begins."""
+        return self.metadata(table).first()
+
+    def size(self, table: str, snapshot: int) -> dict[str, int]:
+        """What a reader of a snapshot has to open: files, bytes, rows; from Iceberg's metadata alone."""
+        summary = self.metadata(table).summary(snapshot)
+        names = {"files": "total-data-files", "bytes": "total-files-size", "rows": "total-records"}
+        return {name: int(summary.get(key) or 0) for name, key in names.items()}
+
+    def added(self, table: str, snapshot: int) -> int:
+        """How many rows a snapshot has that the one before it had not."""
+        return int(self.metadata(table).summary(snapshot).get("added-records") or 0)
+
+    # -- of a run -----------------------------------------------------------------------------------------------
+
+    def head(self, table: str, run_id: str, base: int) -> int:
+        """The snapshot that holds what a run made of a table: its branch's, or `base` when it wrote nothing."""
+        branch = self.metadata(table).ref(branch_of(run_id))
+        return base if branch is None else branch
+
+    def stage(self, table: str, run_id: str, base: int, rows: Any | None) -> int:
+        """Write a run's rows of one table after those of `base`; return its snapshot. Replaces an earlier try."""
+        self._drop(table, [run_id])
+        if rows is None:
+            return base
+        self._begin(table, run_id, base).append(branch_of(run_id), rows)
+        return self._alone(table, run_id, base)
+
+    def rewrite(self, table: str, run_id: str, base: int, rows: Any) -> int:
+        """Write a table anew on the run's branch: these rows instead of those of `base`; return its snapshot."""
+        self._begin(table, run_id, base).overwrite(branch_of(run_id), rows)
+        return self._alone(table, run_id, base)
+
+    def _begin(self, table: str, run_id: str, base: int) -> iceberg.Table:
+        self.change(table, lambda metadata: metadata.commit([("createBranch", branch_of(run_id), base)]))
+        return self.metadata(table)
+
+    def _alone(self, table: str, run_id: str, base: int) -> int:
+        """The snapshot of a branch with one commit after `base`. Raises `Disturbed` when there are others."""
+        metadata = self.metadata(table)
+        head = metadata.ref(branch_of(run_id))
+        if head is None or (head != base and metadata.parent(head) != base):
+            raise Disturbed(
+                f"table {table}: another process has written to the branch of run {run_id}, too. Nothing is published.",
+                "run the same command again",
+            )
+        return head
+
+    # -- after the ledger row -----------------------------------------------------------------------------------
+
+    def follow(self, ledger: Ledger, run_id: str) -> None:
+        """Let `main` follow the ledger's newest revision, and drop the branches of a run that is published; also those
+        that a process made which was taken for dead, for a run that was over by then.
+
+        The ledger is asked after the look at the table: who publishes later commits later, and is not undone.
+        """
+        for table in self.tables:
+            self.change(table, partial(self._follow, ledger, run_id, table))
+
+    def _follow(self, ledger: Ledger, run_id: str, table: str, metadata: iceberg.Table) -> None:
+        newest, refs = ledger.at(), metadata.refs()
+        snapshot = metadata.first() if newest.frontier is None else newest.snapshots.get(table)
+        steps: list[iceberg.Step] = []
+        if snapshot is not None and refs.get("main") != snapshot:
+            steps.append(("replaceBranch", "main", snapshot))
+        branches = {name.removeprefix(_RUN) for name in refs if name.startswith(_RUN)}
+        if branches:
+            over = branches - (ledger.undone() - {run_id})
+            steps += [("removeBranch", branch_of(run)) for run in sorted(over)]
+        metadata.commit(steps)
+
+    def discard_leftovers(self, ledger: Ledger) -> int:
+        """Drop what dead and losing runs have left behind, and note it; how many runs."""
+        left = ledger.give_up()
+        if left:
+            for table in self.tables:
+                self._drop(table, left)
+            ledger.discard(left)
+        return len(left)
+
+    def _drop(self, table: str, run_ids: list[str]) -> None:
+        def drop(metadata: iceberg.Table) -> None:
+            there = [branch for branch in map(branch_of, run_ids) if metadata.ref(branch) is not None]
+            metadata.commit([("removeBranch", branch) for branch in there])
+
+        self.change(table, drop)
+
+    def expire(self, table: str, ledger: Ledger, before_ms: int, run_id: str) -> int:
+        """Drop what no reader can reach: snapshots that nothing pins but the compaction `run_id`, which has replaced
+        them, and the files of theirs alone; how many.
+
+        A snapshot that was let go stays under a tag until a later call finds the tag older than `before_ms`
+        (milliseconds since 1970), so that whoever reads it now may finish. The ledger is asked after the look at the
+        table: what a branch held then may be pinned by now, and what is pinned later had a branch then.
+        """
+        gone: set[int] = set()
+        now = int(lease.clock().timestamp() * 1000)
+
+        def tag_and_choose(metadata: iceberg.Table) -> None:
+            refs = metadata.refs()
+            tags = {snapshot: name for name, snapshot in refs.items() if name.startswith(_GOING)}
+            held = {snapshot for name, snapshot in refs.items() if name not in tags.values()}
+            keep = ledger.pinned(run_id).get(table, set()) | held | {metadata.first()}
+            steps: list[iceberg.Step] = []
+            gone.clear()
+            for snapshot in sorted(metadata.snapshots()):
+                tag = tags.get(snapshot)
+                going = tag is not None and int(tag.split("_")[1]) <= before_ms
+                if snapshot not in keep and not going and now > before_ms:
+                    if tag is None:
+                        steps.append(("createTag", f"{_GOING}{now}_{snapshot}", snapshot))
+                    continue
+                if snapshot not in keep:
+                    gone.add(snapshot)
+                if tag is not None:
+                    steps.append(("removeTag", tag))
+            metadata.commit(steps)
+
+        self.change(table, tag_and_choose)
+        if gone:
+            self.change(table, lambda metadata: metadata.expire(gone))
+        return len(gone)
+
+
+def branch_of(run_id: str) -> str:
+    return _RUN + run_id

@@ -1,0 +1,198 @@
+"""Compaction: the same answers from fewer rows and files (law 9). What is let go is told, and asked for it is an error.
+
+Two frontiers of time, both from `[retention]`: revisions before the oldest kept one become that one, epochs before
+`since` become `since`; equal rows are summed and zeros dropped. Every table is written anew, sorted by its key, beside
+the old one; then one SQL transaction lets the kept revisions read the new one, so that a reader sees either. Revisions
+from before a rollback or a rebuild keep the snapshots that they have. What nobody can read any more goes once it has
+been out of use for the grace period, so that readers and runs at work are left in peace; a run that builds on the old
+snapshots is right all the same, and the next compaction takes its rows along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from algorithms.upserts import DELETE, winners
+
+from ..errors import LeaseLost, explained
+from ..home.directory import Home
+from ..interrupt import asked
+from ..state import lease
+from ..state.lease import held
+from ..state.ledger import Ledger, Revision, new_run_id
+from .branches import Branches
+from .warehouse import INTERVALS, Warehouse, shown
+
+Say = Callable[[str], None]
+
+FILE_BYTES = 128 * 2**20  # a table is cut into files of about this size
+KEYS = {
+    "upserts": ["src", "dst"],
+    "quarantine": ["epoch"],
+    "names": ["id"],
+    "edges": ["a", "b"],
+    "degrees": ["vertex"],
+    "triangle_counts": ["vertex"],
+    "trussness": ["a", "b"],
+    "motif_edges": ["relation", "a", "b"],
+    "motif_counts": ["motif", "vertex"],
+}
+
+
+def fold(table: str, rows: DataFrame, since: int | None, oldest: int, live_for: int | None = None) -> DataFrame:
+    """A table's rows with equal answers at every epoch >= `since` and revision >= `oldest`.
+
+    Upserts are not advanced, because a window counts from their own epoch: before `since` each key keeps the row that
+    is in force there. Keys with a row before `since` that came after `oldest` keep all of theirs.
+    """
+    data = [column for column in rows.columns if column not in ("revision", "diff")]
+    revision = F.greatest("revision", F.lit(oldest).cast("bigint"))
+    if since is None or table in ("names", "quarantine"):
+        return _sum(rows.withColumn("revision", revision), data)
+    begin = F.lit(since).cast("bigint")
+    if table != "upserts":
+        moved = rows.withColumn("revision", revision).withColumn("epoch", F.greatest("epoch", begin))
+        if table in INTERVALS:
+            moved = moved.withColumn("until", F.greatest("until", begin)).where("epoch < until")
+        return _sum(moved, data)
+    before = rows.where(F.col("epoch") < begin)
+    key = ["src", "dst"]
+    late = before.where(F.col("revision") > oldest).select(*key).distinct()
+    whole = before.join(late, key, "left_semi").unionByName(rows.where(F.col("epoch") >= begin))
+    settled = _sum(before.join(late, key, "left_anti").withColumn("revision", revision), data)
+    values = [c for c in data if c not in (*key, "op", "seq", "file", "line", "epoch")]
+    ordered = winners(settled, key, values)
+    last = ordered.groupBy(*key).agg(F.max("epoch").alias("epoch"))
+    kept = ordered.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
+    if live_for is not None:
+        kept = kept.where(F.col("epoch") + live_for > begin)
+    return _sum(whole.withColumn("revision", revision), data).unionByName(kept.select(*data, "revision", "diff"))
+
+
+def _sum(rows: DataFrame, data: list[str]) -> DataFrame:
+    return rows.groupBy(*data, "revision").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list[int], list[int]]:
+    """What a compaction of revision `row` keeps: `since`, the revisions to read from the new tables, those to let go.
+
+    Revisions published since are no business of it: their rows are not in the new tables.
+    """
+    newest = row.revision
+    kinds = {run.run_id: run.kind for run in ledger.runs()}
+    rows = [r for r in ledger.revisions() if r.revision <= newest]
+    breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, "run")]
+    oldest = newest - home.config.keep_revisions + 1
+    line = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
+    dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
+    since = row.since
+    if home.config.keep_epochs is not None and row.frontier is not None:
+        first = min(ledger.batches(newest), default=row.frontier)
+        wanted = row.frontier - home.config.keep_epochs + 1
+        since = max([wanted, *([] if since is None else [since])]) if wanted > first else since
+    return since, line, dropped
+
+
+def compact(
+    home: Home,
+    ledger: Ledger,
+    spark: SparkSession,
+    grace: float = 3600.0,
+    say: Say = lambda text: None,
+) -> dict[str, Any]:
+    """Fold, rewrite, let go; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
+    from ..report import refresh
+
+    row = ledger.published()
+    warehouse = Warehouse(spark, home)
+    warehouse.ensure()
+    live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
+    sizes = {table: warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
+
+    def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
+        say(f"{table}: {sizes[table]['files']:,} files, {sizes[table]['rows']:,} rows")
+        return _rewrite(warehouse, table, row, run_id, since, oldest, sizes[table], live_for)
+
+    facts = replace_and_drop(home, ledger, warehouse, row, rewrite, warehouse.remove_orphans, grace, say)
+    refresh(home, ledger)
+    return facts | {"before": sizes}
+
+
+def replace_and_drop(
+    home: Home,
+    ledger: Ledger,
+    warehouse: Branches,
+    row: Revision,
+    rewrite: Callable[[str, str, int | None, int], int],
+    remove_orphans: Callable[[str], int],
+    grace: float,
+    say: Say,
+) -> dict[str, Any]:
+    """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot."""
+    warehouse.discard_leftovers(ledger)
+    since, line, dropped = horizon(home, ledger, row)
+    run_id = new_run_id()
+    ledger.begin(run_id, row.revision, [], {}, "compact")
+    with held(ledger, run_id):
+        started = time.time()
+        ledger.stage(run_id, "compact", "running", started, {})
+        try:
+            pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
+            ledger.pin(run_id, pins, line, since, dropped)
+            after = {table: warehouse.size(table, snapshot) for table, snapshot in pins.items()}
+            warehouse.follow(ledger, run_id)
+            at = lease.clock().timestamp()
+            before_ms = int((at - grace if grace > 0 else at + 60) * 1000)
+            expired, orphans = 0, 0
+            for table in row.snapshots:
+                say(f"{table}: dropping what nobody can read")
+                expired += warehouse.expire(table, ledger, before_ms, run_id)
+                orphans += remove_orphans(table)
+        except BaseException as error:
+            state, why = (
+                ("interrupted", "interrupted during compact") if asked(error) else ("failed", explained(error)[0])
+            )
+            with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
+                ledger.finish(run_id, state, why)
+            raise
+        facts = {
+            "since": since,
+            "revisions": [line[0], line[-1]],
+            "dropped_revisions": len(dropped),
+            "expired_snapshots": expired,
+            "orphans": orphans,
+            "tables": after,
+        }
+        ledger.stage(run_id, "compact", "done", started, facts)
+        ledger.finish(run_id, "done")
+        ledger.discard([run_id])
+    return facts
+
+
+def _rewrite(
+    warehouse: Warehouse,
+    table: str,
+    row: Revision,
+    run_id: str,
+    since: int | None,
+    oldest: int,
+    size: dict[str, int],
+    live_for: int | None,
+) -> int:
+    """Write a table anew; return its snapshot, or the one that it has when there is nothing to gain."""
+    base = row.snapshots[table]
+    if not size["rows"] or (size["files"] == 1 and since == row.since):
+        return base
+    rows = shown(warehouse.snapshot(table, base), row)
+    folded = fold(table, rows, since, oldest, live_for)
+    files = max(1, math.ceil(size["bytes"] / FILE_BYTES))
+    placed = folded.repartitionByRange(files, *KEYS[table]) if files > 1 else folded.coalesce(1)
+    return warehouse.rewrite(table, run_id, base, placed.sortWithinPartitions(*KEYS[table], "epoch"))

@@ -1,0 +1,240 @@
+"""Iceberg's metadata: branches, tags and snapshots of one table, read and changed without reading its rows.
+
+`Tables(spark, database).of(name)` is a table as it is at the moment of the call: its metadata file, the one that the
+catalog's SQL table names. So a look costs a query to that database, and none of Spark (Iceberg's Java API would answer
+as well, at a third of a millisecond a call and four calls an entry: half of all calls that an epoch made).
+
+Changes go through Iceberg's Java API where a JVM is in the process, and are SQL on a Spark Connect server, where there
+is none (a query each). A change is a list of steps, each named as in the Java API; `commit` does them in order. Over
+SQL each is a commit of its own, so they must be right one by one and when they are done again: `Warehouse` makes them
+anew from what is there.
+
+Source: the Iceberg table specification (metadata files), Iceberg's JDBC catalog (`iceberg_tables`).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ..errors import AltneuError
+from ..state.database import engine
+
+Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
+Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
+
+
+class Overtaken(Exception):
+    """Another writer has committed first: look again and try again."""
+
+
+def classic(spark: SparkSession) -> bool:
+    """Is the JVM in this process, not behind Spark Connect?"""
+    return hasattr(spark, "_jsparkSession")
+
+
+class Tables:
+    """The tables of a catalog in `database` (an SQLAlchemy URI). A metadata file never changes, so it is read once: by
+    us, or by Spark when it is on no disk of this machine."""
+
+    def __init__(self, spark: SparkSession, database: str) -> None:
+        self._spark = spark
+        self._engine = engine(database, self)
+        self._changes: Changes = InJava(spark) if classic(spark) else InSql(spark)
+        self._read: dict[str, Metadata] = {}  # by the file's location
+
+    def of(self, name: str) -> Table:
+        """A table by its full name: catalog, namespace, table."""
+        where = self._locations(name.split(".")[0])
+        if name not in where:
+            raise AltneuError(f"there is no table {name}.", "altneu status")
+        if where[name] not in self._read:
+            self._load([location for location in where.values() if location not in self._read])
+        return Table(name, where[name], self._read[where[name]], self._changes)
+
+    def _locations(self, catalog: str) -> dict[str, str]:
+        columns = "table_namespace, table_name, metadata_location"
+        query = sa.text(f"SELECT {columns} FROM iceberg_tables WHERE catalog_name = :catalog")
+        with self._engine.connect() as connection:
+            found = connection.execute(query, {"catalog": catalog}).all()
+        return {f"{catalog}.{namespace}.{table}": location for namespace, table, location in found}
+
+    def _load(self, locations: list[str]) -> None:
+        try:
+            texts = [Path(location.removeprefix("file:")).read_text() for location in locations]
+        except OSError:
+            texts = [row[0] for row in self._spark.read.text(locations, wholetext=True).collect()]
+        for text in texts:
+            metadata = json.loads(text)
+            root = metadata["location"] + "/"
+            self._read |= {location: metadata for location in locations if location.startswith(root)}
+
+
+class Table:
+    """One table, as it was when `Tables.of` looked."""
+
+    def __init__(self, name: str, location: str, metadata: Metadata, changes: Changes) -> None:
+        self._name, self._location, self._metadata, self._changes = name, location, metadata, changes
+        self._snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
+
+    def types(self) -> dict[str, str]:
+        """Column name → Iceberg type."""
+        now = self._metadata["current-schema-id"]
+        fields = next(schema["fields"] for schema in self._metadata["schemas"] if schema["schema-id"] == now)
+        return {field["name"]: field["type"] for field in fields}
+
+    def properties(self) -> dict[str, str]:
+        """Its settings."""
+        return dict(self._metadata.get("properties", {}))
+
+    def main(self) -> int | None:
+        """The snapshot of `main`; None before the first commit."""
+        return self.ref("main")
+
+    def ref(self, name: str) -> int | None:
+        """The snapshot of a branch or tag, if there is one."""
+        return self.refs().get(name)
+
+    def refs(self) -> dict[str, int]:
+        """Every branch and tag with its snapshot."""
+        return {name: ref["snapshot-id"] for name, ref in self._metadata.get("refs", {}).items()}
+
+    def snapshots(self) -> set[int]:
+        """Every snapshot that has not expired."""
+        return set(self._snapshots)
+
+    def first(self) -> int:
+        """The oldest of them."""
+        return min(self._snapshots, key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
+
+    def parent(self, snapshot: int) -> int | None:
+        """The snapshot before it on its branch."""
+        return self._snapshots[snapshot].get("parent-snapshot-id")
+
+    def summary(self, snapshot: int) -> dict[str, str]:
+        """What its commit added, and its totals: files, bytes, rows."""
+        return dict(self._snapshots[snapshot]["summary"])
+
+    def begin(self) -> None:
+        """Commit an empty first snapshot."""
+        self._changes.begin(self._name)
+
+    def commit(self, steps: list[Step]) -> None:
+        """Change branches and tags; without steps nothing. Raises `Overtaken`, also when the table is not as it was
+        when we looked (but on a Spark Connect server, which does step by step whatever is there)."""
+        if steps:
+            self._changes.commit(self._name, self._location, steps)
+
+    def expire(self, snapshots: set[int]) -> None:
+        """Drop snapshots, and the files that no other has. Raises `Overtaken`."""
+        self._changes.expire(self._name, snapshots)
+
+    def append(self, branch: str, rows: DataFrame) -> None:
+        """Commit these rows to a branch."""
+        self._changes.append(self._name, branch, rows)
+
+    def overwrite(self, branch: str, rows: DataFrame) -> None:
+        """Commit these rows to a branch instead of those that it has."""
+        self._changes.overwrite(self._name, branch, rows)
+
+
+class Changes(Protocol):
+    """How a session changes a table; see `Table`. `location` is that of the metadata file that was looked at."""
+
+    def begin(self, name: str) -> None: ...
+    def commit(self, name: str, location: str, steps: list[Step]) -> None: ...
+    def expire(self, name: str, snapshots: set[int]) -> None: ...
+    def append(self, name: str, branch: str, rows: DataFrame) -> None: ...
+    def overwrite(self, name: str, branch: str, rows: DataFrame) -> None: ...
+
+
+class _Writes:
+    """Rows go through Spark in every session."""
+
+    def append(self, name: str, branch: str, rows: DataFrame) -> None:
+        rows.writeTo(f"{name}.branch_{branch}").append()
+
+    def overwrite(self, name: str, branch: str, rows: DataFrame) -> None:
+        rows.writeTo(f"{name}.branch_{branch}").overwrite(F.lit(True))
+
+
+class InJava(_Writes):
+    """Through Iceberg's Java API."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        session: Any = spark
+        self._util = session._jvm.org.apache.iceberg.spark.Spark3Util  # looked up once: a call to the JVM for each dot
+        self._session = session._jsparkSession
+
+    def _table(self, name: str) -> Any:
+        return self._util.loadIcebergTable(self._session, name)
+
+    def begin(self, name: str) -> None:
+        self._commit(self._table(name).newAppend())
+
+    def commit(self, name: str, location: str, steps: list[Step]) -> None:
+        table = self._table(name)
+        if table.operations().current().metadataFileLocation() != location:
+            raise Overtaken
+        change = table.manageSnapshots()
+        for step, *arguments in steps:
+            change = getattr(change, step)(*arguments)
+        self._commit(change)
+
+    def expire(self, name: str, snapshots: set[int]) -> None:
+        change = self._table(name).expireSnapshots().cleanExpiredFiles(True)
+        for snapshot in snapshots:
+            change = change.expireSnapshotId(snapshot)
+        self._commit(change)
+
+    @staticmethod
+    def _commit(change: Any) -> None:
+        try:
+            change.commit()
+        except Py4JJavaError as error:
+            if "CommitFailedException" not in str(error.java_exception.getClass().getName()):
+                raise
+            raise Overtaken from error
+
+
+_STEPS = {
+    "createBranch": "CREATE BRANCH `{0}` AS OF VERSION {1}",
+    "replaceBranch": "REPLACE BRANCH `{0}` AS OF VERSION {1}",
+    "removeBranch": "DROP BRANCH IF EXISTS `{0}`",
+    "createTag": "CREATE TAG IF NOT EXISTS `{0}` AS OF VERSION {1}",
+    "removeTag": "DROP TAG IF EXISTS `{0}`",
+}
+
+
+class InSql(_Writes):
+    """Through SQL, for a session without a JVM."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def begin(self, name: str) -> None:
+        self._do(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")
+
+    def commit(self, name: str, location: str, steps: list[Step]) -> None:
+        for step, *arguments in steps:
+            self._do(f"ALTER TABLE {name} {_STEPS[step].format(*arguments)}")
+
+    def expire(self, name: str, snapshots: set[int]) -> None:
+        catalog, _, table = name.partition(".")
+        ids = ", ".join(f"{snapshot}L" for snapshot in sorted(snapshots))
+        self._do(f"CALL {catalog}.system.expire_snapshots(table => '{table}', snapshot_ids => array({ids}))")
+
+    def _do(self, statement: str) -> None:
+        try:
+            self._spark.sql(statement)  # a command: it is done at once
+        except PySparkException as error:
+            if "CommitFailedException" not in str(error):
+                raise
+            raise Overtaken from error

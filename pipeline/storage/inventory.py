@@ -1,0 +1,89 @@
+"""Are the files of the published tables there? From Iceberg's metadata alone, without Spark.
+
+`take` follows what readers of any revision need: the pinned snapshots, their manifests, the data files. It looks
+whether each is there, not into the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..home.directory import Home
+from ..state import files, place
+from ..state.ledger import Ledger
+from . import avro
+from .relocate import DELETED, locations
+
+SNAPSHOT = "snapshot {}"
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """How many files the readable revisions need; of each table those that are not there."""
+
+    files: int
+    missing: dict[str, list[str]]
+
+
+def take(home: Home, ledger: Ledger) -> Inventory:
+    """Raises `OSError` when the warehouse cannot be listed."""
+    identity = place.look(home)
+    pins = ledger.pinned()
+    if identity is None or not pins:
+        return Inventory(0, {})
+    there = {f"{files.plain(home.warehouse)}/{name}" for name in files.sizes(home.warehouse)}
+    tables = {name.rpartition("/")[2]: location for name, location in locations(home, identity).items()}
+    needed: set[str] = set()
+    missing: dict[str, list[str]] = {}
+    for table, snapshots in sorted(pins.items()):
+        lacking = [table] if table not in tables else []
+        for location in _needed(tables[table], snapshots, there) if table in tables else ():
+            needed.add(location)
+            if location not in there:
+                lacking.append(location)
+        if lacking:
+            missing[table] = sorted(set(lacking))
+    return Inventory(len(needed), missing)
+
+
+def _needed(metadata: str, snapshots: set[int], there: set[str]) -> Iterator[str]:
+    """The files that some snapshots of a table need; what is behind a missing one cannot be told."""
+    metadata = files.plain(metadata)
+    yield metadata
+    if metadata not in there:
+        return
+    known = {each["snapshot-id"]: each for each in json.loads(files.read(metadata))["snapshots"]}
+    manifests: set[str] = set()
+    for snapshot in sorted(snapshots):
+        if snapshot not in known:
+            yield SNAPSHOT.format(snapshot)
+            continue
+        listed = files.plain(known[snapshot]["manifest-list"])
+        yield listed
+        manifests |= set(_values(listed, ("manifest_path",))) if listed in there else set()
+    for manifest in sorted(manifests):
+        yield manifest
+        if manifest in there:
+            yield from _data(manifest)
+
+
+def _data(manifest: str) -> Iterator[str]:
+    entries = _values(manifest, ("status",), ("data_file", "file_path"))
+    for status, path in zip(entries[::2], entries[1::2], strict=True):
+        if status != DELETED:
+            yield path
+
+
+def _values(location: str, *fields: tuple[str, ...]) -> list[Any]:
+    """The values of some fields of an Avro file, in its order; paths in one spelling."""
+    found: list[Any] = []
+
+    def note(value: Any) -> Any:
+        found.append(files.plain(value) if isinstance(value, str) else value)
+        return value
+
+    avro.copied(files.read(location), {field: note for field in fields})
+    return found

@@ -1,0 +1,288 @@
+"""The Spark session: one per process, and the Iceberg catalog of a home.
+
+`session()` starts (or returns) the process's session: offline, from what set-up left in `ASSETS`. There: `jars/`;
+`java/`, the home of the Java that set-up chose; `spark.jsa`, a class-data archive that halves the start of the JVM (and
+is ignored when the JVM is another one). Without `java/` and the archive any Java on the PATH will do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from .. import interrupt
+from ..errors import AltneuError, Unavailable, UsageError, explained
+from ..home.settings import MASTERS, is_master
+
+if TYPE_CHECKING:
+    from ..home.directory import Home
+    from ..state.ledger import Ledger
+
+ASSETS = Path(sys.prefix) / "altneu"
+ARCHIVE = ASSETS / "spark.jsa"
+REPO = Path(__file__).resolve().parents[2]
+REMOTE, PORT = "sc://", 15002  # how the master of a Spark Connect server begins, and where Spark lets one listen
+IDLE_MS = 15_000  # how long a Spark Connect server's connection to PostgreSQL may idle
+BUSY_MS = 60_000  # how long a writer waits for another process's write lock in SQLite
+
+_STATIC = {
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # a run has more stages than the default of 100: the next run would compile them all again
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    # a dozen calls to the JVM for each column expression, to name its line of Python in error messages
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+_RUNTIME = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+# Below so many stored rows a run's time is planning and compiling, not work. An epoch of 1,000 rows, in turns with
+# Spark's defaults: 7.7 s and 9.7 s with 20,000 stored rows, as long with 100,000.
+FEW_ROWS = 100_000
+# Of such a process, most time is the JVM compiling itself. With one compiler it would keep 48 MiB for what is compiled,
+# which are full after some 80 epochs: it compiles nothing any more then.
+QUICK = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC"]
+SIMPLE = {
+    "spark.sql.shuffle.partitions": "1",  # and one new file a table, not four
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+@contextlib.contextmanager
+def plans_for(spark: SparkSession, rows: int | None) -> Iterator[None]:
+    """Inside, plans over few rows are not compiled to bytecode, not planned again while they run, and not cut into
+    partitions. None: unknown."""
+    few = rows is not None and rows <= FEW_ROWS
+    before = {name: spark.conf.get(name) for name in SIMPLE} if few else {}
+    for name in before:
+        spark.conf.set(name, SIMPLE[name])
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value or "")
+
+
+def session(master: str | None = None, conf: dict[str, str] | None = None, few: bool = False) -> SparkSession:
+    """Start or return the Spark session; `conf` holds further Spark settings, `master` a Spark master URL.
+
+    `few`: the process is for a few rows (`FEW_ROWS`), and short: its JVM optimises less. Long work takes longer then.
+    `sc://host:port` is a Spark Connect server, whose own configuration must hold the jars and the Iceberg extension.
+    """
+    master, conf = master or "local[*]", conf or {}
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the exception says it all
+    if master.startswith(REMOTE):
+        return _remote(master, conf)
+    if SparkContext._active_spark_context is not None:  # static settings cannot change any more
+        return _configured(SparkSession.builder, conf).getOrCreate()
+    _environment()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # inside spark-submit, which has brought a JVM, a master and `submission`
+        return _configured(SparkSession.builder, _RUNTIME | conf).getOrCreate()
+    builder = SparkSession.builder.appName("altneu").master(master)
+    settings = _settings(master, conf, few)
+    try:
+        with interrupt.kept():
+            spark = _configured(builder, settings).getOrCreate()
+    except (Py4JError, PySparkException) as error:
+        memory = settings["spark.driver.memory"]
+        raise AltneuError(
+            f"Spark did not start (master {master}, spark.driver.memory {memory}): {explained(error)[0].rstrip('.')}.",
+            "altneu doctor; [spark] in altneu.toml says master and conf",
+        ) from error
+    spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
+    return spark
+
+
+def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
+    """Everything that a driver's JVM and its session start with."""
+    settings = _STATIC | _RUNTIME | _jars(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
+    settings["spark.driver.extraJavaOptions"] = " ".join(
+        [*java_options(), *(QUICK if few else []), conf.get("spark.driver.extraJavaOptions", "")]
+    ).strip()
+    # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
+    path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
+    return settings | {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
+
+
+def submission(conf: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What `spark-submit` has to be told so that its session is like ours: settings and environment."""
+    _environment()
+    settings = {"spark.submit.deployMode": "client"} | _settings("the connection's", conf, few=True)
+    names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
+    environment = {name: os.environ[name] for name in names if name in os.environ}
+    return settings, environment | {"PYTHONPATH": settings["spark.executorEnv.PYTHONPATH"]}
+
+
+def master_of(home: Home) -> str | None:
+    """The Spark master of a home: `ALTNEU_MASTER`, else the one in its altneu.toml."""
+    given = os.environ.get("ALTNEU_MASTER")
+    if given and not is_master(given):
+        raise UsageError(f"ALTNEU_MASTER = {given!r}: {MASTERS}.", "export ALTNEU_MASTER='local[*]'")
+    return given or home.config.master
+
+
+def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:
+    """The session of a process that does one thing with a home: with what is stored and, besides, `landed` rows."""
+    master, few = master_of(home), False
+    if SparkContext._active_spark_context is None and not (master or "").startswith(REMOTE):
+        sizes = ledger.sizes()
+        stored = sum(sizes.get(table, {}).get("rows", 0) for table in ("upserts", "edges", "trussness"))
+        few = stored + landed() <= FEW_ROWS
+    return session(master, home.config.conf, few)
+
+
+def _remote(master: str, conf: dict[str, str]) -> SparkSession:
+    """A session of a Spark Connect server. Raises `Unavailable` when none answers."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    logging.getLogger("pyspark.sql.connect.logging").setLevel(logging.CRITICAL)  # what is tried again is no news
+    with contextlib.suppress(PySparkException):
+        host, _, port = DefaultChannelBuilder(master).endpoint.rpartition(":")
+        if not listens(host, int(port)):
+            raise Unavailable(f"no Spark Connect server answers at {master}.", "altneu connect")
+    # the server would answer a question asked before from the table's metadata of that time
+    settings = _RUNTIME | {"spark.connect.session.planCache.enabled": "false"}
+    settings |= {name: value for name, value in conf.items() if name.startswith("spark.sql.")}
+    return _configured(SparkSession.builder.remote(master), settings).getOrCreate()
+
+
+def release() -> None:
+    """Let go of this process's session at a Spark Connect server, if it has one: a server keeps it for an hour."""
+    connect = sys.modules.get("pyspark.sql.connect.session")
+    spark = connect.SparkSession.getActiveSession() if connect else None
+    if spark is not None:
+        with contextlib.suppress(Exception):  # the server is gone, and the session with it
+            spark.stop()
+
+
+def listens(host: str, port: int) -> bool:
+    """Does anything listen there?"""
+    with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=10):
+        return True
+    return False
+
+
+def _configured(builder: SparkSession.Builder, settings: dict[str, str]) -> SparkSession.Builder:
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def _environment() -> None:
+    """What the JVM and its children read from the environment; a value that is there stays, but for Java's home."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # `bin/spark-submit` first runs a tiny JVM that only words the command line of the real one
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    if (ASSETS / "java" / "bin" / "java").exists():
+        os.environ["JAVA_HOME"] = str(ASSETS / "java")
+    elif not os.environ.get("JAVA_HOME") and not shutil.which("java"):
+        raise AltneuError(
+            "there is no Java here, and Spark needs one (17 to 21).", "altneu setup   (finds or brings one)"
+        )
+
+
+def _jars(master: str) -> dict[str, str]:
+    """Settings that bring the jars to the driver and to executors in processes of their own.
+
+    On this machine they stand on the class path, because the archive holds no classes that come by `spark.jars`, and
+    because nothing is copied then.
+    """
+    jars = sorted(map(str, (ASSETS / "jars").glob("*.jar")))
+    settings = {"spark.driver.extraClassPath": os.pathsep.join(jars)}
+    match master.split("[")[0]:
+        case "local":
+            return settings
+        case "local-cluster":
+            return settings | {"spark.executor.extraClassPath": os.pathsep.join(jars)}
+    return settings | {"spark.jars": ",".join(jars)}
+
+
+def java_options() -> list[str]:
+    """Options of the driver's JVM: a quiet terminal, and the class-data archive when there is one."""
+    options = [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
+    if ARCHIVE.exists():
+        options += [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    return options
+
+
+def driver_memory_mb() -> int:
+    """Half of the memory of this machine or container, in MiB: the rest is for Python workers and the page cache."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+        total = min(total, int(text))
+    # from 32 GiB on pointers take twice the space, and the archive does not fit
+    return max(1024, min(total // 2 // 2**20, 31 * 1024))
+
+
+def catalog(spark: SparkSession, name: str, database: str, warehouse: str) -> None:
+    """Register the Iceberg JDBC catalog of this name in the session."""
+    key = f"spark.sql.catalog.{name}"
+    if spark.conf.get(key, None) is None:
+        options = catalog_options(database, warehouse)
+        if not hasattr(spark, "_jsparkSession") and options["uri"].startswith("jdbc:postgresql:"):
+            # A Spark Connect server keeps the connections of sessions that are over: they would add up to more than
+            # PostgreSQL has. It ends idle ones, and Iceberg connects again where one was still in use.
+            options["uri"] += ("&" if "?" in options["uri"] else "?") + f"options=-c%20idle_session_timeout={IDLE_MS}"
+            options |= {"clients": "1", "retryable_status_codes": "57P05"}
+        for option, value in options.items():
+            spark.conf.set(f"{key}.{option}", value)
+        spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
+
+
+def catalog_options(database: str, warehouse: str) -> dict[str, str]:
+    """An SQLAlchemy URI and a warehouse → options of Iceberg's JDBC catalog.
+
+    >>> catalog_options("sqlite:////data/a.db", "/data/w")["uri"]
+    'jdbc:sqlite:/data/a.db?busy_timeout=60000'
+    >>> options = catalog_options("postgresql+psycopg://me:se%40cret@db:5433/altneu?sslmode=require", "s3://b/w")
+    >>> options["uri"], options["jdbc.user"], options["jdbc.password"]
+    ('jdbc:postgresql://db:5433/altneu?sslmode=require', 'me', 'se@cret')
+    """
+    url = sa.make_url(database)
+    options = {
+        "type": "jdbc",
+        "warehouse": warehouse,
+        "jdbc.schema-version": "V1",
+        "cache-enabled": "false",  # another process may have committed since we last looked
+    }
+    match url.get_backend_name():
+        case "sqlite" if url.database and url.database != ":memory:":
+            return options | {"uri": f"jdbc:sqlite:{Path(url.database).resolve()}?busy_timeout={BUSY_MS}"}
+        case "postgresql":
+            host = (url.host or "localhost") + (f":{url.port}" if url.port else "")
+            query = "&".join(f"{quote(k)}={quote(str(v))}" for k, v in url.query.items())
+            options["uri"] = f"jdbc:postgresql://{host}/{url.database}" + (f"?{query}" if query else "")
+            if url.username:
+                options["jdbc.user"] = url.username
+            if url.password:
+                options["jdbc.password"] = str(url.password)
+            return options
+    raise UsageError(
+        f"[storage] database = {url.render_as_string(hide_password=True)}: neither a SQLite file nor PostgreSQL.",
+        'database = "sqlite:////path/altneu.db"   or   "postgresql+psycopg://user@host/altneu"',
+    )
