@@ -33,7 +33,7 @@ TEMPLATE = """\
 # every = "1d"          # epochs are intervals of time since 1970-01-01 UTC (1d, 12h, 7d, 15m); else plain integers
 
 [vertices]
-# ids = "integer"       # or "string": names go through a dictionary table
+# ids = "integer"       # "string": the ids are names, kept in a dictionary table
 
 [values]                # value columns of the upserts and their types: long, double, string, boolean
 # rating = "long"
@@ -73,8 +73,8 @@ TEMPLATE = """\
 # warehouse = "s3://bucket/altneu"                     # default: a folder in the home; moved: altneu relocate
 
 [spark]
-# master = "local[*]"
-# conf = { "spark.driver.memory" = "8g" }
+# master = "local[*]"   # where Spark works: this machine, a cluster, or the sc://host:port of altneu connect
+# conf = { "spark.driver.memory" = "8g" }  # any of Spark's own settings; names with dots stand in quotes
 """
 
 

@@ -1,0 +1,416 @@
+"""Writes docs/reference.md from the code: settings, commands, views, tables, checks, exit codes.
+
+    python infra/reference.py            writes the page anew
+    python infra/reference.py --check    says whether it is out of date (exit code 1), and writes nothing
+
+Everything comes from where the program itself reads it: the template and the rules of `altneu.toml`, the command line,
+the table of views, the declarations of the tables, the suites. What a change of a setting needs is asked of the
+function that a run asks. Only what the code does not say is written here: what a table holds (`TABLES`, `DATABASE`),
+and what a setting needs that does not decide what history means (`NEEDS`). A new table or setting without its words is
+an error.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, get_args
+
+import typer
+
+from expectations.incremental_versus_full import EXPECTATIONS as FULL
+from expectations.model import Expectation
+from expectations.suite import EXPECTATIONS
+from pipeline.cli import app
+from pipeline.errors import Exit
+from pipeline.home import settings
+from pipeline.home.directory import Home
+from pipeline.reading.questions import ANY, FLAGS, VIEWS
+from pipeline.run.runner import changed_meaning
+from pipeline.state import ledger
+from pipeline.state.ledger import Revision
+from pipeline.storage import warehouse
+
+REPO = Path(__file__).resolve().parents[1]
+PAGE = REPO / "docs" / "reference.md"
+RENEW = "python infra/reference.py"
+
+NOTHING = "nothing; the next command uses it"
+NEEDS = {  # settings that do not decide what history means
+    "max_bad_share": NOTHING,
+    "max_revision_mb": NOTHING,
+    "settle": NOTHING,
+    "triangles_plan": NOTHING,
+    "triangles_limit": NOTHING,
+    "limit_edges": NOTHING,
+    "audit": NOTHING,
+    "keep_epochs": "nothing; the next `altneu compact` uses it, and what it folds does not come back",
+    "keep_revisions": "nothing; the next `altneu compact` uses it, and what it drops does not come back",
+    "database": "the database itself has to be moved: [backing up](backup.md#postgresql-and-object-stores)",
+    "warehouse": "move or copy the tables, then `altneu relocate`",
+    "master": "nothing; a running `altneu connect` has to be started again",
+    "conf": "nothing; a running `altneu connect` has to be started again",
+}
+RESTATE = {
+    "run": NOTHING,
+    "rebuild": "`altneu rebuild`; after a compaction that has folded epochs, `altneu rebuild --from-landing`",
+    "reload": "`altneu rebuild --from-landing`",
+    "new": "another home",
+}
+
+TABLES = {
+    "upserts": "the landed rows, with file and line; a replaced batch is retracted",
+    "quarantine": "the malformed rows, with file, line and reason",
+    "names": 'the dictionary of homes with `ids = "string"`: the number of each name',
+    "edges": "the simple undirected graph, `a < b`, as validity intervals: a row is the two diff triples "
+    "`(epoch, +diff)` and `(until, -diff)`",
+    "degrees": "the sum of `diff` at epochs up to t is the degree of the vertex at t",
+    "triangle_counts": "the sum of `diff` at epochs up to t is the number of triangles of the vertex at t",
+    "trussness": "at every epoch one `k` for each edge",
+    "motif_edges": "homes with motifs: what motifs are made of besides the edges, as validity intervals",
+    "motif_counts": "homes with motifs: the sum of `diff` up to t is the number of occurrences at the vertex",
+}
+DATABASE = {
+    "runs": "one row per run: what it builds on, its state, its heartbeat, and which process works on it",
+    "ledger": "one row per published revision, with the snapshot of every table that its readers read",
+    "batches": "per run and epoch: the digest of the landed files, and how many rows they had",
+    "totals": "the totals as diff triples: `measure` is edges, vertices, triangles, wedges, truss or motif",
+    "stages": "per run and stage: its state, its seconds, and what it recorded",
+    "checks": "the results of all checks, of runs and of audits",
+    "digests": "digests of landed files, so that an unchanged file is read once",
+}
+
+
+# -- Markdown ----------------------------------------------------------------------------------------------------
+
+
+def cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return [re.sub(r" {2,}", " ", f"| {' | '.join(map(cell, line))} |") for line in lines] + [""]
+
+
+def code(text: object) -> str:
+    return f"`{text}`"
+
+
+def plain(text: str) -> str:
+    """A sentence of the program for the page: settings and options in it stand as code."""
+    keys = "|".join(setting.key for setting in settings.PLACES.values())
+    return re.sub(rf"(?<![`\w-])(\[[a-z]+\](?: (?:{keys})\b)?|--[a-z][a-z-]+)(?![\w`(])", r"`\1`", text)
+
+
+# -- Settings ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the template says of a section or of a key."""
+
+    example: str
+    meaning: str
+
+
+def template(text: str) -> dict[tuple[str, str | None], Told]:
+    """(section, key or None) → what `altneu.toml` says about it, its comments joined."""
+    found: dict[tuple[str, str | None], Told] = {}
+    section = ""
+    last: tuple[str, str | None] | None = None
+    for line in text.splitlines():
+        head = re.fullmatch(r"\[(\w+)\]\s*(?:# *(.*))?", line)
+        key = re.fullmatch(r"# ([\w-]+) = (.*?)(?:\s{2,}# *(.*))?", line)
+        more = re.fullmatch(r"\s{8,}# *(.*)", line)
+        if head:
+            section, last = head[1], (head[1], None)
+            found[last] = Told("", head[2] or "")
+        elif key:
+            last = (section, key[1])
+            found[last] = Told(key[2], key[3] or "")
+        elif more and last:
+            found[last] = replace(found[last], meaning=f"{found[last].meaning} {more[1]}")
+    return found
+
+
+def needs(name: str) -> str:
+    """What a change of a setting needs, by the function that a run asks."""
+    others: dict[str, Any] = {
+        **{"every": "7d", "ids": "string", "live_for": 7, "where": "src < dst"},
+        **{"values": {"rating": "double"}, "motifs": {"loop": "a->b, b->a"}},
+    }
+    if name not in others:
+        return NEEDS[name]
+    assert name not in NEEDS, f"{name} decides what history means: NEEDS has no word in it"
+    old = replace(settings.Config(), values={"rating": "long"}) if name == "values" else settings.Config()
+    published = SimpleNamespace(
+        at=lambda: Revision(1, 0, "run", 1, {}, old.digest(), None, ""),
+        run=lambda run_id: SimpleNamespace(config=old.semantic()),
+    )
+    new = Home(Path(), replace(old, **{name: others[name]}))
+    return RESTATE[changed_meaning(new, published)[1]]  # type: ignore[arg-type]
+
+
+def toml(value: Any) -> str:
+    if value is None:
+        return "not set"
+    return code(f'"{value}"' if isinstance(value, str) else "{}" if value == {} else value)
+
+
+def settings_page() -> list[str]:
+    told = template(settings.TEMPLATE)
+    default = settings.Config()
+    lines = [
+        "## Settings",
+        "",
+        "`altneu.toml` in the home. Every setting has a default; a new home has them all, commented. A file with a "
+        "mistake is refused, and the error lists every mistake that was found.",
+        "",
+    ]
+    rows = []
+    for name, setting in settings.PLACES.items():
+        meaning, about = plain(told[setting.section, setting.key].meaning), told[setting.section, None].meaning
+        value = code(f"[{setting.section}] {setting.key}")
+        if getattr(default, name) is None and setting.types == (int,):
+            meaning = f"{code(f'{setting.key} = {told[setting.section, setting.key].example}')}: {meaning}"
+        meaning = meaning or plain(about)
+        rows.append([value, toml(getattr(default, name)), plain(setting.allowed), meaning, needs(name)])
+    heads = ["setting", "default", "allowed", "meaning", "what a change needs, once something is published"]
+    lines += table(heads, rows)
+    lines += ["Two sections hold names of your own:", ""]
+    rows = []
+    for name, change in (
+        ("values", f"a new column: nothing; another type, or one taken away: {needs('values')}"),
+        ("motifs", needs("motifs")),
+    ):
+        keys = [(key, each) for (section, key), each in told.items() if section == name and key]
+        example = "<br>".join(code(f"{key} = {each.example}") for key, each in keys)
+        rows.append([code(f"[{name}]"), example, plain(told[name, None].meaning), change])
+    return lines + table(["section", "for example", "meaning", "what a change needs"], rows)
+
+
+# -- Commands ----------------------------------------------------------------------------------------------------
+
+
+def commands() -> list[tuple[str, Any]]:
+    """Every command with its name, sub-commands after their group; in the order of the help."""
+    out = []
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        out.append((name, command))
+        out += [(f"{name} {inner}", each) for inner, each in getattr(command, "commands", {}).items()]
+    return out
+
+
+def usage(name: str, command: Any) -> str:
+    words = [f"altneu {name}"]
+    for each in command.params:
+        if each.param_type_name == "argument":
+            word = each.metavar or each.name.upper()
+            word += "…" if each.nargs == -1 and "…" not in word else ""
+            words.append(word if each.required or word.startswith("[") else f"[{word}]")
+    return " ".join([*words, "[OPTIONS]"] if options(command) else words)
+
+
+def own(each: Any) -> bool:
+    """Is the option one of the command's own, and not one that every command takes?"""
+    return getattr(each, "rich_help_panel", None) != "Everywhere" and not getattr(each, "hidden", False)
+
+
+def options(command: Any) -> list[Any]:
+    return [each for each in command.params if each.param_type_name == "option" and own(each)]
+
+
+def kind(each: Any) -> Any:
+    """The Python type of a value; of a list that of its elements."""
+    annotation = each.type_descriptor.annotation
+    return (get_args(annotation) or (annotation,))[0]
+
+
+def choices(each: Any) -> list[str]:
+    return [str(one.value) for one in kind(each)] if issubclass(kind(each), Enum) else []
+
+
+NAMED = {str: "TEXT", int: "N", float: "NUMBER", Path: "PATH"}
+
+
+def flag(each: Any) -> str:
+    names = ", ".join(each.opts)
+    if each.secondary_opts:
+        names += f" / {', '.join(each.secondary_opts)}"
+    if each.is_flag or kind(each) is bool:
+        return names
+    return f"{names} {each.metavar or '|'.join(choices(each)) or NAMED[kind(each)]}"
+
+
+def given(each: Any) -> str:
+    default = getattr(each.default, "value", each.default)
+    return "" if default in (None, False, (), []) else code(default)
+
+
+def flags(found: Iterable[Any]) -> list[str]:
+    rows = [[code(flag(each)), plain(each.help or ""), given(each)] for each in found]
+    return table(["option", "meaning", "default"], rows)
+
+
+def commands_page() -> list[str]:
+    lines = ["## Commands", "", "Every command takes these, before or after its name:", ""]
+    found = commands()
+    everywhere = [e for e in found[0][1].params if e.param_type_name == "option" and not own(e)]
+    lines += flags(everywhere)
+    lines += [f"Exit codes of all of them: {', '.join(f'{code(int(e))} {WORDS[e]}' for e in Exit)}.", ""]
+    for name, command in found:
+        lines += [f"### altneu {name}", "", "```", usage(name, command), "```", ""]
+        for paragraph in re.split(r"\n\s*\n", command.help or ""):
+            text = " ".join(line.strip() for line in paragraph.strip().splitlines())
+            if text.startswith("- **"):  # the views, which have a section of their own
+                continue
+            if text.startswith("The views, and which options"):
+                text = "The views, and which options go with each: [below](#views-of-altneu-show)."
+            lines += [plain(text), ""]
+        arguments = [each for each in command.params if each.param_type_name == "argument" and each.help]
+        if arguments:
+            lines += table(
+                ["argument", "meaning"],
+                [[code((e.metavar or e.name.upper()).strip("[]")), asked(e)] for e in arguments],
+            )
+        if options(command):
+            lines += flags(options(command))
+    return lines
+
+
+def asked(each: Any) -> str:
+    listed = f" One of {', '.join(map(code, choices(each)))}." if choices(each) else ""
+    return f"{each.help}{listed}"
+
+
+WORDS = {
+    Exit.OK: "fine",
+    Exit.FAILED: "a check or a run failed",
+    Exit.USAGE: "wrong use or configuration; nothing was changed",
+    Exit.INTERRUPTED: "interrupted (Ctrl-C or SIGTERM)",
+}
+
+
+# -- Views, tables, checks ---------------------------------------------------------------------------------------
+
+
+def views_page() -> list[str]:
+    lines = [
+        "## Views of altneu show",
+        "",
+        f"All take {', '.join(code(FLAGS[option]) for option in ANY)}, `--format` and `--output`. An option that a "
+        "view cannot use is an error. Motifs are further columns of `totals` and `vertices`. `pipeline.api.Graph` has "
+        "a method for each view, with the same name and arguments.",
+        "",
+    ]
+    rows = []
+    for view in VIEWS:
+        given = " ".join(code(FLAGS[option]) for option in view.options if option != "since_revision")
+        rows.append([code(view.title), view.about, given, " ".join(map(code, view.columns))])
+    return lines + table(["`altneu show …`", "what", "options", "columns"], rows)
+
+
+def columns(declared: str) -> str:
+    named = []
+    for column in declared.split(","):
+        name, _, kind = column.strip().partition(" ")
+        named.append("the columns of `[values]`" if name == "{values}" else f"{code(name)} {kind}")
+    return ", ".join(named)
+
+
+def tables_page() -> list[str]:
+    declared = warehouse.TABLES | warehouse.MOTIFS
+    lines = [
+        "## Tables",
+        "",
+        "Apache Iceberg, in the warehouse. Besides its own columns, each has `epoch`, `revision` and `diff` (bigint). "
+        "Read them by `pipeline.api.Graph`. Read directly, the newest snapshot of a table is what was published last; "
+        "after a rollback and a compaction it may hold rows of revisions that the ledger lists as `hidden`.",
+        "",
+    ]
+    rows = [[code(name), columns(own), TABLES[name]] for name, own in declared.items()]
+    lines += table(["table", "columns of its own", "what it holds"], rows)
+    lines += [
+        "## The database",
+        "",
+        "SQLite in the home, or PostgreSQL. A run writes rows under its `run_id`; its row in `ledger` comes last and "
+        "makes them visible. The columns of the primary key are in bold.",
+        "",
+    ]
+    rows = []
+    for name, each in ledger.metadata.tables.items():
+        named = [f"**{code(c.name)}**" if c.primary_key else code(c.name) for c in each.columns]
+        rows.append([code(name), " ".join(named), DATABASE[name]])
+    return lines + table(["table", "columns", "what it holds"], rows)
+
+
+def checks_page() -> list[str]:
+    lines = [
+        "## Checks",
+        "",
+        "A run makes them before it publishes. When a critical one fails, the run stops and nothing is published; when "
+        "a warning fails, the revision is published with a mark; an info is recorded. The results: "
+        "`altneu show checks`, and the epoch's page.",
+        "",
+    ]
+    suites: dict[str, list[Expectation]] = {}
+    for each in [*EXPECTATIONS, *FULL]:
+        suites.setdefault(each.suite, []).append(each)
+    for suite, found in suites.items():
+        about = (sys.modules[f"expectations.{suite}"].__doc__ or "").strip().splitlines()[0].partition(": ")[2]
+        lines += [f"### {suite}", "", f"{about[0].upper()}{about[1:]}", ""]
+        remedies = [remedy(each) for each in found]
+        usual = max(remedies, key=remedies.count)
+        if remedies.count(usual) == 1:
+            usual = ""
+        if usual:
+            lines += [f"When one fails: {usual}.", ""]
+        own = [each if each != usual else "" for each in remedies]
+        lines += table(
+            ["check", "severity", "meaning", *(["what to do when it fails"] if any(own) else [])],
+            [
+                [e.name, e.severity, plain(e.meaning), *([then] if any(own) else [])]
+                for e, then in zip(found, own, strict=True)
+            ],
+        )
+    return lines
+
+
+def remedy(each: Expectation) -> str:
+    return plain(each.remedy.replace("{epoch}", "EPOCH")).rstrip(".")
+
+
+def page() -> str:
+    lines = [
+        "# Reference",
+        "",
+        f"This page is generated from the code by `{RENEW}`: do not edit it. The words are explained in "
+        "[concepts](concepts.md), what to do with all this in [operating](operating.md).",
+        "",
+        "[Settings](#settings) · [Commands](#commands) · [Views](#views-of-altneu-show) · [Tables](#tables) · "
+        "[The database](#the-database) · [Checks](#checks)",
+        "",
+    ]
+    pages = (settings_page, commands_page, views_page, tables_page, checks_page)
+    return "\n".join([*lines, *(line for make in pages for line in make())]).rstrip() + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    text = page()
+    if arguments == ["--check"]:
+        same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
+        print(f"{PAGE.relative_to(REPO)} is {'up to date' if same else f'out of date; next: {RENEW}'}")
+        return 0 if same else 1
+    PAGE.write_text(text, encoding="utf-8")
+    print(f"{PAGE.relative_to(REPO)} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
