@@ -30,7 +30,7 @@ from pipeline import cli
 from pipeline.cli.status import folded
 from pipeline.errors import UsageError
 from pipeline.reading.graph import Graph, Narrow, as_typed
-from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS, table
+from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS
 from pipeline.storage import session as sparks
 from tests.e2e.conftest import Altneu, Outcome
 from tests.homes import make
@@ -526,10 +526,3 @@ def test_programs_have_the_views_of_show() -> None:
             name = {"revision": "new"}.get(option, option) if "since_revision" in view.options else option
             assert called.get(name, name) in takes, (view.title, option)
         assert set(Narrow.__annotations__) == set(ANY) and "narrow" in takes
-
-
-def test_the_documented_views_are_those_of_the_table() -> None:
-    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
-    for title, about, options in table():
-        line = f"| `{title}` | {about} | {' '.join(f'`{option}`' for option in options.split())} |"
-        assert line.replace("|  |", "| |") in readme, f"README.md has to have the line\n{line}"
