@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
 NAMES = {"delta": "delta query", "bulk": "enumeration of all"}
 
 

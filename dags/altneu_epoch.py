@@ -9,7 +9,7 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 | landed | waits until the epoch's folder is in the landing, and says which folder it waits for |
 | plan | compares landing and ledger; nothing new: the rest is skipped, and the run is a success |
 | ingest … truss | the stages; nothing is visible yet |
-| validate | suites and full recomputation; a critical failure stops the run before publish |
+| audit | suites and full recomputation; a critical failure stops the run before publish |
 | publish | the revision becomes visible |
 | assets | the assets are updated; skipped when this run had nothing to publish |
 | warnings | **red: a check warns**; the epoch is published, the run is a success |

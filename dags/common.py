@@ -29,6 +29,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from pipeline.errors import AltneuError
+from pipeline.run.stages import STAGES, Stage
 from pipeline.tasks import orchestration
 
 log = logging.getLogger("altneu.tasks")
@@ -125,44 +126,19 @@ def at_work(done: dict[str, Any]) -> dict[str, Any]:
 STAGE: dict[str, Any] = {"pool": orchestration.POOL, "trigger_rule": "none_failed_min_one_success"}
 
 
-@task(
-    **STAGE,
-    doc_md="Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.",
-)
-@told
-def ingest(planned: dict[str, Any]) -> dict[str, Any]:
-    return at_work(orchestration.stage(HOME, planned, "ingest", say))
+def stage(spec: Stage) -> Any:
+    """The task of a stage before publish."""
 
+    @task(task_id=spec.name, doc_md=spec.does, **STAGE)
+    @told
+    def work(planned: dict[str, Any]) -> dict[str, Any]:
+        return at_work(orchestration.stage(HOME, planned, spec.name, say))
 
-@task(**STAGE, doc_md="Changed upserts → changed edges, degrees and their totals.")
-@told
-def edges(planned: dict[str, Any]) -> dict[str, Any]:
-    return at_work(orchestration.stage(HOME, planned, "edges", say))
-
-
-@task(**STAGE, doc_md="Changed edges → changed counts of triangles and motifs, by delta queries.")
-@told
-def triangles(planned: dict[str, Any]) -> dict[str, Any]:
-    return at_work(orchestration.stage(HOME, planned, "triangles", say))
-
-
-@task(**STAGE, doc_md="Changed edges → changed trussness, replayed from the first changed epoch to the frontier.")
-@told
-def truss(planned: dict[str, Any]) -> dict[str, Any]:
-    return at_work(orchestration.stage(HOME, planned, "truss", say))
+    return work
 
 
 @task(
-    **STAGE,
-    doc_md="The suites and a full recomputation. A critical failure fails this task, naming check, epoch "
-    "and rows; publish then does not run and no asset is updated. No retry: the same data fails again.",
-)
-@told
-def validate(planned: dict[str, Any]) -> dict[str, Any]:
-    return at_work(orchestration.validate(HOME, planned, say))
-
-
-@task(
+    task_id=orchestration.PUBLISH,
     **STAGE,
     execution_timeout=timedelta(hours=12),
     doc_md="Makes the revision visible. When another run has published since the plan, the epochs run again here, on "
@@ -211,13 +187,13 @@ def report(planned: dict[str, Any] | None, published: dict[str, Any] | None) -> 
 
 
 def stages(planned: Any) -> Any:
-    """plan → ingest → edges → triangles → truss → validate → publish → assets, warnings → report; the plan travels by
+    """plan → ingest → edges → triangles → truss → audit → publish → assets, warnings → report; the plan travels by
     XCom. Returns publish.
 
     A run's state is that of its last tasks: `assets` fails it when a stage has failed, although `report` still runs;
     `warnings` is none of the last.
     """
-    tasks = [ingest, edges, triangles, truss, validate, publish]
+    tasks = [*(stage(spec) for spec in STAGES if spec.before_publish), publish]
     before = [submitted(each, planned) if SUBMIT else each(planned) for each in tasks]
     done = before[-1].output if SUBMIT else before[-1]
     warned = warnings(done)
@@ -231,7 +207,7 @@ def submitted(each: Any, planned: Any) -> Any:
     """A stage as `spark-submit`, with the settings that its task has here."""
     from dags.submit import SubmittedStage
 
-    name = each.function.__name__
+    name = each.kwargs["task_id"]
     return SubmittedStage(
         task_id=name,
         home=HOME,

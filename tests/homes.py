@@ -12,7 +12,7 @@ from typing import Any
 
 from pipeline.home.directory import Home
 from pipeline.landing.folder import seal
-from pipeline.run import runner
+from pipeline.run import planning, runner, stages
 from pipeline.state.ledger import Ledger, Revision
 from tests.reference import Row
 
@@ -39,15 +39,15 @@ def put(home: Home, epoch: int, rows: Iterable[Row]) -> None:
 
 
 def run(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Revision | None:
-    return runner.run(home, ledger, runner.plan_epochs(home, ledger, epochs, remove))
+    return runner.run(home, ledger, planning.plan_epochs(home, ledger, epochs, remove))
 
 
 def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> dict[str, float]:
     """Publish one epoch without some of its stages, for benchmarks of the others; seconds of each that ran."""
-    run_id = runner.begin(home, ledger, runner.plan_epochs(home, ledger, [epoch]))
+    run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
     assert run_id is not None
     seconds = {}
-    for name in runner.STAGES:
+    for name in stages.NAMES:
         begin = time.time()
         if name in skip:
             ledger.stage(run_id, name, "done", begin, {"failed": 0})

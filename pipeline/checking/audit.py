@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,19 +29,14 @@ from algorithms.kernels import truss as truss_kernel
 from algorithms.kernels.intervals import ordered
 from algorithms.third_party import reference
 
-from .. import landing
 from ..errors import UsageError
 from ..home.directory import Home
 from ..reading import explain
-from ..reading.views import accumulate, at_epochs
 from ..state.ledger import Ledger, Revision
 from ..storage.iceberg import classic
 from ..storage.warehouse import Warehouse
 from . import motif_reference
 from .shown import Measure, Shown, differing_rows, differing_totals, published, unnamed
-
-if TYPE_CHECKING:
-    from ..run.stages import Run
 
 Check = dict[str, Any]
 Longs = NDArray[np.int64]
@@ -385,91 +380,6 @@ def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoc
     wrong = both.where("NOT maintained <=> recomputed").withColumn("count", F.count("*").over(Window.partitionBy()))
     first = wrong.orderBy("vertex").limit(ROWS).collect()
     return [{**row.asDict(), "epoch": epoch, "what": "third_party", "a": row.vertex, "b": None} for row in first]
-
-
-def suites(run: Run) -> list[Check]:
-    """The Great Expectations suites over the run's new tables."""
-    from expectations.suite import check_tables
-
-    values = list(run.home.config.values)
-    epoch = run.frontier
-    whole = run.kind != "run"  # all edges are new then: what explains them are all landed rows
-    delta = run.after("upserts") if whole else run.delta("upserts")
-    data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
-    batches_of_run = run.after("upserts") if whole else run.after("upserts").where(F.col("epoch").isin(run.epochs))
-    copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
-    alive = run.after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
-
-    def net(rows: DataFrame, name: str, *columns: str) -> DataFrame:
-        """Summed. Partitioned by the ends alone: what is partitioned alike is joined without another exchange."""
-        sums = rows.select(*columns, "diff").repartition(*columns[:2]).groupBy(*columns).agg(F.sum("diff").alias(name))
-        return sums.where(F.col(name) != 0)
-
-    def as_of(table: str, name: str, *columns: str) -> DataFrame:
-        return net(run.after(table).where(F.col("epoch") <= epoch), name, *columns)
-
-    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
-    published = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
-    before = {} if whole else published
-    points = at_epochs(accumulate(diffs, epoch), [*before, epoch])
-    now = points[epoch]
-    batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if whole else ())]
-    landed = {} if whole or run.home.schedule.seconds is None else landing.listing(run.home)
-    times = {
-        b.epoch: {"landed_at": landed[b.epoch].newest(), "over_at": run.home.schedule.end(b.epoch)}
-        for b in batches
-        if b.epoch in landed and landed[b.epoch].files
-    }
-    frames: dict[str, Any] = {
-        "upserts": delta.where("diff > 0"),
-        "quarantine": run.delta("quarantine").where("diff > 0"),
-        "upserts_net": copies,
-        "edge_delta": run.delta("edges"),
-        "edges_at": net(alive, "copies", "a", "b"),
-        "degrees_at": as_of("degrees", "degree", "vertex"),
-        "triangle_counts_at": as_of("triangle_counts", "triangles", "vertex"),
-        "trussness_at": as_of("trussness", "copies", "a", "b", "k"),
-        **_motif_totals(run, epoch, now["motifs"]),
-        "totals": [{"epoch": epoch, **{m: now[m] for m in _TOTALS}, "wedges": now["wedges"]}],
-        "volumes": [
-            {"epoch": b.epoch, "rows": b.rows, "bad_rows": b.bad_rows} | times.get(b.epoch, {}) for b in batches
-        ],
-    }
-    history = [
-        {"epoch": e, "rows": b.rows, "bad_rows": b.bad_rows, **{m: points[e][m] for m in ("edges", "triangles")}}
-        for e, b in before.items()
-    ]
-    context = {
-        "epoch": epoch,
-        "label": run.home.schedule.label(epoch),
-        "value_types": run.home.config.values,
-        "labels": {batch.epoch: run.home.schedule.label(batch.epoch) for batch in batches},
-        "history": history,
-    }
-    run.say("running the suites")
-    return check_tables(frames, context)
-
-
-def _motif_totals(run: Run, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
-    """A row per motif: its total, and what the vertices' counts add up to. Nothing where there are no motifs."""
-    motifs = run.home.config.patterns()
-    if not motifs:
-        return {}
-    rows = run.after("motif_counts").where(F.col("epoch") <= epoch).groupBy("motif")
-    sums = {row.motif: row.n for row in rows.agg(F.sum("diff").alias("n")).collect()}
-    return {
-        "motifs": [
-            {
-                "epoch": epoch,
-                "motif": name,
-                "occurrences": totals.get(place, 0),
-                "vertices_in_one": len(found[0].vertices),
-                "times_vertices": totals.get(place, 0) * len(found[0].vertices),
-                "counted": sums.get(name, 0),
-            }
-            for place, (name, found) in enumerate(motifs.items())
-        ]
-    }
 
 
 def audit_published(

@@ -1,6 +1,6 @@
 """What a reader is shown out of SQL, audited from where it is read: the totals of epochs, and the rows of batches.
 
-`Shown` is that of a published revision (`published`) or of a run before it is (`staged`). It is compared with what was
+`Shown` is that of a published revision (`published`), or of a run before it is (`of`). It is compared with what was
 counted afresh (`differing_totals`) and with the rows that are stored (`differing_rows`); both give rows as
 `check_differences` judges them.
 """
@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..reading.views import TotalDiff, accumulate, at_epochs
 from ..state.ledger import Ledger, Revision
-
-if TYPE_CHECKING:
-    from ..run.stages import Run
 
 Measure = tuple[str, int]  # what is counted; of which trussness, or which place in `[motifs]`; else 0
 Difference = dict[str, Any]
@@ -42,19 +39,11 @@ class Shown:
 def published(ledger: Ledger, revision: Revision, epochs: Iterable[int]) -> Shown:
     batches = ledger.batches(revision.revision)
     rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in batches.items()}
-    return _shown(ledger.total_diffs(revision.revision), rows, epochs)
+    return of(ledger.total_diffs(revision.revision), rows, epochs)
 
 
-def staged(run: Run, epochs: Iterable[int]) -> Shown:
-    """As the run would be shown, were it published now."""
-    ledger = run.ledger
-    diffs = ledger.total_diffs(run.parent.revision) + ledger.staged_totals(run.run_id, run.revision)
-    rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in ledger.batches(run.parent.revision).items()}
-    rows |= {batch.epoch: (batch.rows, batch.bad_rows) for batch in ledger.staged_batches(run.run_id)}
-    return _shown(diffs, rows, epochs)
-
-
-def _shown(diffs: list[TotalDiff], rows: dict[int, tuple[int, int]], epochs: Iterable[int]) -> Shown:
+def of(diffs: list[TotalDiff], rows: dict[int, tuple[int, int]], epochs: Iterable[int]) -> Shown:
+    """Out of total diffs, and of the rows and quarantined rows of each batch."""
     wanted = sorted(set(epochs))
     points = at_epochs(accumulate(diffs, max(wanted, default=None)), wanted)
     counted = {measure for measure, *_ in diffs}

@@ -14,9 +14,8 @@ import sys
 import traceback
 from typing import NoReturn
 
-from .. import interrupt
+from .. import events, interrupt
 from ..errors import AltneuError, Exit, explained
-from ..run import telemetry
 from ..tasks import orchestration
 from . import incident
 from .base import Log, app, setting
@@ -59,7 +58,7 @@ def _stop(stop: BaseException) -> NoReturn:
         outcome = setting.outcome()
     if setting.log is Log.json:
         logging.disable(logging.NOTSET)
-        telemetry.event("command interrupted", logging.ERROR, during=during, outcome=outcome)
+        events.event("command interrupted", logging.ERROR, during=during, outcome=outcome)
     else:
         failure.print(f"interrupted during {during}; {outcome}", markup=False)
     with contextlib.suppress(OSError):  # a reader that has gone
@@ -71,7 +70,7 @@ def _stop(stop: BaseException) -> NoReturn:
 def _tell(error: Exception) -> None:
     what, then = explained(error)
     if setting.log is Log.json:
-        telemetry.event("command failed", logging.ERROR, error=what, next=then)
+        events.event("command failed", logging.ERROR, error=what, next=then)
         return
     if setting.verbose:
         traceback.print_exception(error)

@@ -29,7 +29,7 @@ def compact(
     `[retention]` in altneu.toml says what is kept: `epochs` for the tables (default: all), `revisions` to look and roll
     back to (default: 20). Totals are kept for all epochs and revisions.
     """
-    from ..storage.compact import compact as fold
+    from ..run.compact import compact as fold
     from ..storage.session import session_for
 
     home, ledger = opened()
@@ -74,7 +74,7 @@ def _answers(home: Home, since: int | None) -> str:
 
 
 def _print_compaction(home: Home, ledger: Ledger) -> None:
-    from ..storage.compact import horizon
+    from ..run.compact import horizon
 
     row = ledger.published()
     since, _, dropped = horizon(home, ledger, row)

@@ -16,9 +16,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from .. import events
 from ..errors import UsageError
 from ..home.directory import Home
-from ..run import telemetry
 from ..state import place
 from ..state.ledger import Ledger
 from .printing import err
@@ -110,12 +110,12 @@ def _apply(home: Path | None, log_format: Log | None, quiet: bool, verbose: bool
     setting.verbose |= verbose
     err.quiet = setting.quiet or setting.log is Log.json
     if setting.log is Log.json:
-        telemetry.json_lines(sys.stderr)
+        events.json_lines(sys.stderr)
     elif setting.verbose:
         logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", force=True)
-        telemetry.log.setLevel(logging.INFO)
+        events.log.setLevel(logging.INFO)
     else:
-        telemetry.text_lines(sys.stderr)
+        events.text_lines(sys.stderr)
 
 
 Command = TypeVar("Command", bound=Callable[..., None])

@@ -105,7 +105,7 @@ def repair(
     themselves lost or wrong, the landed files are read again, as by `altneu rebuild --from-landing`.
     """
     from ..checking import audit as auditing
-    from ..run import runner
+    from ..run import planning
 
     home, ledger = opened()
     known = {row.id for row in ledger.checks()}
@@ -118,7 +118,7 @@ def repair(
     reload = auditing.needs_landing(found)
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.")
-    execute(home, ledger, runner.plan_rebuild(home, ledger, from_landing=reload))
+    execute(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload))
     audit(epochs)
 
 

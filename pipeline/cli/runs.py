@@ -27,13 +27,13 @@ def plan(
     format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
 ) -> None:
     """What a backfill would do and about what it would cost: no side effects, no Spark."""
-    from ..run import runner
+    from ..run import meaning, planning
     from ..run.forecast import forecast
 
     home, ledger = opened()
-    found = runner.plan(home, ledger, runner.within(home, first, last))
-    words, needs = runner.changed_meaning(home, ledger)
-    document = forecast(home, ledger, found, len(runner.parts(home, found)))
+    found = planning.plan(home, ledger, planning.within(home, first, last))
+    words, needs = meaning.changed_meaning(home, ledger)
+    document = forecast(home, ledger, found, len(planning.parts(home, found)))
     if format is Document.json:
         print(json.dumps({**document, "settings_changed": words, "settings_need": needs}, indent=1))
         return
@@ -105,11 +105,11 @@ def run(
     remove: Annotated[bool, typer.Option("--remove", help="Epochs whose folder is gone become empty batches.")] = False,
 ) -> None:
     """One revision over these epochs. An epoch run again replaces its batch; unchanged ones are skipped."""
-    from ..run import runner
+    from ..run import planning
 
     home, ledger = opened()
     wanted = list(dict.fromkeys(home.schedule.epoch(text) for text in epochs))
-    execute(home, ledger, runner.plan_epochs(home, ledger, wanted, remove))
+    execute(home, ledger, planning.plan_epochs(home, ledger, wanted, remove))
 
 
 @command
@@ -123,12 +123,12 @@ def backfill(
     More landed files than `[ingest] max_revision_mb` make several revisions; stopped in between, the same command goes
     on after the last published one.
     """
-    from ..run import runner
+    from ..run import planning
 
     home, ledger = opened()
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
-    execute(home, ledger, runner.plan(home, ledger, runner.within(home, first, last)))
+    execute(home, ledger, planning.plan(home, ledger, planning.within(home, first, last)))
 
 
 @command
@@ -143,10 +143,10 @@ def rebuild(
     Old revisions stay as they were. Needed after a change of `[edges] live_for` or `where`, or of `[motifs]`; with
     `--from-landing` also after one of `[values]`, or when the stored rows themselves are damaged.
     """
-    from ..run import runner
+    from ..run import planning
 
     home, ledger = opened()
-    found = runner.plan_rebuild(home, ledger, from_landing)
+    found = planning.plan_rebuild(home, ledger, from_landing)
     if dry_run:
         _print_rebuild(home, ledger, found)
         return
@@ -154,7 +154,7 @@ def rebuild(
 
 
 def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
-    from ..run import runner
+    from ..run import meaning
     from ..run.forecast import forecast
 
     guess = forecast(home, ledger, found)
@@ -163,7 +163,7 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
     out.print(f"  rows       about {guess['rows']:,}")
     if guess["seconds"] is not None:
         out.print(f"  time       about {guess['seconds']:,.0f} s, and Spark's start")
-    words, needs = runner.changed_meaning(home, ledger)
+    words, needs = meaning.changed_meaning(home, ledger)
     if words:
         out.print(f"  settings   {'; '.join(words)}")
     if needs not in ("run", "rebuild", found.kind):
@@ -180,7 +180,7 @@ def rollback(
     The landing stays as it is: what it holds beyond that state is missing or changed again, and the next backfill
     would publish it again. `altneu status` shows it.
     """
-    from ..run import runner
+    from ..run import meaning, rollback
 
     home, ledger = opened()
     newest = ledger.at().revision
@@ -192,13 +192,13 @@ def rollback(
     if dry_run:
         _print_rollback(home, ledger, revision)
         return
-    row, epochs = runner.rollback(home, ledger, revision)
+    row, epochs = rollback.rollback(home, ledger, revision)
     out.print(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
     )
     print_totals(home, ledger)
     if row.config_digest != home.config.digest():
-        words, needs = runner.changed_meaning(home, ledger)
+        words, needs = meaning.changed_meaning(home, ledger)
         out.print(f"[yellow]revision {revision} had other settings[/]: {'; '.join(words)} ({RESTATE[needs]})")
 
 
@@ -226,7 +226,7 @@ def _print_others(home: Home, ledger: Ledger) -> None:
 
 
 def execute(home: Home, ledger: Ledger, found: Plan) -> None:
-    from ..run import runner
+    from ..run import planning, runner
     from ..run.forecast import forecast
 
     _print_incomplete([(entry.label, entry.why or "") for entry in found.epochs if entry.state == "incomplete"])
@@ -237,7 +237,7 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
         _print_absent(home, len(found.epochs), sum(entry.state == "gone" for entry in found.epochs))
         return
     _print_others(home, ledger)
-    parts = runner.parts(home, found) if found.kind == "run" else [found.run]
+    parts = planning.parts(home, found) if found.kind == "run" else [found.run]
     size = {entry.epoch: entry.bytes for entry in found.epochs}
     total = sum(size.get(epoch, 0) for epoch in found.run)
     started, done = time.time(), 0

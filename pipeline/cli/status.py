@@ -12,6 +12,7 @@ from rich.filesize import decimal
 
 from ..errors import UsageError
 from ..home.directory import Home
+from ..landing.survey import grid
 from .base import command, opened
 from .printing import Document, out, print_rows, ranges, some
 
@@ -34,12 +35,12 @@ def status(
 
     In a long history the months in which all is well are one line each; `--all` lists every epoch.
     """
-    from ..run import runner
+
 
     if all_ and (since or last or failed):
         raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")
     home, ledger = opened()
-    parent, rows = runner.grid(home, ledger)
+    parent, rows = grid(home, ledger)
     shown = _chosen(home, rows, since, last, failed)
     sizes = ledger.sizes()
     readable = [row.revision for row in ledger.revisions() if row.snapshots]

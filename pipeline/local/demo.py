@@ -18,7 +18,7 @@ from ..errors import CheckFailed
 from ..home.directory import Home
 from ..reading import views
 from ..report import write
-from ..run import runner
+from ..run import planning, runner
 from ..run.runner import Say
 from ..state.ledger import Ledger
 from ..state.place import opened
@@ -53,7 +53,7 @@ def demo(path: Path, say: Say, out: Console) -> None:
     if not landing.listing(home):
         found = land_messages(home)
         out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")
-    plan = runner.plan(home, ledger, lambda epoch: True)
+    plan = planning.plan(home, ledger, lambda epoch: True)
     if plan.run:
         revision = runner.run(home, ledger, plan, say)
         assert revision is not None

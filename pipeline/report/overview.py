@@ -8,7 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ..errors import AltneuError
 from ..home.directory import Home
+from ..landing.survey import survey
 from ..state.ledger import Ledger, Revision, checks, ledger, runs
 from ..state.standing import (
     FULL,
@@ -167,12 +169,9 @@ def _headline(published: int, counts: dict[str, int], older: int, known: bool) -
 
 def look(home: Home, found: Ledger, at: str) -> Document | None:
     """What the landing holds beyond the database, and when that was looked at; None: it cannot be read from here."""
-    from ..errors import AltneuError
-    from ..run import runner
-
     try:
-        _, survey = runner.survey(home, found)
+        _, there = survey(home, found)
     except (AltneuError, OSError):
         return None
-    states = {name: [entry.label for entry in survey.values() if entry.state == name] for name in LANDED}
+    states = {name: [entry.label for entry in there.values() if entry.state == name] for name in LANDED}
     return {"at": at, **states}

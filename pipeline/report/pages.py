@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from .. import events
 from ..home.directory import Home
-from ..run import telemetry
 from ..state import ledger as db
 from ..state.ledger import Ledger
 from ..state.standing import Standings, standings
@@ -56,7 +56,7 @@ def refresh(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | Non
     try:
         write(home, ledger, list(epochs))
     except Exception as error:
-        telemetry.event("pages not written", error=str(error))
+        events.event("pages not written", error=str(error))
         return f"{type(error).__name__}: {error}"
     return None
 

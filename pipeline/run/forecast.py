@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from algorithms import patterns
-from algorithms.plans import Choice, MotifChoice
+from algorithms.plans import BROADCAST_ROWS, Choice, MotifChoice
 
 from .. import landing
 from ..home.directory import Home
 from ..state.ledger import Ledger
-from .runner import Plan
+from .planning import Plan
 
-BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
 COUNTED = 2**23  # bytes of landed files whose rows are counted; of more they are estimated
 RUNS = 50  # the newest published runs, from which the seconds are learned
 

@@ -20,26 +20,26 @@ from ..checking import audit
 from ..home.directory import Home
 from ..state.place import opened
 from ..storage.warehouse import Warehouse
-from . import runner
-
-MAINTAINED = ("edges", "triangles", "truss")  # the stages that a recomputation takes the place of
+from . import planning, runner
+from .stages import STAGES
 
 
 def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Epoch, label, rows landed, changes of edges, seconds maintained and recomputed, ratio, differences."""
     out = []
+    maintained = [stage.name for stage in STAGES if stage.maintains]
     with tempfile.TemporaryDirectory(prefix="altneu-shadow-") as folder:
         path = Path(folder)
         (path / "landing").symlink_to(home.landing)
         copy = Home(path, dataclasses.replace(home.config, database=None, warehouse=None))
         ledger = opened(copy)
         for epoch in sorted(epochs):
-            missing = runner.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
+            missing = planning.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
             if missing.run:
                 say(f"publishing {len(missing.run)} epoch(s) before {home.schedule.label(epoch)} in the scratch home")
                 runner.run(copy, ledger, missing)
             say(f"{home.schedule.label(epoch)}: maintaining")
-            row = runner.run(copy, ledger, runner.plan_epochs(copy, ledger, [epoch]))
+            row = runner.run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
             assert row is not None
             stages = {stage.stage: stage for stage in ledger.stages(row.run_id)}
             say(f"{home.schedule.label(epoch)}: recomputing")
@@ -47,7 +47,7 @@ def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[st
             began = time.perf_counter()
             checks = audit.audit_published(warehouse, row, [epoch], lambda text: None)
             recomputed = time.perf_counter() - began
-            kept = sum(stages[name].seconds for name in MAINTAINED)
+            kept = sum(stages[name].seconds for name in maintained)
             out.append(
                 {
                     "epoch": epoch,

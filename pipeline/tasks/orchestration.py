@@ -28,12 +28,14 @@ from typing import TYPE_CHECKING, Any
 from ..errors import AltneuError, CheckFailed, Conflict, Disturbed, UsageError
 from ..home.directory import Home
 from ..home.schedule import Schedule, sample
+from ..landing import survey
+from ..run.stages import STAGES
 
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
 
 POOL = "altneu_stages"  # one slot: runs compute and publish one after the other
-BEFORE_PUBLISH = ("ingest", "edges", "triangles", "truss", "audit")
+PUBLISH = "publish"  # the stage with a task function of its own
 ATTEMPTS = 5  # at a publish that others (not under our pool) win again and again
 MANY_CHECKS = 20  # failed checks that an error lists
 
@@ -231,11 +233,11 @@ def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: da
 
 def plan(path: str, epochs: Iterable[int], say: Say = quiet) -> Planned | None:
     """Begin a run over epochs that are missing or changed; None when all are published as landed."""
-    from ..run import runner
+    from ..run import planning
 
     home, ledger = _open(path)
     wanted = _without_gone(home, ledger, epochs, say)
-    found = runner.plan_epochs(home, ledger, wanted)
+    found = planning.plan_epochs(home, ledger, wanted)
     return _begin(home, ledger, found, say)
 
 
@@ -249,16 +251,16 @@ def plan_range(
     """
     from dataclasses import replace
 
-    from ..run import runner
+    from ..run import planning
 
     home, ledger = _open(path)
-    inside = runner.within(home, *(None if text in (None, "") else str(text) for text in (first, last)))
-    found = runner.plan(home, ledger, lambda e: e.state != "gone" and inside(e), force)
+    inside = planning.within(home, *(None if text in (None, "") else str(text) for text in (first, last)))
+    found = planning.plan(home, ledger, lambda e: e.state != "gone" and inside(e), force)
     if not found.epochs:
         raise UsageError(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
         )
-    parts = runner.parts(home, found)
+    parts = planning.parts(home, found)
     planned = _begin(home, ledger, replace(found, run=parts[0]) if parts else found, say)
     if planned is not None and len(parts) > 1:
         label = home.schedule.label(parts[1][0])
@@ -296,13 +298,16 @@ def _without_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) -
 
 def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str, Any]:
     """One stage of a run; its facts. A run that has lost to another revision already does nothing here, and says why:
-    `superseded`."""
+    `superseded`. An audit's critical failure names every failed critical check, its epoch and its first rows."""
     from ..run import runner
 
     home, ledger = _open(path)
     run_id = planned["run_id"]
     try:
         facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
+    except CheckFailed as error:
+        failed = _failed(ledger, run_id, "critical")
+        raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
     except Conflict:
         newest = ledger.at().revision
         text = f"revision {newest} was published since this run was planned: publish runs its epochs again on it"
@@ -319,7 +324,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
     newest. Returns run_id; revision (None: others had published the same meanwhile); epochs and labels, just those that
     it has published; reruns. Raises `Conflict` when others win `ATTEMPTS` times.
     """
-    from ..run import runner
+    from ..run import planning, runner
 
     home, ledger = _open(path)
     run_id, epochs = planned["run_id"], planned["epochs"]
@@ -333,7 +338,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
         published = _revision_of(ledger, run_id)
         try:
             if reruns:
-                for name in BEFORE_PUBLISH:
+                for name in (each.name for each in STAGES if each.before_publish):
                     facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
                     say(f"{name}: {runner.shown(home, facts)}")
             if published is None:
@@ -343,7 +348,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
                 return found
         except (Conflict, Disturbed) as lost:
             say(lost.what)
-        plan = runner.plan_epochs(home, ledger, _without_gone(home, ledger, epochs, say))
+        plan = planning.plan_epochs(home, ledger, _without_gone(home, ledger, epochs, say))
         again = runner.begin(home, ledger, plan)
         if again is None:  # ours, or a wider pass of another run
             say(f"already published as landed, at revision {plan.parent.revision}")
@@ -413,9 +418,8 @@ def submitted(path: str, name: str, planned: str, answer: str) -> int:
         print(text, flush=True)
 
     run: Planned = json.loads(planned)
-    work = {"validate": validate, "publish": publish}.get(name) or (lambda *how: stage(how[0], how[1], name, how[2]))
     try:
-        told = {"done": work(path, run, say)}
+        told = {"done": publish(path, run, say) if name == PUBLISH else stage(path, run, name, say)}
     except AltneuError as error:
         print(worded(error), file=sys.stderr, flush=True)
         told = {"error": {"says": worded(error), "retry": error.transient}}
@@ -476,26 +480,15 @@ def failures(home: Home, failed: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def validate(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
-    """The audit stage. A critical failure names every failed critical check, its epoch and its first rows."""
-    try:
-        return stage(path, planned, "audit", say)
-    except CheckFailed as error:
-        home, ledger = _open(path)
-        failed = _failed(ledger, planned["run_id"], "critical")
-        raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
-
-
 # -- maintenance ---------------------------------------------------------------------------------------------
 
 
 def relanded(path: str, say: Say = quiet) -> dict[str, Any]:
     """Are the published epochs as they are landed? Raises `CheckFailed` that names those that have landed again and
     whose new batch nobody has published."""
-    from ..run import runner
 
     home, ledger = _open(path)
-    _, rows = runner.grid(home, ledger)
+    _, rows = survey.grid(home, ledger)
     changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed", "folded")]
     if changed:
         raise CheckFailed(
@@ -512,7 +505,7 @@ def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any
     """`altneu compact`; nothing to do before anything is published. Returns its facts without the sizes."""
     from rich.filesize import decimal
 
-    from ..storage.compact import compact
+    from ..run.compact import compact
     from ..storage.session import session_for
 
     home, ledger = _open(path)
@@ -535,10 +528,9 @@ def grid(path: str) -> dict[str, Any]:
     """Every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
     listing."""
     from .. import report
-    from ..run import runner
 
     home, ledger = _open(path)
-    revision, rows = runner.grid(home, ledger)
+    revision, rows = survey.grid(home, ledger)
     totals = report.totals(ledger, revision, min((row["epoch"] for row in rows), default=0))
     names = ledger.motifs(revision)
     for row in rows:

@@ -22,7 +22,7 @@ from tests import homes
 from tests.benchmarks import spread
 from tests.dags.real import Airflow
 
-TASKS = ("landed", "plan", "ingest", "edges", "triangles", "truss", "validate", "publish", "report")
+TASKS = ("landed", "plan", "ingest", "edges", "triangles", "truss", "audit", "publish", "report")
 CLUSTER = json.dumps({"conn_type": "spark", "host": "local[*]"})
 WAYS: dict[str, tuple[list[str], dict[str, str]]] = {
     "process": ([], {}),

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from pipeline.home.directory import Home
 from pipeline.local.demo import daily, land_messages
-from pipeline.run import runner
+from pipeline.run import planning, runner, stages
 from pipeline.state.ledger import Ledger
 from tests.benchmarks import spread
 
-STAGES = runner.STAGES
+STAGES = stages.NAMES
 
 
 def seconds_of(ledger: Ledger) -> dict[str, float]:
@@ -41,7 +41,7 @@ def main() -> None:
 
         def run(some: list[int]) -> tuple[float, dict[str, float]]:
             begin = time.perf_counter()
-            runner.run(home, ledger, runner.plan_epochs(home, ledger, some))
+            runner.run(home, ledger, planning.plan_epochs(home, ledger, some))
             return time.perf_counter() - begin, seconds_of(ledger)
 
         bulk, bulk_stages = run(epochs[:150])

@@ -31,8 +31,8 @@ import numpy as np
 
 from pipeline.home.directory import Home
 from pipeline.local.demo import daily, land_messages
+from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
-from pipeline.storage.compact import compact
 from pipeline.storage.session import session
 from tests import benchmarks, homes
 from tests.benchmarks.kernels import rmat

@@ -21,6 +21,7 @@ from pipeline.errors import CheckFailed
 from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.run import stages
+from pipeline.run.context import Run
 from pipeline.state.ledger import Ledger
 from pipeline.state.standing import standings
 from pipeline.storage.warehouse import TABLES
@@ -28,6 +29,7 @@ from pipeline.tasks import orchestration
 from tests import homes
 
 Load = Callable[..., dict[str, Any]]
+BEFORE_PUBLISH = [stage.name for stage in stages.STAGES if stage.before_publish]
 DAY = datetime(2004, 4, 15, tzinfo=UTC)
 
 
@@ -49,14 +51,14 @@ def tiny(tmp_path: Path) -> tuple[Home, Ledger, int]:
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages that keep the books but compute nothing, and no Spark: for what is decided around them."""
 
-    def ingest(run: stages.Run) -> dict[str, Any]:
+    def ingest(run: Run) -> dict[str, Any]:
         landed = landing.listing(run.home)
         digests = landing.digest(run.ledger, [landed[epoch] for epoch in run.epochs])
         rows = [{"epoch": e, "digest": digests[e], "files": 1, "rows": 1, "bad_rows": 0} for e in run.epochs]
         run.ledger.put_batches(run.run_id, rows)
         return {}
 
-    def publish(run: stages.Run) -> dict[str, Any]:
+    def publish(run: Run) -> dict[str, Any]:
         digest = run.home.config.digest()
         row = run.ledger.publish(run.run_id, run.parent.revision, run.frontier, {}, digest, None)
         return {"revision": row.revision}
@@ -64,13 +66,13 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Mock(tables=TABLES)
     tables.head.return_value = tables.first.return_value = tables.base.return_value = 1
     tables.size.return_value = {"rows": 0, "files": 0, "bytes": 0}
-    monkeypatch.setattr(stages.Run, "warehouse", tables)
+    monkeypatch.setattr(Run, "warehouse", tables)
     monkeypatch.setattr("pipeline.storage.session.plans_for", lambda *_: nullcontext())
     monkeypatch.setattr("pipeline.storage.session.session", lambda *_: None)
-    for name in stages.STAGES:
-        monkeypatch.setitem(stages.STAGES, name, lambda run: {})
-    monkeypatch.setitem(stages.STAGES, "ingest", ingest)
-    monkeypatch.setitem(stages.STAGES, "publish", publish)
+    for name in stages.NAMES:
+        monkeypatch.setattr(f"pipeline.run.stages.{name}.work", lambda run: {})
+    monkeypatch.setattr("pipeline.run.stages.ingest.work", ingest)
+    monkeypatch.setattr("pipeline.run.stages.publish.work", publish)
 
 
 def test_a_real_day_is_published_and_its_rerun_skipped(
@@ -242,7 +244,7 @@ def test_a_critical_failure_stops_before_publish(
 ) -> None:
     home, ledger, first = tiny
 
-    def audit(run: stages.Run) -> dict[str, Any]:
+    def audit(run: Run) -> dict[str, Any]:
         check = {
             "epoch": first,
             "suite": "incremental_versus_full",
@@ -257,7 +259,7 @@ def test_a_critical_failure_stops_before_publish(
         run.ledger.put_checks(run.run_id, 1, [check])
         raise CheckFailed("1 critical check(s) failed. Nothing was published.", "altneu report 2004-04-15")
 
-    monkeypatch.setitem(stages.STAGES, "audit", audit)
+    monkeypatch.setattr("pipeline.run.stages.audit.work", audit)
     alerts: list[dict[str, Any]] = []
     hook = ModuleType("pager")
     hook.call = alerts.append  # type: ignore[attr-defined]
@@ -265,11 +267,11 @@ def test_a_critical_failure_stops_before_publish(
     run = load(home.path, ALTNEU_ON_FAILURE="pager:call")["altneu_epoch"].test(logical_date=DAY)
     assert run.state == "failed"
     done = states(run)
-    assert (done["truss"], done["validate"]) == ("success", "failed")
+    assert (done["truss"], done["audit"]) == ("success", "failed")
     assert {done[name] for name in ("publish", "assets", "warnings")} == {"upstream_failed"}
     assert done["report"] == "success" and (home.reports / "epoch=2004-04-15.html").is_file()
     assert ledger.at().revision == 0
-    assert [(alert["dag"], alert["task"]) for alert in alerts] == [("altneu_epoch", "validate")]
+    assert [(alert["dag"], alert["task"]) for alert in alerts] == [("altneu_epoch", "audit")]
     address = "/altneu/reports/epoch=2004-04-15.html"
     parts = ("2004-04-15: edges equal", "{'a': 1, 'b': 2}", "next: altneu report 2004-04-15", address)
     assert [part for part in parts if part not in alerts[0]["error"]] == []
@@ -303,7 +305,7 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     one, two = orchestration.plan(path, [first]), orchestration.plan(path, [first + 1])
     assert one and two
     orchestration.stage(path, two, "ingest")
-    for name in orchestration.BEFORE_PUBLISH:
+    for name in BEFORE_PUBLISH:
         orchestration.stage(path, one, name)
     orchestration.stage(path, two, "edges")
     assert orchestration.publish(path, one)["reruns"] == 0
@@ -335,7 +337,7 @@ def test_a_conflict_at_the_last_moment(
     path = str(home.path)
     ours = orchestration.plan(path, [first])
     assert ours
-    for name in orchestration.BEFORE_PUBLISH:
+    for name in BEFORE_PUBLISH:
         orchestration.stage(path, ours, name)
     homes.run(home, ledger, [first + 1])
     look = Ledger.overtaken
@@ -357,7 +359,7 @@ def test_a_wider_pass_spares_the_rerun(light: None, tiny: tuple[Home, Ledger, in
     assert ledger.at().revision == 1
 
 
-AFTER_PLAN = {"ingest", "edges", "triangles", "truss", "validate", "publish", "assets", "warnings", "report"}
+AFTER_PLAN = {"ingest", "edges", "triangles", "truss", "audit", "publish", "assets", "warnings", "report"}
 
 
 def skipped(run: Any) -> set[str]:

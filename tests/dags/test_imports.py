@@ -18,7 +18,7 @@ from tests import homes
 from .conftest import DAGS, REPO
 
 Load = Callable[..., dict[str, Any]]
-STAGES = ["plan", "ingest", "edges", "triangles", "truss", "validate", "publish"]
+STAGES = ["plan", "ingest", "edges", "triangles", "truss", "audit", "publish"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from pyspark.errors import AnalysisException
 
 from pipeline.errors import CheckFailed, Conflict, LeaseLost, UsageError
 from pipeline.home.directory import Home
-from pipeline.run import stages
+from pipeline.run.context import Run
+from pipeline.run.stages import edges as edges_stage
 from pipeline.state.ledger import Ledger
 from pipeline.tasks import orchestration
 from tests import homes
@@ -71,15 +72,15 @@ def test_a_run_by_hand_has_tasks_on_a_history_that_has_ended(
 
 def overtaking(monkeypatch: pytest.MonkeyPatch, home: Home, ledger: Ledger, epochs: list[int]) -> None:
     """Another run publishes these epochs while ours is in its edges stage."""
-    before = stages.STAGES["edges"]
+    before = edges_stage.work
     once = iter([True])
 
-    def edges(run: stages.Run) -> dict[str, Any]:
+    def edges(run: Run) -> dict[str, Any]:
         if next(once, False):
             homes.run(home, ledger, epochs)
         return before(run)
 
-    monkeypatch.setitem(stages.STAGES, "edges", edges)
+    monkeypatch.setattr("pipeline.run.stages.edges.work", edges)
 
 
 def test_a_run_that_publishes_nothing_updates_no_asset(
@@ -89,7 +90,7 @@ def test_a_run_that_publishes_nothing_updates_no_asset(
     overtaking(monkeypatch, home, ledger, [first, first + 1])
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
     assert run.state == "success"
-    assert skipped(run) == {"triangles", "truss", "validate", "assets"}
+    assert skipped(run) == {"triangles", "truss", "audit", "assets"}
     assert events(run) == []
 
 
@@ -101,7 +102,7 @@ def test_an_event_lists_the_epochs_that_its_run_has_published(
     overtaking(monkeypatch, home, ledger, [first])
     run = load(home.path)["altneu_backfill"].test(logical_date=None)
     assert run.state == "success"
-    assert skipped(run) == {"triangles", "truss", "validate", "next"}
+    assert skipped(run) == {"triangles", "truss", "audit", "next"}
     assert events(run) == [{"revision": 2, "epochs": ["2004-04-16"]}]
     # cleared once more: nothing to do, nothing told
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
@@ -113,14 +114,14 @@ def test_a_warning_is_red_in_a_run_that_succeeds(
 ) -> None:
     home, _, first = tiny
 
-    def audit(run: stages.Run) -> dict[str, Any]:
+    def audit(run: Run) -> dict[str, Any]:
         common = {"epoch": first, "suite": "volumes", "meaning": "", "remedy": "", "rows": [], "observed": "9 rows"}
         names = {"rows as usual": ("warning", False), "a note": ("info", False), "edges": ("warning", True)}
         rows = [{**common, "name": n, "severity": s, "passed": p} for n, (s, p) in names.items()]
         run.ledger.put_checks(run.run_id, run.revision, rows)
         return {"failed": 1}
 
-    monkeypatch.setitem(stages.STAGES, "audit", audit)
+    monkeypatch.setattr("pipeline.run.stages.audit.work", audit)
     alerts: list[Any] = []
     hook = ModuleType("pager")
     hook.call = alerts.append  # type: ignore[attr-defined]
@@ -165,10 +166,10 @@ def test_only_what_may_go_away_by_itself_is_tried_again(
     ingest = load(home.path)["altneu_epoch"].get_task("ingest").python_callable
     planned = orchestration.plan(str(home.path), [first])
 
-    def stage(run: stages.Run) -> dict[str, Any]:
+    def stage(run: Run) -> dict[str, Any]:
         raise error
 
-    monkeypatch.setitem(stages.STAGES, "ingest", stage)
+    monkeypatch.setattr("pipeline.run.stages.ingest.work", stage)
     with pytest.raises(AirflowException) as raised:
         ingest(planned)
     assert isinstance(raised.value, AirflowFailException) is (error in ONLY_MENDING_HELPS)
@@ -192,11 +193,11 @@ def test_a_stage_that_takes_too_long_fails_as_a_timeout(
     edges = load(home.path)["altneu_epoch"].get_task("edges").python_callable
     planned = orchestration.plan(str(home.path), [first])
 
-    def stage(run: stages.Run) -> dict[str, Any]:
+    def stage(run: Run) -> dict[str, Any]:
         threading.Event().wait(60)
         raise AssertionError("nobody ended it")
 
-    monkeypatch.setitem(stages.STAGES, "edges", stage)
+    monkeypatch.setattr("pipeline.run.stages.edges.work", stage)
     with pytest.raises(AirflowTaskTimeout), timeout(1):
         edges(planned)
     run = ledger.runs()[0]

@@ -25,7 +25,7 @@ from .test_epoch import light
 __all__ = ["light"]
 Load = Callable[..., dict[str, Any]]
 DAY = datetime(2004, 4, 15, tzinfo=UTC)
-SUBMITTED = ["ingest", "edges", "triangles", "truss", "validate", "publish"]
+SUBMITTED = ["ingest", "edges", "triangles", "truss", "audit", "publish"]
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_submission_answers_with_what_it_did_or_its_error(
         code, told = submit(task, planned)
         assert code == 0 and "superseded" not in told["done"]
     homes.run(home, ledger, [first])  # another publishes the same meanwhile
-    code, told = submit("validate", planned)
+    code, told = submit("audit", planned)
     assert code == 0 and "revision 1 was published since" in told["done"]["superseded"]
     code, told = submit("publish", planned)
     assert (code, told["done"]["revision"], told["done"]["labels"]) == (0, None, [])

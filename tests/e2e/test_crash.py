@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 from pipeline.checking import audit
 from pipeline.home.directory import Home
 from pipeline.reading import views
+from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
-from pipeline.storage.compact import compact
 from pipeline.storage.warehouse import TABLES, Warehouse
 from tests import homes, seeds
 from tests.conftest import TINY
@@ -181,7 +181,7 @@ def test_two_hundred_kills(spark: SparkSession, tmp_path: Path) -> None:
 RACER = """
 import random, sys, time
 from pathlib import Path
-from pipeline.run import runner
+from pipeline.run import planning, runner
 from pipeline.home.directory import Home
 from pipeline.errors import Conflict
 from pipeline.state.ledger import Ledger
@@ -195,14 +195,14 @@ for race in range(races):
         if (path / f"ready-{race}-{1 - me}").exists():
             break
         time.sleep(0.01)
-    plan = runner.plan_epochs(home, ledger, [2 * race + me])
+    plan = planning.plan_epochs(home, ledger, [2 * race + me])
     try:
         runner.run(home, ledger, plan)
         print("won", race, flush=True)
     except Conflict as conflict:
         assert "Nothing" in conflict.what and conflict.next
         print("lost", race, flush=True)
-        runner.run(home, ledger, runner.plan_epochs(home, ledger, [2 * race + me]))
+        runner.run(home, ledger, planning.plan_epochs(home, ledger, [2 * race + me]))
 """
 
 

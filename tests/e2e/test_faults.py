@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pipeline.errors import CheckFailed, RunFailed
 from pipeline.home.directory import Home
 from pipeline.report import document
-from pipeline.run import runner
+from pipeline.run import planning, runner
 from pipeline.state import ledger as books
 from pipeline.state.ledger import Ledger
 from pipeline.storage.branches import branch_of
@@ -95,7 +95,7 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     homes.run(home, ledger, range(LAST))
     clique: list[Row] = [(a, b, None, "upsert", i) for i, (a, b) in enumerate(CLIQUE)]
     homes.put(home, LAST, batch(rng)[:30] + clique)
-    run_id = runner.begin(home, ledger, runner.plan_epochs(home, ledger, [LAST]))
+    run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
         runner.stage(home, ledger, run_id, name)

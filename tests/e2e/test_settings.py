@@ -17,7 +17,7 @@ from pipeline.errors import UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
-from pipeline.run import runner
+from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
@@ -71,7 +71,7 @@ def test_value_columns_of_unusual_names(
     home = Home.open(home.path)
     homes.put(home, 2, [])
     homes.run(home, ledger, [2])  # another column was declared
-    runner.run(home, ledger, runner.plan_rebuild(home, ledger, from_landing=True))
+    runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     assert published(home, ledger, spark) == []
 
     def said(*command: str) -> str:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pipeline.checking import audit
 from pipeline.errors import Conflict
 from pipeline.reading import views
-from pipeline.run import runner
+from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
@@ -56,7 +56,7 @@ def test_one_wins(spark: SparkSession, tmp_path: Path, kind: str, request: pytes
     homes.run(home, ledger, [0])
     homes.put(home, 1, [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)])
     homes.put(home, 2, [(0, 1, None, "delete", 0)])
-    ids = [runner.begin(home, ledger, runner.plan_epochs(home, ledger, [epoch])) for epoch in (1, 2)]
+    ids = [runner.begin(home, ledger, planning.plan_epochs(home, ledger, [epoch])) for epoch in (1, 2)]
     # both go through their stages, interleaved; a stage tried again changes nothing
     for stage in ("ingest", "edges", "edges", "triangles", "truss", "audit"):
         for run_id in ids:

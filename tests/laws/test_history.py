@@ -21,11 +21,12 @@ from pipeline.checking import audit
 from pipeline.errors import AltneuError, RunFailed, UsageError
 from pipeline.home.directory import Home
 from pipeline.landing import frames as ingest
+from pipeline.landing.survey import grid, survey
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
-from pipeline.run import runner
+from pipeline.run import meaning, planning, rollback, runner
+from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
-from pipeline.storage.compact import compact
 from pipeline.storage.warehouse import TABLES, Warehouse
 from tests import homes, reference, seeds
 from tests.reference import Row
@@ -129,7 +130,7 @@ def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> N
         homes.run(world.home, world.ledger, [2])
     assert "altneu rebuild" in (refused.value.next or "")
     world.landed.pop(2)
-    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=False))
+    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
     world.published()
     assert world.ledger.at().revision == 3
     world.deliver(2)
@@ -155,13 +156,13 @@ def test_a_filter_and_value_columns(spark: SparkSession, tmp_path: Path) -> None
     homes.put(home, 2, [])
     with pytest.raises(UsageError, match="where: none → w IS NULL"):
         homes.run(home, ledger, [2])
-    runner.run(home, ledger, runner.plan_rebuild(home, ledger, from_landing=False))
+    runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
     assert (views.totals(home, ledger)[0]["triangles"], views.totals(home, ledger)[0]["edges"]) == (1, 4)
     home = again('[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
     with pytest.raises(UsageError, match="w: long → double") as refused:
-        runner.run(home, ledger, runner.plan_rebuild(home, ledger, from_landing=False))
+        runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
     assert "--from-landing" in (refused.value.next or "")
-    runner.run(home, ledger, runner.plan_rebuild(home, ledger, from_landing=True))
+    runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     assert ledger.at().frontier == 2  # the landed epoch is taken along
     warehouse = Warehouse(spark, home)
     assert dict(warehouse.at("upserts", ledger.at()).dtypes)["w"] == "double"
@@ -176,19 +177,19 @@ def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None
     world.deliver(1, 2)
     world.deliver(4)
     right = copy.deepcopy(world.landed)
-    row, epochs = runner.rollback(world.home, world.ledger, 1)
+    row, epochs = rollback.rollback(world.home, world.ledger, 1)
     assert (row.revision, row.frontier, epochs) == (4, 1, [1, 2, 4])
     world.expected[4] = world.expected[1]
     world.check(1, 2, 3, 4)
-    _, grid = runner.grid(world.home, world.ledger)
-    assert {e["epoch"]: e["state"] for e in grid} == {0: "published", 1: "changed", 2: "missing", 4: "missing"}
+    _, rows = grid(world.home, world.ledger)
+    assert {e["epoch"]: e["state"] for e in rows} == {0: "published", 1: "changed", 2: "missing", 4: "missing"}
     homes.run(world.home, world.ledger, [1, 2, 4])
     world.landed = right
     world.published()
     world.check(5)
     assert world.state(5) == world.state(3)
     with pytest.raises(AltneuError, match="revision 9 was not published"):
-        runner.rollback(world.home, world.ledger, 9)
+        rollback.rollback(world.home, world.ledger, 9)
 
 
 def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Pa
     world.deliver(0, 1)
     graph = Graph(world.home.path, spark)
     had = Counter((r.src, r.dst, r.trussness) for r in graph.edges().collect())
-    row, epochs = runner.rollback(world.home, world.ledger, 0)
+    row, epochs = rollback.rollback(world.home, world.ledger, 0)
     assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [0, 1])
     with pytest.raises(AltneuError, match="nothing is published"):
         graph.edges()
@@ -222,7 +223,7 @@ def test_rollback_after_a_compaction(spark: SparkSession, tmp_path: Path) -> Non
     world.deliver(1, 2)
     world.deliver(3)
     compact(world.home, world.ledger, spark, grace=3600)
-    runner.rollback(world.home, world.ledger, 1)
+    rollback.rollback(world.home, world.ledger, 1)
     world.expected[4] = world.expected[1]
     world.landed = copy.deepcopy(world.expected[1][0])
     world.check(1, 2, 3, 4)
@@ -244,7 +245,7 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
         homes.run(world.home, world.ledger, [2])
     assert "altneu rebuild" in (broken.value.next or "")
     landed = world.landed.pop(2)
-    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=False))
+    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
     world.published()
     world.landed[2] = landed
     homes.run(world.home, world.ledger, [2])
@@ -254,13 +255,13 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
     for file in (tmp_path / "home" / "warehouse" / "graph" / "upserts" / "data").rglob("*.parquet"):
         file.unlink()
     with pytest.raises(RunFailed):
-        runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=False))
-    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=True))
+        runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
+    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=True))
     world.published()
     world.check(4)
     shutil.rmtree(world.home.landing / "epoch=1")
     with pytest.raises(UsageError, match="not in the landing any more"):
-        runner.plan_rebuild(world.home, world.ledger, from_landing=True)
+        planning.plan_rebuild(world.home, world.ledger, from_landing=True)
 
 
 @pytest.mark.parametrize("live_for", [3, pytest.param(None, marks=pytest.mark.slow)])
@@ -273,7 +274,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.deliver(2, 4)  # replaced
     world.deliver(1, 5)  # replaced, and it will lie before `since`: later than the oldest revision that is kept
     world.land(6)  # a run at work: it has read its batch and made its edges when the compaction comes
-    run_id = runner.begin(world.home, world.ledger, runner.plan_epochs(world.home, world.ledger, [6]))
+    run_id = runner.begin(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [6]))
     assert run_id
     for name in ("ingest", "edges"):
         runner.stage(world.home, world.ledger, run_id, name)
@@ -284,7 +285,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     with pytest.raises(AltneuError, match="revision 2 cannot be read any more"):
         Warehouse(spark, world.home).at("edges", world.ledger.at(2))
     with pytest.raises(AltneuError, match="cannot be read any more"):
-        runner.rollback(world.home, world.ledger, 1)
+        rollback.rollback(world.home, world.ledger, 1)
     for name in ("triangles", "truss", "audit", "publish", "report"):
         runner.stage(world.home, world.ledger, run_id, name)
     world.published()
@@ -303,18 +304,18 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.land(0)
     with pytest.raises(UsageError, match="epoch 0 cannot be replaced"):
         homes.run(world.home, world.ledger, [0])
-    assert runner.survey(world.home, world.ledger)[1][0].state == "folded"
+    assert survey(world.home, world.ledger)[1][0].state == "folded"
     world.landed[0] = kept
     again = compact(world.home, world.ledger, spark, grace=0)
     assert again["tables"] == facts["tables"]  # nothing left to gain
     world.deliver(6)
     world.check(7, 8, 9)
     assert_consolidated(world)
-    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=False))
+    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
     world.published()
     world.check(10)  # and the totals of the folded epochs are still those of history
     world.configure(None if live_for else 9)
-    assert runner.changed_meaning(world.home, world.ledger)[1] == "reload"
+    assert meaning.changed_meaning(world.home, world.ledger)[1] == "reload"
 
 
 def assert_consolidated(world: World) -> None:
@@ -419,10 +420,10 @@ def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> N
     world.deliver(1)
     world.deliver(3)
     follow()  # two at once
-    runner.rollback(world.home, world.ledger, 1)
+    rollback.rollback(world.home, world.ledger, 1)
     world.expected[4] = world.expected[1]
     follow()
-    runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing=True))
+    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=True))
     world.published()
     compact(world.home, world.ledger, spark, grace=3600)
     follow()
@@ -476,18 +477,18 @@ def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
     full = follow()
     (gone,) = graph.changes_since(1, full, vertex="a").collect()
     assert {gone.src, gone.dst} == {"a", "z"}
-    runner.rollback(home, ledger, 1)
+    rollback.rollback(home, ledger, 1)
     back = follow()
     (gone,) = graph.changes_since(full, back, vertex="a").collect()  # a name that the newer revision does not know
     assert ({gone.src, gone.dst}, gone["diff"]) == ({"a", "z"}, -1)
     land(1, "yn", "xy")  # the numbers that a, b and z had
     homes.run(home, ledger, [1])
     follow()
-    runner.run(home, ledger, runner.plan_rebuild(home, ledger, from_landing=True))
+    runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     assert graph.changes_since(follow() - 1).count() == 0
     (came,) = graph.changes_since(full, edge=("x", "y")).collect()
     assert {came.src, came.dst} == {"x", "y"}
-    runner.rollback(home, ledger, 0)
+    rollback.rollback(home, ledger, 0)
     follow()
     assert not any(held.values())
     with pytest.raises(UsageError, match="no vertex is called 'q'"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.run import runner
+from pipeline.run import planning, runner
 from tests.laws.test_history import World
 
 
@@ -19,7 +19,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_rounds(spark: SparkSession, t
     world.configure(world.live_for)
     world.land(1)
     said: list[str] = []
-    plan = runner.plan_epochs(world.home, world.ledger, [1])
+    plan = planning.plan_epochs(world.home, world.ledger, [1])
     runner.run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     world.published()
     world.check(1, 2)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.run import stages
+from pipeline.run.context import Run
+from pipeline.run.stages import publish as publish_stage
 from pipeline.state.ledger import Ledger
 from tests.protocol.explore import Violation, search
 from tests.protocol.world import Protocol, World, protocol, see
@@ -73,8 +74,8 @@ def ledger_first(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """The row comes before the data that it pins."""
     world.stages["audit"] = lambda run: {"failed": 0}
 
-    def publish(run: stages.Run) -> dict[str, Any]:
-        facts = stages.publish(run)
+    def publish(run: Run) -> dict[str, Any]:
+        facts = publish_stage.work(run)
         see(run)
         return facts
 
@@ -84,7 +85,7 @@ def ledger_first(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 def without_pin(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """What the branches hold is published, not what was audited."""
     head = lambda run, table: run.warehouse.head(table, run.run_id, run.base(table))  # noqa: E731
-    patch.setattr(stages.Run, "head", head)
+    patch.setattr(Run, "head", head)
 
 
 def without_grace(world: Protocol, patch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from pipeline import events
 from pipeline.errors import AltneuError, Conflict, LeaseLost
 from pipeline.home.directory import Home
-from pipeline.run import runner, stages, telemetry
+from pipeline.run import compact, rollback, runner, stages, telemetry
+from pipeline.run.context import Run
+from pipeline.run.stages import publish as publish_stage
 from pipeline.state import lease, ledger
 from pipeline.state.ledger import Ledger, Revision
-from pipeline.storage import compact
 from tests.protocol.memory import Catalog, Database, Process, Rows, Scheduler, at_once
 
 TABLES = ("edges", "degrees")
@@ -35,7 +37,7 @@ class Protocol:
         self.home = Home.open(path)
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.world: World | None = None
-        self.stages: dict[str, Callable[[stages.Run], dict[str, Any]]] = {"audit": see, "publish": stages.publish}
+        self.stages: dict[str, Callable[[Run], dict[str, Any]]] = {"audit": see, "publish": publish_stage.work}
         self.grace = GRACE
         patch.setattr(lease, "clock", lambda: self.now)
         patch.setattr(lease, "beside", lambda seconds, work: contextlib.nullcontext())
@@ -44,13 +46,14 @@ class Protocol:
         patch.setattr("pipeline.storage.session.plans_for", lambda *_: contextlib.nullcontext())
         patch.setattr("expectations.engine.prepare", lambda: None)
         patch.setattr(telemetry.Stage, "work", lambda stage, function, run: function(run))
-        patch.setattr(stages, "STAGES", self.stages)
-        patch.setattr(runner, "COMPUTED", ())
-        patch.setattr(telemetry.log, "disabled", True)
-        patch.setattr("pipeline.report.refresh", lambda *_: None)
-        patch.setattr(stages, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
+        patch.setattr(stages.Stage, "work", lambda stage, run: self.stages[stage.name](run))
+        patch.setattr(Run, "stored", lambda run: 0)
+        patch.setattr(events.log, "disabled", True)
+        for place in ("report", "run.rollback", "run.compact"):
+            patch.setattr(f"pipeline.{place}.refresh", lambda *_: None)
+        patch.setattr("pipeline.run.context.Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         names = itertools.count()
-        patch.setattr(runner, "new_run_id", lambda: f"rollback{next(names)}")
+        patch.setattr(rollback, "new_run_id", lambda: f"rollback{next(names)}")
         patch.setattr(compact, "new_run_id", lambda: f"compact{next(names)}")
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
         ledger.metadata.create_all(self.engine)
@@ -80,7 +83,7 @@ class Protocol:
         return World(self, copy.deepcopy(catalog), works)
 
 
-def see(run: stages.Run) -> dict[str, Any]:
+def see(run: Run) -> dict[str, Any]:
     """A stage that writes all tables, and one that looks at them: as the audit does, it records what it has seen."""
     for table in TABLES:
         run.put(table, (run.run_id,))
@@ -188,7 +191,7 @@ class World:
         return "done"
 
     def roll_back(self, name: str, revision: int) -> str:
-        runner.rollback(self.protocol.home, self.ledger(name), revision)
+        rollback.rollback(self.protocol.home, self.ledger(name), revision)
         return "published"
 
     def look(self, name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.home.directory import Home
-from pipeline.run import runner
+from pipeline.run import rollback
 from pipeline.state import ledger as db
 from pipeline.state.ledger import Ledger
 
@@ -95,7 +95,7 @@ class Seed:
         """Publish the state of a revision again."""
         with self.ledger.engine.begin() as connection:  # a seeded revision pins no tables
             connection.execute(db.ledger.update().where(db.ledger.c.revision == revision).values(snapshots={"t": "1"}))
-        runner.rollback(self.home, self.ledger, revision)
+        rollback.rollback(self.home, self.ledger, revision)
 
     def audit(self, results: list[dict[str, Any]]) -> None:
         """An audit outside a run, of what is published now."""

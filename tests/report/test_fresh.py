@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import report
+from pipeline.landing.survey import grid
 from pipeline.report import document, pages, write
-from pipeline.run import runner
+from pipeline.run import rollback
 from tests.report.seed import DAY, Seed, Totals, audit, check
 from tests.report.test_pages import Reader
 
@@ -171,7 +172,7 @@ def test_status_page_and_index_say_the_same(seed: Seed) -> None:
     three(seed)
     seed.audit(audit(DAY + 1, "edge totals"))
     seed.run({DAY + 2: (7, 0)}, {DAY + 2: {"edges": -1}})
-    _, rows = runner.grid(seed.home, seed.ledger)
+    _, rows = grid(seed.home, seed.ledger)
     assert [(row["audited"], row["audit"]) for row in rows] == [
         (True, "equal"),
         (False, "differs"),
@@ -248,7 +249,7 @@ def test_the_newest_runs_have_kind_and_time_and_the_landing_is_looked_at(seed: S
 
 def test_a_rollback_to_the_empty_state_leaves_pages_that_say_so(seed: Seed) -> None:
     three(seed)
-    runner.rollback(seed.home, seed.ledger, 0)
+    rollback.rollback(seed.home, seed.ledger, 0)
     for day in ALL:
         assert document(seed.home, seed.ledger, day)["state"] == "empty"
         assert "Nothing is published for this epoch." in text(seed, day)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from pipeline import report
+from pipeline.landing.survey import grid
 from pipeline.report import document, write
 from pipeline.report import pages as files
 from pipeline.report.document import document as make
 from pipeline.report.html import epoch_page
 from pipeline.report.html.words import STATES, number, signed
 from pipeline.report.state import State
-from pipeline.run import runner
 from pipeline.state import ledger as db
 from pipeline.state.standing import standings
 from tests.report.seed import DAILY
@@ -379,7 +379,7 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
 
 def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
     """What `status` and the page in Airflow list of each published epoch; nothing is landed here."""
-    _, rows = runner.grid(world.seed.home, world.seed.ledger)
+    _, rows = grid(world.seed.home, world.seed.ledger)
     found = {row["epoch"]: row for row in rows}
     assert {*found} == {*(world.newest.batches if world.newest else ())}
     for epoch, row in found.items():

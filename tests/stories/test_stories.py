@@ -14,6 +14,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -31,8 +32,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
 from pipeline.errors import AltneuError, RunFailed, UsageError
-from pipeline.run import runner, stages
-from pipeline.storage.compact import compact
+from pipeline.run import planning, rollback, runner, stages
+from pipeline.run.compact import compact
+from pipeline.run.context import Run
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.stories.world import Settings, World
@@ -47,7 +49,7 @@ ROWS = st.lists(
     ),
     max_size=12,
 )  # fmt: skip
-COMPUTING = runner.STAGES[:-2]  # before publish
+COMPUTING = [stage.name for stage in stages.STAGES if stage.before_publish]
 RETENTION = ["", "[retention]\nrevisions = 2\n", "[retention]\nepochs = 2\n"]
 
 
@@ -144,7 +146,7 @@ class Story(RuleBasedStateMachine):
     def backfill(self) -> None:
         world = self.world
         todo = [epoch for epoch in world.changed() if not self._folded(epoch)]
-        plan = runner.plan(world.home, world.ledger, lambda epoch: True)
+        plan = planning.plan(world.home, world.ledger, lambda epoch: True)
         if not todo:
             assert runner.run(world.home, world.ledger, plan) is None
         elif self._restated():
@@ -172,11 +174,11 @@ class Story(RuleBasedStateMachine):
         folded = since is not None and self._restated()  # what is folded can be counted otherwise from the files alone
         if (from_landing and gone) or (not from_landing and folded):
             with pytest.raises(UsageError):
-                plan = runner.plan_rebuild(world.home, world.ledger, from_landing)
+                plan = planning.plan_rebuild(world.home, world.ledger, from_landing)
                 runner.run(world.home, world.ledger, plan)
             world.configure(world.newest.settings)
             return
-        runner.run(world.home, world.ledger, runner.plan_rebuild(world.home, world.ledger, from_landing))
+        runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing))
         world.published(sorted({*world.landed, *world.newest.batches}) if from_landing else [])
 
     @precondition(lambda self: self.world.newest.batches)
@@ -187,7 +189,7 @@ class Story(RuleBasedStateMachine):
         revision = data.draw(st.sampled_from(sorted(readable)))
         if revision == world.ledger.at().revision:
             return
-        runner.rollback(world.home, world.ledger, revision)
+        rollback.rollback(world.home, world.ledger, revision)
         world.rolled_back(revision)
         world.configure(world.newest.settings)
 
@@ -212,7 +214,7 @@ class Story(RuleBasedStateMachine):
 
     # -- kills and races ----------------------------------------------------------------------------------------------
 
-    @rule(epoch=EPOCHS, rows=ROWS, stage=st.sampled_from(runner.STAGES[:-1]), after=st.booleans())
+    @rule(epoch=EPOCHS, rows=ROWS, stage=st.sampled_from(stages.NAMES[:-1]), after=st.booleans())
     def killed(self, epoch: int, rows: Any, stage: str, after: bool) -> None:
         """A run that stops at a stage has published nothing, or all; then somebody types the same again."""
         world = self.world
@@ -237,15 +239,15 @@ class Story(RuleBasedStateMachine):
             return
         if not {mine, theirs} <= set(world.changed()):
             return
-        run_id = runner.begin(world.home, world.ledger, runner.plan_epochs(world.home, world.ledger, [mine]))
+        run_id = runner.begin(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [mine]))
         assert run_id is not None
-        done = runner.STAGES[: runner.STAGES.index(stage) + 1]
+        done = stages.NAMES[: stages.NAMES.index(stage) + 1]
         for name in done:
             runner.stage(world.home, world.ledger, run_id, name)
         homes.run(world.home, world.ledger, [theirs])
         world.published([theirs])
         with pytest.raises(AltneuError):
-            for name in runner.STAGES[len(done) : -1]:
+            for name in stages.NAMES[len(done) : -1]:
                 runner.stage(world.home, world.ledger, run_id, name)
         world.check()
         self._run([mine])
@@ -254,18 +256,19 @@ class Story(RuleBasedStateMachine):
 @contextmanager
 def dying(stage: str, after: bool) -> Iterator[None]:
     """Inside, a stage raises what nobody catches, before it has worked or after."""
-    work: Callable[[stages.Run], Any] = stages.STAGES[stage]
+    module = import_module(f"pipeline.run.stages.{stage}")
+    work: Callable[[Run], Any] = module.work
 
-    def die(run: stages.Run) -> Any:
+    def die(run: Run) -> Any:
         if after:
             work(run)
         raise Killed
 
-    stages.STAGES[stage] = die
+    module.work = die  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        stages.STAGES[stage] = work
+        module.work = work  # type: ignore[attr-defined]
 
 
 def tell(spark: SparkSession, stories: int, steps: int) -> None:

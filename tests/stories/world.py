@@ -16,10 +16,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
+from pipeline.landing.survey import grid
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.report import document
-from pipeline.run import runner
 from pipeline.state.ledger import Revision, totals
 from pipeline.storage.warehouse import Warehouse
 from pipeline.tasks import orchestration
@@ -245,7 +245,7 @@ class World:
 
     def _grid(self, row: Revision) -> None:
         """What `status` shows, and Airflow's page."""
-        _, rows = runner.grid(self.home, self.ledger)
+        _, rows = grid(self.home, self.ledger)
         states = {entry["epoch"]: entry["state"] for entry in rows}
         assert set(states) == {*self.landed, *self.newest.batches}
         for epoch, state in states.items():

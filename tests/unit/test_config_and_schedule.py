@@ -12,12 +12,13 @@ from pipeline import landing
 from pipeline.errors import UsageError
 from pipeline.home.directory import Home, parse
 from pipeline.home.schedule import Schedule
+from pipeline.landing.survey import grid
 from pipeline.reading import views
 from pipeline.reading.answers import ask
 from pipeline.reading.questions import Question
 from pipeline.report import write
-from pipeline.run import runner
-from pipeline.run.stages import Run, _audited
+from pipeline.run.context import Run
+from pipeline.run.stages.audit import audited
 from pipeline.state.ledger import EMPTY, Ledger
 
 
@@ -71,14 +72,14 @@ def test_which_epochs_a_run_recomputes(audit: str, kind: str, chosen: set[int]) 
     books = SimpleNamespace(batches=lambda revision: dict.fromkeys((0, 1, 2, 3, 8, 9)))
     home = SimpleNamespace(config=parse(f"[audit]\nepochs = '{audit}'\n", "x"))
     run = Run(home, books, None, "r", parent, [4, 5, 6], kind=kind)  # type: ignore[arg-type]
-    assert set(_audited(run)) == chosen
+    assert set(audited(run)) == chosen
 
 
 def test_a_sample_of_epochs_to_recompute_has_the_frontier() -> None:
     books = SimpleNamespace(batches=lambda revision: dict.fromkeys(range(50)))
     home = SimpleNamespace(config=parse("[audit]\nepochs = 'sample 7'\n", "x"))
     run = Run(home, books, None, "r", replace(EMPTY, revision=1, frontier=49), [20])  # type: ignore[arg-type]
-    assert {20, 49} <= set(_audited(run)) <= set(range(50)) and 7 <= len(_audited(run)) <= 8
+    assert {20, 49} <= set(audited(run)) <= set(range(50)) and 7 <= len(audited(run)) <= 8
 
 
 def test_motifs() -> None:
@@ -268,4 +269,4 @@ def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     assert listed.notes == ("2 of 12,523,611 epochs: those that landed or changed something",)
     assert ask(home, ledger, Question("totals"), lambda: pytest.fail("no Spark")).notes == ()
     assert any(page.name == "index.html" for page in write(home, ledger, [10, beyond]))
-    assert {row["epoch"] for row in runner.grid(home, ledger)[1]} == {10, beyond}
+    assert {row["epoch"] for row in grid(home, ledger)[1]} == {10, beyond}

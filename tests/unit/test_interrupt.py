@@ -14,7 +14,7 @@ import pytest
 from pipeline import interrupt
 from pipeline.errors import Exit
 from pipeline.home.directory import Home
-from pipeline.run import runner
+from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
 from tests import homes
 
@@ -43,7 +43,7 @@ def test_between_two_stages(landed: tuple[Home, Ledger], number: signal.Signals)
             os.kill(os.getpid(), number)
 
     with interrupt.handled(), pytest.raises(interrupt.Interrupted) as raised:
-        runner.run(home, ledger, runner.plan_epochs(home, ledger, [1]), say)
+        runner.run(home, ledger, planning.plan_epochs(home, ledger, [1]), say)
     row = ledger.runs()[-1]
     assert (raised.value.during, row.state, row.error) == ("ingest", "interrupted", "interrupted during ingest")
 

@@ -13,7 +13,7 @@ import pytest
 from pipeline import cli, landing
 from pipeline.home.directory import Home
 from pipeline.landing import folder
-from pipeline.run import runner
+from pipeline.landing.survey import grid
 from pipeline.state.ledger import Ledger
 
 
@@ -181,7 +181,7 @@ def test_a_folder_is_not_a_missing_file(land: Land) -> None:
 
 def states(home: Path) -> dict[str, tuple[str, str]]:
     opened = Home.open(home)
-    return {row["label"]: (row["state"], row["error"] or "") for row in runner.grid(opened, Ledger(opened.database))[1]}
+    return {row["label"]: (row["state"], row["error"] or "") for row in grid(opened, Ledger(opened.database))[1]}
 
 
 def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from pipeline.errors import Conflict, LeaseLost, RunFailed
 from pipeline.home.directory import Home
+from pipeline.landing.survey import grid, survey
 from pipeline.report import document
 from pipeline.run import runner
 from pipeline.state import lease
@@ -163,14 +164,14 @@ def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
 
 
 def publish(home: Home, ledger: Ledger, run_id: str) -> None:
-    digest = runner.survey(home, ledger)[1][1].digest
+    digest = survey(home, ledger)[1][1].digest
     ledger.put_batches(run_id, [{"epoch": 1, "digest": digest, "files": 1, "rows": 1, "bad_rows": 0}])
     ledger.publish(run_id, ledger.run(run_id).parent, 1, {}, home.config.digest(), None)
 
 
 def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:
     """What `status` and the pages say of epoch 1: state and error, and the page's state."""
-    (row,) = runner.grid(home, ledger)[1]
+    (row,) = grid(home, ledger)[1]
     return row["state"], row["error"], document(home, ledger, 1)["state"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.cli.runs import execute
 from pipeline.errors import AltneuError
-from pipeline.run import runner
+from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
 from tests import homes
 
@@ -38,7 +38,7 @@ def test_another_run_is_told_at_the_start(
         other.finish("other", end)
     monkeypatch.setattr(runner, "run", run)
     with pytest.raises(AltneuError, match="another test's"):
-        execute(home, ledger, runner.plan_epochs(home, ledger, [4]))
+        execute(home, ledger, planning.plan_epochs(home, ledger, [4]))
     row, said = ledger.run("other"), capsys.readouterr().err.splitlines()
     told = [line for line in said if "another" in line]
     assert told == ([] if end else [SAID[kind].format(row.started_at, row.beat_at)]), said

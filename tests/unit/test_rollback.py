@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Conflict, UsageError
+from pipeline.landing.survey import grid
 from pipeline.reading import views
 from pipeline.report import document, write
-from pipeline.run import runner
+from pipeline.run import meaning, rollback
 from pipeline.state.ledger import EMPTY, Ledger
 from pipeline.tasks.orchestration import grid as page_in_airflow
 from tests.report.seed import DAY, Seed
@@ -24,27 +25,27 @@ def seed(tmp_path: Path) -> Seed:
 
 def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
     home, ledger = seed.home, seed.ledger
-    row, epochs = runner.rollback(home, ledger, 0)
+    row, epochs = rollback.rollback(home, ledger, 0)
     assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [DAY, DAY + 1])
     assert ledger.at() == row
     assert ledger.batches() == {} and views.totals(home, ledger, all_epochs=True) == []
     assert views.totals(home, ledger, revision=1)[0]["edges"] == 10
-    assert (runner.grid(home, ledger), page_in_airflow(str(home.path))["epochs"]) == ((row, []), [])
-    assert runner.changed_meaning(home, ledger) == ([], "run")
+    assert (grid(home, ledger), page_in_airflow(str(home.path))["epochs"]) == ((row, []), [])
+    assert meaning.changed_meaning(home, ledger) == ([], "run")
     for epoch in (DAY, DAY + 1):
         assert document(home, ledger, epoch)["state"] == "empty"
         assert document(home, ledger, epoch)["graph"] is None
     write(home, ledger, epochs)
     # nothing to take back any more; forward again is a rollback too
     with pytest.raises(UsageError, match="what is published is empty, as of revision 0 already"):
-        runner.rollback(home, ledger, 0)
+        rollback.rollback(home, ledger, 0)
     with pytest.raises(UsageError, match="what is published is revision 2 already"):
-        runner.rollback(home, ledger, 2)
+        rollback.rollback(home, ledger, 2)
 
 
 def test_forward_again(seed: Seed) -> None:
     """After nothing, anything may be published, under other settings, too."""
-    runner.rollback(seed.home, seed.ledger, 0)
+    rollback.rollback(seed.home, seed.ledger, 0)
     seed.run({DAY: (3, 0)}, {DAY: {"edges": 3, "vertices": 4}})
     found = views.totals(seed.home, seed.ledger, all_epochs=True)
     assert [(point["epoch"], point["edges"], point["vertices"]) for point in found] == [(DAY, 3, 4)]
@@ -53,15 +54,15 @@ def test_forward_again(seed: Seed) -> None:
 def test_where_there_is_nothing_to_take_back(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
     with pytest.raises(UsageError, match="what is published is revision 0 already"):
-        runner.rollback(seed.home, seed.ledger, 0)
+        rollback.rollback(seed.home, seed.ledger, 0)
     assert seed.ledger.at() == EMPTY
 
 
 def test_to_the_current_revision_is_refused(seed: Seed) -> None:
     with pytest.raises(UsageError, match=r"revision 1 already\. Nothing was changed"):
-        runner.rollback(seed.home, seed.ledger, 1)
+        rollback.rollback(seed.home, seed.ledger, 1)
     with pytest.raises(UsageError, match="no revision -1"):
-        runner.rollback(seed.home, seed.ledger, -1)
+        rollback.rollback(seed.home, seed.ledger, -1)
     assert seed.ledger.at().revision == 1 and len(seed.ledger.runs()) == 1
 
 
@@ -79,7 +80,7 @@ def test_a_compaction_between_the_look_and_the_row(seed: Seed, monkeypatch: pyte
 
     monkeypatch.setattr(Ledger, "put_totals", meanwhile)
     with pytest.raises(Conflict, match="a compaction has changed revision 1 meanwhile"):
-        runner.rollback(seed.home, ledger, 1)
+        rollback.rollback(seed.home, ledger, 1)
     assert ledger.at().revision == 2
 
 
@@ -89,7 +90,7 @@ def test_an_interrupted_one_is_recorded_and_publishes_nothing(seed: Seed, monkey
 
     monkeypatch.setattr(seed.ledger, "publish", publish)
     with pytest.raises(KeyboardInterrupt):
-        runner.rollback(seed.home, seed.ledger, 0)
+        rollback.rollback(seed.home, seed.ledger, 0)
     run = seed.ledger.runs()[-1]
     assert (run.state, run.error, run.owner) == ("interrupted", "interrupted during rollback", None)
     assert seed.ledger.at().revision == 1

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pipeline import cli
+from pipeline import cli, events
 from pipeline.run import telemetry
 from tests.report.seed import DAY, Seed
 
@@ -24,10 +24,10 @@ from tests.report.seed import DAY, Seed
 def logger() -> Iterator[None]:
     """The loggers as they were, after a test."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], telemetry.log.level
+    handlers, level = root.handlers[:], events.log.level
     yield
     root.handlers[:] = handlers
-    telemetry.log.setLevel(level)
+    events.log.setLevel(level)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_stage_that_fails_still_tells_its_memory(seed: Seed) -> None:
 
 def test_every_event_is_a_line_of_json(seed: Seed) -> None:
     stream = io.StringIO()
-    telemetry.json_lines(stream)
+    events.json_lines(stream)
     stage(seed, "edges").done({"rows": 3, "proposals": 4, "epochs": 2, "top_edges": {str(DAY): []}})
     stage(seed, "truss").failed("no memory\nleft")
     logging.getLogger("library").warning("%s is odd", "this")
@@ -97,7 +97,7 @@ def test_every_event_is_a_line_of_json(seed: Seed) -> None:
 
 def test_the_text_of_an_event_is_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "altneu"):
-        telemetry.event("stage failed", logging.ERROR, run="r1", stage="truss", parent=None, error="no memory")
+        events.event("stage failed", logging.ERROR, run="r1", stage="truss", parent=None, error="no memory")
     assert caplog.messages == ["stage failed: run r1, stage truss, error no memory"]
 
 
@@ -183,14 +183,14 @@ def test_a_trace_that_cannot_be_sent_does_not_fail_a_run(
 
 
 def test_events_in_words(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry.text_lines(sys.stderr)
+    events.text_lines(sys.stderr)
     try:
-        telemetry.event("stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0})
-        telemetry.log.warning("the trace of run %s could not be sent", "r7")
+        events.event("stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0})
+        events.log.warning("the trace of run %s could not be sent", "r7")
         assert capsys.readouterr().err == "the trace of run r7 could not be sent\n"  # the command says the rest
     finally:
-        telemetry.log.handlers = []
+        events.log.handlers = []
     caplog.clear()
     with caplog.at_level(logging.INFO, "altneu"):
-        telemetry.event("stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0})
+        events.event("stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0})
     assert caplog.messages == ["stage failed: run r7, stage truss, error no space left"]

@@ -25,11 +25,12 @@ from algorithms.upserts import DELETE, winners
 from ..errors import LeaseLost, explained
 from ..home.directory import Home
 from ..interrupt import asked
+from ..report import refresh
 from ..state import lease
 from ..state.lease import held
 from ..state.ledger import Ledger, Revision, new_run_id
-from .branches import Branches
-from .warehouse import INTERVALS, Warehouse, shown
+from ..storage.branches import Branches
+from ..storage.warehouse import INTERVALS, Warehouse, shown
 
 Say = Callable[[str], None]
 
@@ -109,8 +110,6 @@ def compact(
     say: Say = lambda text: None,
 ) -> dict[str, Any]:
     """Fold, rewrite, let go; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
-    from ..report import refresh
-
     row = ledger.published()
     warehouse = Warehouse(spark, home)
     warehouse.ensure()

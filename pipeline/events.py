@@ -1,0 +1,56 @@
+"""What happens, told to machines and to people: records of the logger `altneu`, their fields in `record.altneu`.
+
+`json_lines` prints them as JSON, `text_lines` warnings alone, because a command says itself what it does.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+Facts = dict[str, Any]
+
+log = logging.getLogger("altneu")
+
+
+def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
+    """Log that something happened."""
+    log.log(level, "%s", _words(name, fields), extra={"altneu": {"event": name, **fields}})
+
+
+def _words(name: str, fields: Facts) -> str:
+    """An event in a line to read; what is nested is for machines alone.
+
+    >>> _words("stage failed", {"run": "r7", "stage": "truss", "error": "no space left", "cost": {"rows": 0}})
+    'stage failed: run r7, stage truss, error no space left'
+    """
+    told = [f"{key} {value}" for key, value in fields.items() if value is not None and not isinstance(value, dict)]
+    return f"{name}: {', '.join(told)}" if told else name
+
+
+def text_lines(stream: TextIO) -> None:
+    """From here on warnings of the logger `altneu` are lines of text on the stream; events are left out, because the
+    command itself says what happened."""
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(lambda record: not hasattr(record, "altneu"))
+    log.handlers = [handler]
+
+
+def json_lines(stream: TextIO) -> None:
+    """From here on every event, and every warning that Python's libraries log, is a line of JSON on the stream."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Json())
+    logging.basicConfig(handlers=[handler], force=True)
+    log.handlers = []
+    log.setLevel(logging.INFO)
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = getattr(record, "altneu", None) or {"event": record.getMessage()}
+        if record.exc_info:
+            fields = {**fields, "trace": self.formatException(record.exc_info)}
+        return json.dumps({"at": at, "level": record.levelname.lower(), **fields}, default=str)

@@ -1,0 +1,95 @@
+"""The landing beside the ledger: every epoch that is landed or published, and how the one stands to the other.
+
+What a run would take up (`survey`), and what `altneu status` and the pages show of it (`grid`). Without Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..home.directory import Home
+from ..state.ledger import Ledger, Revision
+from ..state.standing import standings
+from . import folder
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch as the landing and the ledger have it.
+
+    States: missing, changed, published; gone (published, and its folder is not there any more); folded (its landing has
+    changed, but a compaction has folded the history before `since`, so that it cannot be replaced); incomplete (its
+    folder is no batch yet: `why` says so).
+    """
+
+    epoch: int
+    label: str
+    state: str
+    digest: str | None = None
+    files: int = 0
+    revision: int | None = None
+    rows: int = 0
+    bytes: int = 0
+    why: str | None = None
+
+
+def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
+    """Every landed or published epoch with its state."""
+    parent = ledger.at()
+    landed = folder.listing(home)
+    digests = folder.digest(ledger, [there for there in landed.values() if there.incomplete is None])
+    published = ledger.batches(parent.revision)
+    found = {}
+    for epoch in sorted(set(landed) | set(published)):
+        batch, there = published.get(epoch), landed.get(epoch)
+        if there is None:
+            state = "published" if batch and batch.digest == folder.EMPTY_DIGEST else "gone"
+        elif there.incomplete is not None:
+            emptied = not there.files and batch is not None and batch.digest == folder.EMPTY_DIGEST
+            state = "published" if emptied else "incomplete"
+        elif batch is not None and batch.digest == digests[epoch]:
+            state = "published"
+        elif parent.since is not None and epoch < parent.since:
+            state = "folded"
+        else:
+            state = "changed" if batch else "missing"
+        found[epoch] = Epoch(
+            epoch,
+            home.schedule.label(epoch),
+            state,
+            digests.get(epoch),
+            len(there.files) if there else 0,
+            batch.revision if batch else None,
+            batch.rows if batch else 0,
+            there.bytes if there else 0,
+            there.incomplete if there else None,
+        )
+    return parent, found
+
+
+def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
+    """Every epoch for `status` and the page in Airflow: that of `survey`, and beside these states running, failed and
+    interrupted. A run that another one overtook is none of them: its epoch is as the other left it."""
+    parent, found = survey(home, ledger)
+    stand = standings(ledger, parent)
+    rows = []
+    for entry in found.values():
+        open_ = entry.state in ("missing", "changed")
+        said = stand.pending(entry.epoch) if open_ else None
+        unready = entry.why if entry.state == "incomplete" else None
+        audit = stand.at(entry.epoch).audit
+        rows.append(
+            {
+                "epoch": entry.epoch,
+                "label": entry.label,
+                "state": said.state if said else entry.state,
+                "files": entry.files,
+                "rows": entry.rows,
+                "revision": entry.revision,
+                "audited": {"equal": True, "differs": False, "stale": None}[audit.says] if audit else None,
+                "audit": audit.told() if audit else None,
+                "error": said.error if said else unready,
+            }
+        )
+    return parent, rows

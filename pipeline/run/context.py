@@ -1,0 +1,126 @@
+"""What a stage is given: the run, the state that it builds on, and where it writes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ..errors import Disturbed
+from ..home.directory import Home
+from ..state.ledger import Ledger, Revision
+from ..storage.warehouse import LANDED, Warehouse, shown
+
+Facts = dict[str, Any]
+Say = Callable[[str], None]
+
+
+@dataclass
+class Run:
+    """One run: what it builds on, which epochs' batches it replaces, and where to write."""
+
+    home: Home
+    ledger: Ledger
+    spark: SparkSession
+    run_id: str
+    parent: Revision
+    epochs: list[int]
+    say: Say = lambda text: None
+    kind: str = "run"
+
+    @property
+    def revision(self) -> int:
+        return self.parent.revision + 1
+
+    @property
+    def frontier(self) -> int:
+        """The greatest epoch whose state is final once this run is published."""
+        return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])])
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.spark, self.home)
+
+    def keeps(self, table: str) -> bool:
+        """Does the run add to a table? A rebuild makes all but the landed rows anew, a reload those as well."""
+        return self.kind == "run" or (self.kind == "rebuild" and table in LANDED)
+
+    @cached_property
+    def written(self) -> dict[str, int]:
+        """Table → the snapshot that its stage has written."""
+        return self.ledger.written(self.run_id)
+
+    @cached_property
+    def wrote(self) -> dict[str, int]:
+        """The same, of the stage that is at work."""
+        return {}
+
+    def base(self, table: str) -> int:
+        return self.warehouse.base(table, self.parent) if self.keeps(table) else self.warehouse.first(table)
+
+    def before(self, table: str) -> DataFrame:
+        """What the run builds on."""
+        return self.warehouse.at(table, self.parent) if self.keeps(table) else self.warehouse.empty(table)
+
+    def delta(self, table: str) -> DataFrame:
+        """The rows that the run has written."""
+        return self.after(table).where(F.col("revision") == self.revision)
+
+    def after(self, table: str) -> DataFrame:
+        """Both: what a reader will see."""
+        return shown(self.warehouse.snapshot(table, self.head(table)), self.parent)
+
+    def head(self, table: str) -> int:
+        """The snapshot of what is there after the run, as its stages wrote it. Raises `Disturbed`."""
+        head = self.warehouse.head(table, self.run_id, self.base(table))
+        if self.written.get(table, head) != head:
+            raise Disturbed(
+                f"table {table} of run {self.run_id} is not as its stage has left it: another process, taken for dead, "
+                "has written to it since. Nothing of this run is published.",
+                "run the same epochs again; in Airflow clear the run from ingest on",
+            )
+        return head
+
+    def heads(self) -> Revision:
+        """What the ledger row of the run would pin, were it published now."""
+        pins = {table: self.head(table) for table in self.warehouse.tables}
+        return replace(self.parent, revision=self.revision, snapshots=pins)
+
+    def stored(self) -> int:
+        """How many rows the stages after ingest have to do with, about."""
+        pins = self.heads().snapshots
+        return sum(self.warehouse.size(table, pins[table])["rows"] for table in ("upserts", "edges", "trussness"))
+
+    def write(self, table: str, frame: DataFrame | None) -> int:
+        """Write the run's rows of a table; how many."""
+        stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
+        return self.put(table, stamped)
+
+    def put(self, table: str, rows: Any | None) -> int:
+        self.ledger.beat(self.run_id)  # who has lost the lease does not touch the branches of who has it
+        base = self.base(table)
+        head = self.warehouse.stage(table, self.run_id, base, rows)
+        self.written[table] = self.wrote[table] = head
+        return 0 if head == base else self.warehouse.added(table, head)
+
+    def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
+        """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's.
+
+        What a rebuild finds before `since` is no history, but what is in force there: the totals before it stay.
+        """
+        if self.keeps("edges"):
+            self.ledger.put_totals(self.run_id, measures, rows)
+            return
+        since = self.parent.since if self.keeps("upserts") else None
+        sums: Counter[tuple[str, int, int]] = Counter()
+        for measure, k, epoch, diff in rows:
+            sums[measure, k, epoch if since is None else max(epoch, since)] += diff
+        for measure, k, epoch, _, diff in self.ledger.total_diffs(self.parent.revision):
+            if measure in measures:
+                sums[measure, k, epoch if since is None else max(epoch, since)] -= diff
+        self.ledger.put_totals(self.run_id, measures, [(*key, diff) for key, diff in sums.items()])

@@ -1,0 +1,45 @@
+"""Which settings give history another meaning than what is published, and what restates it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..home.directory import Home
+from ..state.ledger import Ledger
+
+
+def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
+    """The settings that give history another meaning than what is published, in words; the kind of run they need.
+
+    Kinds: `run` (nothing has changed, or only value columns were added, which no earlier file can have held),
+    `rebuild`, `reload`, or `new` (another home).
+    """
+    parent = ledger.at()
+    if parent.frontier is None or parent.config_digest == home.config.digest():
+        return [], "run"
+    old, new = dict(ledger.run(parent.run_id).config), home.config.semantic()
+    words, needs = [], {"run"}
+    # a compaction has dropped what had expired, and the totals of folded epochs cannot be counted again without it
+    again = "rebuild" if parent.since is None else "reload"
+    kinds = {"every": "new", "ids": "new", "live_for": again, "where": again}
+    sections = {"every": "epochs", "ids": "vertices", "live_for": "edges", "where": "edges"}
+    for name, kind in kinds.items():
+        if old.get(name) != new[name]:
+            words.append(f"[{sections[name]}] {name}: {_setting(old.get(name))} → {_setting(new[name])}")
+            needs.add(kind)
+    were, are = old.get("motifs") or {}, home.config.motifs
+    if list(were.items()) != list(are.items()):
+        changed = [name for name in dict.fromkeys([*were, *are]) if were.get(name) != are.get(name)]
+        words += [f"[motifs] {name}: {_setting(were.get(name))} → {_setting(are.get(name))}" for name in changed]
+        words += [] if changed else ["[motifs]: in another order"]
+        needs.add(again)
+    before = old.get("values") or {}
+    for name in before:
+        if new["values"].get(name) != before[name]:
+            words.append(f"[values] {name}: {before[name]} → {_setting(new['values'].get(name))}")
+            needs.add("reload")
+    return words, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs)
+
+
+def _setting(value: Any) -> str:
+    return "none" if value is None else str(value)

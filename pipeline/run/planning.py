@@ -1,0 +1,103 @@
+"""What to run: which epochs, as how many revisions. Compares the landing with the ledger, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ..errors import UsageError
+from ..home.directory import Home
+from ..landing.survey import Epoch, survey
+from ..state.ledger import Ledger, Revision
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do: `run` are the epochs whose batch is missing or changed, among `epochs`."""
+
+    parent: Revision
+    epochs: tuple[Epoch, ...]
+    run: tuple[int, ...] = field(default=())
+    kind: str = "run"
+
+
+def plan(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: bool = False) -> Plan:
+    """The plan over the epochs that `wanted` accepts. `force`: those whose batch is unchanged too."""
+    parent, found = survey(home, ledger)
+    epochs = tuple(epoch for epoch in found.values() if wanted(epoch))
+    run = tuple(e.epoch for e in epochs if e.state in ("missing", "changed") or (force and e.state == "published"))
+    return Plan(parent, epochs, run)
+
+
+def within(home: Home, first: str | None, last: str | None) -> Callable[[Epoch], bool]:
+    """Whether an epoch is in a range of labels, both ends included; None: no bound there."""
+    low = home.schedule.epoch(first) if first else None
+    high = home.schedule.epoch(last) if last else None
+    if low is not None and high is not None and low > high:
+        raise UsageError(f"the range {first} … {last} is empty: the first epoch is after the last.")
+    return lambda e: (low is None or e.epoch >= low) and (high is None or e.epoch <= high)
+
+
+def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Plan:
+    """The plan over named epochs, which must be landed; with `remove`, those that are gone become empty batches."""
+    parent, found = survey(home, ledger)
+    chosen, run = [], []
+    for epoch in epochs:
+        entry = found.get(epoch)
+        label = home.schedule.label(epoch)
+        if entry is not None and entry.state == "incomplete" and (entry.files or not remove):
+            raise UsageError(
+                f"epoch {label} is not landed completely: {entry.why}.", "altneu status, then the same command again"
+            )
+        if entry is None or (entry.state == "gone" and not remove):
+            near = sorted((e for e in found.values() if e.state != "gone"), key=lambda e: abs(e.epoch - epoch))[:3]
+            hint = f" The nearest landed: {', '.join(e.label for e in near)}." if near else " Nothing is landed."
+            then = f"altneu run {label} --remove" if entry else "altneu land FILE --columns src,dst --epoch " + label
+            raise UsageError(f"epoch {label} is not landed (no {home.landing / f'epoch={label}'}).{hint}", then)
+        if entry.state == "folded" or (entry.state == "gone" and parent.since is not None and epoch < parent.since):
+            assert parent.since is not None
+            raise UsageError(
+                f"epoch {label} cannot be replaced: a compaction has folded the history before epoch "
+                f"{home.schedule.label(parent.since)} ([retention] epochs).",
+                "altneu rebuild --from-landing   (everything again, from what is landed)",
+            )
+        chosen.append(entry)
+        if entry.state != "published":
+            run.append(epoch)
+    return Plan(parent, tuple(chosen), tuple(run))
+
+
+def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
+    """The plan that computes everything again: from the stored rows, or with `from_landing` from the files."""
+    parent, found = survey(home, ledger)
+    if parent.frontier is None:
+        raise UsageError("nothing is published, so there is nothing to rebuild.", "altneu backfill --all")
+    if not from_landing:
+        return Plan(parent, tuple(e for e in found.values() if e.revision), (), "rebuild")
+    unready = next((entry for entry in found.values() if entry.state == "incomplete"), None)
+    if unready:
+        raise UsageError(
+            f"epoch {unready.label} is not landed completely: {unready.why}.", "altneu status, then the same again"
+        )
+    gone = [entry.label for entry in found.values() if entry.state == "gone"]
+    if gone:
+        raise UsageError(
+            f"{len(gone)} published epoch(s) are not in the landing any more (the first: {gone[0]}): a rebuild from "
+            "the landing would lose them.",
+            f"altneu run {gone[0]} --remove   (takes it back on purpose), or: altneu rebuild",
+        )
+    return Plan(parent, tuple(found.values()), tuple(found), "reload")
+
+
+def parts(home: Home, plan: Plan) -> list[tuple[int, ...]]:
+    """The epochs of a plan cut into revisions, each with at most `[ingest] max_revision_mb` of landed files."""
+    limit, size = home.config.max_revision_mb * 2**20, {e.epoch: e.bytes for e in plan.epochs}
+    out: list[tuple[int, ...]] = []
+    room = 0.0
+    for epoch in plan.run:
+        if not out or size.get(epoch, 0) > room:
+            out.append(())
+            room = limit
+        out[-1] += (epoch,)
+        room -= size.get(epoch, 0)
+    return out

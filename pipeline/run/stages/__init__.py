@@ -1,0 +1,67 @@
+"""The stages of a run, in their order: the one list that the runner, Airflow, the previews and the reports walk.
+
+`work` of the module of the same name takes a `Run`: it reads the parent's pinned tables and the run's own branches,
+writes its own tables and returns its facts (rows, plans, choices). Safe to retry: a stage replaces what an earlier try
+of it wrote. Nothing is visible to a reader before publish. Nothing here loads Spark before a stage works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..context import Run
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage, and what sets it apart."""
+
+    name: str
+    does: str
+    before_publish: bool = True
+    stored: bool = False  # works on what is stored by then, whose size decides how Spark plans
+    maintains: bool = False  # a full recomputation takes its place
+    suites: bool = False  # runs the suites of `expectations`
+    decides: bool = True  # the run fails when it does
+
+    def work(self, run: Run) -> dict[str, Any]:
+        facts: dict[str, Any] = import_module(f"{__name__}.{self.name}").work(run)
+        return facts
+
+
+STAGES = (
+    Stage(
+        "ingest",
+        "Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.",
+    ),
+    Stage("edges", "Changed upserts → changed edges, degrees and their totals.", stored=True, maintains=True),
+    Stage(
+        "triangles",
+        "Changed edges → changed counts of triangles and motifs, by delta queries.",
+        stored=True,
+        maintains=True,
+    ),
+    Stage(
+        "truss",
+        "Changed edges → changed trussness, replayed from the first changed epoch to the frontier.",
+        stored=True,
+        maintains=True,
+    ),
+    Stage(
+        "audit",
+        "The suites and a full recomputation. A critical failure stops the run, naming check, epoch and rows; nothing "
+        "is published then. The same data fails again.",
+        stored=True,
+        suites=True,
+    ),
+    Stage("publish", "Makes the revision visible.", before_publish=False),
+    Stage("report", "Writes the pages, from the database.", before_publish=False, decides=False),
+)
+NAMES = tuple(stage.name for stage in STAGES)
+
+
+def named(name: str) -> Stage:
+    return STAGES[NAMES.index(name)]

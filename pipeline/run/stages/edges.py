@@ -1,0 +1,53 @@
+"""Upserts → edges (filter, window, distinct), degrees, and the totals of both."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from algorithms import edges as graph
+from algorithms import patterns
+from algorithms.plans import BROADCAST_ROWS
+
+from ..context import Facts, Run
+
+
+def work(run: Run) -> Facts:
+    config = run.home.config
+    values = list(config.values)
+    if run.keeps("edges"):
+        base, delta = run.before("upserts") if run.parent.frontier is not None else None, run.delta("upserts")
+        changed = run.ledger.facts(run.run_id, "ingest")["changed_rows"]
+    else:
+        base, delta = None, run.after("upserts")
+        changed = run.warehouse.size("upserts", run.heads().snapshots["upserts"])["rows"]
+    few = changed <= BROADCAST_ROWS
+    facts: Facts = {"broadcast": few}
+    relations = patterns.kept(config.patterns())
+    if changed:
+        pairs = graph.touched_pairs(delta, values)
+        new = graph.edge_changes(base, delta, pairs, values, config.live_for, config.condition, broadcast=few)
+        rows = run.write("edges", new)
+        if relations:
+            how = (values, relations, config.live_for, config.condition)
+            facts["motif_edges"] = run.write("motif_edges", graph.relation_changes(base, delta, pairs, *how, few))
+    else:
+        rows = run.write("edges", None)
+    if config.motifs and not facts.get("motif_edges"):
+        run.write("motif_edges", None)
+    if not rows:
+        run.write("degrees", None)
+        run.put_totals(["edges", "vertices", "wedges"], [])
+        return {"rows": 0, **facts}
+    delta_edges = run.delta("edges")
+    run.write("degrees", graph.degree_changes(delta_edges))
+    edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
+    degree_diffs = graph.degree_total_changes(run.before("degrees"), run.delta("degrees"), broadcast=few)
+    known = run.ledger.total_diffs(run.parent.revision) if run.keeps("edges") else []
+    if known and not any(measure == "wedges" for measure, *_ in known):
+        # no wedge yet, or published before they were counted: from nothing
+        all_diffs = graph.degree_total_changes(run.warehouse.empty("degrees"), run.after("degrees"), broadcast=few)
+        degree_diffs = degree_diffs.where("measure <> 'wedges'").unionByName(all_diffs.where("measure = 'wedges'"))
+    found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
+    run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])
+    # a sum of 0 is a row as well: the first epoch is that of the first changed interval
+    return {"rows": rows, "first_epoch": min(row.epoch for row in found), **facts}

@@ -1,0 +1,75 @@
+"""Landed files → upserts and quarantine, as the difference to the published batches."""
+
+from __future__ import annotations
+
+from pyspark.sql import functions as F
+
+from ... import landing
+from ...errors import Unavailable
+from ...landing import filters, frames
+from ...storage.warehouse import LANDED
+from ..context import Facts, Run
+
+SAMPLE = 20  # quarantined rows kept for the report
+
+
+def work(run: Run) -> Facts:
+    filters.judge(run.spark, run.home)
+    if run.kind == "rebuild" and not run.epochs:
+        for table in LANDED:
+            run.write(table, None)
+        run.ledger.put_batches(run.run_id, [])
+        return {"rows": 0, "quarantined": 0, "changed_rows": 0, "replaced_epochs": 0, "quarantine_sample": []}
+    everything = landing.listing(run.home)
+    batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
+    unready = next((batch for batch in batches if batch.incomplete and batch.files), None)
+    if unready:
+        raise Unavailable(
+            f"epoch {unready.label} is not landed completely: {unready.incomplete}. Nothing was published.",
+            "run the same command again",
+        )
+    digests = landing.digest(run.ledger, batches)
+    run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
+    source = run.spark, run.home, batches
+    counts = frames.judge(*source)
+    landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
+    published = run.ledger.batches(run.parent.revision) if run.keeps("upserts") else {}
+    again = [epoch for epoch in run.epochs if epoch in published]
+    rows = frames.good(*source)
+    try:
+        if run.home.config.ids == "string":
+            always = F.lit(min(run.epochs)).cast("bigint").alias("epoch"), F.lit(1).cast("bigint").alias("diff")
+            run.write("names", frames.new_names(rows, run.before("names")).select("id", "name", *always))
+            rows = frames.numbered(rows, run.after("names"))
+        else:
+            run.write("names", None)
+        old_rows = run.before("upserts").where(F.col("epoch").isin(again)) if again else None
+        old_bad = run.before("quarantine").where(F.col("epoch").isin(again)) if again else None
+        changed = run.write("upserts", frames.difference(rows, old_rows))
+        some = again or quarantined
+        run.write("quarantine", frames.difference(frames.bad(*source), old_bad) if some else None)
+    finally:  # what went wrong may be for that very reason
+        if not landing.unchanged(run.ledger, batches, digests):
+            raise Unavailable(
+                "the landing changed while it was read. Nothing was published.", "run the same command again"
+            )
+    run.ledger.put_batches(
+        run.run_id,
+        [
+            {
+                "epoch": batch.epoch,
+                "digest": digests[batch.epoch],
+                "files": len(batch.files),
+                "rows": counts.get(batch.epoch, (0, 0))[0],
+                "bad_rows": counts.get(batch.epoch, (0, 0))[1],
+            }
+            for batch in batches
+        ],
+    )
+    sample = run.delta("quarantine").where("diff > 0").orderBy("epoch", "file", "line").limit(SAMPLE)
+    shown = ["epoch", "file", "line", "reason", "text"]
+    rows_shown = [row.asDict() for row in sample.select(*shown).collect()] if quarantined else []
+    facts = {"rows": landed, "quarantined": quarantined, "changed_rows": changed, "replaced_epochs": len(again)}
+    if again:
+        facts["rows_before"] = sum(published[epoch].rows for epoch in again)
+    return {**facts, "quarantine_sample": rows_shown}

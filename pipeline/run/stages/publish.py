@@ -1,0 +1,35 @@
+"""The ledger row: from here on the revision exists.
+
+It pins the snapshots that the audit has seen, and is refused when a branch has another one by now. What is tidied after
+it, the next run would tidy, too.
+"""
+
+from __future__ import annotations
+
+from ...errors import explained
+from ..context import Facts, Run
+
+
+def work(run: Run) -> Facts:
+    warned = run.ledger.facts(run.run_id, "audit")["failed"]
+    row = next((row for row in run.ledger.revisions() if row.run_id == run.run_id), None)
+    if row is None:
+        row = run.ledger.publish(
+            run.run_id,
+            run.parent.revision,
+            run.frontier,
+            run.heads().snapshots,
+            run.home.config.digest(),
+            "warning" if warned else None,
+            None if run.kind == "reload" else run.parent.since,
+        )
+    sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
+    facts: Facts = {"revision": row.revision, "tables": sizes}
+    try:
+        run.warehouse.follow(run.ledger, run.run_id)
+        run.ledger.discard([run.run_id])
+        return facts | {"dropped_runs": run.warehouse.discard_leftovers(run.ledger)}
+    except Exception as error:
+        what, _ = explained(error)
+        run.say(f"revision {row.revision} is published; its branches are left to the next run ({what})")
+        return facts | {"untidied": what}

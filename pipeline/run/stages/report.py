@@ -1,0 +1,11 @@
+"""The HTML pages, from the database alone."""
+
+from __future__ import annotations
+
+from ...report import write
+from ..context import Facts, Run
+
+
+def work(run: Run) -> Facts:
+    pages = write(run.home, run.ledger, run.epochs if run.kind == "run" else list(run.ledger.batches()))
+    return {"pages": len(pages), "page": str(pages[-1]) if pages else None}

@@ -1,0 +1,73 @@
+"""Changed edges → changed trussness of every edge, replayed from the earliest changed epoch to the frontier."""
+
+from __future__ import annotations
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from algorithms import truss
+
+from ...reading.views import accumulate, at_epochs, named
+from ..changed import REPORTED, most_changed
+from ..context import Facts, Run
+
+LOOKED_AT, ENTERED = 50_000_000, 50  # rows times epochs that the search for a core's newcomers may cost; how many
+
+
+def work(run: Run) -> Facts:
+    changed = run.ledger.facts(run.run_id, "edges")
+    starts = [changed["first_epoch"]] if changed["rows"] else []
+    if run.keeps("edges") and run.parent.frontier is not None and run.frontier > run.parent.frontier:
+        starts.append(run.parent.frontier + 1)  # scheduled expiries between the old frontier and the new one
+    if not starts or min(starts) > run.frontier:
+        run.write("trussness", None)
+        run.put_totals(["truss"], [])
+        return {"rows": 0, "epochs": 0}
+    first = min(starts)
+    label = run.home.schedule.label
+    run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
+    limit: int | None = run.home.config.limit_edges
+    if run.warehouse.size("edges", run.heads().snapshots["edges"])["rows"] <= run.home.config.limit_edges:
+        limit = None  # the table's whole history is within it: nothing to count
+    new = truss.trussness_changes(
+        run.after("edges"),
+        run.before("trussness"),
+        first,
+        run.frontier,
+        limit,
+        lambda epoch, text: run.say(f"epoch {label(epoch)}: {text}"),
+    ).persist()
+    try:
+        written = run.write("trussness", new.where(F.col("diff") != 0))
+        log = [row.asDict() for row in new.where("diff = 0").select("epoch", "note").orderBy("epoch").collect()]
+    finally:
+        new.unpersist()
+    sizes = run.delta("trussness").groupBy("k", "epoch").agg(F.sum("diff").alias("diff"))
+    run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()])
+    summary = truss.summary([entry["note"] for entry in log])
+    most = most_changed(run, run.after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
+    entered = _entered_core(run)
+    facts = {"rows": written, "first_epoch": first, "epochs": len(log), **summary}
+    return {**facts, "top_edges": most, "entered_core": entered}
+
+
+def _entered_core(run: Run) -> Facts:
+    """Epoch → vertices that are in the densest truss there and were not in that k-truss before, for the report."""
+    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+    rows = run.warehouse.size("trussness", run.heads().snapshots["trussness"])["rows"]
+    epochs = sorted(run.epochs)[-max(1, min(REPORTED, LOOKED_AT // max(rows, 1))) :]
+    points = at_epochs(accumulate(diffs, run.frontier), epochs)
+    cores = [(epoch, points[epoch]["max_trussness"]) for epoch in epochs if points[epoch]["max_trussness"] > 2]
+    if not cores:
+        return {}
+    core = F.broadcast(run.spark.createDataFrame(cores, "at bigint, core bigint"))
+    inside = run.after("trussness").join(core, (F.col("k") >= F.col("core")) & (F.col("epoch") <= F.col("at")))
+    ends = inside.select("at", "epoch", "diff", F.explode(F.array("a", "b")).alias("vertex"))
+    before = F.sum(F.when(F.col("epoch") < F.col("at"), F.col("diff")).otherwise(0)).alias("before")
+    new = ends.groupBy("at", "vertex").agg(F.sum("diff").alias("now"), before).where("now > 0 AND before = 0")
+    order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
+    few = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
+    found: Facts = {}
+    for row in sorted(named(run.warehouse, run.heads(), few, ["vertex"]).collect()):
+        found.setdefault(str(row["at"]), []).append(row["vertex"])
+    return found
