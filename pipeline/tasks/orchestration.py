@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 from ..errors import AltneuError, CheckFailed, Conflict, Disturbed, UsageError
 from ..home.directory import Home
 from ..home.schedule import Schedule, sample
-from ..landing import survey
 from ..run.stages import STAGES
 
 if TYPE_CHECKING:
@@ -488,6 +487,8 @@ def relanded(path: str, say: Say = quiet) -> dict[str, Any]:
     whose new batch nobody has published."""
 
     home, ledger = _open(path)
+    from ..landing import survey
+
     _, rows = survey.grid(home, ledger)
     changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed", "folded")]
     if changed:
@@ -530,6 +531,8 @@ def grid(path: str) -> dict[str, Any]:
     from .. import report
 
     home, ledger = _open(path)
+    from ..landing import survey
+
     revision, rows = survey.grid(home, ledger)
     totals = report.totals(ledger, revision, min((row["epoch"] for row in rows), default=0))
     names = ledger.motifs(revision)
