@@ -147,7 +147,7 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
 
 
 def test_kills_at_random_moments(spark: SparkSession, tmp_path: Path) -> None:
-    crash(spark, tmp_path, int(os.environ.get("ALTNEU_KILLS", "4")))
+    crash(spark, tmp_path, int(os.environ.get("ALTNEU_KILLS", "2")))
 
 
 def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
@@ -235,10 +235,10 @@ def race(spark: SparkSession, folder: Path, database: str | None, races: int) ->
     assert [result["name"] for result in results if not result["passed"]] == []
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_races(spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     database = request.getfixturevalue("postgres") if kind == "postgresql" else None
-    race(spark, tmp_path, database, int(os.environ.get("ALTNEU_RACES", "2")))
+    race(spark, tmp_path, database, int(os.environ.get("ALTNEU_RACES", "1")))
 
 
 @pytest.mark.slow

@@ -16,8 +16,14 @@ from tests.e2e.conftest import Altneu
 from tests.e2e.graphs import GRAPHS, Graph, find
 from tests.reference import neighbours
 
+QUICK = ("as20000102.txt.gz", "ca-GrQc_relabelled.txt.gz", "soc-sign-bitcoinalpha.csv.gz")
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.file.split(".")[0])
+
+@pytest.mark.parametrize(
+    "graph",
+    [graph if graph.file in QUICK else pytest.param(graph, marks=pytest.mark.slow) for graph in GRAPHS],
+    ids=lambda graph: graph.file.split(".")[0],
+)
 def test_known_totals(altneu: Altneu, graph: Graph, record_property) -> None:  # type: ignore[no-untyped-def]
     path = find(graph.file)
     landed = altneu("land", path, *graph.land)
@@ -137,6 +143,7 @@ def test_every_day_of_collegemsg(altneu: Altneu, tmp_path: Path) -> None:
     assert (again.code, "nothing new" in again.out) == (0, True)
 
 
+@pytest.mark.slow
 def test_every_month_of_bitcoinotc(altneu: Altneu, tmp_path: Path) -> None:
     path = find("soc-sign-bitcoinotc.csv.gz")
     window(tmp_path / "home", 4)

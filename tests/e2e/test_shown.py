@@ -155,7 +155,7 @@ DAMAGE: dict[str, tuple[Callable[[Scene], None], str]] = {  # what is planted ->
         "every vertex has one name",
     ),
 }  # fmt: skip
-ALWAYS = ("triangles", "rows of a batch")
+ALWAYS = ("triangles",)
 
 
 @pytest.mark.parametrize("damage", [d if d in ALWAYS else pytest.param(d, marks=pytest.mark.slow) for d in DAMAGE])

@@ -346,7 +346,9 @@ def test_compaction_leaves_a_revision_published_meanwhile_alone(
     world.check(1, 2, 3)
 
 
-@pytest.mark.parametrize("then", ["another batch", "not a file of rows", "gone"])
+@pytest.mark.parametrize(
+    "then", ["another batch", *(pytest.param(then, marks=pytest.mark.slow) for then in ("not a file of rows", "gone"))]
+)
 def test_a_landing_that_changes_while_it_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:
