@@ -38,12 +38,11 @@ from ..state.standing import (
     total_diffs,
     unpublished,
 )
+from ..state.totals import NOTHING, Point, accumulate
 
 WINDOW = 30  # epochs of history on an epoch's page
 MEASURES = (*SUMS, "max_trussness")
 LISTED = 100  # failed checks of a run
-
-Point = dict[str, Any]
 
 
 class State:
@@ -302,32 +301,12 @@ def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Ca
     key = (diffs.c.measure, diffs.c.k, diffs.c.epoch)
     total = sa.cast(sa.func.sum(diffs.c["diff"]), sa.BigInteger).label("diff")
     rows = found.read(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))
-    changed, values = points([tuple(row) for row in rows])
+    points = accumulate((row.measure, row.k, row.epoch, 0, row.diff) for row in rows)
+    changed = sorted(points)
 
     def point(epoch: int) -> Point:
         place = bisect_right(changed, epoch)
-        return values[place - 1] if place else {**dict.fromkeys(MEASURES, 0), "trusses": {}, "motifs": {}}
+        found = points[changed[place - 1]] if place else NOTHING
+        return {name: found[name] for name in (*MEASURES, "trusses", "motifs")}
 
     return point
-
-
-def points(diffs: list[tuple[Any, ...]]) -> tuple[list[int], list[Point]]:
-    """Diffs `(measure, k, epoch, diff)` in order of their epochs → these, and the totals from each on."""
-    sums = dict.fromkeys(SUMS, 0)
-    sizes: dict[int, int] = {}
-    motifs: dict[int, int] = {}
-    changed: list[int] = []
-    found: list[Point] = []
-    for place, (measure, k, epoch, diff) in enumerate(diffs):
-        if measure == "truss":
-            sizes[k] = sizes.get(k, 0) + diff
-        elif measure == "motif":
-            motifs[k] = motifs.get(k, 0) + diff
-        elif measure in sums:
-            sums[measure] += diff
-        if place + 1 == len(diffs) or diffs[place + 1][2] != epoch:
-            kept = {k: n for k, n in sorted(sizes.items()) if n}
-            core = max(kept, default=0)
-            changed.append(epoch)
-            found.append({**sums, "max_trussness": core, "trusses": kept, "motifs": dict(motifs)})
-    return changed, found

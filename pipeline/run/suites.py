@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from .. import landing
-from ..reading.views import accumulate, at_epochs
+from ..state.totals import accumulate, at_epochs
 from .context import Run
 
 TOTALS = ("edges", "vertices", "triangles", "max_trussness")

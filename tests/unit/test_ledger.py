@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import AltneuError, Conflict
-from pipeline.reading.views import accumulate
 from pipeline.state.ledger import EMPTY, Ledger
+from pipeline.state.totals import accumulate
 
 
 @pytest.fixture

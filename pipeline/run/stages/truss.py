@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 
 from algorithms import truss
 
-from ...reading.views import accumulate, at_epochs, named
+from ...reading.views import named
+from ...state.totals import accumulate, at_epochs
 from ..changed import REPORTED, most_changed
 from ..context import Facts, Run
 

@@ -1,0 +1,71 @@
+"""The totals at each epoch, as the sums of their diffs: the one place that adds them up, for readers and audits."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Any
+
+TotalDiff = tuple[str, int, int, int, int]  # measure, k, epoch, revision, diff
+Point = dict[str, Any]
+
+
+def accumulate(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int, Point]:
+    """Total diffs → epoch → {vertices, edges, triangles, wedges, max_trussness, transitivity, trusses: {k: edges},
+    motifs: {place in `[motifs]`: occurrences}, revision}. `transitivity`: how many of the pairs of edges that meet are
+    closed to a triangle, 0 to 1.
+
+    Only epochs at which something changes are listed; `at_epochs` fills the others. `revision`: the newest one that
+    touched this or an earlier epoch's sums.
+    """
+    by_epoch: dict[int, list[TotalDiff]] = {}
+    for each in diffs:
+        if last is None or each[2] <= last:
+            by_epoch.setdefault(each[2], []).append(each)
+    sums = {"vertices": 0, "edges": 0, "triangles": 0, "wedges": 0}
+    trusses: dict[int, int] = {}
+    motifs: dict[int, int] = {}
+    revision = 0
+    out: dict[int, Point] = {}
+    for epoch in sorted(by_epoch):
+        for measure, k, _, at, diff in by_epoch[epoch]:
+            revision = max(revision, at)
+            if measure == "truss":
+                trusses[k] = trusses.get(k, 0) + diff
+            elif measure == "motif":
+                motifs[k] = motifs.get(k, 0) + diff
+            elif measure in sums:
+                sums[measure] += diff
+        trusses = {k: n for k, n in trusses.items() if n}
+        out[epoch] = {
+            **sums,
+            "max_trussness": max(trusses, default=0),
+            "transitivity": 3 * sums["triangles"] / sums["wedges"] if sums["wedges"] else 0.0,
+            "trusses": dict(sorted(trusses.items())),
+            "motifs": dict(motifs),
+            "revision": revision,
+        }
+    return out
+
+
+NOTHING: Point = {
+    "vertices": 0,
+    "edges": 0,
+    "triangles": 0,
+    "wedges": 0,
+    "max_trussness": 0,
+    "transitivity": 0.0,
+    "trusses": {},
+    "motifs": {},
+    "revision": 0,
+}
+
+
+def at_epochs(points: dict[int, Point], epochs: Iterable[int]) -> dict[int, Point]:
+    """The point in force at each epoch: the last one at or before it."""
+    changed = sorted(points)
+    out = {}
+    for epoch in epochs:
+        place = bisect_right(changed, epoch)
+        out[epoch] = points[changed[place - 1]] if place else NOTHING
+    return out
