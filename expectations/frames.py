@@ -28,7 +28,7 @@ _TIME = {"epoch": "bigint", "revision": "bigint", "diff": "bigint"}
 
 
 class Workshop:
-    """Builds the frames of one call, each at most once; `close` lets go of what it persisted."""
+    """Builds the frames of one call, each at most once; `close` unpersists what it has persisted."""
 
     def __init__(self, given: Frames, context: Context) -> None:
         self.context = context

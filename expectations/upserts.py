@@ -5,7 +5,7 @@ from __future__ import annotations
 from .model import Expectation
 
 SUITE = "upserts"
-_MEND = "mend the file in the landing, then: altneu run {epoch}"
+_FIX = "fix the file in the landing, then: altneu run {epoch}"
 _BUG = "nothing was lost: run altneu run {epoch} again; if it fails again, report it with the rows below"
 
 
@@ -105,7 +105,7 @@ EXPECTATIONS = [
         "numbers are finite",
         "warning",
         "A value that is NaN or infinite compares in ways that surprise: a filter on it may keep what you would drop.",
-        _MEND,
+        _FIX,
         on="upserts",
         kind="ExpectColumnValuesToBeNull",
         args={"column": "not_finite"},
@@ -115,7 +115,7 @@ EXPECTATIONS = [
         "upserts carry their values",
         "info",
         "The row sets its key but leaves a declared value column empty; a filter on that column counts it as absent.",
-        "nothing, if the column may be empty; else " + _MEND,
+        "nothing, if the column may be empty; else " + _FIX,
         on="upserts",
         kind="ExpectColumnValuesToBeNull",
         args={"column": "no_value"},
@@ -125,7 +125,7 @@ EXPECTATIONS = [
         "no self-loops",
         "info",
         "A row whose ends are one vertex makes no edge: it is kept, and counts for nothing.",
-        "nothing, if the source has such rows; else " + _MEND,
+        "nothing, if the source has such rows; else " + _FIX,
         on="upserts",
         kind="ExpectColumnValuesToBeNull",
         args={"column": "self_loop"},

@@ -70,7 +70,7 @@ EXPECTATIONS = [
         "few rows are malformed",
         "warning",
         f"At most {MOST_BAD:.0%} of an epoch's rows are in quarantine, or as many as in most earlier epochs.",
-        "read the reasons in the quarantine of epoch {epoch}, mend the files, then: altneu run {epoch}",
+        "read the reasons in the quarantine of epoch {epoch}, fix the files, then: altneu run {epoch}",
         on="volumes",
         kind="ExpectColumnPairValuesAToBeGreaterThanB",
         args={"column_A": "bad_share_bound", "column_B": "bad_share", "or_equal": True},

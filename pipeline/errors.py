@@ -23,7 +23,7 @@ class AltneuError(Exception):
     """Base: `what` happened (one sentence that names the input), and the `next` command or remedy."""
 
     exit = Exit.FAILED
-    transient = False  # may the same succeed later, with nothing mended?
+    transient = False  # may the same succeed later, with nothing fixed?
 
     def __init__(self, what: str, next: str | None = None) -> None:
         super().__init__(what)
@@ -80,7 +80,7 @@ _LASTING = {  # their errors that come again however often it is tried
 
 
 def transient(error: BaseException) -> bool:
-    """May the same succeed later, with nothing mended? So of a database, a Spark or a disk that failed; not of wrong
+    """May the same succeed later, with nothing fixed? So of a database, a Spark or a disk that failed; not of wrong
     use, a failed check or a fault of the code."""
     if isinstance(error, AltneuError):
         return error.transient

@@ -20,7 +20,7 @@ from .runs import DryRun
 @command
 def compact(
     grace: Annotated[
-        float, typer.Option(help="Hours for which readers may go on reading what is let go.", min=0)
+        float, typer.Option(help="Hours for which readers may go on reading what has expired.", min=0)
     ] = 1.0,
     dry_run: DryRun = False,
 ) -> None:
@@ -85,7 +85,7 @@ def _print_compaction(home: Home, ledger: Ledger) -> None:
         f"{decimal(sum(s['bytes'] for s in sizes))})"
     )
     out.print(f"  epochs     the tables answer for {_answers(home, since)} afterwards")
-    out.print(f"  revisions  {ranges(kept)} can be read afterwards; {ranges(dropped) or 'none'} let go")
+    out.print(f"  revisions  {ranges(kept)} can be read afterwards; {ranges(dropped) or 'none'} expired")
 
 
 @command

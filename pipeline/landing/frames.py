@@ -55,7 +55,7 @@ def judge(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> dict[int
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
         raise RunFailed(
             f"landing/{broken[0].file}: {broken[0].reason}{more}. Nothing was published.",
-            "mend or remove the file, then run the same command again",
+            "fix or remove the file, then run the same command again",
         )
     serious = sum(row.serious for row in files)
     total = serious + sum(row.good for row in files)
@@ -65,7 +65,7 @@ def judge(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> dict[int
             f"{serious} of {total} rows are malformed, more than [ingest] max_bad_share = "
             f"{home.config.max_bad_share:g} allows. The first: landing/{first.file} line {first.line}: {first.reason}: "
             f"{first.text[:80]!r}. Nothing was published.",
-            "mend the files, or raise max_bad_share in altneu.toml",
+            "fix the files, or raise max_bad_share in altneu.toml",
         )
     counts: dict[int, tuple[int, int]] = {}
     for row in files:

@@ -48,7 +48,7 @@ def split(form: Form, epoch: int | None, into: Path, progress: Callable[[str], N
                 rows, of = _dated(rows, form, file.name, epoch, found.rejected)
                 _write(rows, of, form, into, name, found.rows)
         except FileBroken as error:
-            raise AltneuError(f"{file}: {error}. Nothing was landed.", "mend the file and land it again") from None
+            raise AltneuError(f"{file}: {error}. Nothing was landed.", "fix the file and land it again") from None
     return found
 
 

@@ -209,7 +209,7 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(32),
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",  # nine tasks a run, and one after the other
-        # a task whose worker died with its scheduler is tried again after so many seconds without a sign of life
+        # a task whose worker died with its scheduler is tried again after so many seconds without a heartbeat
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "120",
         # after a restart the scheduler is up before the API server is: a task's worker waits for it, minutes if need be
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "12",

@@ -223,7 +223,7 @@ def _database(home: Path) -> Check:
             sa.inspect(connection).get_table_names()
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        remedy = f"start it, or mend [storage] database in {home / 'altneu.toml'}"
+        remedy = f"start it, or fix [storage] database in {home / 'altneu.toml'}"
         return Check("Database", False, f"{shown}: {cause}", remedy)
     return Check("Database", True, f"{shown} ({(time.perf_counter() - begin) * 1000:.0f} ms)")
 

@@ -1,4 +1,4 @@
-"""Compaction: the same answers from fewer rows and files (law 9). What is let go is told, and asked for it is an error.
+"""Compaction: the same answers from fewer rows and files (law 9). What expires is told, and asking for it is an error.
 
 Two frontiers of time, both from `[retention]`: revisions before the oldest kept one become that one, epochs before
 `since` become `since`; equal rows are summed and zeros dropped. Every table is written anew, sorted by its key, beside
@@ -83,7 +83,7 @@ def _sum(rows: DataFrame, data: list[str]) -> DataFrame:
 
 
 def horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list[int], list[int]]:
-    """What a compaction of revision `row` keeps: `since`, the revisions to read from the new tables, those to let go.
+    """What a compaction of revision `row` keeps: `since`, the revisions to read from the new tables, those that expire.
 
     Revisions published since are no business of it: their rows are not in the new tables.
     """
@@ -109,7 +109,7 @@ def compact(
     grace: float = 3600.0,
     say: Say = lambda text: None,
 ) -> dict[str, Any]:
-    """Fold, rewrite, let go; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
+    """Fold, rewrite, expire; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
     row = ledger.published()
     warehouse = Warehouse(spark, home)
     warehouse.ensure()

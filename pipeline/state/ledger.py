@@ -40,7 +40,7 @@ runs = sa.Table(
     sa.Column("started_at", sa.String(32), nullable=False),
     sa.Column("finished_at", sa.String(32)),
     sa.Column("kind", sa.String(16)),  # run (null: of before there were kinds), rebuild, reload, rollback, compact
-    sa.Column("beat_at", sa.String(32)),  # the last sign of life of the process that works on it
+    sa.Column("beat_at", sa.String(32)),  # the last heartbeat of the process that works on it
     # what its parent's ledger row said when it began, {"since", "snapshots"}: a compaction meanwhile changes that row
     sa.Column("base", sa.JSON),
     sa.Column("owner", sa.String(128)),  # the process that holds the lease, see `lease`; null: none
@@ -54,7 +54,7 @@ ledger = sa.Table(
     sa.Column("parent", sa.BigInteger, nullable=False),
     sa.Column("run_id", sa.String(64), sa.ForeignKey("runs.run_id"), nullable=False, unique=True),
     sa.Column("frontier", sa.BigInteger, nullable=False),
-    # table -> Iceberg snapshot id, as text (64 bits do not fit JSON); empty: compaction has let go of the revision
+    # table -> Iceberg snapshot id, as text (64 bits do not fit JSON); empty: a compaction has expired the revision
     sa.Column("snapshots", sa.JSON, nullable=False),
     sa.Column("config_digest", sa.String(16), nullable=False),
     sa.Column("mark", sa.String(16)),  # 'warning' when a check warned
@@ -586,7 +586,7 @@ def _numbers(snapshots: dict[str, str]) -> dict[str, int]:
 
 
 def last_word(run: sa.Row[Any]) -> str:
-    """When a run ended, or last gave a sign of life."""
+    """When a run ended, or last sent a heartbeat."""
     return str(run.finished_at or run.beat_at or run.started_at)
 
 

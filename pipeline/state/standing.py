@@ -288,7 +288,7 @@ class Attempt:
     parent: int
     started_at: str
     finished_at: str | None
-    last: str  # when it ended, or gave its last sign of life
+    last: str  # when it ended, or sent its last heartbeat
     epochs: int
 
     @property
@@ -300,10 +300,10 @@ class Attempt:
 
 
 def attempt(row: Row) -> Attempt:
-    """A run that says `running` without a sign of life has failed."""
+    """A run that says `running` without a heartbeat has failed."""
     state, error, last = row.state, row.error, row.finished_at or row.beat_at or row.started_at
     if state == "running" and not alive(row):
-        state, error = "failed", f"run {row.run_id} stopped without a word (last sign of life {last})"
+        state, error = "failed", f"run {row.run_id} stopped without a word (last heartbeat {last})"
     return Attempt(
         row.run_id,
         state,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..state.ledger import Ledger, Revision
 
 COMMITS = 20  # tries of a commit that other writers overtake
-_RUN, _GOING = "run_", "going_"  # how branches, and the tags of what was let go, begin
+_RUN, _GOING = "run_", "going_"  # how branches, and the tags of what has expired, begin
 
 
 class Branches:
@@ -149,7 +149,7 @@ class Branches:
         """Drop what no reader can reach: snapshots that nothing pins but the compaction `run_id`, which has replaced
         them, and the files of theirs alone; how many.
 
-        A snapshot that was let go stays under a tag until a later call finds the tag older than `before_ms`
+        An expired snapshot stays under a tag until a later call finds the tag older than `before_ms`
         (milliseconds since 1970), so that whoever reads it now may finish. The ledger is asked after the look at the
         table: what a branch held then may be pinned by now, and what is pinned later had a branch then.
         """

@@ -157,7 +157,7 @@ class Warehouse(Branches):
         return self.spark.createDataFrame([], self.columns(table))
 
     def at(self, table: str, revision: Revision) -> DataFrame:
-        """A table as a ledger row pins it. Raises `AltneuError` when compaction has let go of the revision."""
+        """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
         if revision.frontier is None:
             return self.empty(table)
         if table not in revision.snapshots:

@@ -138,7 +138,7 @@ def test_a_warning_is_red_in_a_run_that_succeeds(
     assert events(run) == [{"revision": 1, "epochs": ["2004-04-15"]}]
 
 
-ONLY_MENDING_HELPS = [
+ONLY_FIXING_HELPS = [
     UsageError("wrong use"),
     CheckFailed("wrong numbers"),
     ValueError("a fault of the code"),
@@ -156,7 +156,7 @@ WORTH_ANOTHER_TRY = [
 ]
 
 
-@pytest.mark.parametrize("error", ONLY_MENDING_HELPS + WORTH_ANOTHER_TRY, ids=repr)
+@pytest.mark.parametrize("error", ONLY_FIXING_HELPS + WORTH_ANOTHER_TRY, ids=repr)
 def test_only_what_may_go_away_by_itself_is_tried_again(
     light: None, tiny: Tiny, load: Load, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -172,7 +172,7 @@ def test_only_what_may_go_away_by_itself_is_tried_again(
     monkeypatch.setattr("pipeline.run.stages.ingest.work", stage)
     with pytest.raises(AirflowException) as raised:
         ingest(planned)
-    assert isinstance(raised.value, AirflowFailException) is (error in ONLY_MENDING_HELPS)
+    assert isinstance(raised.value, AirflowFailException) is (error in ONLY_FIXING_HELPS)
 
 
 def test_a_database_that_is_away_is_tried_again() -> None:

@@ -90,7 +90,7 @@ class Execution:
         self.world.start({name: process.step for name, process in processes.items()})
         planned, number, current = dict(self.deviations), 0, processes[order[0]]
         last = max(planned, default=-1)
-        dead: list[Process] = []  # kept: a greenlet that is let go runs its `finally`
+        dead: list[Process] = []  # kept: a greenlet that is dropped runs its `finally`
         while True:
             if not current.started:
                 current.resume("go")
