@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from pipeline import landing
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
 from pipeline.home.settings import TEMPLATE
+from pipeline.run import planning
+from pipeline.run.forecast import forecast
 from pipeline.state.ledger import Ledger
 
 
@@ -110,3 +113,24 @@ def test_folders_that_are_no_epochs(home: Home) -> None:
     (home.landing / "epoch=4" / "notes.doc").touch()
     with pytest.raises(AltneuError, match=r"notes\.doc"):
         landing.listing(home)
+
+
+BROKEN = {
+    "rows.csv.gz": gzip.compress(b"src,dst\n" + b"1,2\n" * 5000)[:-30],
+    "other.csv.gz": b"src,dst\n1,2\n",
+    "rows.parquet": b"no parquet file at all",
+    "rows.csv": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_stops_neither_an_estimate_nor_its_replacement(home: Home, tmp_path: Path, name: str) -> None:
+    """Only a run reads it, and names it."""
+    folder = home.landing / "epoch=7"
+    folder.mkdir(parents=True)
+    (folder / name).write_bytes(BROKEN[name])
+    ledger = Ledger(home.database)
+    planned = forecast(home, ledger, planning.plan_epochs(home, ledger, [7]))
+    assert 0 <= planned["rows"] < 100
+    report = take(home, [raw(tmp_path, "1,2\n", "a.csv")], ["src", "dst"], epoch=7)
+    assert (report.rows, report.replaced_epochs, content(home)) == (1, 1, {"7": ["1,2"]})
