@@ -293,9 +293,10 @@ def asked(name: str, default: int) -> int:
     return int(os.environ.get(name) or default)
 
 
-@pytest.mark.slow
-def test_short_stories(spark: SparkSession) -> None:
-    tell(spark, asked("ALTNEU_STORIES", 8), asked("ALTNEU_STEPS", 3))
+def test_short_stories(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the audit stage, which is half of a tiny run: the long stories have it, and the model checks more."""
+    monkeypatch.setattr("pipeline.run.stages.audit.work", lambda run: {"checks": 0, "failed": 0, "critical": 0})
+    tell(spark, asked("ALTNEU_STORIES", 20), asked("ALTNEU_STEPS", 2))
 
 
 @pytest.mark.slow
