@@ -15,7 +15,7 @@ from typing import Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, chain, task
 
-from dags import common
+from pipeline.scheduling import common
 from pipeline.tasks import orchestration
 
 

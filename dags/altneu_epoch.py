@@ -28,9 +28,9 @@ from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, DeltaDataIntervalTimetable, Param, task
 
-from dags import common
-from dags.landed import LandingSensor
-from dags.timetable import Bounded
+from pipeline.scheduling import common
+from pipeline.scheduling.landed import LandingSensor
+from pipeline.scheduling.timetable import Bounded
 from pipeline.tasks import orchestration
 
 ACTIVE = 16  # runs, most of which wait; within the 20 that a scheduler looks at in one go

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
-from dags import common
+from pipeline.scheduling import common
 from pipeline.tasks import orchestration
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
-from dags import common
+from pipeline.scheduling import common
 from pipeline.tasks import orchestration
 
 

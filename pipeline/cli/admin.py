@@ -155,6 +155,19 @@ def execute(arguments: Annotated[list[str], typer.Argument(metavar="-- COMMANDâ€
 
 
 @command
+def dags(
+    plugins: Annotated[bool, typer.Option("--plugins", help="The folder of the plugin instead.")] = False,
+) -> None:
+    """Print the folder of the DAG files, for an Airflow of your own; needs no Airflow.
+
+    It belongs into AIRFLOW__CORE__DAGS_FOLDER, and that of --plugins into AIRFLOW__CORE__PLUGINS_FOLDER.
+    """
+    from ..scheduling.folders import dags_folder, plugins_folder
+
+    print(plugins_folder() if plugins else dags_folder())
+
+
+@command
 def connect(
     host: Annotated[str, typer.Option(help="Address to listen at. Whoever reaches it may do what the server may.")] = (
         "127.0.0.1"

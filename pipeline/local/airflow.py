@@ -28,6 +28,7 @@ import psutil
 from .. import landing
 from ..errors import RunFailed, UsageError
 from ..home.directory import Home
+from ..scheduling.folders import dags_folder, plugins_folder
 from ..storage.session import PORT, REMOTE, listens
 from ..tasks.orchestration import POOL
 
@@ -196,8 +197,8 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
     defaults = {
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(REPO / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPO / "infra" / "airflow" / "plugins"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder()),
         "AIRFLOW__CORE__PARALLELISM": str(parallel),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
         "AIRFLOW__API__HOST": "127.0.0.1",

@@ -18,8 +18,11 @@ from typing import Any
 
 import pytest
 
+from pipeline.scheduling.folders import dags_folder, plugins_folder
+
 REPO = Path(__file__).resolve().parents[2]
-DAGS = REPO / "dags"
+DAGS = dags_folder()
+PLUGINS = plugins_folder()
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="altneu-airflow-"))
 atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
 
@@ -27,7 +30,7 @@ ENVIRONMENT = {
     "AIRFLOW_HOME": str(AIRFLOW_HOME),
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
-    "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPO / "infra" / "airflow" / "plugins"),
+    "AIRFLOW__CORE__PLUGINS_FOLDER": str(PLUGINS),
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
     "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{AIRFLOW_HOME / 'airflow.db'}",
@@ -52,7 +55,8 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, An
     """`load(home, **environment)`: the DAGs as parsed for a home."""
 
     def forget() -> None:
-        for name in [name for name in sys.modules if name == "dags" or name.startswith("dags.")]:
+        ours = "pipeline.scheduling"
+        for name in [name for name in sys.modules if name == ours or name.startswith(f"{ours}.")]:
             del sys.modules[name]
 
     def loaded(home: Path | str, **environment: str) -> dict[str, Any]:

@@ -211,14 +211,14 @@ def test_a_run_whose_landing_does_not_come_fails(
 def test_the_trigger_says_what_it_found(tiny: tuple[Home, Ledger, int]) -> None:
     import asyncio
 
-    from dags.landed import LandingTrigger
+    from pipeline.scheduling.landed import LandingTrigger
 
     home, _, first = tiny
 
     def fired(epoch: int, **how: Any) -> dict[str, str]:
         asked: dict[str, Any] = {"patience": 86_400.0, "manual": True, "deadline": 0.0, "interval": 0.01} | how
         name, kwargs = LandingTrigger(home=str(home.path), epoch=epoch, **asked).serialize()
-        assert name == "dags.landed.LandingTrigger"
+        assert name == "pipeline.scheduling.landed.LandingTrigger"
         copy = LandingTrigger(**kwargs)  # as the triggerer makes it
 
         async def first_event() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -133,6 +134,20 @@ def test_the_bounds_are_those_of_the_schedule(
     assert epochs == list(range(epochs[0], epochs[0] + len(epochs))) and epochs[0] - schedule.epoch_of(begin) in (0, 1)
     manual = dag.timetable.infer_manual_data_interval(run_after=begin + timedelta(hours=3))
     assert schedule.start(schedule.epoch_of(manual.start)) == manual.start < manual.end <= begin + timedelta(hours=3)
+
+
+def test_a_schedule_that_an_older_version_has_serialised_still_loads(load: Load, tmp_path: Path) -> None:
+    """Its timetable once was in another module; until the files are parsed anew, Airflow's database has that path."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    (tmp_path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n')
+    dag = load(tmp_path, ALTNEU_START="2004-04-15", ALTNEU_END="2004-05-14")["altneu_epoch"]
+    text, path = json.dumps(DagSerialization.to_dict(dag)), "pipeline.scheduling.timetable.Bounded"
+    assert path in text
+    before = DagSerialization.from_dict(json.loads(text.replace(path, "dags.timetable.Bounded")))
+    now = DagSerialization.from_dict(json.loads(text))
+    assert before.timetable.summary == now.timetable.summary
+    assert before.next_dagrun_info(last_automated_run_info=None) == now.next_dagrun_info(last_automated_run_info=None)
 
 
 def test_the_wait_is_a_setting(load: Load, tmp_path: Path) -> None:

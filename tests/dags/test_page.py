@@ -14,7 +14,7 @@ from pipeline.tasks import orchestration
 from tests import homes
 from tests.report.seed import DAY, Seed, audit
 
-from .conftest import REPO
+from .conftest import PLUGINS
 from .test_epoch import light, tiny
 
 __all__ = ["light", "tiny"]
@@ -22,7 +22,7 @@ __all__ = ["light", "tiny"]
 
 @pytest.fixture(scope="module")
 def page() -> ModuleType:
-    file = REPO / "infra" / "airflow" / "plugins" / "altneu_page.py"
+    file = PLUGINS / "altneu_page.py"
     spec = importlib.util.spec_from_file_location("altneu_page", file)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -24,9 +24,9 @@ from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import FileResponse, HTMLResponse
 from sqlalchemy import select
 
-from dags.timetable import Bounded
 from pipeline.errors import AltneuError
 from pipeline.home.directory import Home
+from pipeline.scheduling.timetable import Bounded
 from pipeline.tasks import orchestration
 
 SHOWN = 400  # epochs, the newest
@@ -169,11 +169,15 @@ document.addEventListener("click", event => {{
 </script></html>"""
 
 
+# the timetable under the path that it once had: DAGs that an older version has serialised still load
+_BEFORE = type("Bounded", (Bounded,), {"__module__": "dags.timetable"})
+
+
 class AltneuPage(AirflowPlugin):
     """The page as a sub-application, its entry in the navigation, and the timetable."""
 
     name = "altneu"
-    timetables = [Bounded]  # noqa: RUF012
+    timetables = [Bounded, _BEFORE]  # noqa: RUF012
     fastapi_apps = [{"app": app, "url_prefix": "/altneu", "name": "altneu"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {"name": "Epochs", "href": "/altneu/", "destination": "nav", "url_route": "altneu-epochs"}

@@ -28,9 +28,9 @@ from airflow.sdk import Asset, chain, task
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from pipeline.errors import AltneuError
-from pipeline.run.stages import STAGES, Stage
-from pipeline.tasks import orchestration
+from ..errors import AltneuError
+from ..run.stages import STAGES, Stage
+from ..tasks import orchestration
 
 log = logging.getLogger("altneu.tasks")
 HOME = orchestration.home_path()
@@ -205,7 +205,7 @@ def stages(planned: Any) -> Any:
 
 def submitted(each: Any, planned: Any) -> Any:
     """A stage as `spark-submit`, with the settings that its task has here."""
-    from dags.submit import SubmittedStage
+    from .submit import SubmittedStage
 
     name = each.kwargs["task_id"]
     return SubmittedStage(

@@ -14,10 +14,10 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
-from dags import common
-from pipeline.tasks import orchestration
+from ..tasks import orchestration
+from . import common
 
-APPLICATION = Path(__file__).resolve().parents[1] / "infra" / "airflow" / "stage.py"
+APPLICATION = Path(__file__).with_name("stage.py")
 
 
 class SubmittedStage(SparkSubmitOperator):
@@ -28,7 +28,7 @@ class SubmittedStage(SparkSubmitOperator):
 
     @common.told
     def execute(self, context: Any) -> Any:
-        path, stage, planned = self.application_args or ()
+        path, stage, planned = (str(each) for each in self.application_args or [])
         self.conf, self.env_vars = orchestration.submission(path)
         with TemporaryDirectory() as folder:
             answer = Path(folder) / "answer.json"

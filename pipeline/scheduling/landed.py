@@ -17,9 +17,9 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from dags import common
-from pipeline.errors import AltneuError
-from pipeline.tasks import orchestration
+from ..errors import AltneuError
+from ..tasks import orchestration
+from . import common
 
 INTERVAL = 60.0  # seconds between two looks
 
@@ -32,7 +32,7 @@ class LandingTrigger(BaseTrigger):
         self, home: str, epoch: int, patience: float, manual: bool, deadline: float, interval: float = INTERVAL
     ) -> None:
         super().__init__()
-        self.waiting = {
+        self.waiting: dict[str, Any] = {
             "home": home,
             "epoch": epoch,
             "patience": patience,
@@ -78,7 +78,7 @@ class LandingSensor(BaseOperator):
         manual = context["dag_run"].run_type not in ("scheduled", "backfill")
         dates = context.get("logical_date"), context.get("data_interval_start")
         epoch = orchestration.epoch_of(self.home, context["params"]["epoch"], *dates, manual, common.BOUNDS[1])
-        asked = {"home": self.home, "epoch": epoch, "patience": self.patience, "manual": manual}
+        asked: dict[str, Any] = {"home": self.home, "epoch": epoch, "patience": self.patience, "manual": manual}
         found = look(**asked)
         if found["state"] == "waiting":
             common.say(f"{found['says']}; looking again every {self.interval:.0f} s")

@@ -1,0 +1,27 @@
+"""Where Airflow finds its files: the DAGs (its `[core] dags_folder`) and the plugin (its `[core] plugins_folder`).
+
+In a clone the DAG files are the folder `dags/` at the top. A wheel has them beside this file, as `setup.py` says: a
+package `dags` at the top of an environment would be in the way of everybody else's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import AltneuError
+
+HERE = Path(__file__).resolve().parent
+FIRST = "altneu_epoch.py"  # a folder of ours has it
+
+
+def dags_folder() -> Path:
+    """The folder of the DAG files, in a clone and in an installed package. Raises `AltneuError`."""
+    for folder in (HERE / "dags", HERE.parents[1] / "dags"):
+        if (folder / FIRST).is_file():
+            return folder
+    raise AltneuError(f"the DAG files are neither in {HERE} nor in {HERE.parents[1]}.", "install altneu again")
+
+
+def plugins_folder() -> Path:
+    """The folder of the plugin: the page inside Airflow, and the timetable of a schedule with bounds."""
+    return HERE / "plugins"
