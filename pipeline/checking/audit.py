@@ -30,6 +30,7 @@ from algorithms.kernels.intervals import ordered
 from algorithms.third_party import reference
 
 from ..errors import UsageError
+from ..extras import need
 from ..home.directory import Home
 from ..reading import explain
 from ..state.ledger import Ledger, Revision
@@ -390,6 +391,7 @@ def audit_published(
     third_party: bool = False,
 ) -> list[Check]:
     """The full recomputation over published epochs, as `altneu audit` asks for it: tables, totals, batches, names."""
+    need("an audit", "quality")
     from expectations.engine import ROWS
     from expectations.suite import check_differences
 

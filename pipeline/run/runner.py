@@ -26,6 +26,7 @@ from ..errors import (
     explained,
     transient,
 )
+from ..extras import need
 from ..home.directory import Home
 from ..interrupt import Interrupted, asked
 from ..state.lease import held
@@ -41,10 +42,12 @@ Say = Callable[[str, str], None]  # stage, text
 def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
     """Record a run of the plan; return its id, or None when there is nothing to do.
 
-    Raises `UsageError` when the settings have given history another meaning and the plan does not restate it.
+    Raises `UsageError` when the settings have given history another meaning and the plan does not restate it, and when
+    what a run needs is not installed.
     """
     if not plan.run and plan.kind == "run":
         return None
+    need("a run (its audit)", "quality")
     words, needs = changed_meaning(home, ledger)
     enough = {"run": ("run",), "rebuild": ("run", "rebuild"), "reload": ("run", "rebuild", "reload")}[plan.kind]
     if needs not in enough:

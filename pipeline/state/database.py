@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from ..errors import Unavailable, explained
+from ..extras import need
 
 SAY = 2.0  # seconds of waiting for another writer until that is told
 PATIENCE = 60.0  # and until it is an error
@@ -128,6 +129,8 @@ def _create(uri: str) -> sa.Engine:
         # to open a file takes no time, and a connection that nobody uses would keep a descriptor
         arguments: dict[str, Any] = {"timeout": min(SAY, PATIENCE), "factory": _Connection}
         return sa.create_engine(uri, poolclass=sa.NullPool, connect_args=arguments)
+    if sa.make_url(uri).get_driver_name() == "psycopg":
+        need("a database in PostgreSQL", "postgres")
     made = sa.create_engine(uri, connect_args={"connect_timeout": CONNECT})
     if made.dialect.name == "postgresql":
         sa.event.listen(made, "connect", _limit_locks)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from pipeline.local import doctor
 from pipeline.local.doctor import Check, checks
@@ -62,10 +64,25 @@ def test_a_missing_and_a_wrong_package_are_told(monkeypatch: pytest.MonkeyPatch)
     assert named(found, "no-such-package").ok is False
 
 
-def test_the_expected_versions_are_those_of_the_project() -> None:
-    text = (Path(doctor.__file__).parents[2] / "pyproject.toml").read_text()
+def test_the_expected_versions_are_those_of_the_lock() -> None:
+    text = (Path(doctor.__file__).parents[2] / "infra" / "requirements.txt").read_text()
     for name, version in doctor.EXPECTED.items():
-        assert re.search(rf'"{name}(\[\w+\])?=={re.escape(version)}"', text), name
+        assert re.search(rf"^{name}=={re.escape(version)} ", text, re.M), name
+
+
+def test_packages_that_may_be_left_out_are_told_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "EXPECTED", {"no-such-package": "1"})
+    monkeypatch.setattr(doctor, "BROUGHT_BY", {"no-such-package": "quality"})
+    check = named(checks(), "no-such-package")
+    assert check.ok is None and check.remedy == "pip install 'altneu[quality]'"
+
+
+def test_each_package_that_may_be_left_out_is_in_its_extra() -> None:
+    extras = tomllib.loads((Path(doctor.__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    for name, extra in doctor.BROUGHT_BY.items():
+        asked = [Requirement(each) for each in extras["optional-dependencies"][extra]]
+        assert name in {each.name for each in asked} and name in doctor.EXPECTED
+        assert name not in {Requirement(each).name for each in extras["dependencies"]}
 
 
 def home_with(path: Path, toml: str) -> Path:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from pipeline import extras
+from pipeline.errors import UsageError
 
 REPO = Path(__file__).resolve().parents[2]
 SCRIPTS = ["infra/setup", "infra/demo", "infra/test", "infra/lock", ".ci/run"]
@@ -55,16 +60,34 @@ def test_requirements_are_pinned_hashed_and_without_an_index(name: str) -> None:
         assert "--hash=sha256:" in entry, entry.splitlines()[0]
 
 
-def test_requirements_hold_the_versions_that_the_project_names() -> None:
-    import tomllib
-
+def test_requirements_hold_a_version_within_each_range_of_the_project() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
     text = (REPO / "infra" / "requirements.txt").read_text()
-    pinned = set(re.findall(r"^(\S+==[^\s;]+)", text, flags=re.MULTILINE))
-    for requirement in project["dependencies"]:
-        if "==" in requirement:
-            plain = re.sub(r"\[.*?\]", "", requirement)  # extras are packages of their own there
-            assert plain in pinned, f"{requirement}: run infra/lock"
+    pinned = dict(re.findall(r"^([^\s=]+)==([^\s;]+)", text, flags=re.MULTILINE))
+    optional = project["optional-dependencies"]
+    for line in [*project["dependencies"], *(each for extra in optional.values() for each in extra)]:
+        asked = Requirement(line)
+        if asked.name == "altneu":  # other extras
+            assert asked.extras <= set(optional)
+        else:
+            assert pinned[asked.name] in asked.specifier, f"{line}: run infra/lock"
+            assert asked.specifier and not str(asked.specifier).startswith("=="), f"{line}: a range; the lock is exact"
+
+
+def test_the_extras_are_those_that_errors_name() -> None:
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+    assert {*extras.EXTRAS, "all"} == set(project["optional-dependencies"])
+    (everything,) = (Requirement(line) for line in project["optional-dependencies"]["all"])
+    assert everything.extras == set(extras.EXTRAS)
+
+
+def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    extras.need("a run", *extras.EXTRAS)
+    monkeypatch.setattr(extras, "EXTRAS", {"quality": "no_such_package", "demo": "nor_this_one"})
+    with pytest.raises(UsageError) as raised:
+        extras.need("the demo", "quality", "demo")
+    assert raised.value.what == "the demo needs no_such_package and nor_this_one, which are not installed."
+    assert raised.value.next == "pip install 'altneu[quality,demo]'"
 
 
 # spelled in parts, so that this file does not find itself
