@@ -47,7 +47,7 @@ def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
     """
     if not plan.run and plan.kind == "run":
         return None
-    need("a run (its audit)", "quality")
+    need("the audit of a run", "quality")
     words, needs = changed_meaning(home, ledger)
     enough = {"run": ("run",), "rebuild": ("run", "rebuild"), "reload": ("run", "rebuild", "reload")}[plan.kind]
     if needs not in enough:

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -28,12 +28,23 @@ PROMPT = 5  # seconds between two looks
 
 
 class Airflow:
-    """`with Airflow(home) as airflow:` it is up; at the end it has stopped whole. `log`: everything it said."""
+    """`with Airflow(home) as airflow:` it is up; at the end it has stopped whole. `log`: everything it said.
 
-    def __init__(self, home: Home, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    `program`: the command `altneu`, by default of this process's environment; `folder`: where it is started.
+    """
+
+    def __init__(
+        self,
+        home: Home | Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = (sys.executable, "-m", "pipeline.cli"),
+        folder: Path | None = None,
+    ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.port = int(server.getsockname()[1])
-        self.home, self.arguments, self.log = home, arguments, ""
+        self.path, self.arguments, self.log = home if isinstance(home, Path) else home.path, arguments, ""
+        self.program, self.folder = program, folder
         clean = {
             name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "ALTNEU", "PYSPARK"))
         }
@@ -41,10 +52,11 @@ class Airflow:
         self.token = ""
 
     def __enter__(self) -> Airflow:
-        command = [sys.executable, "-m", "pipeline.cli", "--home", str(self.home.path), "airflow"]
+        command = [*self.program, "--home", str(self.path), "airflow"]
         self.process = subprocess.Popen(
             [*command, "--port", str(self.port), *self.arguments],
             env=self.environment,
+            cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -134,7 +146,7 @@ class Airflow:
 
     def command(self, *arguments: str) -> subprocess.Popen[str]:
         """An `airflow` command, as an operator types it in a shell of their own, beside the running parts."""
-        altneu = [sys.executable, "-m", "pipeline.cli", "--home", str(self.home.path)]
+        altneu = [sys.executable, "-m", "pipeline.cli", "--home", str(self.path)]
         plain = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {"PYTHONPATH": str(REPO)}
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen([*altneu, "airflow", "exec", "--", *arguments], env=plain, **pipes)
@@ -143,7 +155,7 @@ class Airflow:
         """The scheduler of this Airflow."""
         found = []
         for process in psutil.process_iter(["cmdline", "environ"]):
-            mine = (process.info["environ"] or {}).get("AIRFLOW_HOME") == str(self.home.path / "airflow")
+            mine = (process.info["environ"] or {}).get("AIRFLOW_HOME") == str(self.path / "airflow")
             if mine and "scheduler" in (process.info["cmdline"] or ()):
                 found.append(process)
         return found
