@@ -71,8 +71,8 @@ def checks(home: Path | None = None, deep: bool = False) -> list[Check]:
 
 def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= (3, 13):
-        return Check("Python", None, f"{version}; tested are 3.11 and 3.12", "PYTHON=/path/to/python3.12 infra/setup")
+    if sys.version_info >= (3, 14):
+        return Check("Python", None, f"{version}; tried are 3.11 to 3.13", "PYTHON=/path/to/python3.12 infra/setup")
     return Check("Python", True, f"{version} ({sys.prefix})")
 
 

@@ -1,7 +1,7 @@
 """The wheel holds all that the product opens, and (slow: it downloads) works away from the clone: in a clean virtual
 environment, first as a reader installs it, then with all extras.
 
-`PYTHON=/path/to/python3.13` chooses the interpreter of that environment; 3.11, 3.12 and 3.13 have been tried.
+`PYTHON=/path/to/python3.13` chooses the interpreter of that environment.
 """
 
 from __future__ import annotations
