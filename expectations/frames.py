@@ -170,13 +170,17 @@ def _edge_set(shop: Workshop) -> DataFrame | None:
         return None
     # copies that are not all 1: show one that is not
     worst = F.when(F.max("k_copies") != 1, F.max("k_copies")).otherwise(F.min("k_copies"))
-    return _union(parts).groupBy("a", "b").agg(
-        _null_if_zero(F.count("copies")).alias("edge_rows"),
-        F.sum("copies").alias("copies"),
-        _null_if_zero(F.count("k")).alias("k_rows"),
-        F.min("k").alias("k"),
-        F.max("k").alias("greatest_k"),
-        worst.alias("k_copies"),
+    return (
+        _union(parts)
+        .groupBy("a", "b")
+        .agg(
+            _null_if_zero(F.count("copies")).alias("edge_rows"),
+            F.sum("copies").alias("copies"),
+            _null_if_zero(F.count("k")).alias("k_rows"),
+            F.min("k").alias("k"),
+            F.max("k").alias("greatest_k"),
+            worst.alias("k_copies"),
+        )
     )
 
 
@@ -198,12 +202,16 @@ def _vertices(shop: Workshop) -> DataFrame | None:
         ends = listed.select(F.explode(F.array("a", "b")).alias("vertex"), "copies")
         found = F.col("copies").alias("ends")
         parts.append(ends.select("vertex", none.alias("degree"), none.alias("triangles"), found))
-    frame = _union(parts).groupBy("vertex").agg(
-        _null_if_zero(F.count("degree")).alias("degree_rows"),
-        F.sum("degree").alias("degree"),
-        _null_if_zero(F.count("triangles")).alias("triangle_rows"),
-        F.sum("triangles").alias("triangles"),
-        F.sum("ends").alias("edges"),
+    frame = (
+        _union(parts)
+        .groupBy("vertex")
+        .agg(
+            _null_if_zero(F.count("degree")).alias("degree_rows"),
+            F.sum("degree").alias("degree"),
+            _null_if_zero(F.count("triangles")).alias("triangle_rows"),
+            F.sum("triangles").alias("triangles"),
+            F.sum("ends").alias("edges"),
+        )
     )
     d = F.coalesce("degree", F.lit(0)).cast("double")
     most = F.greatest(d * (d - 1) / 2, F.lit(0.0))

@@ -144,4 +144,3 @@ def _observed(verdict: Verdict) -> str:
         shown = verdict.expectation.show or tuple(verdict.rows[0])
         return ", ".join(f"{name.replace('_', ' ')} {verdict.rows[0][name]}" for name in shown if name != "epoch")
     return f"{verdict.wrong:,} of {verdict.total:,} row{'' if verdict.total == 1 else 's'}"
-

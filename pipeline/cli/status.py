@@ -36,7 +36,6 @@ def status(
     In a long history the months in which all is well are one line each; `--all` lists every epoch.
     """
 
-
     if all_ and (since or last or failed):
         raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")
     home, ledger = opened()

@@ -262,7 +262,7 @@ def _toml(text: str | bytes, source: str) -> dict[str, Any]:
         found = re.search(r"line (\d+)", str(error))
         line = text.splitlines()[int(found[1]) - 1] if found and isinstance(text, str) else ""
         key, sign, _ = line.partition("=")
-        odd = sign and toml_key(key.strip()) != key.strip() and not re.search("[\"\'#\\[.]", key)
+        odd = sign and toml_key(key.strip()) != key.strip() and not re.search("[\"'#\\[.]", key)
         hint = f" The name stands in quotes: {toml_key(key.strip())} = …" if odd else ""
         raise UsageError(f"{source} is not TOML: {error}.{hint}", f"edit {source}") from None
 
@@ -366,7 +366,7 @@ def _fault(condition: str, values: dict[str, Any]) -> str | None:
         if column.name.casefold() not in types:
             near = _near(column.name, [*values, "src", "dst"])
             there = ", ".join(["src", "dst", *values])
-            near = near or f"; a value column is declared: [values] {toml_key(column.name)} = \"long\""
+            near = near or f'; a value column is declared: [values] {toml_key(column.name)} = "long"'
             return f"there is no column {column.name!r} (position {column.position}){near}; there are: {there}"
     if read.alone and types[read.columns[0].name.casefold()] != "boolean":
         return f"{read.columns[0].name} is a value and no condition: compare it with something"
@@ -378,11 +378,11 @@ def _spark_settings(conf: dict[str, Any]) -> list[str]:
     for name, value in conf.items():
         place = f"[spark] conf, {name} = {value!r}"
         if isinstance(value, dict):
-            problems.append(f"{place}: a name with dots stands in quotes: \"spark.driver.memory\" = \"8g\"")
+            problems.append(f'{place}: a name with dots stands in quotes: "spark.driver.memory" = "8g"')
         elif not isinstance(value, (str, int, float)):
             problems.append(f"{place}: expected text")
         elif name in _MEMORY and not _is_memory(str(value)):
-            problems.append(f"{place}: a whole number and k, m, g or t, at least 512m: \"8g\", \"4096m\"")
+            problems.append(f'{place}: a whole number and k, m, g or t, at least 512m: "8g", "4096m"')
     return problems
 
 

@@ -271,22 +271,16 @@ def test_sums_that_disagree_name_both_numbers(tiny: SparkSession) -> None:
         ("degrees", "a degree is the number of the vertex's edges"): wrong[
             "degrees", "a degree is the number of the vertex's edges"
         ]["rows"],
-        ("degrees", "the degrees sum to twice the edges"): [
-            {"epoch": 5, "sum_of_degrees": 41, "twice_the_edges": 40}
-        ],
+        ("degrees", "the degrees sum to twice the edges"): [{"epoch": 5, "sum_of_degrees": 41, "twice_the_edges": 40}],
         ("triangle_counts", "the counts sum to three times the triangles"): [
             {"epoch": 5, "sum_of_counts": 60, "three_times_the_triangles": 63}
         ],
-        ("ledger", "the total of edges is the size of the edge set"): [
-            {"epoch": 5, "edges": 21, "edges_counted": 20}
-        ],
+        ("ledger", "the total of edges is the size of the edge set"): [{"epoch": 5, "edges": 21, "edges_counted": 20}],
         ("ledger", "the total of vertices is the number of degrees"): [
             {"epoch": 5, "vertices": 11, "vertices_counted": 10}
         ],
         ("ledger", "the total of wedges is that of the degrees"): [{"epoch": 5, "wedges": 60, "wedges_counted": 64}],
-        ("ledger", "the maximum trussness is the greatest k"): [
-            {"epoch": 5, "max_trussness": 4, "greatest_k": 5}
-        ],
+        ("ledger", "the maximum trussness is the greatest k"): [{"epoch": 5, "max_trussness": 4, "greatest_k": 5}],
     }
     observed = wrong["ledger", "the total of edges is the size of the edge set"]["observed"]
     assert observed == "edges 21, edges counted 20"

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """`altneu land` tells what it understood and what it replaces; what is refused changes nothing."""
 
 from __future__ import annotations
@@ -90,9 +89,7 @@ def test_times_that_cannot_be_meant(land: Land, cells: list[str], says: str) -> 
 
 def test_a_unit_that_is_named_may_use_the_whole_calendar(land: Land) -> None:
     file = land.file(f"1,2,{250_000_000_000}\n3,4,-62000000000\n")
-    code, shown = land(
-        "land", file, "--columns", "src,dst,t", "--time", "t", "--time-unit", "s", "--every", "1d"
-    )
+    code, shown = land("land", file, "--columns", "src,dst,t", "--time", "t", "--time-unit", "s", "--every", "1d")
     assert code == 0, shown
     home = Home.open(land.home)
     for epoch, landed in landing.listing(home).items():
@@ -102,7 +99,9 @@ def test_a_unit_that_is_named_may_use_the_whole_calendar(land: Land) -> None:
 
 
 def test_iso_times_with_and_without_zone(land: Land) -> None:
-    file = land.file("a,b,2004-04-15T00:30:00+02:00\nb,c,2004-04-15 00:30:00\nc,d,2004-04-15T00:30:00.25Z\nd,e,2004-04-16\n")
+    file = land.file(
+        "a,b,2004-04-15T00:30:00+02:00\nb,c,2004-04-15 00:30:00\nc,d,2004-04-15T00:30:00.25Z\nd,e,2004-04-16\n"
+    )
     code, shown = land("land", file, "--columns", "src,dst,t", "--time", "t", "--every", "1d", "--ids", "string")
     assert code == 0 and "ISO 8601" in shown
     midnight = round(datetime(2004, 4, 15, tzinfo=UTC).timestamp()) * 10**6
@@ -140,7 +139,14 @@ def test_what_is_refused_changes_nothing(land: Land, arguments: list[str], says:
 
 
 def test_a_header_is_found(land: Land) -> None:
-    code, shown = land("land", land.file("from,to,größe,my col\n1,2,0.5,3\n4,5,1,7\n"), "--columns", "src,dst,größe,my col", "--epoch", "1")
+    code, shown = land(
+        "land",
+        land.file("from,to,größe,my col\n1,2,0.5,3\n4,5,1,7\n"),
+        "--columns",
+        "src,dst,größe,my col",
+        "--epoch",
+        "1",
+    )
     assert code == 0 and "a header" in shown and "größe (double)" in shown
     assert land.content() == {"1": ["1,2,0.5,3", "4,5,1,7"]}
     assert Home.open(land.home).config.values == {"größe": "double", "my col": "long"}
@@ -196,7 +202,11 @@ def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(folder, "clock", lambda: now + 9)
     found = states(land.home)
     assert {label: state for label, (state, _) in found.items()} == {
-        "1": "missing", "2": "incomplete", "3": "incomplete", "4": "incomplete", "5": "missing"
+        "1": "missing",
+        "2": "incomplete",
+        "3": "incomplete",
+        "4": "incomplete",
+        "5": "missing",
     }
     assert "empty" in found["2"][1] and "still being written: " in found["3"][1] and "a.csv.part" in found["4"][1]
     code, shown = land("plan")

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """A land that fails, is interrupted or killed at any of its file-system calls leaves the old batches and settings; the
 next land restores what a killed one moved; two at once do not disturb each other."""
 
@@ -32,7 +31,9 @@ class Server:
         words = [sys.executable, str(Path(kill_land.__file__))]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def __call__(self, home: Path, file: Path, options: dict[str, object], mode: str = "", at: int = 0) -> tuple[int, str]:
+    def __call__(
+        self, home: Path, file: Path, options: dict[str, object], mode: str = "", at: int = 0
+    ) -> tuple[int, str]:
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(json.dumps([str(home), str(file), json.dumps(options), mode, at]) + "\n")
         self.process.stdin.flush()
@@ -99,7 +100,13 @@ def test_every_step(
     calls, new = int(said.split()[1]), state(tmp_path / "whole")
     assert calls > 20 and new != old
     reached = {"old": 0, "new": 0, "later": 0}
-    for at in sorted({calls, *range(begin, calls + 1, stride), *moves(server, shutil.copytree(home, tmp_path / "traced"), file, options)}):
+    for at in sorted(
+        {
+            calls,
+            *range(begin, calls + 1, stride),
+            *moves(server, shutil.copytree(home, tmp_path / "traced"), file, options),
+        }
+    ):
         place = shutil.copytree(home, tmp_path / f"{at}")
         code, said = server(place, file, options, mode, at)
         after = state(place)
@@ -193,7 +200,9 @@ def test_one_that_waits_says_so_and_one_that_works_keeps_its_folder(before: tupl
     (draft.new / "1970-01-02").mkdir()
     (draft.new / "1970-01-02" / "mine.csv").write_text("src,dst,seq\n9,9,9\n")
     said: list[str] = []
-    landing.land(Home.open(home), [file], landing.Options(("src", "dst", "ts", "rating"), time_column="ts"), said.append)
+    landing.land(
+        Home.open(home), [file], landing.Options(("src", "dst", "ts", "rating"), time_column="ts"), said.append
+    )
     with journal.landing_lock(place):
         assert (draft.new / "1970-01-02" / "mine.csv").exists()
         draft.place(["1970-01-02"], None, [])
@@ -218,7 +227,10 @@ def test_status_and_run_say_that_a_land_was_interrupted(
         server(home, file, NEW, "kill", at)
         if state(home) != old:
             break
-    for command, says in ((["status"], "altneu land was interrupted"), (["run", "1970-01-02"], "altneu land was interrupted")):
+    for command, says in (
+        (["status"], "altneu land was interrupted"),
+        (["run", "1970-01-02"], "altneu land was interrupted"),
+    ):
         with pytest.raises(SystemExit):
             cli.main(["--home", str(home), *command])
         shown = capsys.readouterr()
