@@ -23,9 +23,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
-from algorithms.delta_query import Atom, Query, delta_query
+from algorithms.delta_query import delta_query
 from algorithms.kernels.intervals import disjoint, longs
 from algorithms.patterns import Pattern, relations
+from algorithms.query import Atom, Query
 from algorithms.times import EPOCH_REVISION
 
 Motifs = Mapping[str, Sequence[Pattern]]

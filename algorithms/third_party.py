@@ -43,7 +43,9 @@ def _graphframes(edges: DataFrame) -> DataFrame:
     from pyspark import StorageLevel
 
     vertices = edges.selectExpr("explode(array(a, b)) AS id").distinct()
-    counted = GraphFrame(vertices, edges.selectExpr("a AS src", "b AS dst")).triangleCount(StorageLevel.MEMORY_AND_DISK)
+    counted: DataFrame = GraphFrame(vertices, edges.selectExpr("a AS src", "b AS dst")).triangleCount(
+        StorageLevel.MEMORY_AND_DISK
+    )
     return counted.selectExpr("CAST(id AS bigint) AS vertex", "CAST(count AS bigint) AS triangles")
 
 

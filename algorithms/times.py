@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce as fold
 from operator import and_
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -35,6 +35,7 @@ LEAST = -FOREVER - 1
 
 Time = tuple[int, ...]
 Columns = Sequence[Column]
+Cut = TypeVar("Cut", Time, Columns)
 
 
 class Lattice(Protocol):
@@ -109,7 +110,7 @@ class Product:
     def columns(self) -> tuple[str, ...]:
         return tuple(name for part in self.parts for name in part.columns)
 
-    def split(self, time: Sequence) -> list:
+    def split(self, time: Cut) -> list[Cut]:
         """Cut a time of the product into the times of its parts."""
         if len(time) != len(self.columns):
             raise ValueError(f"a time here has coordinates {self.columns}, got {len(time)} of them")

@@ -10,7 +10,7 @@ runs of `altneu_epoch` that come later find their epoch published and finish at 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, chain, task
@@ -60,11 +60,12 @@ with DAG(
     doc_md=__doc__,
 ):
     planned = plan()
-    left = rest(planned)
+    # what a task returns here stands for its output: Airflow puts that in its place
+    left = rest(cast("dict[str, Any]", planned))
     onward = TriggerDagRunOperator(
         task_id="next",
         trigger_dag_id="altneu_backfill",
-        conf=left,
+        conf=cast("dict[str, Any]", left),
         doc_md="Starts the run over the rest of the range.",
     )
     chain(common.stages(planned), left, onward)

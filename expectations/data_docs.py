@@ -21,8 +21,8 @@ def pages(checks: Iterable[Mapping[str, Any]], label: str, run_id: str, at: str)
     """Suite → page. `checks`: with suite, name, passed, observed and rows, as the ledger keeps them; one whose rule is
     no more is left out. `at`: when they were made, in ISO format."""
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
-    from great_expectations.render.renderer import ValidationResultsPageRenderer
-    from great_expectations.render.view import DefaultJinjaPageView
+    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view.view import DefaultJinjaPageView
 
     rules = {(e.suite, e.name): e for e in (*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS)}
     judge = Judge()

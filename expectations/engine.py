@@ -159,7 +159,8 @@ def to_pandas(frame: DataFrame) -> pd.DataFrame:
     import pyarrow as pa
 
     kinds = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype(), pa.bool_(): pd.BooleanDtype()}
-    return frame.toArrow().to_pandas(types_mapper=kinds.get)
+    made: pd.DataFrame = frame.toArrow().to_pandas(types_mapper=kinds.get)
+    return made
 
 
 def _verdict(

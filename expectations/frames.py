@@ -54,6 +54,11 @@ class Workshop:
             self._built[name] = self._hold(made) if name in ("edge_set", "vertices") and made is not None else made
         return self._built[name]
 
+    def table(self, name: str) -> DataFrame:
+        """A frame of Spark that was given."""
+        frame: DataFrame = self.given[name]
+        return frame
+
     def epochs(self) -> list[int] | None:
         """The epochs of the run."""
         volumes = self.frame("volumes")
@@ -109,7 +114,7 @@ def _upserts(shop: Workshop) -> DataFrame | None:
     epochs = shop.epochs()
     known = F.col("epoch").isin(epochs) if epochs is not None else F.lit(True)
     differ = F.min(contents).over(tie) != F.max(contents).over(tie)
-    return shop.given["upserts"].select(
+    return shop.table("upserts").select(
         "*",
         _words(~known, F.lit("not an epoch of this run")).alias("foreign"),
         _words(differ, F.lit("same key, same seq, other contents")).alias("rivals"),
@@ -120,7 +125,7 @@ def _upserts(shop: Workshop) -> DataFrame | None:
 
 
 def _upserts_net(shop: Workshop) -> DataFrame | None:
-    return shop.given.get("upserts_net")
+    return shop.table("upserts_net") if "upserts_net" in shop.given else None
 
 
 def _quarantine(shop: Workshop) -> DataFrame | None:
@@ -128,7 +133,7 @@ def _quarantine(shop: Workshop) -> DataFrame | None:
 
     if "quarantine" not in shop.given:
         return None
-    return shop.given["quarantine"].withColumn("reason_text", F.coalesce(F.trim("reason"), F.lit("")))
+    return shop.table("quarantine").withColumn("reason_text", F.coalesce(F.trim("reason"), F.lit("")))
 
 
 def _edge_delta(shop: Workshop) -> DataFrame | None:
@@ -140,7 +145,7 @@ def _edge_delta(shop: Workshop) -> DataFrame | None:
     line = Window.partitionBy("a", "b").orderBy("epoch", "until").rowsBetween(Window.unboundedPreceding, -1)
     earlier = F.max("until").over(line)
     overlaps = _words(F.col("epoch") < earlier, F.concat(F.lit("an earlier row lasts until "), earlier.cast("string")))
-    frame = shop.given["edge_delta"].withColumn("overlaps", overlaps)
+    frame = shop.table("edge_delta").withColumn("overlaps", overlaps)
     if "upserts_net" not in shop.given:
         return frame
     ends = [F.least("src", "dst").alias("_a"), F.greatest("src", "dst").alias("_b")]
@@ -346,7 +351,7 @@ def _early(landed: datetime | None, over: datetime | None) -> str | None:
 
 
 def _share(row: Mapping[str, Any]) -> float:
-    return row["bad_rows"] / max(row["rows"] + row["bad_rows"], 1)
+    return float(row["bad_rows"] / max(row["rows"] + row["bad_rows"], 1))
 
 
 def _null_if_zero(column: Column) -> Column:

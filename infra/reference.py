@@ -31,7 +31,7 @@ from pipeline.errors import Exit
 from pipeline.home import settings
 from pipeline.home.directory import Home
 from pipeline.reading.questions import ANY, FLAGS, VIEWS
-from pipeline.run.runner import changed_meaning
+from pipeline.run.meaning import changed_meaning
 from pipeline.state import ledger
 from pipeline.state.ledger import Revision
 from pipeline.storage import warehouse

@@ -156,7 +156,7 @@ class Maintained:
         if not edges.size:
             return 0.0
         sample = edges if edges.size <= SAMPLE else edges[:: edges.size // SAMPLE]
-        return probe(self.graph, sample, self._left, self._right) * edges.size / sample.size
+        return float(probe(self.graph, sample, self._left, self._right)) * edges.size / sample.size
 
     def _peel_cost(self) -> int:
         """Steps a peel would take, from a sample of edges; drawn again when the graph has changed by a tenth."""

@@ -47,7 +47,7 @@ def vertex_changes(
     return {name: arranged.count(patterns) for name, patterns in motifs.items()}
 
 
-_NOTHING: Rows = (np.zeros(0, np.int64),) * 5  # type: ignore[assignment]
+_NOTHING: Rows = (np.zeros(0, np.int64),) * 5
 
 
 class _Arranged:

@@ -102,7 +102,7 @@ def replay(
         done = truss.apply(removed, inserted, method, last=epoch == epochs[-1])
         parts.append(done)
         effort, seconds = done.effort, round(perf_counter() - began, 6)
-        steps.append(Step(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))  # type: ignore[arg-type]
+        steps.append(Step(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))
     return Result(_changes(vertices, u, v, epochs, parts), steps)
 
 

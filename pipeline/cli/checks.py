@@ -35,6 +35,8 @@ def audit(
 
     `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
     """
+    from algorithms.third_party import reference
+
     from ..checking import audit as auditing
     from ..home.schedule import sample as draw
     from ..report import refresh
@@ -90,7 +92,7 @@ def audit(
         )
     out.print(
         f"{len(wanted)} epoch(s) audited at revision {row.revision}: all equal to a full recomputation"
-        f"{f' and to {auditing.reference(spark)}' if third_party else ''} "
+        f"{f' and to {reference(spark)}' if third_party else ''} "
         f"({len(results)} checks, {time.time() - started:.1f} s)"
     )
 

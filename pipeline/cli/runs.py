@@ -12,7 +12,7 @@ from rich.filesize import decimal
 
 from ..errors import UsageError
 from ..home.directory import Home
-from ..run.runner import Plan
+from ..run.planning import Plan
 from ..state.ledger import Ledger, alive
 from .base import command, opened
 from .printing import Document, Progress, err, out, print_totals, some

@@ -174,7 +174,7 @@ class _Asker:
         from . import views
 
         found = views.totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
-        return max(found[0]["max_trussness"], 2)
+        return max(int(found[0]["max_trussness"]), 2)
 
     def _frame(self, house: Warehouse) -> DataFrame:
         from . import views

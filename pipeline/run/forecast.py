@@ -144,4 +144,4 @@ def stage_seconds(ledger: Ledger, rows: int) -> dict[str, float] | None:
 def _line(points: list[tuple[int, float]], rows: int) -> float:
     x, y = np.array(points, float).T
     slope = max(float(np.polyfit(x, y, 1)[0]), 0.0) if np.ptp(x) > 0 else 0.0
-    return max(median(y - slope * x), 0.0) + slope * rows
+    return max(float(median(y - slope * x)), 0.0) + slope * rows

@@ -30,7 +30,7 @@ from ..state.ledger import WRITTEN, Ledger
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from .stages import Run
+    from .context import Run
 
 LOOK = 0.5  # seconds between two looks at the memory
 Facts = dict[str, Any]

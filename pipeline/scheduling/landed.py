@@ -31,7 +31,7 @@ class LandingTrigger(BaseTrigger):
     def __init__(
         self, home: str, epoch: int, patience: float, manual: bool, deadline: float, interval: float = INTERVAL
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's has no annotations
         self.waiting: dict[str, Any] = {
             "home": home,
             "epoch": epoch,

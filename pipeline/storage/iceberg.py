@@ -112,11 +112,12 @@ class Table:
 
     def first(self) -> int:
         """The oldest of them."""
-        return min(self._snapshots, key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
+        return min(self.snapshots(), key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
 
     def parent(self, snapshot: int) -> int | None:
         """The snapshot before it on its branch."""
-        return self._snapshots[snapshot].get("parent-snapshot-id")
+        parent: int | None = self._snapshots[snapshot].get("parent-snapshot-id")
+        return parent
 
     def summary(self, snapshot: int) -> dict[str, str]:
         """What its commit added, and its totals: files, bytes, rows."""
