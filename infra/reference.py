@@ -32,8 +32,8 @@ from pipeline.home import settings
 from pipeline.home.directory import Home
 from pipeline.reading.questions import ANY, FLAGS, VIEWS
 from pipeline.run.meaning import changed_meaning
-from pipeline.state import ledger
-from pipeline.state.ledger import Revision
+from pipeline.state import schema
+from pipeline.state.records import Revision
 from pipeline.storage import warehouse
 
 REPO = Path(__file__).resolve().parents[1]
@@ -344,7 +344,7 @@ def tables_page() -> list[str]:
         "",
     ]
     rows = []
-    for name, each in ledger.metadata.tables.items():
+    for name, each in schema.metadata.tables.items():
         named = [f"**{code(c.name)}**" if c.primary_key else code(c.name) for c in each.columns]
         rows.append([code(name), " ".join(named), DATABASE[name]])
     return lines + table(["table", "columns", "what it holds"], rows)

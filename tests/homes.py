@@ -13,7 +13,8 @@ from typing import Any
 from pipeline.home.directory import Home
 from pipeline.landing.folder import seal
 from pipeline.run import planning, runner, stages
-from pipeline.state.ledger import Ledger, Revision
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import Revision
 from tests.reference import Row
 
 

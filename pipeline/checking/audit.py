@@ -33,7 +33,8 @@ from ..errors import UsageError
 from ..extras import need
 from ..home.directory import Home
 from ..reading import explain
-from ..state.ledger import Ledger, Revision
+from ..state.ledger import Ledger
+from ..state.records import Revision
 from ..storage.iceberg import classic
 from ..storage.warehouse import Warehouse
 from . import motif_reference

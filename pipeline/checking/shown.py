@@ -14,7 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ..state.ledger import Ledger, Revision
+from ..state.ledger import Ledger
+from ..state.records import Revision
 from ..state.totals import TotalDiff, accumulate, at_epochs
 
 Measure = tuple[str, int]  # what is counted; of which trussness, or which place in `[motifs]`; else 0

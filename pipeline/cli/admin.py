@@ -10,6 +10,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 from ..errors import Exit
+from ..extras import need
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from .base import app, command, common, opened, setting
@@ -225,4 +226,5 @@ def demo() -> None:
     """Real messages, daily epochs, every stage, audited at every epoch; prints where to look."""
     from ..local.demo import demo as play
 
-    play(setting.home, Progress(), out)
+    need("the demo", "demo", "quality")
+    play(opened(create=True)[0], setting.home, Progress(), out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from ..errors import CheckFailed, UsageError
 from ..home.directory import Home
 from ..reading.answers import unpublished
 from ..state.ledger import Ledger
+from ..state.records import RunKind
 from .base import command, opened
 from .printing import Progress, err, out, print_rows
 from .runs import execute
@@ -116,7 +118,7 @@ def repair(
         return
     except CheckFailed as failed:
         what = failed.what
-    found = [dict(row._mapping) for row in ledger.checks() if row.run_id is None and row.id not in known]
+    found = [asdict(row) for row in ledger.checks() if row.run_id is None and row.id not in known]
     reload = auditing.needs_landing(found)
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.")
@@ -158,7 +160,8 @@ def report(
 def _reported(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list[int]:
     """The epochs whose pages are wanted: those of which something is known."""
     row = ledger.at()
-    known = {*ledger.batches(), *(each for run in ledger.runs() if run.kind != "compact" for each in run.epochs)}
+    tried = [run.epochs for run in ledger.runs() if run.kind is not RunKind.COMPACT]
+    known = {*ledger.batches(), *(each for epochs in tried for each in epochs)}
     if all_:
         return sorted(known)
     if epoch is None:

@@ -13,7 +13,8 @@ from rich.filesize import decimal
 from ..errors import UsageError
 from ..home.directory import Home
 from ..run.planning import Plan
-from ..state.ledger import Ledger, alive
+from ..state.ledger import Ledger
+from ..state.records import RunKind
 from .base import command, opened
 from .printing import Document, Progress, err, out, print_totals, some
 
@@ -158,7 +159,7 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
     from ..run.forecast import forecast
 
     guess = forecast(home, ledger, found)
-    source = "the landed files" if found.kind == "reload" else "the rows as stored"
+    source = "the landed files" if found.kind is RunKind.RELOAD else "the rows as stored"
     out.print(f"would publish {len(found.epochs):,} epoch(s) anew as revision {guess['revision']}, from {source}")
     out.print(f"  rows       about {guess['rows']:,}")
     if guess["seconds"] is not None:
@@ -215,10 +216,10 @@ def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
 
 def _print_others(home: Home, ledger: Ledger) -> None:
     """Which other runs are at work, on what and since when, before this one begins."""
-    for other in filter(alive, ledger.runs()):
-        kind, labels = other.kind or "run", some(map(home.schedule.label, other.epochs))
+    for other in (run for run in ledger.runs() if run.alive):
+        kind, labels = other.kind, some(map(home.schedule.label, other.epochs))
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
-        wins = "it disturbs no run" if kind == "compact" else "the first to publish wins, the other is superseded"
+        wins = "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
         err.print(
             f"[yellow]another {kind}{many} is at work[/] since {other.started_at} on revision {other.parent} (last "
             f"heartbeat {other.beat_at}): {wins}"
@@ -230,14 +231,14 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
     from ..run.forecast import forecast
 
     _print_incomplete([(entry.label, entry.why or "") for entry in found.epochs if entry.state == "incomplete"])
-    if not found.run and found.kind == "run":
+    if not found.run and found.kind is RunKind.RUN:
         same = sum(entry.state == "published" for entry in found.epochs)
         if same:
             out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {found.parent.revision})")
         _print_absent(home, len(found.epochs), sum(entry.state == "gone" for entry in found.epochs))
         return
     _print_others(home, ledger)
-    parts = planning.parts(home, found) if found.kind == "run" else [found.run]
+    parts = planning.parts(home, found) if found.kind is RunKind.RUN else [found.run]
     size = {entry.epoch: entry.bytes for entry in found.epochs}
     total = sum(size.get(epoch, 0) for epoch in found.run)
     started, done = time.time(), 0

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..home.directory import Home
-from ..state.ledger import Ledger, Revision
+from ..state.ledger import Ledger
+from ..state.records import Revision
 from ..state.standing import standings
 from . import folder
 

@@ -48,10 +48,12 @@ def land_messages(home: Home) -> landing.LandReport:
     return landing.land(home, [messages()], options)
 
 
-def demo(path: Path, say: Say, out: Console) -> None:
-    """Land, run, audit every epoch, report. Raises `CheckFailed` when an epoch differs from its recomputation."""
-    need("the demo", "demo", "quality")
-    home = daily(Home.open(path, create=True))
+def demo(home: Home, name: Path, say: Say, out: Console) -> None:
+    """Land, run, audit every epoch, report. Raises `CheckFailed` when an epoch differs from its recomputation.
+
+    `name`: what the user calls the home.
+    """
+    home = daily(home)
     ledger = opened(home)
     if not landing.listing(home):
         found = land_messages(home)
@@ -67,7 +69,7 @@ def demo(path: Path, say: Say, out: Console) -> None:
     _summary(home, ledger, out)
     pages = write(home, ledger, list(ledger.batches()))
     out.print(f"reports: {pages[0]}")
-    out.print(f"look around: altneu --home {path} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
+    out.print(f"look around: altneu --home {name} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
 
 
 def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:

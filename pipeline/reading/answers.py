@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from ..home.directory import Home
-from ..state.ledger import Ledger, Revision
+from ..state.ledger import Ledger
+from ..state.records import Revision
 from .questions import Question
 
 if TYPE_CHECKING:
@@ -271,13 +272,14 @@ def _where(rows: list[dict[str, Any]], columns: Sequence[str], where: str) -> li
 
 def _checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
     """The newest results that speak of what is published, or whose failure nothing has undone; failures first."""
-    from ..state.ledger import checks
+    from ..state.records import CheckRecord, Severity
+    from ..state.schema import checks
     from ..state.standing import counts, is_fresh, newest_checks, standings
 
     stand = standings(ledger, ledger.at())
     within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
     rows = []
-    for check in ledger.read(newest_checks(stand.newest.revision, *within)):
+    for check in map(CheckRecord.of, ledger.read(newest_checks(stand.newest.revision, *within))):
         about = check, stand.at(check.epoch).batch, stand.marks
         if not is_fresh(*about) and (check.passed or not counts(*about)):
             continue
@@ -286,7 +288,7 @@ def _checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, A
             {
                 "epoch": check.epoch,
                 "label": home.schedule.label(check.epoch),
-                "result": "passed" if check.passed else "warns" if check.severity == "warning" else "fails",
+                "result": "passed" if check.passed else "warns" if check.severity is Severity.WARNING else "fails",
                 "suite": check.suite,
                 "check": check.name,
                 "observed": check.observed,

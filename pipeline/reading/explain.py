@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ..state.ledger import Revision
+from ..state.records import Revision
 from ..storage.warehouse import Warehouse
 from . import views
 

@@ -24,8 +24,8 @@ from typing import Any, TypedDict, Unpack
 from pyspark.sql import DataFrame, SparkSession
 
 from ..home.directory import Home
-from ..state.ledger import Revision
 from ..state.place import opened
+from ..state.records import Revision
 from ..storage.session import master_of, session
 from ..storage.warehouse import Warehouse
 from . import views

@@ -22,7 +22,8 @@ from algorithms.triangles import triangle_changes
 
 from ..errors import UsageError
 from ..home.directory import Home
-from ..state.ledger import Ledger, Revision
+from ..state.ledger import Ledger
+from ..state.records import Revision
 from ..state.totals import accumulate, at_epochs
 from ..storage.warehouse import Warehouse
 

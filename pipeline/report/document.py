@@ -12,12 +12,12 @@ from statistics import median
 from typing import Any
 
 from ..home.directory import Home
-from ..state.ledger import Batch
-from ..state.standing import SUMS, Attempt, Row
+from ..state.records import Batch, CheckRecord, LandedBatch, RunState, Severity
+from ..state.standing import SUMS, Attempt
 from .html.verdict import verdict
 from .state import MEASURES, WINDOW, State
 
-SEVERITIES = ("critical", "warning", "info")
+SEVERITIES = tuple(Severity)
 BAND = 5  # the usual number of rows: the median of the epochs before, and so many median deviations around it
 SPANS = 12  # stretches of later epochs that a correction moved
 
@@ -29,7 +29,7 @@ def document(state: State, epoch: int, at: str) -> Document:
     batch, tried = state.batches.get(epoch), state.pending(epoch)
     published = state.landings[epoch][-1] if batch else None
     before, after = state.neighbours(epoch)
-    shown = tried if tried is not None and (tried.state == "failed" or published is None) else None
+    shown = tried if tried is not None and (tried.state is RunState.FAILED or published is None) else None
     run_id = shown.run_id if shown is not None else published.run_id if published else None
     group = state.checks.get(epoch, [])
     found: Document = {
@@ -49,8 +49,8 @@ def document(state: State, epoch: int, at: str) -> Document:
         "graph": _graph(state, epoch),
         "checks": [check(state, row) for row in group],
         "audit": _audit(state, epoch),
-        "failed_run": _failed_run(state, shown) if shown is not None and shown.state == "failed" else None,
-        "interrupted": tried is not None and tried.state == "interrupted",
+        "failed_run": _failed_run(state, shown) if shown is not None and shown.state is RunState.FAILED else None,
+        "interrupted": tried is not None and tried.state is RunState.INTERRUPTED,
         "run": _run(state, run_id) if run_id else None,
         "runs": [told(*one) for one in state.attempts.get(epoch, [])][-WINDOW:],
         "trend": _trend(state, epoch),
@@ -85,7 +85,7 @@ def _trend(state: State, epoch: int) -> list[Document]:
     return found
 
 
-def _landed(state: State, batch: Batch, published: Row) -> Document:
+def _landed(state: State, batch: Batch, published: LandedBatch) -> Document:
     """The batch, beside those of the landed epochs before and beside the one that it replaced."""
     place = bisect_right(state.landed, batch.epoch - 1)
     past = [state.batches[epoch] for epoch in state.landed[max(0, place - WINDOW) : place]]
@@ -119,7 +119,7 @@ def band(rows: list[int]) -> Document:
     }
 
 
-def _former(state: State, batch: Batch, published: Row) -> Document | None:
+def _former(state: State, batch: Batch, published: LandedBatch) -> Document | None:
     """The batch of the same epoch that this one replaced: none of it (`taken_back`) after a rollback before it."""
     former = state.former(batch.epoch)
     if former is None:
@@ -130,11 +130,11 @@ def _former(state: State, batch: Batch, published: Row) -> Document | None:
         "rows": former.rows,
         "quarantined": former.bad_rows,
         "taken_back": not former.digest,
-        "by": published.kind or "run",
+        "by": published.kind,
     }
 
 
-def _moved(state: State, batch: Batch, published: Row) -> Document | None:
+def _moved(state: State, batch: Batch, published: LandedBatch) -> Document | None:
     """What the run of this batch did to the totals of later epochs that were final before it. None: there were none."""
     frontier, now = state.frontiers.get(batch.revision - 1), state.frontier
     if frontier is None or now is None or min(frontier, now) <= batch.epoch:
@@ -212,13 +212,12 @@ def _audit(state: State, epoch: int) -> Document:
     }
 
 
-def check(state: State, row: Row) -> Document:
+def check(state: State, row: CheckRecord) -> Document:
     """`fresh`: it speaks of what is published now; `counts`: a failure that does, or that nothing has undone."""
     names = ("suite", "name", "severity", "meaning", "observed", "remedy", "revision", "at")
-    passed = bool(row.passed)
     found = {name: getattr(row, name) for name in names}
-    found |= {"passed": passed, "fresh": state.fresh(row), "counts": not passed and state.counts(row)}
-    return {**found, "epoch": row.epoch, "label": state.label(row.epoch), "rows": list(row.rows or [])}
+    found |= {"passed": row.passed, "fresh": state.fresh(row), "counts": not row.passed and state.counts(row)}
+    return {**found, "epoch": row.epoch, "label": state.label(row.epoch), "rows": row.rows}
 
 
 def told(one: Attempt, revision: int | None) -> Document:
@@ -235,10 +234,10 @@ def _failed_run(state: State, run: Attempt) -> Document:
 
 def _run(state: State, run_id: str) -> Document:
     stages = state.stages(run_id)
-    kept = [{**{k: row[k] for k in ("stage", "state", "seconds")}, "facts": dict(row["facts"])} for row in stages]
+    kept = [{"stage": row.stage, "state": row.state, "seconds": row.seconds, "facts": row.facts} for row in stages]
     return {
         **told(*state.attempt(run_id)),
-        "seconds": sum(row["seconds"] or 0 for row in stages),
+        "seconds": sum(row.seconds or 0 for row in stages),
         "stages": kept,
         "checked_epochs": [state.label(epoch) for epoch in state.checked_epochs(run_id)],
     }

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Any
 
 import sqlalchemy as sa
 
 from ..errors import AltneuError
 from ..home.directory import Home
 from ..landing.survey import survey
-from ..state.ledger import Ledger, Revision, checks, ledger, runs
+from ..state.ledger import Ledger
+from ..state.records import CheckRecord, Revision, RunKind, RunRecord
+from ..state.schema import checks, ledger, runs
 from ..state.standing import (
     FULL,
-    Row,
+    Attempt,
     Standings,
     attempt,
     counts,
@@ -119,15 +120,16 @@ def cores(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
     return core
 
 
-def _newest_runs(found: Ledger) -> list[tuple[Any, int | None]]:
+def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
     joined = sa.select(runs, ledger.c.revision).outerjoin(ledger, ledger.c.run_id == runs.c.run_id)
-    return [(attempt(row), row.revision) for row in found.read(joined.order_by(runs.c.started_at.desc()).limit(RUNS))]
+    rows = found.read(joined.order_by(runs.c.started_at.desc()).limit(RUNS))
+    return [(attempt(RunRecord.of(row)), row.revision) for row in rows]
 
 
 def _held_back(home: Home, found: Ledger, newest: Revision) -> list[Document]:
     """The rollbacks that decide about some epochs' batches, and how many and which."""
     every = landings(newest.revision).subquery()
-    mine = (every.c.place == 1) & (runs.c.kind == "rollback")
+    mine = (every.c.place == 1) & (runs.c.kind == RunKind.ROLLBACK)
     spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
     grouped = sa.select(every.c.revision, *spans).join(runs, runs.c.run_id == every.c.run_id).where(mine)
     label = home.schedule.label
@@ -138,7 +140,7 @@ def _held_back(home: Home, found: Ledger, newest: Revision) -> list[Document]:
     ]
 
 
-def _worst(failed: list[Row]) -> str | None:
+def _worst(failed: list[CheckRecord]) -> str | None:
     """The worst of some failed checks, in a line."""
     worst = min(failed, key=lambda row: SEVERITIES.index(row.severity), default=None)
     return None if worst is None else f"{worst.name}: {worst.observed}"

@@ -17,7 +17,7 @@ from typing import Any
 from .. import events
 from ..extras import need
 from ..home.directory import Home
-from ..state import ledger as db
+from ..state import lease
 from ..state.ledger import Ledger
 from ..state.standing import Standings, standings
 from .document import Document
@@ -33,7 +33,7 @@ MANIFEST = ".pages.json"
 
 def document(home: Home, ledger: Ledger, epoch: int) -> Document:
     """What is known of one epoch: the JSON behind its page."""
-    return _document(State(home, ledger, [epoch]), epoch, db.now())
+    return _document(State(home, ledger, [epoch]), epoch, lease.now())
 
 
 def page_name(home: Home, epoch: int) -> str:
@@ -48,7 +48,7 @@ def page(home: Home, ledger: Ledger, epoch: int) -> str:
 
 def index(home: Home, ledger: Ledger) -> str:
     """The index as of now; it links pages that are made on request, too."""
-    at, stand = db.now(), standings(ledger, ledger.at())
+    at, stand = lease.now(), standings(ledger, ledger.at())
     return index_page(overview(home, ledger, stand, at, lambda epoch: "new", look(home, ledger, at)))
 
 
@@ -71,7 +71,7 @@ def write(
     `data_docs`: also Great Expectations' own pages of their checks; an epoch's page links those that are there.
     """
     home.reports.mkdir(parents=True, exist_ok=True)
-    at, stand = db.now(), standings(ledger, ledger.at())
+    at, stand = lease.now(), standings(ledger, ledger.at())
     files = Files(home, stand)
     asked = sorted(set(epochs))[-limit if limit else 0 :]
     files.add(asked)

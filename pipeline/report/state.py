@@ -15,7 +15,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..home.directory import Home
-from ..state.ledger import Batch, Ledger, Revision, batches, checks, ledger, runs
+from ..state.ledger import Ledger
+from ..state.records import Batch, CheckRecord, LandedBatch, Revision, Row, RunState, StageRecord
+from ..state.schema import batches, checks, ledger, runs
 from ..state.standing import (
     FOREVER,
     FULL,
@@ -23,7 +25,6 @@ from ..state.standing import (
     Attempt,
     Audit,
     Marks,
-    Row,
     attempt,
     counts,
     current,
@@ -55,7 +56,7 @@ class State:
         self.newest = newest or found.at()
         self.frontier = self.newest.frontier
         self.tried = unpublished(found)
-        self._stages: dict[str, list[dict[str, Any]]] = {}
+        self._stages: dict[str, list[StageRecord]] = {}
         self._effects: dict[str, list[tuple[int, dict[str, int]]]] = {}
         self._read_batches()
         self._read_axis()
@@ -75,19 +76,20 @@ class State:
         own = sa.select(published, runs.c.kind, runs.c.started_at, runs.c.finished_at)
         own = own.join(runs, runs.c.run_id == published.c.run_id)
         mine = (published.c.epoch >= self.low) & (published.c.epoch <= self.high)
-        rows = self.read(own.where(mine).order_by(published.c.epoch, published.c.revision))
+        within = own.where(mine).order_by(published.c.epoch, published.c.revision)
+        rows = [LandedBatch.of(row) for row in self.read(within)]
         some = sizes.c.run_id.in_(sorted({row.run_id for row in rows}))
         epochs = {row.run_id: row.epochs for row in self.read(sa.select(sizes).where(some))}
-        self.landings: dict[int, list[Row]] = defaultdict(list)  # epoch -> its batches, oldest first
+        self.landings: dict[int, list[LandedBatch]] = defaultdict(list)  # epoch -> its batches, oldest first
         self.batches: dict[int, Batch] = {}
         self.attempts: dict[int, list[tuple[Attempt, int | None]]] = defaultdict(list)  # with the revision, if any
         for row in rows:
             self.landings[row.epoch].append(row)
             told = Attempt(
                 row.run_id,
-                "published",
+                RunState.PUBLISHED,
                 None,
-                row.kind or "run",
+                row.kind,
                 row.revision - 1,
                 row.started_at,
                 row.finished_at,
@@ -98,8 +100,8 @@ class State:
         now = current(self.newest.revision).subquery()
         before = sa.select(now).where(now.c.epoch < self.low).order_by(now.c.epoch.desc()).limit(WINDOW)
         last = [group[-1] for group in self.landings.values() if group[-1].digest]
-        for row in (*self.read(before), *last):
-            self.batches[row.epoch] = Batch(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.revision)
+        for batch in (*map(Batch.of, self.read(before)), *last):
+            self.batches[batch.epoch] = batch
         for epoch, group in self.tried.items():
             if self.low <= epoch <= self.high:
                 self.attempts[epoch] += [(one, None) for one in group]
@@ -111,7 +113,7 @@ class State:
         group = self.landings.get(epoch)
         return pending(self.tried.get(epoch, []), group[-1].revision if group else 0)
 
-    def former(self, epoch: int) -> Row | None:
+    def former(self, epoch: int) -> LandedBatch | None:
         """The batch that the published one replaced; None when it is the first, or the same."""
         group = self.landings.get(epoch, [])
         if len(group) < 2 or not group[-1].digest or group[-1].digest == group[-2].digest:
@@ -130,16 +132,15 @@ class State:
         """The motifs that the newest revision was published with."""
         return self.found.motifs(self.newest)
 
-    def stages(self, run_id: str) -> list[dict[str, Any]]:
+    def stages(self, run_id: str) -> list[StageRecord]:
         """The stages of a run, except the one that writes the report."""
         if run_id not in self._stages:
-            rows = [row._asdict() for row in self.found.stages(run_id) if row.stage != "report"]
-            self._stages[run_id] = sorted(rows, key=lambda row: row["started_at"])
+            self._stages[run_id] = [row for row in self.found.stages(run_id) if row.stage != "report"]
         return self._stages[run_id]
 
     def fact(self, run_id: str, key: str) -> Any:
         """A fact that any stage of the run recorded, or None."""
-        return next((row["facts"][key] for row in self.stages(run_id) if row["facts"].get(key)), None)
+        return next((row.facts[key] for row in self.stages(run_id) if row.facts.get(key)), None)
 
     @cached_property
     def runs_of(self) -> dict[int, tuple[str, str]]:
@@ -252,9 +253,9 @@ class State:
 
     def _read_checks(self) -> None:
         mine = (checks.c.epoch >= self.low) & (checks.c.epoch <= self.high)
-        self.checks: dict[int, list[Row]] = defaultdict(list)
-        self.audits: dict[int, list[Row]] = defaultdict(list)
-        for row in self.read(newest_checks(self.newest.revision, mine)):
+        self.checks: dict[int, list[CheckRecord]] = defaultdict(list)
+        self.audits: dict[int, list[CheckRecord]] = defaultdict(list)
+        for row in map(CheckRecord.of, self.read(newest_checks(self.newest.revision, mine))):
             (self.audits if row.suite == FULL else self.checks)[row.epoch].append(row)
 
     def audit(self, epoch: int) -> Audit | None:
@@ -266,13 +267,13 @@ class State:
         fresh = self.marks.fresh(epoch, revision)
         return Audit(passed, revision, rows[0].at, fresh, revision < self.marks.anew)
 
-    def fresh(self, row: Row) -> bool:
+    def fresh(self, row: CheckRecord) -> bool:
         return is_fresh(row, self.batches.get(row.epoch), self.marks)
 
-    def counts(self, row: Row) -> bool:
+    def counts(self, row: CheckRecord) -> bool:
         return counts(row, self.batches.get(row.epoch), self.marks)
 
-    def failed(self, epoch: int) -> list[Row]:
+    def failed(self, epoch: int) -> list[CheckRecord]:
         """The failed checks that count, beside the audit."""
         return [row for row in self.checks.get(epoch, ()) if not row.passed and self.counts(row)]
 
@@ -281,10 +282,11 @@ class State:
         failed = [row.severity for row in self.failed(epoch)]
         return judge(self.batches.get(epoch), self.pending(epoch), self.audit(epoch), failed)
 
-    def failures_of(self, run_id: str) -> list[Row]:
+    def failures_of(self, run_id: str) -> list[CheckRecord]:
         """Failed checks of a run, published or not."""
         mine = (checks.c.run_id == run_id) & sa.not_(checks.c.passed)
-        return self.read(sa.select(checks).where(mine).order_by(checks.c.id).limit(LISTED))
+        statement = sa.select(checks).where(mine).order_by(checks.c.id).limit(LISTED)
+        return [CheckRecord.of(row) for row in self.read(statement)]
 
     def checked_epochs(self, run_id: str) -> list[int]:
         """The last epochs at which a run has run its suites."""

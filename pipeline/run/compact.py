@@ -28,7 +28,8 @@ from ..interrupt import asked
 from ..report import refresh
 from ..state import lease
 from ..state.lease import held
-from ..state.ledger import Ledger, Revision, new_run_id
+from ..state.ledger import Ledger
+from ..state.records import Revision, RunKind, RunState, StageState, new_run_id
 from ..storage.branches import Branches
 from ..storage.warehouse import INTERVALS, Warehouse, shown
 
@@ -90,7 +91,7 @@ def horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list
     newest = row.revision
     kinds = {run.run_id: run.kind for run in ledger.runs()}
     rows = [r for r in ledger.revisions() if r.revision <= newest]
-    breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, "run")]
+    breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, RunKind.RUN)]
     oldest = newest - home.config.keep_revisions + 1
     line = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
     dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
@@ -139,10 +140,10 @@ def replace_and_drop(
     warehouse.discard_leftovers(ledger)
     since, line, dropped = horizon(home, ledger, row)
     run_id = new_run_id()
-    ledger.begin(run_id, row.revision, [], {}, "compact")
+    ledger.begin(run_id, row.revision, [], {}, RunKind.COMPACT)
     with held(ledger, run_id):
         started = time.time()
-        ledger.stage(run_id, "compact", "running", started, {})
+        ledger.stage(run_id, "compact", StageState.RUNNING, started, {})
         try:
             pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
             ledger.pin(run_id, pins, line, since, dropped)
@@ -157,7 +158,9 @@ def replace_and_drop(
                 orphans += remove_orphans(table)
         except BaseException as error:
             state, why = (
-                ("interrupted", "interrupted during compact") if asked(error) else ("failed", explained(error)[0])
+                (RunState.INTERRUPTED, "interrupted during compact")
+                if asked(error)
+                else (RunState.FAILED, explained(error)[0])
             )
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
                 ledger.finish(run_id, state, why)
@@ -170,8 +173,8 @@ def replace_and_drop(
             "orphans": orphans,
             "tables": after,
         }
-        ledger.stage(run_id, "compact", "done", started, facts)
-        ledger.finish(run_id, "done")
+        ledger.stage(run_id, "compact", StageState.DONE, started, facts)
+        ledger.finish(run_id, RunState.DONE)
         ledger.discard([run_id])
     return facts
 

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from ..errors import Disturbed
 from ..home.directory import Home
-from ..state.ledger import Ledger, Revision
+from ..state.ledger import Ledger
+from ..state.records import Revision, RunKind
 from ..storage.warehouse import LANDED, Warehouse, shown
 
 Facts = dict[str, Any]
@@ -31,7 +32,7 @@ class Run:
     parent: Revision
     epochs: list[int]
     say: Say = lambda text: None
-    kind: str = "run"
+    kind: RunKind = RunKind.RUN
 
     @property
     def revision(self) -> int:
@@ -48,7 +49,7 @@ class Run:
 
     def keeps(self, table: str) -> bool:
         """Does the run add to a table? A rebuild makes all but the landed rows anew, a reload those as well."""
-        return self.kind == "run" or (self.kind == "rebuild" and table in LANDED)
+        return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and table in LANDED)
 
     @cached_property
     def written(self) -> dict[str, int]:

@@ -18,6 +18,7 @@ from algorithms.plans import BROADCAST_ROWS, Choice, MotifChoice
 from .. import landing
 from ..home.directory import Home
 from ..state.ledger import Ledger
+from ..state.records import RunKind
 from .planning import Plan
 
 COUNTED = 2**23  # bytes of landed files whose rows are counted; of more they are estimated
@@ -36,18 +37,18 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
     late = [epoch.epoch for epoch in chosen if frontier is not None and epoch.epoch <= frontier]
     published = ledger.batches(plan.parent.revision)
     restated = _restated(home, sorted(run), [epoch for epoch in published if epoch not in run])
-    if plan.kind != "run":
+    if plan.kind is not RunKind.RUN:
         restated = [epoch for epoch in published if epoch not in run]
     known = [(e.bytes, e.rows) for e in plan.epochs if e.state == "published" and e.rows]
     per_row = sum(b for b, _ in known) / sum(n for _, n in known) if known else landing.BYTES_PER_ROW
     size = sum(epoch.bytes for epoch in chosen)
     rows = _counted(home, run) if size <= COUNTED else round(size / per_row)
-    if plan.kind == "rebuild":
+    if plan.kind is RunKind.REBUILD:
         rows = sum(batch.rows for batch in published.values())
     seconds = stage_seconds(ledger, rows)
     new_frontier = max([*run, *([] if frontier is None else [frontier])], default=None)
     starts = [*run, *([frontier + 1] if frontier is not None and run and max(run) > frontier else [])]
-    if plan.kind != "run":
+    if plan.kind is not RunKind.RUN:
         starts = list(published)
     counts: dict[str, int] = {}
     for entry in plan.epochs:
@@ -55,7 +56,7 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
     return {
         "kind": plan.kind,
         "parent": plan.parent.revision,
-        "revision": plan.parent.revision + 1 if run or plan.kind != "run" else None,
+        "revision": plan.parent.revision + 1 if run or plan.kind is not RunKind.RUN else None,
         "revisions": revisions,
         "frontier": new_frontier,
         "counts": counts,
@@ -68,7 +69,7 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
         "restated": restated,
         "rows": rows,
         "plans": {}
-        if not chosen and plan.kind == "run"
+        if not chosen and plan.kind is RunKind.RUN
         else {
             "edges": "broadcast the touched pairs" if rows <= BROADCAST_ROWS else "shuffle by pair",
             "triangles": _triangles(home, ledger, plan, rows),
@@ -90,10 +91,10 @@ def _counted(home: Home, epochs: set[int]) -> int:
 
 def _triangles(home: Home, ledger: Ledger, plan: Plan, rows: int) -> str:
     """The plan that counts triangles, if every landed row changes an edge and proposes as many as it did before."""
-    index = ledger.sizes().get("edges", {}).get("rows", 0) if plan.kind == "run" else 0
+    index = ledger.sizes().get("edges", {}).get("rows", 0) if plan.kind is RunKind.RUN else 0
     facts: dict[str, dict[str, dict[str, Any]]] = {}
-    for run, stage, _, found in ledger.history(RUNS):
-        facts.setdefault(run, {})[stage] = found
+    for row in ledger.history(RUNS):
+        facts.setdefault(row.run_id, {})[row.stage] = row.facts
     known = [
         (each["triangles"]["proposals"], each["edges"]["rows"])
         for each in facts.values()
@@ -109,7 +110,7 @@ def _motifs(home: Home, ledger: Ledger, plan: Plan, rows: int) -> dict[str, str]
     if not wanted:
         return {}
     made_of = {"edges": patterns.PLAIN in patterns.relations(wanted), "motif_edges": bool(patterns.kept(wanted))}
-    sizes = ledger.sizes() if plan.kind == "run" else {}
+    sizes = ledger.sizes() if plan.kind is RunKind.RUN else {}
     stored = sum(sizes.get(table, {}).get("rows", 0) for table, some in made_of.items() if some)
     changed = rows * len(patterns.relations(wanted))
     config = home.config
@@ -131,11 +132,11 @@ def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:
 def stage_seconds(ledger: Ledger, rows: int) -> dict[str, float] | None:
     """Stage → expected seconds for so many landed rows; None when nothing was published yet."""
     found = ledger.history(RUNS)
-    landed = {run: facts.get("rows", 0) for run, stage, _, facts in found if stage == "ingest"}
+    landed = {row.run_id: row.facts.get("rows", 0) for row in found if row.stage == "ingest"}
     points: dict[str, list[tuple[int, float]]] = {}
-    for run, stage, seconds, _ in found:
-        if run in landed and seconds is not None:
-            points.setdefault(stage, []).append((landed[run], seconds))
+    for row in found:
+        if row.run_id in landed and row.seconds is not None:
+            points.setdefault(row.stage, []).append((landed[row.run_id], row.seconds))
     if not points:
         return None
     return {stage: round(_line(pairs, rows), 2) for stage, pairs in points.items()}

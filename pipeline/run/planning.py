@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from ..errors import UsageError
 from ..home.directory import Home
 from ..landing.survey import Epoch, survey
-from ..state.ledger import Ledger, Revision
+from ..state.ledger import Ledger
+from ..state.records import Revision, RunKind
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Plan:
     parent: Revision
     epochs: tuple[Epoch, ...]
     run: tuple[int, ...] = field(default=())
-    kind: str = "run"
+    kind: RunKind = RunKind.RUN
 
 
 def plan(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: bool = False) -> Plan:
@@ -73,7 +74,7 @@ def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
     if parent.frontier is None:
         raise UsageError("nothing is published, so there is nothing to rebuild.", "altneu backfill --all")
     if not from_landing:
-        return Plan(parent, tuple(e for e in found.values() if e.revision), (), "rebuild")
+        return Plan(parent, tuple(e for e in found.values() if e.revision), (), RunKind.REBUILD)
     unready = next((entry for entry in found.values() if entry.state == "incomplete"), None)
     if unready:
         raise UsageError(
@@ -86,7 +87,7 @@ def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
             "the landing would lose them.",
             f"altneu run {gone[0]} --remove   (takes it back on purpose), or: altneu rebuild",
         )
-    return Plan(parent, tuple(found.values()), tuple(found), "reload")
+    return Plan(parent, tuple(found.values()), tuple(found), RunKind.RELOAD)
 
 
 def parts(home: Home, plan: Plan) -> list[tuple[int, ...]]:

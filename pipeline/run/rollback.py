@@ -11,7 +11,8 @@ from ..home.directory import Home
 from ..interrupt import asked
 from ..report import refresh
 from ..state.lease import held
-from ..state.ledger import Ledger, Revision, new_run_id
+from ..state.ledger import Ledger
+from ..state.records import Revision, RunKind, RunState, StagedBatch, new_run_id
 
 
 def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[int]]:
@@ -34,14 +35,16 @@ def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[
     before, after = ledger.batches(parent.revision), ledger.batches(target.revision)
     epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
     run_id = new_run_id()
-    config = dict(ledger.run(target.run_id).config) if target.revision else home.config.semantic()
-    ledger.begin(run_id, parent.revision, epochs, config, "rollback")
+    config = ledger.run(target.run_id).config if target.revision else home.config.semantic()
+    ledger.begin(run_id, parent.revision, epochs, config, RunKind.ROLLBACK)
     with held(ledger, run_id):
         try:
             published = _publish_again(home, ledger, run_id, parent, target, epochs)
         except BaseException as error:
             state, why = (
-                ("interrupted", "interrupted during rollback") if asked(error) else ("failed", explained(error)[0])
+                (RunState.INTERRUPTED, "interrupted during rollback")
+                if asked(error)
+                else (RunState.FAILED, explained(error)[0])
             )
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
                 ledger.finish(run_id, state, why)
@@ -54,12 +57,7 @@ def _publish_again(
     home: Home, ledger: Ledger, run_id: str, parent: Revision, target: Revision, epochs: list[int]
 ) -> Revision:
     after = ledger.batches(target.revision)
-    nothing = {"digest": "", "files": 0, "rows": 0, "bad_rows": 0}
-    taken = {e: after[e] for e in epochs if e in after}
-    ledger.put_batches(
-        run_id,
-        [{"epoch": e, **({k: getattr(taken[e], k) for k in nothing} if e in taken else nothing)} for e in epochs],
-    )
+    ledger.put_batches(run_id, [after[e].staged() if e in after else StagedBatch.taken_back(e) for e in epochs])
     sums: dict[tuple[str, int, int], int] = {}
     for measure, k, epoch, at, diff in ledger.total_diffs(parent.revision):
         if at > target.revision:

@@ -30,13 +30,21 @@ from ..extras import need
 from ..home.directory import Home
 from ..interrupt import Interrupted, asked
 from ..state.lease import held
-from ..state.ledger import WRITTEN, Ledger, Revision, new_run_id, texts
+from ..state.ledger import Ledger
+from ..state.progress import WRITTEN
+from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id, texts
 from . import telemetry
 from .meaning import changed_meaning
 from .planning import Plan
 from .stages import NAMES, STAGES, named
 
 Say = Callable[[str, str], None]  # stage, text
+# what a run of this kind computes anew: a change of meaning needs one of these
+_COVERS = {
+    RunKind.RUN: ("run",),
+    RunKind.REBUILD: ("run", "rebuild"),
+    RunKind.RELOAD: ("run", "rebuild", "reload"),
+}
 
 
 def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
@@ -45,11 +53,11 @@ def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
     Raises `UsageError` when the settings have given history another meaning and the plan does not restate it, and when
     what a run needs is not installed.
     """
-    if not plan.run and plan.kind == "run":
+    if not plan.run and plan.kind is RunKind.RUN:
         return None
     need("the audit of a run", "quality")
     words, needs = changed_meaning(home, ledger)
-    enough = {"run": ("run",), "rebuild": ("run", "rebuild"), "reload": ("run", "rebuild", "reload")}[plan.kind]
+    enough = _COVERS[plan.kind]
     if needs not in enough:
         command = {
             "rebuild": "altneu rebuild   (every published epoch again, as one revision)",
@@ -75,7 +83,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     from .context import Run
 
     this, row = named(name), ledger.run(run_id)
-    if row.state == "published" and this.before_publish:
+    if row.state is RunState.PUBLISHED and this.before_publish:
         return ledger.facts(run_id, name)
     conflict = ledger.overtaken(run_id)
     if conflict is not None:
@@ -84,7 +92,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
         prepare()
     with held(ledger, run_id):
         watch = telemetry.Stage(home, ledger, row, name)
-        ledger.stage(run_id, name, "running", watch.started, {})
+        ledger.stage(run_id, name, StageState.RUNNING, watch.started, {})
         try:
             spark = session_for(home, ledger, lambda: _landed_rows(home, row.epochs))
             run = Run(
@@ -95,7 +103,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
                 ledger.parent(row),
                 list(row.epochs),
                 lambda text: say(name, text),
-                row.kind or "run",
+                row.kind,
             )
             if this is STAGES[0]:
                 run.warehouse.ensure(retype=not run.keeps("upserts") or run.parent.frontier is None)
@@ -103,7 +111,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
                 facts = watch.work(this.work, run)
             if run.wrote:
                 facts = {**facts, WRITTEN: texts(run.wrote)}
-            ledger.stage(run_id, name, "done", watch.started, facts)
+            ledger.stage(run_id, name, StageState.DONE, watch.started, facts)
         except BaseException as error:
             said = _recorded(home, ledger, row, name, watch, error)
             if said is error:
@@ -114,27 +122,27 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
 
 
 def _recorded(
-    home: Home, ledger: Ledger, run: sa.Row[Any], name: str, watch: telemetry.Stage, error: BaseException
+    home: Home, ledger: Ledger, run: RunRecord, name: str, watch: telemetry.Stage, error: BaseException
 ) -> BaseException:
     """Record how a stage ended that did not finish; return what to raise. What is no `Exception` (a signal, a
     scheduler's termination or timeout) goes on unchanged, also where cleaning up has failed after it."""
     stop = asked(error)
     what, then = explained(error)
-    state, said = "failed", f"{name}: {what}"
+    state, said = StageState.FAILED, f"{name}: {what}"
     if stop is not None:
         reason = f" ({type(stop).__name__}: {stop})"
         if isinstance(stop, (Interrupted, KeyboardInterrupt)):
             reason = ""
         if isinstance(stop, Interrupted):
             stop.during = name
-        state, said = "interrupted", f"interrupted during {name}{reason}"
+        state, said = StageState.INTERRUPTED, f"interrupted during {name}{reason}"
         what = said
     elif isinstance(error, Conflict):
-        state = "superseded"
+        state = StageState.SUPERSEDED
     with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
         ledger.stage(run.run_id, name, state, watch.started, {"error": what, "cost": watch.cost})
         if named(name).decides:
-            ledger.finish(run.run_id, state, said)
+            ledger.finish(run.run_id, RunState(state), said)
     if stop is None and named(name).decides:
         from ..report import refresh
 
@@ -170,10 +178,10 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
     except Interrupted as stop:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
             if stop.during is None:  # between two stages
-                done = {row.stage for row in ledger.stages(run_id) if row.state == "done"}
+                done = {row.stage for row in ledger.stages(run_id) if row.state is StageState.DONE}
                 stop.during = next((name for name in NAMES if name not in done), NAMES[-1])
             # again, in case the stage could not: its own write may be what was interrupted
-            ledger.finish(run_id, "interrupted", f"interrupted during {stop.during}")
+            ledger.finish(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
             ledger.give_back(run_id)
         raise
     return ledger.at()

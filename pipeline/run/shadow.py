@@ -47,7 +47,7 @@ def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[st
             began = time.perf_counter()
             checks = audit.audit_published(warehouse, row, [epoch], lambda text: None)
             recomputed = time.perf_counter() - began
-            kept = sum(stages[name].seconds for name in maintained)
+            kept = sum(stages[name].seconds or 0.0 for name in maintained)
             out.append(
                 {
                     "epoch": epoch,

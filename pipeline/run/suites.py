@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from .. import landing
+from ..state.records import RunKind
 from ..state.totals import accumulate, at_epochs
 from .context import Run
 
@@ -21,7 +22,7 @@ def suites(run: Run) -> list[dict[str, Any]]:
 
     values = list(run.home.config.values)
     epoch = run.frontier
-    whole = run.kind != "run"  # all edges are new then: what explains them are all landed rows
+    whole = run.kind is not RunKind.RUN  # all edges are new then: what explains them are all landed rows
     delta = run.after("upserts") if whole else run.delta("upserts")
     data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
     batches_of_run = run.after("upserts") if whole else run.after("upserts").where(F.col("epoch").isin(run.epochs))

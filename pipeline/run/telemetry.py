@@ -20,12 +20,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import psutil
-import sqlalchemy as sa
 
 from ..events import event, log
 from ..home.directory import Home
 from ..state.lease import beside
-from ..state.ledger import WRITTEN, Ledger
+from ..state.ledger import Ledger
+from ..state.progress import WRITTEN
+from ..state.records import RunRecord, StageState
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -36,12 +37,12 @@ LOOK = 0.5  # seconds between two looks at the memory
 Facts = dict[str, Any]
 
 
-def named(home: Home, run: sa.Row[Any]) -> Facts:
+def named(home: Home, run: RunRecord) -> Facts:
     """The fields by which every event and span names its run: its id, how many epochs, the first and the last."""
     labels = [home.schedule.label(epoch) for epoch in (min(run.epochs), max(run.epochs))] if run.epochs else [None] * 2
     return {
         "run": run.run_id,
-        "kind": run.kind or "run",
+        "kind": run.kind.value,
         "parent": run.parent,
         "epochs": len(run.epochs),
         "first": labels[0],
@@ -65,7 +66,7 @@ def numbers(facts: Facts) -> Facts:
 class Stage:
     """One try of a stage: measured inside `with`, told by `done` or `failed`."""
 
-    def __init__(self, home: Home, ledger: Ledger, run: sa.Row[Any], name: str) -> None:
+    def __init__(self, home: Home, ledger: Ledger, run: RunRecord, name: str) -> None:
         self.home, self.ledger, self.run_id, self.name = home, ledger, run.run_id, name
         self.cost: dict[str, int] = {}
         self.started = time.time()
@@ -161,14 +162,14 @@ def send(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> Non
     run = ledger.run(run_id)
     fields = {f"altneu.{name}": value for name, value in named(home, run).items() if value is not None}
     start, end = _nanoseconds(run.started_at), _nanoseconds(run.finished_at or run.started_at)
-    root = tracer.start_span(f"altneu {run.kind or 'run'}", start_time=start, attributes=fields)
+    root = tracer.start_span(f"altneu {run.kind}", start_time=start, attributes=fields)
     if run.error:
         root.set_status(StatusCode.ERROR, run.error)
     for row in ledger.stages(run_id):
         start = _nanoseconds(row.started_at)
         told = {f"altneu.{name}": value for name, value in numbers(row.facts).items()}
         span = tracer.start_span(row.stage, set_span_in_context(root), start_time=start, attributes=told)
-        if row.state == "failed":
+        if row.state is StageState.FAILED:
             span.set_status(StatusCode.ERROR, row.facts.get("error"))
         span.end(start + int((row.seconds or 0) * 1e9))
     root.end(end)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import sqlalchemy as sa
@@ -25,6 +25,7 @@ from ..errors import LeaseLost
 
 if TYPE_CHECKING:
     from .ledger import Ledger
+    from .records import RunRecord
 
 SILENCE = 60.0  # seconds without a heartbeat after which a process counts as dead
 BEAT = 5.0  # seconds between two heartbeats
@@ -33,6 +34,11 @@ BEAT = 5.0  # seconds between two heartbeats
 def clock() -> datetime:
     """The time; tests set another."""
     return datetime.now(UTC)
+
+
+def now() -> str:
+    """The time, as it is stored."""
+    return clock().isoformat(timespec="milliseconds")
 
 
 def process() -> str:
@@ -65,7 +71,7 @@ def ended(owner: str | None) -> bool:
         return True
 
 
-def beats(run: sa.Row[Any]) -> bool:
+def beats(run: RunRecord) -> bool:
     """Was there a heartbeat within `SILENCE`, of a process that may be there? (A clock that went back is one.)"""
     since = clock() - datetime.fromisoformat(run.beat_at or run.started_at)
     return since.total_seconds() < SILENCE and not ended(run.owner)

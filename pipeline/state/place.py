@@ -23,8 +23,9 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
-from . import database, files
-from .ledger import Ledger, ledger, now
+from . import database, files, lease
+from .ledger import Ledger
+from .schema import ledger
 
 FORMAT = 1  # of homes that this version makes; it reads all up to it
 PREFIX = "altneu_"
@@ -112,7 +113,7 @@ def new_catalog() -> str:
 def row(home: Home, catalog: str, here: str) -> dict[str, Any]:
     """What is stored of a home whose tables are where it is, and whose database is `here`."""
     places = {"warehouse": home.warehouse, "database": here}
-    return {"id": 1, "catalog": catalog, "format": FORMAT, **places, "made_at": now()}
+    return {"id": 1, "catalog": catalog, "format": FORMAT, **places, "made_at": lease.now()}
 
 
 def look(home: Home) -> Identity | None:

@@ -23,15 +23,15 @@ import sqlalchemy as sa
 
 from expectations.volumes import EXPECTATIONS as VOLUMES
 
-from .ledger import Batch, Ledger, Revision, alive, batches, checks, ledger, runs, totals
+from .ledger import Ledger
+from .records import OVER, Batch, CheckRecord, Revision, RunKind, RunRecord, RunState, Severity
+from .schema import batches, checks, ledger, runs, totals
 
 FULL = "incremental_versus_full"
 OF_BATCH = {(check.suite, check.name) for check in VOLUMES if check.per_epoch}
 SUMS = ("vertices", "edges", "triangles")
 FOREVER = (1 << 63) - 1
 DENSE = 400  # so many epochs are shown one by one, also where most of them are empty
-
-Row = sa.Row[Any]
 
 
 class Marks:
@@ -238,15 +238,16 @@ def newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select
     return sa.select(*(ranked.c[column.name] for column in checks.c)).where(kept).order_by(ranked.c.id)
 
 
-def failures(found: Ledger, newest: int) -> dict[int, list[Row]]:
+def failures(found: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
     """Epoch → its newest check results that are no successes, beside audits and what only informs."""
-    said = visible(newest, sa.not_(checks.c.passed), checks.c.severity != "info", checks.c.suite != FULL).subquery()
+    loud = checks.c.severity != Severity.INFO
+    said = visible(newest, sa.not_(checks.c.passed), loud, checks.c.suite != FULL).subquery()
     later = visible(newest).subquery("later")
     same = [later.c[name] == said.c[name] for name in ("epoch", "suite", "name")]
     again = sa.exists().where(*same, later.c.id > said.c.id)
-    out: dict[int, list[Row]] = defaultdict(list)
+    out: dict[int, list[CheckRecord]] = defaultdict(list)
     for row in found.read(sa.select(said).where(~again).order_by(said.c.id)):
-        out[row.epoch].append(row)
+        out[row.epoch].append(CheckRecord.of(row))
     return out
 
 
@@ -262,12 +263,12 @@ def audits(newest: int) -> sa.Select[Any]:
 def _everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
     """The newest revision that computed everything anew; the newest one that may have changed every epoch: this one, or
     a rollback to before it."""
-    mine = runs.c.kind.in_(["rebuild", "reload", "rollback"]) & (ledger.c.revision <= newest.revision)
+    mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (ledger.c.revision <= newest.revision)
     joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
     spans = sa.select(runs.c.kind, sa.func.min(ledger.c.revision), sa.func.max(ledger.c.revision))
     rows = found.read(spans.select_from(joined).where(mine).group_by(runs.c.kind))
     by_kind = {kind: (low, high) for kind, low, high in map(tuple, rows)}
-    back = by_kind.pop("rollback", (0, 0))[1]
+    back = by_kind.pop(RunKind.ROLLBACK, (0, 0))[1]
     if not by_kind:
         return 0, 0
     first, anew = min(low for low, _ in by_kind.values()), max(high for _, high in by_kind.values())
@@ -279,12 +280,12 @@ def _everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run of some epochs, as it is told: `state` is published, failed, interrupted, superseded or running."""
+    """A run of some epochs, as it is told: one that says `running` without a heartbeat has failed."""
 
     run_id: str
-    state: str
+    state: RunState
     error: str | None
-    kind: str
+    kind: RunKind
     parent: int
     started_at: str
     finished_at: str | None
@@ -299,30 +300,30 @@ class Attempt:
         return (datetime.fromisoformat(self.finished_at) - datetime.fromisoformat(self.started_at)).total_seconds()
 
 
-def attempt(row: Row) -> Attempt:
-    """A run that says `running` without a heartbeat has failed."""
-    state, error, last = row.state, row.error, row.finished_at or row.beat_at or row.started_at
-    if state == "running" and not alive(row):
-        state, error = "failed", f"run {row.run_id} stopped without a word (last heartbeat {last})"
+def attempt(run: RunRecord) -> Attempt:
+    """A run, as it is told."""
+    state, error = run.state, run.error
+    if state is RunState.RUNNING and not run.alive:
+        state, error = RunState.FAILED, f"run {run.run_id} stopped without a word (last heartbeat {run.last_word})"
     return Attempt(
-        row.run_id,
+        run.run_id,
         state,
         error,
-        row.kind or "run",
-        row.parent,
-        row.started_at,
-        row.finished_at,
-        last,
-        len(row.epochs),
+        run.kind,
+        run.parent,
+        run.started_at,
+        run.finished_at,
+        run.last_word,
+        len(run.epochs),
     )
 
 
 def unpublished(found: Ledger) -> dict[int, list[Attempt]]:
     """Epoch → its runs that did not publish, oldest first."""
-    over = runs.c.state.not_in(["published", "done", "unchanged"]) & (sa.func.coalesce(runs.c.kind, "run") != "compact")
+    tried = sa.func.coalesce(runs.c.kind, RunKind.RUN) != RunKind.COMPACT
     out: dict[int, list[Attempt]] = defaultdict(list)
-    rows = found.read(sa.select(runs).where(over))
-    for told, epochs in sorted(((attempt(row), row.epochs) for row in rows), key=lambda pair: pair[0].last):
+    rows = map(RunRecord.of, found.read(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)))
+    for told, epochs in sorted(((attempt(run), run.epochs) for run in rows), key=lambda pair: pair[0].last):
         for epoch in epochs:
             out[epoch].append(told)
     return out
@@ -331,37 +332,37 @@ def unpublished(found: Ledger) -> dict[int, list[Attempt]]:
 def pending(tried: list[Attempt], touched: int) -> Attempt | None:
     """The newest of an epoch's runs that did not publish, when it still says something: it is neither superseded, nor
     was the epoch's batch published or taken back (at revision `touched`) by another run after this one began."""
-    said = [one for one in tried if one.state != "superseded" and one.parent >= touched]
+    said = [one for one in tried if one.state is not RunState.SUPERSEDED and one.parent >= touched]
     return said[-1] if said else None
 
 
-def counts(check: Row, batch: Batch | None, marks: Marks) -> bool:
+def counts(check: CheckRecord, batch: Batch | None, marks: Marks) -> bool:
     """Does a failed check still say something? See the contract above."""
     if (check.suite, check.name) in OF_BATCH:
         return batch is not None and batch.revision <= check.revision
-    return bool(check.revision >= marks.anew)
+    return check.revision >= marks.anew
 
 
-def is_fresh(check: Row, batch: Batch | None, marks: Marks) -> bool:
+def is_fresh(check: CheckRecord, batch: Batch | None, marks: Marks) -> bool:
     """Does a check speak of what is published now?"""
     if (check.suite, check.name) in OF_BATCH:
         return batch is not None and batch.revision <= check.revision
     return marks.fresh(check.epoch, check.revision)
 
 
-def judge(batch: Batch | None, tried: Attempt | None, audit: Audit | None, failed: Iterable[str]) -> str:
+def judge(batch: Batch | None, tried: Attempt | None, audit: Audit | None, failed: Iterable[Severity]) -> str:
     """The state of an epoch: `failed`, `running`, `empty`, `wrong`, `warning`, `unaudited` or `good`.
 
     `failed`: the severities of the failed checks that count, beside the audit.
     """
     severities = set(failed)
-    if tried is not None and tried.state == "failed":
+    if tried is not None and tried.state is RunState.FAILED:
         return "failed"
     if batch is None:
         return "running" if tried is not None else "empty"
     says = audit.says if audit else "stale"
-    if "critical" in severities or says == "differs":
+    if Severity.CRITICAL in severities or says == "differs":
         return "wrong"
-    if "warning" in severities:
+    if Severity.WARNING in severities:
         return "warning"
     return "good" if says == "equal" else "unaudited"

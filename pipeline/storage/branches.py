@@ -19,7 +19,8 @@ from ..state import lease
 from . import iceberg
 
 if TYPE_CHECKING:
-    from ..state.ledger import Ledger, Revision
+    from ..state.ledger import Ledger
+    from ..state.records import Revision
 
 COMMITS = 20  # tries of a commit that other writers overtake
 _RUN, _GOING = "run_", "going_"  # how branches, and the tags of what has expired, begin

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
 from ..state import place
-from ..state.ledger import Revision
+from ..state.records import Revision
 from . import iceberg
 from .branches import Branches
 from .session import catalog

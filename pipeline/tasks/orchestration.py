@@ -20,7 +20,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -389,12 +389,13 @@ def report(path: str, planned: Planned, published: dict[str, Any] | None, say: S
     import time
 
     from ..report import write
+    from ..state.records import StageState
 
     home, ledger = _open(path)
     started = time.time()
     pages = [str(page) for page in write(home, ledger, planned["epochs"])]
     facts = {"pages": len(pages), "page": pages[-1] if pages else None}
-    ledger.stage((published or planned)["run_id"], "report", "done", started, facts)
+    ledger.stage((published or planned)["run_id"], "report", StageState.DONE, started, facts)
     say(f"report: {pages[-1] if pages else 'nothing to write'}")
     return pages
 
@@ -428,7 +429,7 @@ def submitted(path: str, name: str, planned: str, answer: str) -> int:
 
 def _failed(ledger: Ledger, run_id: str, severity: str) -> list[dict[str, Any]]:
     """The checks of a run that failed, of a severity."""
-    rows = [dict(row._mapping) for row in ledger.checks(run_id=run_id)]
+    rows = [asdict(row) for row in ledger.checks(run_id=run_id)]
     return [row for row in rows if not row["passed"] and row["severity"] == severity]
 
 

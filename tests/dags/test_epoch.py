@@ -23,6 +23,7 @@ from pipeline.reading import views
 from pipeline.run import stages
 from pipeline.run.context import Run
 from pipeline.state.ledger import Ledger
+from pipeline.state.records import StagedBatch
 from pipeline.state.standing import standings
 from pipeline.storage.warehouse import TABLES
 from pipeline.tasks import orchestration
@@ -54,7 +55,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     def ingest(run: Run) -> dict[str, Any]:
         landed = landing.listing(run.home)
         digests = landing.digest(run.ledger, [landed[epoch] for epoch in run.epochs])
-        rows = [{"epoch": e, "digest": digests[e], "files": 1, "rows": 1, "bad_rows": 0} for e in run.epochs]
+        rows = [StagedBatch(e, digests[e], 1, 1, 0) for e in run.epochs]
         run.ledger.put_batches(run.run_id, rows)
         return {}
 

@@ -29,11 +29,11 @@ def test_the_page_is_what_the_generator_prints(generator: ModuleType) -> None:
 
 def test_what_the_generator_says_by_itself_is_about_things_that_exist(generator: ModuleType) -> None:
     from pipeline.home import settings
-    from pipeline.state import ledger
+    from pipeline.state import schema
     from pipeline.storage import warehouse
 
     assert set(generator.TABLES) == set(warehouse.TABLES | warehouse.MOTIFS)
-    assert set(generator.DATABASE) == set(ledger.metadata.tables)
+    assert set(generator.DATABASE) == set(schema.metadata.tables)
     semantic = {"every", "ids", "live_for", "where"}
     assert set(generator.NEEDS) == set(settings.PLACES) - semantic
 

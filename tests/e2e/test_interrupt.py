@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,24 +18,38 @@ from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.conftest import TINY
 from tests.e2e.test_crash import group
+from tests.report.seed import Seed
 
 REPO = Path(__file__).resolve().parents[2]
 CONF = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
 TOML = f'[spark]\nmaster = "local[1]"\nconf = {{ {CONF} "spark.driver.memory" = "1g" }}\n'
 
 JVM = ""  # not what the command says: its JVM has begun to start
+NOTHING = "nothing was published"
 
-# the command, what it says before the signal comes, the signal, and where it says that it was then
-CASES: dict[str, tuple[list[str], str, signal.Signals, str]] = {
-    "Spark's start": (["run", "1"], JVM, signal.SIGINT, "ingest"),
-    "edges": (["backfill", "--all"], "✓ ingest", signal.SIGTERM, "edges"),
-    "triangles": (["run", "1"], "✓ edges", signal.SIGINT, "triangles"),
-    "truss": (["run", "1"], "✓ triangles", signal.SIGTERM, "truss"),
-    "audit": (["run", "1"], "✓ truss", signal.SIGINT, "audit"),
-    "rebuild": (["rebuild"], "✓ triangles", signal.SIGINT, "truss"),
-    "compact": (["compact"], "compact: ", signal.SIGINT, "compact"),
-    "audit alone": (["audit"], "audit: ", signal.SIGTERM, "audit"),
-    "repair": (["repair"], "audit: ", signal.SIGINT, "repair"),
+
+class Case(NamedTuple):
+    """A command, what it says before the signal comes, the signal, where it says that it was, and what came of it."""
+
+    arguments: list[str]
+    after: str
+    number: signal.Signals
+    during: str
+    outcome: str = NOTHING
+
+
+CASES = {
+    "Spark's start": Case(["run", "1"], JVM, signal.SIGINT, "ingest"),
+    "edges": Case(["backfill", "--all"], "✓ ingest", signal.SIGTERM, "edges"),
+    "triangles": Case(["run", "1"], "✓ edges", signal.SIGINT, "triangles"),
+    "truss": Case(["run", "1"], "✓ triangles", signal.SIGTERM, "truss"),
+    "audit": Case(["run", "1"], "✓ truss", signal.SIGINT, "audit"),
+    "publish": Case(["run", "1"], "✓ audit", signal.SIGTERM, "publish"),
+    "report": Case(["run", "1"], "✓ publish", signal.SIGINT, "report", "revision 2 is published"),
+    "rebuild": Case(["rebuild"], "✓ triangles", signal.SIGINT, "truss"),
+    "compact": Case(["compact"], "compact: ", signal.SIGINT, "compact"),
+    "audit alone": Case(["audit"], "audit: ", signal.SIGTERM, "audit"),
+    "repair": Case(["repair"], "audit: ", signal.SIGINT, "repair"),
 }
 ALWAYS = ("Spark's start",)
 
@@ -47,10 +62,12 @@ def command(home: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(line, env=env, cwd=home, start_new_session=True, stdout=pipe, stderr=pipe, text=True)
 
 
-def interrupted(process: subprocess.Popen[str], after: str, number: signal.Signals) -> tuple[list[str], list[str]]:
+def interrupted(
+    process: subprocess.Popen[str], after: str, number: signal.Signals, seconds: float = 240
+) -> tuple[list[str], list[str]]:
     """Send the signal once the command has said `after`; what it had said, and what it said then."""
     assert process.stderr is not None
-    guard = threading.Timer(240, process.kill)  # a command that hangs must not hang the suite
+    guard = threading.Timer(seconds, process.kill)  # a command that hangs must not hang the suite
     guard.start()
     before: list[str] = []
     if after == JVM:
@@ -72,7 +89,7 @@ def interrupted(process: subprocess.Popen[str], after: str, number: signal.Signa
 
 @pytest.mark.parametrize("case", [c if c in ALWAYS else pytest.param(c, marks=pytest.mark.slow) for c in CASES])
 def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
-    arguments, after, number, during = CASES[case]
+    arguments, after, number, during, outcome = CASES[case]
     home, ledger = homes.make(tmp_path / "home", TOML)
     homes.put(home, 0, [(a, b, None, "upsert", 0) for a in range(5) for b in range(a)])
     first = command(home.path, "run", "0")
@@ -80,19 +97,62 @@ def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
     homes.put(home, 1, [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)])
     process = command(home.path, *arguments)
     before, said = interrupted(process, after, number)
-    assert process.returncode == Exit.INTERRUPTED, (before, said)
-    told = [line for line in said if "interrupted" in line]
-    assert told == [f"interrupted during {during}; nothing was published; the same command goes on"], said
-    assert not [line for line in said if "py4j" in line or "Traceback" in line or "ERROR" in line], said
-    assert group(process.pid) == {}, "a process stays behind"
+    ends_cleanly(process, said, f"interrupted during {during}; {outcome}; the same command goes on")
+    assert before or after == JVM
     ledger = Ledger(home.database)
-    assert ledger.at().revision == 1
+    assert ledger.at().revision == (1 if outcome == NOTHING else 2)
     if arguments[0] not in ("audit", "repair"):  # which record no run before they find something
         run = ledger.runs()[-1]
-        assert (run.state, run.owner) == ("interrupted", None), run
-        assert f"interrupted during {during}" in (run.error or "")
+        assert run.owner is None
+        if outcome == NOTHING:
+            assert run.state == "interrupted" and f"interrupted during {during}" in (run.error or "")
+        else:
+            assert (run.state, run.error) == ("published", None)
     again = command(home.path, *arguments)
     assert again.wait(240) == 0, again.stderr.read() if again.stderr else ""
+    assert Ledger(home.database).at().revision == (1 if arguments[0] in ("compact", "audit", "repair") else 2)
+
+
+def ends_cleanly(process: subprocess.Popen[str], said: list[str], line: str) -> None:
+    """With code 130 and this one line, no traces, and no process left."""
+    assert process.returncode == Exit.INTERRUPTED, said
+    assert [each for each in said if "interrupted" in each] == [line], said
+    assert not [each for each in said if "py4j" in each or "Traceback" in each or "ERROR" in each], said
+    assert group(process.pid) == {}, "a process stays behind"
+
+
+@pytest.mark.slow
+def test_an_interrupted_demo_goes_on(tmp_path: Path) -> None:
+    home, _ = homes.make(tmp_path / "home", TOML)
+    process = command(home.path, "demo")
+    _, said = interrupted(process, "✓ ingest", signal.SIGINT)
+    ends_cleanly(process, said, f"interrupted during edges; {NOTHING}; the same command goes on")
+    assert Ledger(home.database).runs()[-1].state == "interrupted"
+    again = command(home.path, "demo")
+    _, said = interrupted(again, "✓ report", signal.SIGTERM, seconds=1200)
+    ends_cleanly(again, said, "interrupted during demo; revision 1 is published; the same command goes on")
+    run = Ledger(home.database).runs()[-1]
+    assert (run.state, len(run.epochs)) == ("published", 193)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupted_report_leaves_whole_pages(tmp_path: Path, number: signal.Signals) -> None:
+    home = tmp_path / "home"
+    Seed(home).good_days(400)
+    process = command(home, "report", "--all")
+    while process.poll() is None and len(list(home.glob("reports/epoch=*.html"))) < 3:
+        time.sleep(0.001)
+    os.killpg(process.pid, number) if number is signal.SIGINT else process.send_signal(number)
+    assert process.stderr is not None
+    said = [line.rstrip() for line in process.stderr]
+    process.wait()
+    ends_cleanly(process, said, f"interrupted during report; {NOTHING}; the same command goes on")
+    written = [page.read_text() for page in home.glob("reports/epoch=*.html")]
+    assert 3 <= len(written) < 400 and all("</html>" in page for page in written)
+    again = command(home, "report", "--all")
+    assert again.wait(240) == 0
+    assert len(list(home.glob("reports/epoch=*.html"))) == 400
+    assert {path.suffix for path in home.glob("reports/*")} <= {".html", ".json", ".css"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

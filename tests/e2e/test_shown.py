@@ -21,7 +21,7 @@ from pipeline import cli
 from pipeline.checking import audit
 from pipeline.errors import CheckFailed
 from pipeline.reading import views
-from pipeline.state import ledger as books
+from pipeline.state import schema as books
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.reference import Row

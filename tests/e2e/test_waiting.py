@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from pipeline.errors import explained
 from pipeline.state import database
-from pipeline.state.ledger import Ledger, digests
+from pipeline.state.ledger import Ledger
+from pipeline.state.schema import digests
 
 ROW = {"path": "a.csv", "stamp": "1", "digest": "d"}
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
 from pipeline.reading import views
-from pipeline.state import ledger as books
+from pipeline.state import schema as books
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds

@@ -21,7 +21,9 @@ from pipeline.run import compact, rollback, runner, stages, telemetry
 from pipeline.run.context import Run
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state import lease, ledger
-from pipeline.state.ledger import Ledger, Revision
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import OPEN, Revision
+from pipeline.state.schema import metadata
 from tests.protocol.memory import Catalog, Database, Process, Rows, Scheduler, at_once
 
 TABLES = ("edges", "degrees")
@@ -56,7 +58,7 @@ class Protocol:
         patch.setattr(rollback, "new_run_id", lambda: f"rollback{next(names)}")
         patch.setattr(compact, "new_run_id", lambda: f"compact{next(names)}")
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
-        ledger.metadata.create_all(self.engine)
+        metadata.create_all(self.engine)
         patch.setattr(ledger.Ledger, "_make", lambda ledger: None)
         self.template: tuple[bytes, Catalog] | None = None
 
@@ -235,8 +237,8 @@ class World:
             self._live(books, f"revision {row.revision}", row)
         newest = revisions[-1]
         for run in runs.values():
-            if run.state in ledger.OPEN and run.kind != "compact" and run.parent == newest.revision and run.base:
-                pins = {table: int(snapshot) for table, snapshot in run.base["snapshots"].items()}
+            if run.state in OPEN and run.kind != "compact" and run.parent == newest.revision and run.base:
+                pins = run.base.snapshots
                 self._live(books, f"what {run.run_id} builds on", replace(newest, snapshots=pins))
         for table in TABLES:
             main = self.catalog.metadata[table]["refs"]["main"]["snapshot-id"]

@@ -18,7 +18,7 @@ def clock() -> Iterator[None]:
     ticks, start = count(), datetime.now(UTC) + timedelta(hours=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "pipeline.state.ledger.now",
+            "pipeline.state.lease.now",
             lambda: (start + timedelta(seconds=next(ticks))).isoformat(timespec="milliseconds"),
         )
         yield

@@ -9,8 +9,10 @@ from typing import Any
 
 from pipeline.home.directory import Home
 from pipeline.run import rollback
-from pipeline.state import ledger as db
+from pipeline.state import lease
+from pipeline.state import schema as db
 from pipeline.state.ledger import Ledger
+from pipeline.state.records import StagedBatch, StageState
 
 DAILY = '[epochs]\nevery = "1d"\n'
 DAY = 12_600  # 2004-07-01
@@ -70,12 +72,9 @@ class Seed:
         self.ledger.begin(run_id, parent.revision, sorted(landed) if kind == "run" else [], {}, kind)
         for place, stage in enumerate(("ingest", "edges", "triangles", "truss", "audit")):
             started = time.time() - 5 + place
-            self.ledger.stage(run_id, stage, "running", started, {})
-            self.ledger.stage(run_id, stage, "done", started, (facts or {}).get(stage, {"rows": 3}))
-        batches = [
-            {"epoch": epoch, "digest": f"{epoch}-{run_id}", "files": 1, "rows": rows, "bad_rows": bad}
-            for epoch, (rows, bad) in landed.items()
-        ]
+            self.ledger.stage(run_id, stage, StageState.RUNNING, started, {})
+            self.ledger.stage(run_id, stage, StageState.DONE, started, (facts or {}).get(stage, {"rows": 3}))
+        batches = [StagedBatch(epoch, f"{epoch}-{run_id}", 1, rows, bad) for epoch, (rows, bad) in landed.items()]
         self.ledger.put_batches(run_id, batches)
         rows = []
         for epoch, diffs in (totals or {}).items():
@@ -121,7 +120,7 @@ def long_history(path: Path, days: int) -> Seed:
         name: [] for name in ("runs", "ledger", "batches", "totals", "stages", "checks")
     }
     for number in range(1, days + 1):
-        day, run_id, at = DAY + number - 1, f"run{next(seed.ids):06d}", db.now()
+        day, run_id, at = DAY + number - 1, f"run{next(seed.ids):06d}", lease.now()
         run = {
             "run_id": run_id,
             "parent": number - 1,

@@ -20,7 +20,7 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements = self.rows = 0
-        original = Ledger._rows
+        original = Ledger.read
 
         def counted(ledger: Ledger, statement: Any) -> Any:
             found = original(ledger, statement)
@@ -28,7 +28,7 @@ class Reads:
             self.rows += len(found)
             return found
 
-        monkeypatch.setattr(Ledger, "_rows", counted)
+        monkeypatch.setattr(Ledger, "read", counted)
 
     def taken(self) -> tuple[int, int]:
         """Since the last time."""

@@ -17,7 +17,7 @@ from pipeline.report.document import document as make
 from pipeline.report.html import epoch_page
 from pipeline.report.html.words import STATES, number, signed
 from pipeline.report.state import State
-from pipeline.state import ledger as db
+from pipeline.state import lease
 from pipeline.state.standing import standings
 from tests.report.seed import DAILY
 from tests.report.test_pages import unwritten
@@ -288,7 +288,7 @@ def judge(world: World) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     epochs = list(range(DAY - 1, DAY + DAYS + 1))
     state = State(home, ledger, epochs)  # all at once, as the files are written; and one alone, as on request
-    documents = {epoch: make(state, epoch, db.now()) for epoch in epochs}
+    documents = {epoch: make(state, epoch, lease.now()) for epoch in epochs}
     alone = document(home, ledger, world.dice.choice(epochs))
     assert alone | {"written": None} == documents[alone["epoch"]] | {"written": None}
     for epoch, found in documents.items():

@@ -20,7 +20,8 @@ from pipeline.landing.survey import grid
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.report import document
-from pipeline.state.ledger import Revision, totals
+from pipeline.state.records import Revision
+from pipeline.state.schema import totals
 from pipeline.storage.warehouse import Warehouse
 from pipeline.tasks import orchestration
 from tests import homes, reference

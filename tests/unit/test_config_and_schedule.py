@@ -19,7 +19,8 @@ from pipeline.reading.questions import Question
 from pipeline.report import write
 from pipeline.run.context import Run
 from pipeline.run.stages.audit import audited
-from pipeline.state.ledger import EMPTY, Ledger
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import EMPTY, RunKind, StagedBatch
 
 
 def test_all_problems_at_once() -> None:
@@ -71,7 +72,7 @@ def test_which_epochs_a_run_recomputes(audit: str, kind: str, chosen: set[int]) 
     parent = replace(EMPTY, revision=1, frontier=9, since=2)
     books = SimpleNamespace(batches=lambda revision: dict.fromkeys((0, 1, 2, 3, 8, 9)))
     home = SimpleNamespace(config=parse(f"[audit]\nepochs = '{audit}'\n", "x"))
-    run = Run(home, books, None, "r", parent, [4, 5, 6], kind=kind)  # type: ignore[arg-type]
+    run = Run(home, books, None, "r", parent, [4, 5, 6], kind=RunKind(kind))  # type: ignore[arg-type]
     assert set(audited(run)) == chosen
 
 
@@ -258,7 +259,7 @@ def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     ledger = Ledger(home.database)
     beyond = 12_523_620
     ledger.begin("r", 0, [10, beyond], home.config.semantic())
-    ledger.put_batches("r", [{"epoch": e, "digest": "d", "files": 1, "rows": 1, "bad_rows": 0} for e in (10, beyond)])
+    ledger.put_batches("r", [StagedBatch(e, "d", 1, 1, 0) for e in (10, beyond)])
     ledger.put_totals("r", ["edges"], [("edges", 0, 10, 5), ("edges", 0, beyond, 1)])
     ledger.publish("r", 0, beyond, {}, home.config.digest(), None)
     rows = views.totals(home, ledger, all_epochs=True)

@@ -17,7 +17,8 @@ from pipeline.landing.survey import grid, survey
 from pipeline.report import document
 from pipeline.run import runner
 from pipeline.state import lease
-from pipeline.state.ledger import Ledger, alive
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import StagedBatch
 
 Clock = Callable[[float], None]
 
@@ -107,13 +108,13 @@ def test_that_the_owner_has_ended_shows_on_its_machine(ledger: Ledger) -> None:
     try:
         holder = other(ledger, f"{machine}/{child.pid}/{lease._process(child.pid).rsplit('/', 1)[1]}")
         holder.take("run")
-        assert alive(ledger.run("run"))
+        assert ledger.run("run").alive
         with pytest.raises(LeaseLost):
             ledger.take("run")
     finally:
         child.kill()
     child.wait()
-    assert not alive(ledger.run("run"))
+    assert not ledger.run("run").alive
     ledger.take("run")
     assert lease.ended(f"{machine}/{pid}/1.00"), "another process has got its number since"
     assert not lease.ended(f"{machine}/{pid}/{began}")
@@ -152,7 +153,7 @@ def test_the_heartbeat_goes_on_beside_the_work(ledger: Ledger, wait: Clock, monk
             for _ in range(2):  # the first one may have looked at the clock before
                 beaten.clear()
                 assert beaten.wait(60)
-            assert alive(other(ledger).run("run"))
+            assert other(ledger).run("run").alive
     assert ledger.run("run").owner is None
 
 
@@ -165,7 +166,7 @@ def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
 
 def publish(home: Home, ledger: Ledger, run_id: str) -> None:
     digest = survey(home, ledger)[1][1].digest
-    ledger.put_batches(run_id, [{"epoch": 1, "digest": digest, "files": 1, "rows": 1, "bad_rows": 0}])
+    ledger.put_batches(run_id, [StagedBatch(1, digest, 1, 1, 0)])
     ledger.publish(run_id, ledger.run(run_id).parent, 1, {}, home.config.digest(), None)
 
 

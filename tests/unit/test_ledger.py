@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import AltneuError, Conflict
-from pipeline.state.ledger import EMPTY, Ledger
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import EMPTY, StagedBatch
 from pipeline.state.totals import accumulate
 
 
@@ -20,7 +21,7 @@ def ledger(tmp_path: Path) -> Ledger:
 def begin(ledger: Ledger, run_id: str, parent: int = 0) -> None:
     ledger.begin(run_id, parent, [1], {})
     ledger.put_totals(run_id, ["edges"], [("edges", 0, 1, 5)])
-    ledger.put_batches(run_id, [{"epoch": 1, "digest": run_id, "files": 1, "rows": 5, "bad_rows": 0}])
+    ledger.put_batches(run_id, [StagedBatch(1, run_id, 1, 5, 0)])
 
 
 def test_nothing_exists_before_its_row(ledger: Ledger) -> None:

@@ -11,7 +11,8 @@ from pipeline.landing.survey import grid
 from pipeline.reading import views
 from pipeline.report import document, write
 from pipeline.run import meaning, rollback
-from pipeline.state.ledger import EMPTY, Ledger
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import EMPTY
 from pipeline.tasks.orchestration import grid as page_in_airflow
 from tests.report.seed import DAY, Seed
 

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.checking.shown import Shown, differing_totals, published
 from pipeline.state.ledger import Ledger
+from pipeline.state.records import StagedBatch
 
 TRIANGLE = {("edges", 0): 3, ("vertices", 0): 3, ("triangles", 0): 1, ("wedges", 0): 3, ("max_trussness", 0): 3}
 COUNTED = {1: {**TRIANGLE, ("trusses", 3): 3}, 2: {}}  # at 2 all has expired
@@ -22,7 +23,7 @@ def shown(folder: Path, *more: tuple[str, int, int, int], without: str = "") -> 
     for measure, k, epoch, diff in more:
         sums[measure, k, epoch] = sums.get((measure, k, epoch), 0) + diff
     ledger.put_totals("r", {key[0] for key in sums}, [(*key, diff) for key, diff in sums.items()])
-    ledger.put_batches("r", [{"epoch": 1, "digest": "d", "files": 1, "rows": 3, "bad_rows": 1}])
+    ledger.put_batches("r", [StagedBatch(1, "d", 1, 3, 1)])
     ledger.publish("r", 0, 2, {}, "digest", None)
     return published(ledger, ledger.at(), [1, 2])
 

@@ -9,6 +9,7 @@ from ...checking import audit
 from ...checking.shown import Shown, of
 from ...errors import CheckFailed
 from ...home.schedule import sample
+from ...state.records import RunKind
 from ..context import Facts, Run
 from ..suites import suites
 
@@ -45,9 +46,9 @@ def audited(run: Run) -> list[int]:
     known = sorted({*run.ledger.batches(run.parent.revision), *run.epochs, run.frontier})
     since = run.parent.since if run.keeps("upserts") else None
     known = [epoch for epoch in known if since is None or epoch >= since]
-    own = run.epochs if run.kind == "run" else known
+    own = run.epochs if run.kind is RunKind.RUN else known
     mode, _, n = run.home.config.audit.partition(" ")
-    chosen = {run.frontier, *own[-1:], *(own[:: max(1, len(own) // SPREAD)] if run.kind != "run" else ())}
+    chosen = {run.frontier, *own[-1:], *(own[:: max(1, len(own) // SPREAD)] if run.kind is not RunKind.RUN else ())}
     if mode == "all":
         chosen.update(own)
     elif mode == "every":

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from ... import landing
 from ...errors import Unavailable
 from ...landing import filters, frames
+from ...state.records import RunKind, StagedBatch
 from ...storage.warehouse import LANDED
 from ..context import Facts, Run
 
@@ -15,7 +16,7 @@ SAMPLE = 20  # quarantined rows kept for the report
 
 def work(run: Run) -> Facts:
     filters.judge(run.spark, run.home)
-    if run.kind == "rebuild" and not run.epochs:
+    if run.kind is RunKind.REBUILD and not run.epochs:
         for table in LANDED:
             run.write(table, None)
         run.ledger.put_batches(run.run_id, [])
@@ -56,13 +57,7 @@ def work(run: Run) -> Facts:
     run.ledger.put_batches(
         run.run_id,
         [
-            {
-                "epoch": batch.epoch,
-                "digest": digests[batch.epoch],
-                "files": len(batch.files),
-                "rows": counts.get(batch.epoch, (0, 0))[0],
-                "bad_rows": counts.get(batch.epoch, (0, 0))[1],
-            }
+            StagedBatch(batch.epoch, digests[batch.epoch], len(batch.files), *counts.get(batch.epoch, (0, 0)))
             for batch in batches
         ],
     )

@@ -7,6 +7,7 @@ it, the next run would tidy, too.
 from __future__ import annotations
 
 from ...errors import explained
+from ...state.records import RunKind, Severity
 from ..context import Facts, Run
 
 
@@ -20,8 +21,8 @@ def work(run: Run) -> Facts:
             run.frontier,
             run.heads().snapshots,
             run.home.config.digest(),
-            "warning" if warned else None,
-            None if run.kind == "reload" else run.parent.since,
+            Severity.WARNING if warned else None,
+            None if run.kind is RunKind.RELOAD else run.parent.since,
         )
     sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
     facts: Facts = {"revision": row.revision, "tables": sizes}

@@ -1,0 +1,30 @@
+"""What checks have found."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from . import lease
+from .records import CheckRecord, Json
+from .schema import checks
+from .store import Store
+
+
+class Checks(Store):
+    """The rows of `checks`."""
+
+    def checks(self, run_id: str | None = None, epoch: int | None = None) -> list[CheckRecord]:
+        """What was found: of all, of a run, at an epoch; oldest first."""
+        statement = sa.select(checks).order_by(checks.c.id)
+        if run_id is not None:
+            statement = statement.where(checks.c.run_id == run_id)
+        if epoch is not None:
+            statement = statement.where(checks.c.epoch == epoch)
+        return [CheckRecord.of(row) for row in self.read(statement)]
+
+    def put_checks(self, run_id: str | None, revision: int, rows: list[Json]) -> None:
+        """Add check results; a retried stage of a run replaces its own."""
+        at = lease.now()
+        where = checks.c.run_id == run_id if run_id is not None else sa.false()
+        listed = [{"run_id": run_id, "revision": revision, "at": at, **row} for row in rows]
+        self._replace(run_id, checks, where, listed)

@@ -1,0 +1,62 @@
+"""The stages of runs: how each went, how long it took, and what it has to say."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError
+from .records import Json, StageRecord, StageState, numbers
+from .schema import ledger, stages
+from .store import Store
+
+WRITTEN = "snapshots"  # the fact of a stage that holds, by table, the snapshots that it has written or, audit, seen
+
+
+class Progress(Store):
+    """The rows of `stages`."""
+
+    def stages(self, run_id: str) -> list[StageRecord]:
+        """The stages of a run, in the order in which they began."""
+        mine = sa.select(stages).where(stages.c.run_id == run_id).order_by(stages.c.started_at)
+        return [StageRecord.of(row) for row in self.read(mine)]
+
+    def written(self, run_id: str) -> dict[str, int]:
+        """Table → the snapshot of it that the finished stages of a run have recorded."""
+        done = [row.facts for row in self.stages(run_id) if row.state is StageState.DONE]
+        return {table: snapshot for facts in done for table, snapshot in numbers(facts.get(WRITTEN, {})).items()}
+
+    def facts(self, run_id: str, stage: str) -> Json:
+        """What a finished stage recorded."""
+        for row in self.stages(run_id):
+            if row.stage == stage and row.state is StageState.DONE:
+                return row.facts
+        raise AltneuError(f"run {run_id}: stage {stage} has not finished.", "altneu status")
+
+    def history(self, newest: int) -> list[StageRecord]:
+        """The finished stages of the newest published runs."""
+        last = sa.select(ledger.c.run_id).order_by(ledger.c.revision.desc()).limit(newest).subquery()
+        statement = sa.select(stages).join(last, last.c.run_id == stages.c.run_id)
+        done = statement.where(stages.c.state == StageState.DONE)
+        return [StageRecord.of(row) for row in self.read(done)]
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        """Table → files, bytes, rows for a reader of the newest revision, by the last publish or compaction."""
+        last = stages.c.stage.in_(["publish", "compact"]) & (stages.c.state == StageState.DONE)
+        rows = self.read(sa.select(stages).where(last).order_by(stages.c.started_at.desc()).limit(1))
+        return dict(rows[0].facts.get("tables", {})) if rows else {}
+
+    def stage(self, run_id: str, stage: str, state: StageState, started: float, facts: Json) -> None:
+        """Record that a stage started (`running`), or ended (`done`, `failed`) with its facts."""
+        row = {
+            "state": state,
+            "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
+            "seconds": None if state is StageState.RUNNING else time.time() - started,
+            "facts": facts,
+        }
+        where = (stages.c.run_id == run_id) & (stages.c.stage == stage)
+        with self._writing(run_id) as connection:
+            if not connection.execute(stages.update().where(where).values(**row)).rowcount:
+                connection.execute(stages.insert().values(run_id=run_id, stage=stage, **row))

@@ -1,0 +1,151 @@
+"""Runs: how they begin and end, which process works on each, and which of them are over.
+
+A process that works on a run holds its lease (`lease`), and every write for the run looks at it in its transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError, Conflict
+from . import lease
+from .records import OPEN, Json, Revision, RunKind, RunRecord, RunState
+from .revisions import Revisions
+from .schema import ledger, runs
+
+
+class Runs(Revisions):
+    """The rows of `runs`."""
+
+    def run(self, run_id: str) -> RunRecord:
+        """Raises `AltneuError` when there is none."""
+        rows = self.read(sa.select(runs).where(runs.c.run_id == run_id))
+        if not rows:
+            raise AltneuError(f"there is no run {run_id!r}.", "altneu status")
+        return RunRecord.of(rows[0])
+
+    def runs(self) -> list[RunRecord]:
+        """All runs, oldest first."""
+        return [RunRecord.of(row) for row in self.read(sa.select(runs).order_by(runs.c.started_at))]
+
+    def motifs(self, revision: Revision) -> list[str]:
+        """The motifs that a revision was published with, in their order."""
+        return list(self.run(revision.run_id).config.get("motifs", {})) if revision.revision else []
+
+    def parent(self, run: RunRecord) -> Revision:
+        """The revision that a run builds on, as it was when the run began."""
+        row = self.at(run.parent)
+        if run.base is None:
+            return row
+        return replace(row, since=run.base.since, snapshots=run.base.snapshots)
+
+    def pinned(self, without: str | None = None) -> dict[str, set[int]]:
+        """Table → the snapshots that readers of some revision, or runs that may go on (but for one), still need."""
+        pins: dict[str, set[int]] = {}
+        newest = self.at().revision
+        others = runs.c.state.in_(OPEN) & (runs.c.run_id != (without or ""))
+        going = sa.select(runs).where(others & (runs.c.parent == newest))
+        bases = [run.base.snapshots for run in map(RunRecord.of, self.read(going)) if run.base]
+        for snapshots in (*(row.snapshots for row in self.revisions()), *bases):
+            for table, snapshot in snapshots.items():
+                pins.setdefault(table, set()).add(snapshot)
+        return pins
+
+    def leftovers(self) -> list[str]:
+        """Runs that nobody works on any more and whose branches may go: those that can never be published, because
+        their parent is not the newest revision, and published ones that were killed before they had dropped theirs."""
+        return [row.run_id for row in self._leftovers()]
+
+    def _leftovers(self) -> list[RunRecord]:
+        newest = self.at().revision
+        lost = (runs.c.parent != newest) | (runs.c.kind == RunKind.COMPACT)
+        over = (runs.c.state == RunState.PUBLISHED) | (runs.c.state.in_([*OPEN, RunState.SUPERSEDED]) & lost)
+        rows = self.read(sa.select(runs).where(over & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false()))))
+        held = (RunState.RUNNING, RunState.PUBLISHED)
+        return [run for run in map(RunRecord.of, rows) if run.state not in held or not lease.beats(run)]
+
+    def undone(self) -> set[str]:
+        """Runs that may have branches; whatever a process that was taken for dead makes for another one is garbage."""
+        return {row.run_id for row in self.read(sa.select(runs.c.run_id).where(runs.c.discarded.is_not(True)))}
+
+    def begin(self, run_id: str, parent: int, epochs: list[int], config: Json, kind: RunKind = RunKind.RUN) -> None:
+        """Record a run of some epochs on a revision, with the settings that decide what it means."""
+        row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind}
+        with self.engine.begin() as connection:
+            connection.execute(
+                runs.insert().values(**row, state=RunState.RUNNING, started_at=lease.now(), beat_at=lease.now())
+            )
+            # in the transaction that makes the run, so that no compaction comes between the look and the pin
+            found = connection.execute(sa.select(ledger).where(ledger.c.revision == parent).with_for_update()).first()
+            base = {"since": found.since, "snapshots": found.snapshots} if found else {"since": None, "snapshots": {}}
+            connection.execute(runs.update().where(runs.c.run_id == run_id).values(base=base))
+
+    def take(self, run_id: str) -> None:
+        """Take the lease on a run; one that failed and is tried again is running then. Raises `LeaseLost`."""
+        row = self.run(run_id)
+        free = (row.owner is None or row.owner == self.owner() or not lease.beats(row)) and not (
+            row.discarded and row.state is not RunState.PUBLISHED
+        )
+        seen = (runs.c.owner == row.owner) & (runs.c.beat_at == row.beat_at) if row.owner else runs.c.owner.is_(None)
+        taken: dict[str, str | None] = {"owner": self.owner(), "beat_at": lease.now()}
+        taken |= {"state": RunState.RUNNING, "error": None, "finished_at": None} if row.state in OPEN else {}
+        with self.engine.begin() as connection:
+            mine = (runs.c.run_id == run_id) & (runs.c.state == row.state) & seen
+            if not free or not connection.execute(runs.update().where(mine).values(**taken)).rowcount:
+                raise self._lost(connection, run_id)
+        self._leases.add(run_id)
+
+    def give_back(self, run_id: str) -> None:
+        """End the lease: another process may take it."""
+        self._leases.discard(run_id)
+        with self.engine.begin() as connection:
+            mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
+            connection.execute(runs.update().where(mine).values(owner=None, beat_at=lease.now()))
+
+    def beat(self, run_id: str) -> None:
+        """A heartbeat of the process that holds the lease. Raises `LeaseLost` when it has lost it."""
+        with self._writing(run_id):
+            pass
+
+    def finish(self, run_id: str, state: RunState, error: str | None = None) -> None:
+        """The end of a run. What is published or superseded stays so, whatever happens after."""
+        where = (runs.c.run_id == run_id) & runs.c.state.not_in([RunState.PUBLISHED, RunState.SUPERSEDED])
+        with self._writing(run_id) as connection:
+            connection.execute(runs.update().where(where).values(state=state, error=error, finished_at=lease.now()))
+
+    def overtaken(self, run_id: str) -> Conflict | None:
+        """Has another run published on this one's parent? Then it is recorded as superseded; the error to raise."""
+        run = self.run(run_id)
+        newest = self.at().revision
+        if run.kind is RunKind.COMPACT or run.state in (RunState.PUBLISHED, RunState.DONE) or newest == run.parent:
+            return None
+        won = self.at(run.parent + 1)
+        if run.state is not RunState.SUPERSEDED:
+            what = f"superseded by revision {won.revision}"
+            mine = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN))
+            with self._writing(run_id) as connection:
+                connection.execute(mine.values(state=RunState.SUPERSEDED, error=what, finished_at=lease.now()))
+        return Conflict(
+            f"run {run_id} builds on revision {run.parent}, but run {won.run_id} has published revision "
+            f"{won.revision} meanwhile. Nothing of this run was published.",
+            "run the same command again",
+        )
+
+    def give_up(self) -> list[str]:
+        """End the leases of `leftovers`, so that their branches can go; one that was killed is told as such. Which."""
+        gone = []
+        killed = {"state": RunState.FAILED, "error": "it stopped without a word (killed, or the machine went down)"}
+        for row in self._leftovers():
+            with self.engine.begin() as connection:
+                same = (runs.c.run_id == row.run_id) & (runs.c.state == row.state) & (runs.c.beat_at == row.beat_at)
+                end = {"finished_at": row.last_word, **killed} if row.state is RunState.RUNNING else {}
+                if connection.execute(runs.update().where(same).values(owner=None, **end)).rowcount:
+                    gone.append(row.run_id)
+        return gone
+
+    def discard(self, run_ids: list[str]) -> None:
+        """Note that these runs have no branches any more."""
+        with self.engine.begin() as connection:
+            connection.execute(runs.update().where(runs.c.run_id.in_(run_ids)).values(discarded=True))

@@ -1,0 +1,108 @@
+"""The tables of a home's database: the ledger, and the other small state beside it.
+
+What a run writes has its `run_id`, and exists for readers from the moment on at which the ledger has a row of that run.
+`totals` is a collection like every other: diff triples `((measure, k), (epoch, revision), diff)`. Measures: `edges`,
+`vertices`, `triangles`, `wedges`, `truss` (how many edges have trussness k) and `motif` (how often the k-th occurs).
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("parent", sa.BigInteger, nullable=False),  # the revision it builds on; 0 = the empty state
+    sa.Column("epochs", sa.JSON, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),  # running, published, done (compact), and:
+    # failed; interrupted (a signal, a timeout); superseded (another run has published on its parent)
+    sa.Column("error", sa.Text),
+    sa.Column("config", sa.JSON, nullable=False),
+    sa.Column("started_at", sa.String(32), nullable=False),
+    sa.Column("finished_at", sa.String(32)),
+    sa.Column("kind", sa.String(16)),  # run (null: of before there were kinds), rebuild, reload, rollback, compact
+    sa.Column("beat_at", sa.String(32)),  # the last heartbeat of the process that works on it
+    # what its parent's ledger row said when it began, {"since", "snapshots"}: a compaction meanwhile changes that row
+    sa.Column("base", sa.JSON),
+    sa.Column("owner", sa.String(128)),  # the process that holds the lease, see `lease`; null: none
+    sa.Column("discarded", sa.Boolean),  # it has no branches any more: it is published, or cannot be taken up again
+)
+
+ledger = sa.Table(
+    "ledger",
+    metadata,
+    sa.Column("revision", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("parent", sa.BigInteger, nullable=False),
+    sa.Column("run_id", sa.String(64), sa.ForeignKey("runs.run_id"), nullable=False, unique=True),
+    sa.Column("frontier", sa.BigInteger, nullable=False),
+    # table -> Iceberg snapshot id, as text (64 bits do not fit JSON); empty: a compaction has expired the revision
+    sa.Column("snapshots", sa.JSON, nullable=False),
+    sa.Column("config_digest", sa.String(16), nullable=False),
+    sa.Column("mark", sa.String(16)),  # 'warning' when a check warned
+    sa.Column("published_at", sa.String(32), nullable=False),
+    sa.Column("hidden", sa.JSON),  # ranges of revisions, taken back by rollbacks, whose rows its snapshots may hold
+    sa.Column("since", sa.BigInteger),  # the tables answer from this epoch on; null: from the first one
+)
+
+batches = sa.Table(
+    "batches",
+    metadata,
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("epoch", sa.BigInteger, primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False),  # of the landed content; "": a rollback took the batch back
+    sa.Column("files", sa.Integer, nullable=False),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("bad_rows", sa.BigInteger, nullable=False),
+)
+
+totals = sa.Table(
+    "totals",
+    metadata,
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("measure", sa.String(16), primary_key=True),
+    sa.Column("k", sa.BigInteger, primary_key=True),
+    sa.Column("epoch", sa.BigInteger, primary_key=True),
+    sa.Column("diff", sa.BigInteger, nullable=False),
+)
+
+stages = sa.Table(
+    "stages",
+    metadata,
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("stage", sa.String(16), primary_key=True),
+    sa.Column("state", sa.String(16), nullable=False),  # running, failed, done
+    sa.Column("started_at", sa.String(32), nullable=False),
+    sa.Column("seconds", sa.Float),
+    sa.Column("facts", sa.JSON, nullable=False),  # rows, plans, snapshot ids: what the stage has to say
+)
+
+checks = sa.Table(
+    "checks",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("run_id", sa.String(64), index=True),  # null: an audit outside a run
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False, index=True),
+    sa.Column("suite", sa.String(64), nullable=False),
+    sa.Column("name", sa.String(128), nullable=False),
+    sa.Column("severity", sa.String(16), nullable=False),  # critical, warning, info
+    sa.Column("passed", sa.Boolean, nullable=False),
+    sa.Column("meaning", sa.Text, nullable=False),
+    sa.Column("remedy", sa.Text, nullable=False),
+    sa.Column("observed", sa.Text, nullable=False),
+    sa.Column("rows", sa.JSON, nullable=False),  # the first offending rows
+    sa.Column("at", sa.String(32), nullable=False),
+)
+
+digests = sa.Table(  # of landed files, so that an unchanged file is read once
+    "digests",
+    metadata,
+    sa.Column("path", sa.String(1024), primary_key=True),
+    sa.Column("stamp", sa.String(128), nullable=False),  # size, mtime, inode
+    sa.Column("digest", sa.String(64), nullable=False),
+)
+
+NOTHING = -(2**63)  # the frontier of a revision that is the empty state again

@@ -1,0 +1,77 @@
+"""What every part of the ledger stands on: the engine of a home's database, reading, and writing for a run.
+
+A write for a run that this process works on is refused when another process has taken its lease: it changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..errors import LeaseLost
+from . import database, lease
+from .records import Json, Row, RunRecord, RunState
+from .schema import ledger, metadata, runs
+
+
+class Store:
+    """The SQL side of a home; `uri` is an SQLAlchemy database URI. Tables are made when they are not there."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        self.owner = lease.process
+        self._leases: set[str] = set()  # the runs that this process works on
+        self.engine = database.engine(uri, self)
+        with database.answering(uri):
+            database.made(self._make)
+
+    def _make(self) -> None:
+        metadata.create_all(self.engine)
+        self._add_columns()
+
+    def _add_columns(self) -> None:
+        """Columns that came after a home was made (they all may be null)."""
+        inspector = sa.inspect(self.engine)
+        for table in (runs, ledger):
+            there = {column["name"] for column in inspector.get_columns(table.name)}
+            for column in table.columns:
+                if column.name not in there:
+                    kind = column.type.compile(self.engine.dialect)
+                    with self.engine.begin() as connection:
+                        connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
+
+    def read(self, statement: sa.Select[*tuple[Any, ...]]) -> Sequence[Row]:
+        """The rows of a query."""
+        with self.engine.connect() as connection:
+            return connection.execute(statement).all()
+
+    @contextlib.contextmanager
+    def _writing(self, run_id: str | None) -> Iterator[sa.Connection]:
+        """A transaction that writes for a run, by the process that holds its lease. Raises `LeaseLost`."""
+        with self.engine.begin() as connection:
+            if run_id in self._leases:
+                mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
+                if not connection.execute(runs.update().where(mine).values(beat_at=lease.now())).rowcount:
+                    raise self._lost(connection, str(run_id))
+            yield connection
+
+    def _replace(self, run_id: str | None, table: sa.Table, where: sa.ColumnElement[bool], rows: list[Json]) -> None:
+        with self._writing(run_id) as connection:
+            connection.execute(table.delete().where(where))
+            if rows:
+                connection.execute(table.insert(), rows)
+
+    def _lost(self, connection: sa.Connection, run_id: str) -> LeaseLost:
+        row = RunRecord.of(connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).one())
+        if row.discarded or row.state is RunState.SUPERSEDED:
+            what = f"run {run_id} was taken for dead and given up ({row.error})"
+        elif row.owner is None:
+            what = f"another process has worked on run {run_id} since (state {row.state}, last heartbeat {row.beat_at})"
+        else:
+            host = row.owner.split("/")[0].rpartition(".")[0] or row.owner.split("/")[0]
+            pid = row.owner.rsplit("/", 2)[1]
+            what = f"process {pid} on {host} works on run {run_id} (last heartbeat {row.beat_at})"
+        return LeaseLost(f"{what}. Nothing was changed here.", "altneu status; then run the same command again")
