@@ -83,6 +83,8 @@ DATABASE = {
     "stages": "per run and stage: its state, its seconds, and what it recorded",
     "checks": "the results of all checks, of runs and of audits",
     "digests": "digests of landed files, so that an unchanged file is read once",
+    "home": "the name of the home's catalog, and the places for which its tables were made",
+    "altneu_version": "the version of these tables; a run, `altneu land` and `altneu doctor` bring them up to date",
 }
 
 

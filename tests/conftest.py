@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.landing import folder
 from pipeline.storage.session import SIMPLE
+from tests.postgres import postgres, server  # noqa: F401  # fixtures
 
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
 TINY = SIMPLE

@@ -33,7 +33,7 @@ def compact(
     from ..run.compact import compact as fold
     from ..storage.session import session_for
 
-    home, ledger = opened()
+    home, ledger = opened(writes=not dry_run)
     if dry_run:
         _print_compaction(home, ledger)
         return
@@ -139,7 +139,7 @@ def airflow(
         return
     from ..local.airflow import standalone
 
-    opened(create=True)
+    opened(create=True, writes=True)
     standalone(setting.home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
 
 
@@ -227,4 +227,4 @@ def demo() -> None:
     from ..local.demo import demo as play
 
     need("the demo", "demo", "quality")
-    play(opened(create=True)[0], setting.home, Progress(), out)
+    play(opened(create=True, writes=True)[0], setting.home, Progress(), out)

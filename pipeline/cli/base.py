@@ -152,10 +152,10 @@ def _common(
     """What every command takes."""
 
 
-def opened(create: bool = False) -> tuple[Home, Ledger]:
-    """The home of this call and its ledger."""
+def opened(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
+    """The home of this call and its ledger; `writes`: the command may write to it."""
     home = Home.open(setting.home, create)
-    ledger = place.opened(home)
+    ledger = place.opened(home, writes)
     if setting.outcome is Setting.outcome:
         before = ledger.at().revision
         setting.outcome = lambda: _published_since(ledger, before)

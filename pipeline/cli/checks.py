@@ -48,7 +48,7 @@ def audit(
 
     if shadow and third_party:
         raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
-    home, ledger = opened()
+    home, ledger = opened(writes=True)
     row = ledger.published()
     assert row.frontier is not None
     if epochs:
@@ -111,7 +111,7 @@ def repair(
     from ..checking import audit as auditing
     from ..run import planning
 
-    home, ledger = opened()
+    home, ledger = opened(writes=True)
     known = {row.id for row in ledger.checks()}
     try:
         audit(epochs)

@@ -89,7 +89,7 @@ def land(
         opened()
     report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm)
     if not dry_run:
-        opened()
+        opened(writes=True)
     _print_report(report, dry_run, append)
 
 

@@ -108,7 +108,7 @@ def run(
     """One revision over these epochs. An epoch run again replaces its batch; unchanged ones are skipped."""
     from ..run import planning
 
-    home, ledger = opened()
+    home, ledger = opened(writes=True)
     wanted = list(dict.fromkeys(home.schedule.epoch(text) for text in epochs))
     execute(home, ledger, planning.plan_epochs(home, ledger, wanted, remove))
 
@@ -126,7 +126,7 @@ def backfill(
     """
     from ..run import planning
 
-    home, ledger = opened()
+    home, ledger = opened(writes=True)
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
     execute(home, ledger, planning.plan(home, ledger, planning.within(home, first, last)))
@@ -146,7 +146,7 @@ def rebuild(
     """
     from ..run import planning
 
-    home, ledger = opened()
+    home, ledger = opened(writes=not dry_run)
     found = planning.plan_rebuild(home, ledger, from_landing)
     if dry_run:
         _print_rebuild(home, ledger, found)
@@ -183,7 +183,7 @@ def rollback(
     """
     from ..run import meaning, rollback
 
-    home, ledger = opened()
+    home, ledger = opened(writes=not dry_run)
     newest = ledger.at().revision
     if newest and revision == newest:
         raise UsageError(

@@ -54,7 +54,7 @@ def demo(home: Home, name: Path, say: Say, out: Console) -> None:
     `name`: what the user calls the home.
     """
     home = daily(home)
-    ledger = opened(home)
+    ledger = opened(home, writes=True)
     if not landing.listing(home):
         found = land_messages(home)
         out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")

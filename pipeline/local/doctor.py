@@ -246,8 +246,11 @@ def _database(home: Path) -> Check:
 
 def _place(home: Path) -> Iterator[Check]:
     """Are the tables where their metadata say, and all their files there?"""
-    from ..errors import AltneuError
+    import sqlalchemy as sa
+
+    from ..errors import AltneuError, explained
     from ..home.directory import Home
+    from ..state import database, versions
     from ..state.place import look, opened, verify
     from ..storage.avro import NotAvro
     from ..storage.inventory import take
@@ -259,7 +262,15 @@ def _place(home: Path) -> Iterator[Check]:
         verify(settings)
         if look(settings) is None:  # no tables yet, and perhaps no database: none is made here
             return
-        ledger = opened(settings)
+        with database.connected(settings.database) as connection:
+            former = versions.of(connection)
+        ledger = opened(settings, writes=former != versions.newest())
+        if former not in (None, versions.newest()):
+            what = f"brought up to date: its tables had version {former}, and have {versions.newest()} now"
+            yield Check("Database", True, what)
+    except sa.exc.OperationalError as error:
+        yield Check("Database", False, *(text or "" for text in explained(error)))
+        return
     except AltneuError as error:
         yield Check("Place", False, error.what, error.next or "")
         return

@@ -32,7 +32,7 @@ def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[st
         path = Path(folder)
         (path / "landing").symlink_to(home.landing)
         copy = Home(path, dataclasses.replace(home.config, database=None, warehouse=None))
-        ledger = opened(copy)
+        ledger = opened(copy, writes=True)
         for epoch in sorted(epochs):
             missing = planning.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
             if missing.run:

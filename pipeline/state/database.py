@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import sqlite3
 import threading
 import time
@@ -27,7 +26,6 @@ SAY = 2.0  # seconds of waiting for another writer until that is told
 PATIENCE = 60.0  # and until it is an error
 LOCKED = "is locked by another writer"
 CONNECT = 10  # seconds for a server that is away
-MAKES = 5  # tries to make tables beside others
 
 log = logging.getLogger("altneu")
 T = TypeVar("T")
@@ -88,18 +86,6 @@ def answering(uri: str) -> Iterator[None]:
             raise Unavailable(*explained(error)) from None
         whole = sa.make_url(uri).render_as_string(hide_password=True)
         raise Unavailable(f"the database {whole} does not answer: {error.orig}.", "altneu doctor") from None
-
-
-def made(make: Callable[[], None]) -> None:
-    """Make what is not there; other processes may be making it at the same moment: then what is left."""
-    for attempt in range(MAKES):
-        try:
-            return make()
-        except sa.exc.DBAPIError as error:
-            taken = isinstance(error, sa.exc.IntegrityError) or re.search("already exists|duplicate", str(error))
-            if not taken or attempt == MAKES - 1:
-                raise
-            time.sleep(0.1)
 
 
 def _release(uri: str, shared: _Shared) -> None:

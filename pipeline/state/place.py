@@ -5,7 +5,7 @@ host's name or a path may change. With it stands the place for which the tables 
 paths. A home at another place is not opened before `altneu relocate` (`relocate.py`) has written these anew, so a copy
 never reads or writes the original's files.
 
-Homes of before there were identities have a name that was made of the database's URI and the warehouse; it is looked up
+Homes of before there were homes have a name that was made of the database's URI and the warehouse; it is looked up
 where the tables are, and stored by the next run. Reading stores nothing.
 """
 
@@ -23,25 +23,14 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
-from . import database, files, lease
+from . import database, files, lease, versions
 from .ledger import Ledger
-from .schema import ledger
+from .schema import homes, ledger
 
 FORMAT = 1  # of homes that this version makes; it reads all up to it
 PREFIX = "altneu_"
 UNTOLD = "postgresql"  # the place of a database whose server does not say which it is
 
-metadata = sa.MetaData()
-identities = sa.Table(
-    "home",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # 1: a database has one home
-    sa.Column("catalog", sa.String(64), nullable=False),
-    sa.Column("format", sa.Integer, nullable=False),
-    sa.Column("warehouse", sa.Text, nullable=False),  # of which the tables' metadata speak
-    sa.Column("database", sa.Text, nullable=False),  # where this database was then; "": nobody knows
-    sa.Column("made_at", sa.String(32), nullable=False),
-)
 tables = sa.table(  # Iceberg's own
     "iceberg_tables",
     sa.column("catalog_name", sa.String),
@@ -66,11 +55,11 @@ class Displaced(UsageError):
     """The home is at another place than its tables' metadata say."""
 
 
-def opened(home: Home) -> Ledger:
-    """A home's ledger. Raises like `verify`."""
+def opened(home: Home, writes: bool = False) -> Ledger:
+    """A home's ledger. Raises like `verify`. `writes`: its database is brought up to date."""
     with database.shared(home.database):
         verify(home)
-        return Ledger(home.database)
+        return Ledger(home.database, writes)
 
 
 def verify(home: Home) -> None:
@@ -97,9 +86,9 @@ def claim(home: Home) -> Identity:
         return identity
     catalog = identity.catalog if identity else new_catalog()
     with database.connected(home.database) as connection:
-        database.made(lambda: metadata.create_all(connection.engine))
+        versions.ready(connection.engine, writes=True)
         with contextlib.suppress(sa.exc.IntegrityError):  # another process was first
-            connection.execute(identities.insert().values(row(home, catalog, database_place(connection))))
+            connection.execute(homes.insert().values(row(home, catalog, database_place(connection))))
             connection.commit()
     found = look(home)
     assert found is not None
@@ -150,7 +139,7 @@ def look(home: Home) -> Identity | None:
 
 def _stored(home: Home, connection: sa.Connection) -> Identity | None:
     """The row of the table `home`. Its format is looked at first: the rest may be another version's."""
-    version = connection.execute(sa.select(identities.c.format)).scalar()
+    version = connection.execute(sa.select(homes.c.format)).scalar()
     if version is None:
         return None
     if version > FORMAT:
@@ -158,12 +147,12 @@ def _stored(home: Home, connection: sa.Connection) -> Identity | None:
             f"{home.path} is a home of a later version of altneu (format {version}; this one knows up to {FORMAT}).",
             "update altneu, or use a home of this version: altneu --home DIR …",
         )
-    found = connection.execute(sa.select(identities)).one()
+    found = connection.execute(sa.select(homes)).one()
     return Identity(found.catalog, found.warehouse, found.database)
 
 
 def _former_file(home: Home, catalog: str, warehouse: str) -> str:
-    """The SQLite file whose home gave its catalog this name, before there were identities; "" when it is none of those
+    """The SQLite file whose home gave its catalog this name, before there were homes; "" when it is none of those
     that come to mind: the one of now, and the one beside the tables."""
     uris = [home.database, home.config.database, f"sqlite:///{warehouse.rpartition('/')[0]}/altneu.db"]
     for uri in filter(None, uris):

@@ -3,6 +3,8 @@
 What a run writes has its `run_id`, and exists for readers from the moment on at which the ledger has a row of that run.
 `totals` is a collection like every other: diff triples `((measure, k), (epoch, revision), diff)`. Measures: `edges`,
 `vertices`, `triangles`, `wedges`, `truss` (how many edges have trussness k) and `motif` (how often the k-th occurs).
+
+What is changed here needs a script in `migrations/versions/`, for the databases that there are.
 """
 
 from __future__ import annotations
@@ -103,6 +105,23 @@ digests = sa.Table(  # of landed files, so that an unchanged file is read once
     sa.Column("path", sa.String(1024), primary_key=True),
     sa.Column("stamp", sa.String(128), nullable=False),  # size, mtime, inode
     sa.Column("digest", sa.String(64), nullable=False),
+)
+
+homes = sa.Table(  # the identity of the home, see `place`
+    "home",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # 1: a database has one home
+    sa.Column("catalog", sa.String(64), nullable=False),
+    sa.Column("format", sa.Integer, nullable=False),
+    sa.Column("warehouse", sa.Text, nullable=False),  # of which the tables' metadata speak
+    sa.Column("database", sa.Text, nullable=False),  # where this database was then; "": nobody knows
+    sa.Column("made_at", sa.String(32), nullable=False),
+)
+
+version = sa.Table(  # which of the scripts of `migrations/` these tables come from, see `versions`; Alembic's form
+    "altneu_version",
+    metadata,
+    sa.Column("version_num", sa.String(32), primary_key=True),
 )
 
 NOTHING = -(2**63)  # the frontier of a revision that is the empty state again

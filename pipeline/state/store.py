@@ -12,41 +12,33 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..errors import LeaseLost
-from . import database, lease
+from . import database, lease, versions
 from .records import Json, Row, RunRecord, RunState
-from .schema import ledger, metadata, runs
+from .schema import runs
 
 
 class Store:
-    """The SQL side of a home; `uri` is an SQLAlchemy database URI. Tables are made when they are not there."""
+    """The SQL side of a home; `uri` is an SQLAlchemy database URI. A new database gets its tables.
 
-    def __init__(self, uri: str) -> None:
+    `writes`: one of an earlier version is brought up to date; without it the new columns may be missing.
+    """
+
+    def __init__(self, uri: str, writes: bool = False) -> None:
         self.uri = uri
         self.owner = lease.process
         self._leases: set[str] = set()  # the runs that this process works on
         self.engine = database.engine(uri, self)
         with database.answering(uri):
-            database.made(self._make)
-
-    def _make(self) -> None:
-        metadata.create_all(self.engine)
-        self._add_columns()
-
-    def _add_columns(self) -> None:
-        """Columns that came after a home was made (they all may be null)."""
-        inspector = sa.inspect(self.engine)
-        for table in (runs, ledger):
-            there = {column["name"] for column in inspector.get_columns(table.name)}
-            for column in table.columns:
-                if column.name not in there:
-                    kind = column.type.compile(self.engine.dialect)
-                    with self.engine.begin() as connection:
-                        connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
+            versions.ready(self.engine, writes)
 
     def read(self, statement: sa.Select[*tuple[Any, ...]]) -> Sequence[Row]:
-        """The rows of a query."""
-        with self.engine.connect() as connection:
-            return connection.execute(statement).all()
+        """The rows of a query. Raises `Outdated` where an older database lacks what it asks for."""
+        try:
+            with self.engine.connect() as connection:
+                return connection.execute(statement).all()
+        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
+            versions.explain(self.engine, error)
+            raise
 
     @contextlib.contextmanager
     def _writing(self, run_id: str | None) -> Iterator[sa.Connection]:

@@ -23,7 +23,8 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
-from ..state import database, files, place
+from ..state import database, files, place, versions
+from ..state.schema import homes
 from . import avro
 
 NAMESPACES = sa.table("iceberg_namespace_properties", sa.column("catalog_name", sa.String))
@@ -106,7 +107,7 @@ def _commit(home: Home, identity: place.Identity, old: dict[str, str], new: dict
     """The one moment at which the home is at its new place: all in one transaction, if nobody else has done it."""
     name, t = place.new_catalog(), place.tables
     with database.connected(home.database) as connection:
-        database.made(lambda: place.metadata.create_all(connection.engine))
+        versions.ready(connection.engine, writes=True)
         mine = t.c.catalog_name == identity.catalog
         for table in old:
             namespace, _, short = table.rpartition("/")
@@ -118,9 +119,9 @@ def _commit(home: Home, identity: place.Identity, old: dict[str, str], new: dict
         spaces = NAMESPACES.update().where(NAMESPACES.c.catalog_name == identity.catalog)
         if sa.inspect(connection).has_table(NAMESPACES.name):
             connection.execute(spaces.values(catalog_name=name))
-        connection.execute(place.identities.delete())
+        connection.execute(homes.delete())
         row = place.row(home, name, place.database_place(connection))
-        connection.execute(place.identities.insert().values(row))
+        connection.execute(homes.insert().values(row))
         connection.commit()
 
 

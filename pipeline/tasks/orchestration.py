@@ -199,7 +199,7 @@ def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: da
     """
     from .. import landing as landed
 
-    home, ledger = _open(path)
+    home, ledger = _open(path, writes=False)
     schedule = home.schedule
     label = schedule.label(epoch)
     there = landed.listing(home)
@@ -531,7 +531,7 @@ def grid(path: str) -> dict[str, Any]:
     listing."""
     from .. import report
 
-    home, ledger = _open(path)
+    home, ledger = _open(path, writes=False)
     from ..landing import survey
 
     revision, rows = survey.grid(home, ledger)
@@ -556,7 +556,7 @@ def report_page(path: str, name: str) -> str | None:
     """A report's page on request by the name of its file: `index.html`, or that of an epoch. None: there is none."""
     from .. import report
 
-    home, ledger = _open(path)
+    home, ledger = _open(path, writes=False)
     if name == "index.html":
         return report.index(home, ledger)
     label = name.removeprefix("epoch=").removesuffix(".html")
@@ -575,11 +575,11 @@ def worded(error: AltneuError) -> str:
     return error.what + (f"\nnext: {error.next}" if error.next else "")
 
 
-def _open(path: str) -> tuple[Home, Ledger]:
+def _open(path: str, writes: bool = True) -> tuple[Home, Ledger]:
     from ..state.place import opened
 
     home = Home.open(path)
-    return home, opened(home)
+    return home, opened(home, writes)
 
 
 def _some(labels: list[str]) -> str:

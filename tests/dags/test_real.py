@@ -23,11 +23,9 @@ from pipeline.reading import views
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
-from tests.e2e.conftest import postgres, server
 
 from .real import Airflow
 
-__all__ = ["postgres", "server"]
 pytestmark = pytest.mark.slow
 DAYS = int(os.environ["ALTNEU_DAYS"]) if "ALTNEU_DAYS" in os.environ else None
 PATIENCE = 300  # seconds for a run, on a busy machine

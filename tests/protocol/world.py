@@ -20,7 +20,7 @@ from pipeline.home.directory import Home
 from pipeline.run import compact, rollback, runner, stages, telemetry
 from pipeline.run.context import Run
 from pipeline.run.stages import publish as publish_stage
-from pipeline.state import lease, ledger
+from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import OPEN, Revision
 from pipeline.state.schema import metadata
@@ -59,7 +59,7 @@ class Protocol:
         patch.setattr(compact, "new_run_id", lambda: f"compact{next(names)}")
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
         metadata.create_all(self.engine)
-        patch.setattr(ledger.Ledger, "_make", lambda ledger: None)
+        patch.setattr("pipeline.state.versions.ready", lambda *_: None)
         self.template: tuple[bytes, Catalog] | None = None
 
     @property

@@ -43,7 +43,8 @@ def old(tmp_path: Path) -> Path:
     relocate(home)
     name = "altneu_" + hashlib.sha256(f"{home.database} {home.warehouse}".encode()).hexdigest()[:8]
     sql(path, "UPDATE iceberg_tables SET catalog_name = ?", name)
-    sql(path, "DROP TABLE home")
+    for later in ("home", "altneu_version"):
+        sql(path, f"DROP TABLE {later}")
     return path
 
 

@@ -1,0 +1,12 @@
+"""Runs that have left nothing in the tables are known."""
+
+import sqlalchemy as sa
+
+from pipeline.state.migrations import add_columns
+
+revision, down_revision = "v0003", "v0002"
+SHOWS = {"runs": ("discarded",)}
+
+
+def upgrade() -> None:
+    add_columns("runs", sa.Column("discarded", sa.Boolean))

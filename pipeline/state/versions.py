@@ -1,0 +1,158 @@
+"""The version of a database's tables: what a database has, what this code knows, and the way from one to the other.
+
+The scripts of `migrations/versions/` are Alembic's, in a row: `v0001_…` begins, each later one adds something that may
+be null. What a new database gets at once is `schema.metadata`; a test compares the two. A database of before the
+versions were stored counts as of the newest one that its tables and columns show.
+
+Only those who write bring a database up to date (`upgrade`): one process at a time, in one transaction, so that it is
+of the old version or of the new one. A reader of an older database works as long as it asks for nothing that is missing
+there, and is told then what to type (`explain`). A database of a later version is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from ..errors import UsageError
+from .database import shown
+from .schema import metadata, version
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+SCRIPTS = Path(__file__).parent / "migrations"
+LOCK = 4_182_004  # of PostgreSQL's advisory ones: who migrates
+_LACKING = re.compile(r"no such (table|column)|UndefinedTable|UndefinedColumn")
+
+
+class Outdated(UsageError):
+    """A reader needs what an older database does not have."""
+
+
+@cache
+def known() -> tuple[str, ...]:
+    """The versions that this code knows, oldest first."""
+    return tuple(sorted(file.stem.partition("_")[0] for file in SCRIPTS.glob("versions/v*.py")))
+
+
+def newest() -> str:
+    """The version of the databases that this code makes."""
+    return known()[-1]
+
+
+def stored(connection: sa.Connection) -> str | None:
+    """The version that a database says it has; None: it says none. Raises `UsageError` for one that is not known."""
+    if not sa.inspect(connection).has_table(version.name):
+        return None
+    found = connection.execute(sa.select(version.c.version_num)).scalar()
+    if found is None or found in known():
+        return found
+    raise UsageError(
+        f"the database {shown(str(connection.engine.url))} is of a later version of altneu (its tables have version "
+        f"{found}; this one knows up to {newest()}).",
+        "update altneu, or use a home of this version: altneu --home DIR …",
+    )
+
+
+def of(connection: sa.Connection) -> str | None:
+    """The version that a database has; None: it has no tables yet. Raises like `stored`."""
+    found = stored(connection)
+    return found or (shows(connection) if sa.inspect(connection).has_table("runs") else None)
+
+
+def ready(engine: sa.Engine, writes: bool) -> None:
+    """See to it that a database can be used; a new one gets its tables. Raises `UsageError` for one of a later version.
+
+    `writes`: an older one is brought up to date.
+    """
+    with engine.connect() as connection:
+        found = stored(connection)
+        if found == newest() or (not writes and (found or sa.inspect(connection).has_table("runs"))):
+            return
+    upgrade(engine)
+
+
+def upgrade(engine: sa.Engine) -> str | None:
+    """Bring a database up to date; the version that it had, None for a new one. Another process that does the same is
+    waited for."""
+    with _alone(engine) as connection:
+        found = stored(connection)
+        if found is None and not sa.inspect(connection).has_table("runs"):
+            metadata.create_all(connection)
+            connection.execute(version.insert().values(version_num=newest()))
+            return None
+        if found == newest():
+            return found
+        from alembic import command
+
+        config = _config(connection)
+        if found is None:
+            found = shows(connection)
+            command.stamp(config, found)
+        command.upgrade(config, "head")
+        metadata.create_all(connection)  # of what a process that made the first tables was stopped before
+        return found
+
+
+def shows(connection: sa.Connection) -> str:
+    """The newest version whose tables and columns, and those of all before it, are in a database."""
+    there = sa.inspect(connection)
+    columns = {name: {column["name"] for column in there.get_columns(name)} for name in there.get_table_names()}
+    found = known()[0]
+    for number, script in _scripts().items():
+        if any(not set(names) <= columns.get(table, set()) for table, names in script.SHOWS.items()):
+            break
+        found = number
+    return found
+
+
+def explain(engine: sa.Engine, error: sa.exc.DBAPIError) -> None:
+    """Raise `Outdated` where a query has failed because the database is of an older version."""
+    if not _LACKING.search(f"{type(error.orig).__name__} {error.orig}"):
+        return
+    with engine.connect() as connection:
+        found = of(connection)
+    if found != newest():
+        raise Outdated(
+            f"the database {shown(str(engine.url))} was made by an earlier version of altneu, and lacks what is asked "
+            f"for (its tables have version {found}; this one needs {newest()}).",
+            "altneu doctor   (brings it up to date, as the next run does)",
+        ) from None
+
+
+@contextmanager
+def _alone(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction in which no other process migrates; who comes second waits."""
+    with engine.connect() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+        yield connection
+        connection.commit()
+
+
+def _config(connection: sa.Connection | None = None) -> Config:
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(SCRIPTS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+@cache
+def _scripts() -> dict[str, ModuleType]:
+    """Version → its script, in their order."""
+    from alembic.script import ScriptDirectory
+
+    found = ScriptDirectory.from_config(_config()).walk_revisions()
+    return {script.revision: script.module for script in reversed(list(found))}
