@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
 NAMES = {"delta": "delta query", "bulk": "enumeration of all"}
@@ -43,11 +42,6 @@ class Choice:
         other = "bulk" if self.plan == "delta" else "delta"
         why = "by cost" if self.wanted == "auto" else "as [triangles] plan says"
         return f"{NAMES[self.plan]}, {why}: about {estimate[self.plan]:.1f} s ({NAMES[other]}: {estimate[other]:.1f} s)"
-
-    def facts(self) -> dict[str, Any]:
-        """What is recorded of it: the plan, the reason in words, proposals if counted, estimates in seconds."""
-        estimate = {name: round(value, 2) for name, value in self.seconds().items()}
-        return {"plan": self.plan, "chosen": self.words(), "proposals": self.proposals, "estimate": estimate}
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -105,17 +106,34 @@ def _replay(first: int, last: int) -> Callable[[Iterable[pa.RecordBatch]], Itera
     return task
 
 
-def summary(notes: Iterable[str]) -> dict[str, Any]:
-    """What the replayed epochs' notes say together: how often each method was chosen, changed edges, seconds.
+@dataclass(frozen=True)
+class Summary:
+    """What the replayed epochs' notes say together.
 
-    `looked_at`: how often an edge's triangles were looked at by maintenance; `rounds`: of joins, if there were any.
+    `methods`: how often each was chosen; `inserted`, `deleted`: edges; `looked_at`: how often an edge's triangles were,
+    by maintenance; `rounds`: of joins, 0 where one task replays; `seconds`: of the kernels or the rounds.
     """
-    methods: dict[str, int] = {}
-    total = {"inserted": 0, "deleted": 0, "evaluations": 0, "rounds": 0, "seconds": 0.0}
-    for note in map(json.loads, notes):
-        methods[note["method"]] = methods.get(note["method"], 0) + 1
-        for name in total:
-            total[name] += note.get(name, 0)
-    looked_at, rounds = total.pop("evaluations"), total.pop("rounds")
-    facts = {"methods": methods, **total, "looked_at": looked_at, "seconds": round(total["seconds"], 4)}
-    return facts | ({"rounds": rounds} if rounds else {})
+
+    methods: Mapping[str, int]
+    inserted: int
+    deleted: int
+    looked_at: int
+    rounds: int
+    seconds: float
+
+
+def summary(notes: Iterable[str]) -> Summary:
+    """Of the notes that a replay returned, one of each epoch."""
+    read = [json.loads(note) for note in notes]
+
+    def total(name: str) -> int:
+        return sum(note.get(name, 0) for note in read)
+
+    return Summary(
+        methods=Counter(note["method"] for note in read),
+        inserted=total("inserted"),
+        deleted=total("deleted"),
+        looked_at=total("evaluations"),
+        rounds=total("rounds"),
+        seconds=round(float(total("seconds")), 4),
+    )

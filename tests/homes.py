@@ -13,8 +13,9 @@ from typing import Any
 from pipeline.home.directory import Home
 from pipeline.landing.folder import seal
 from pipeline.run import planning, runner, stages
+from pipeline.state.facts import from_json
 from pipeline.state.ledger import Ledger
-from pipeline.state.records import Revision
+from pipeline.state.records import Revision, StageState
 from tests.reference import Row
 
 
@@ -51,7 +52,7 @@ def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> 
     for name in stages.NAMES:
         begin = time.time()
         if name in skip:
-            ledger.stage(run_id, name, "done", begin, {"failed": 0})
+            ledger.stage(run_id, name, StageState.DONE, begin, from_json(name, {"failed": 0}))
         else:
             runner.stage(home, ledger, run_id, name)
             seconds[name] = time.time() - begin

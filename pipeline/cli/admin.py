@@ -51,21 +51,21 @@ def compact(
     finally:
         progress.close()
     rows = []
-    for name, after in facts["tables"].items():
-        before = facts["before"][name]
+    for name, after in facts.tables.items():
+        before = facts.before[name]
         rows.append(
             {
                 "table": name,
-                "files": f"{before['files']:,} → {after['files']:,}",
-                "rows": f"{before['rows']:,} → {after['rows']:,}",
-                "size": f"{decimal(before['bytes'])} → {decimal(after['bytes'])}",
+                "files": f"{before.files:,} → {after.files:,}",
+                "rows": f"{before.rows:,} → {after.rows:,}",
+                "size": f"{decimal(before.bytes)} → {decimal(after.bytes)}",
             }
         )
     print_rows(rows)
     readable = ranges([row.revision for row in ledger.revisions() if row.snapshots])
     out.print(
-        f"the tables answer for {_answers(home, facts['since'])}, at revisions {readable}; "
-        f"{facts['expired_snapshots']} snapshots and {facts['orphans']} orphaned files dropped "
+        f"the tables answer for {_answers(home, facts.since)}, at revisions {readable}; "
+        f"{facts.expired_snapshots} snapshots and {facts.orphans} orphaned files dropped "
         f"({time.time() - started:.1f} s)"
     )
 
@@ -82,8 +82,8 @@ def _print_compaction(home: Home, ledger: Ledger) -> None:
     kept = [each.revision for each in ledger.revisions() if each.snapshots and each.revision not in dropped]
     sizes = ledger.sizes().values()
     out.print(
-        f"would write {len(sizes)} tables anew ({sum(s['files'] for s in sizes):,} files now, "
-        f"{decimal(sum(s['bytes'] for s in sizes))})"
+        f"would write {len(sizes)} tables anew ({sum(s.files for s in sizes):,} files now, "
+        f"{decimal(sum(s.bytes for s in sizes))})"
     )
     out.print(f"  epochs     the tables answer for {_answers(home, since)} afterwards")
     out.print(f"  revisions  {ranges(kept)} can be read afterwards; {ranges(dropped) or 'none'} expired")

@@ -13,6 +13,7 @@ from rich.filesize import decimal
 from ..errors import UsageError
 from ..home.directory import Home
 from ..run.planning import Plan
+from ..state.facts import IngestFacts
 from ..state.ledger import Ledger
 from ..state.records import RunKind
 from .base import command, opened
@@ -259,7 +260,8 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
         assert revision is not None
         mark = f", with a {revision.mark}" if revision.mark else ""
         seconds = time.time() - began
-        rows = sum(ledger.facts(revision.run_id, "ingest")[name] for name in ("rows", "quarantined"))
+        read = ledger.facts(revision.run_id, IngestFacts)
+        rows = read.rows + read.quarantined
         rate = f", {rows:,} rows ({rows / seconds:,.0f} a second)" if rows else ""
         out.print(
             f"published revision {revision.revision}{mark}: {len(epochs) or len(found.epochs):,} epoch(s){rate}, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -52,7 +53,7 @@ def status(
             "since": parent.since,
             "readable_revisions": readable,
             "holes": holes,
-            "tables": sizes,
+            "tables": {table: asdict(size) for table, size in sizes.items()},
             "epochs": shown,
         }
         print(json.dumps(document, indent=1))
@@ -61,7 +62,7 @@ def status(
     out.print(f"revision {parent.revision}, frontier {label}, {len(rows):,} epochs")
     if readable:
         answers = "all epochs" if parent.since is None else f"epochs from {home.schedule.label(parent.since)} on"
-        files, size = (sum(entry[unit] for entry in sizes.values()) for unit in ("files", "bytes"))
+        files, size = (sum(getattr(each, unit) for each in sizes.values()) for unit in ("files", "bytes"))
         out.print(f"the tables answer for {answers}, at revisions {ranges(readable)}: {files:,} files, {decimal(size)}")
         if files > MANY_FILES:
             out.print("[yellow]many small files slow every read down[/]; next: altneu compact")

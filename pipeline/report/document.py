@@ -7,11 +7,14 @@ where it was recorded. `written` says as of which revision and when.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 from ..home.directory import Home
+from ..state.facts import IngestFacts, TrianglesFacts, TrussFacts, without_version
 from ..state.records import Batch, CheckRecord, LandedBatch, RunState, Severity
 from ..state.standing import SUMS, Attempt
 from .html.verdict import verdict
@@ -22,6 +25,7 @@ BAND = 5  # the usual number of rows: the median of the epochs before, and so ma
 SPANS = 12  # stretches of later epochs that a correction moved
 
 Document = dict[str, Any]
+T = TypeVar("T")
 
 
 def document(state: State, epoch: int, at: str) -> Document:
@@ -89,8 +93,10 @@ def _landed(state: State, batch: Batch, published: LandedBatch) -> Document:
     """The batch, beside those of the landed epochs before and beside the one that it replaced."""
     place = bisect_right(state.landed, batch.epoch - 1)
     past = [state.batches[epoch] for epoch in state.landed[max(0, place - WINDOW) : place]]
-    kept = state.fact(published.run_id, "quarantine_sample") or []
-    sample = [{k: v for k, v in row.items() if k != "epoch"} for row in kept if row.get("epoch") in (None, batch.epoch)]
+    ingest = state.facts(published.run_id, IngestFacts)
+    kept = ingest.quarantine_sample if ingest else ()
+    mine = [asdict(row) for row in kept if row.epoch in (None, batch.epoch)]
+    sample = [{name: value for name, value in row.items() if name != "epoch"} for row in mine]
     return {
         "files": batch.files,
         "rows": batch.rows,
@@ -182,20 +188,21 @@ def _graph(state: State, epoch: int) -> Document | None:
     measures = {m: {"value": now[m], "before": then[m], "change": now[m] - then[m]} for m in MEASURES}
     newest = state.marks.contributes(epoch)
     landed = state.batches[epoch].revision if epoch in state.batches else 0
-    facts = {
-        key: _by_epoch(state, (newest, landed), epoch, key) for key in ("top_vertices", "top_edges", "entered_core")
+    runs = [state.runs_of[revision][0] for revision in (newest, landed) if revision]
+    counts = [count.top_vertices for run in runs if (count := state.facts(run, TrianglesFacts))]
+    replays = [replay for run in runs if (replay := state.facts(run, TrussFacts))]
+    most = {
+        "top_vertices": _first(epoch, counts),
+        "top_edges": _first(epoch, [replay.top_edges for replay in replays]),
+        "entered_core": _first(epoch, [replay.entered_core for replay in replays]),
     }
     found = {"measures": measures, "trusses": trusses, "motifs": motifs}
-    return {**found, "revisions": history[-WINDOW:], "revision": newest, **facts}
+    return {**found, "revisions": history[-WINDOW:], "revision": newest, **most}
 
 
-def _by_epoch(state: State, revisions: tuple[int, ...], epoch: int, key: str) -> list[Any]:
-    """What the run of the first of some revisions recorded for one epoch under a key: `{epoch: [...]}`."""
-    for revision in revisions:
-        found = state.fact(state.runs_of[revision][0], key) if revision else None
-        if isinstance(found, dict) and found.get(str(epoch)):
-            return list(found[str(epoch)])
-    return []
+def _first(epoch: int, recorded: Sequence[Mapping[str, Sequence[T]] | None]) -> list[T]:
+    """What the first of some runs that has any recorded for an epoch."""
+    return next((list(by_epoch[str(epoch)]) for by_epoch in recorded if by_epoch and by_epoch.get(str(epoch))), [])
 
 
 def _audit(state: State, epoch: int) -> Document:
@@ -234,7 +241,10 @@ def _failed_run(state: State, run: Attempt) -> Document:
 
 def _run(state: State, run_id: str) -> Document:
     stages = state.stages(run_id)
-    kept = [{"stage": row.stage, "state": row.state, "seconds": row.seconds, "facts": row.facts} for row in stages]
+    kept = [
+        {"stage": row.stage, "state": row.state, "seconds": row.seconds, "facts": without_version(row.stored)}
+        for row in stages
+    ]
     return {
         **told(*state.attempt(run_id)),
         "seconds": sum(row.seconds or 0 for row in stages),

@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..home.directory import Home
+from ..state.facts import F
 from ..state.ledger import Ledger
 from ..state.records import Batch, CheckRecord, LandedBatch, Revision, Row, RunState, StageRecord
 from ..state.schema import batches, checks, ledger, runs
@@ -138,9 +139,10 @@ class State:
             self._stages[run_id] = [row for row in self.found.stages(run_id) if row.stage != "report"]
         return self._stages[run_id]
 
-    def fact(self, run_id: str, key: str) -> Any:
-        """A fact that any stage of the run recorded, or None."""
-        return next((row.facts[key] for row in self.stages(run_id) if row.facts.get(key)), None)
+    def facts(self, run_id: str, kind: type[F]) -> F | None:
+        """What a stage of the run recorded, named by the class of its facts; None when it has not finished."""
+        said = (row.facts for row in self.stages(run_id))
+        return next((facts for facts in said if isinstance(facts, kind)), None)
 
     @cached_property
     def runs_of(self) -> dict[int, tuple[str, str]]:

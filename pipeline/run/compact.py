@@ -14,7 +14,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +27,7 @@ from ..home.directory import Home
 from ..interrupt import asked
 from ..report import refresh
 from ..state import lease
+from ..state.facts import CompactFacts, Size
 from ..state.lease import held
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunState, StageState, new_run_id
@@ -109,21 +110,21 @@ def compact(
     spark: SparkSession,
     grace: float = 3600.0,
     say: Say = lambda text: None,
-) -> dict[str, Any]:
+) -> CompactFacts:
     """Fold, rewrite, expire; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
     row = ledger.published()
     warehouse = Warehouse(spark, home)
     warehouse.ensure()
     live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
-    sizes = {table: warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
+    sizes = {table: Size(**warehouse.size(table, snapshot)) for table, snapshot in row.snapshots.items()}
 
     def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
-        say(f"{table}: {sizes[table]['files']:,} files, {sizes[table]['rows']:,} rows")
+        say(f"{table}: {sizes[table].files:,} files, {sizes[table].rows:,} rows")
         return _rewrite(warehouse, table, row, run_id, since, oldest, sizes[table], live_for)
 
     facts = replace_and_drop(home, ledger, warehouse, row, rewrite, warehouse.remove_orphans, grace, say)
     refresh(home, ledger)
-    return facts | {"before": sizes}
+    return replace(facts, before=sizes)
 
 
 def replace_and_drop(
@@ -135,7 +136,7 @@ def replace_and_drop(
     remove_orphans: Callable[[str], int],
     grace: float,
     say: Say,
-) -> dict[str, Any]:
+) -> CompactFacts:
     """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot."""
     warehouse.discard_leftovers(ledger)
     since, line, dropped = horizon(home, ledger, row)
@@ -143,11 +144,11 @@ def replace_and_drop(
     ledger.begin(run_id, row.revision, [], {}, RunKind.COMPACT)
     with held(ledger, run_id):
         started = time.time()
-        ledger.stage(run_id, "compact", StageState.RUNNING, started, {})
+        ledger.stage(run_id, "compact", StageState.RUNNING, started)
         try:
             pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
             ledger.pin(run_id, pins, line, since, dropped)
-            after = {table: warehouse.size(table, snapshot) for table, snapshot in pins.items()}
+            after = {table: Size(**warehouse.size(table, snapshot)) for table, snapshot in pins.items()}
             warehouse.follow(ledger, run_id)
             at = lease.clock().timestamp()
             before_ms = int((at - grace if grace > 0 else at + 60) * 1000)
@@ -165,14 +166,14 @@ def replace_and_drop(
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
                 ledger.finish(run_id, state, why)
             raise
-        facts = {
-            "since": since,
-            "revisions": [line[0], line[-1]],
-            "dropped_revisions": len(dropped),
-            "expired_snapshots": expired,
-            "orphans": orphans,
-            "tables": after,
-        }
+        facts = CompactFacts(
+            since=since,
+            revisions=[line[0], line[-1]],
+            dropped_revisions=len(dropped),
+            expired_snapshots=expired,
+            orphans=orphans,
+            tables=after,
+        )
         ledger.stage(run_id, "compact", StageState.DONE, started, facts)
         ledger.finish(run_id, RunState.DONE)
         ledger.discard([run_id])
@@ -186,15 +187,15 @@ def _rewrite(
     run_id: str,
     since: int | None,
     oldest: int,
-    size: dict[str, int],
+    size: Size,
     live_for: int | None,
 ) -> int:
     """Write a table anew; return its snapshot, or the one that it has when there is nothing to gain."""
     base = row.snapshots[table]
-    if not size["rows"] or (size["files"] == 1 and since == row.since):
+    if not size.rows or (size.files == 1 and since == row.since):
         return base
     rows = shown(warehouse.snapshot(table, base), row)
     folded = fold(table, rows, since, oldest, live_for)
-    files = max(1, math.ceil(size["bytes"] / FILE_BYTES))
+    files = max(1, math.ceil(size.bytes / FILE_BYTES))
     placed = folded.repartitionByRange(files, *KEYS[table]) if files > 1 else folded.coalesce(1)
     return warehouse.rewrite(table, run_id, base, placed.sortWithinPartitions(*KEYS[table], "epoch"))

@@ -17,7 +17,6 @@ from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
 from ..storage.warehouse import LANDED, Warehouse, shown
 
-Facts = dict[str, Any]
 Say = Callable[[str], None]
 
 

@@ -17,6 +17,7 @@ from algorithms.plans import BROADCAST_ROWS, Choice, MotifChoice
 
 from .. import landing
 from ..home.directory import Home
+from ..state.facts import EdgesFacts, IngestFacts, TrianglesFacts
 from ..state.ledger import Ledger
 from ..state.records import RunKind
 from .planning import Plan
@@ -91,17 +92,23 @@ def _counted(home: Home, epochs: set[int]) -> int:
 
 def _triangles(home: Home, ledger: Ledger, plan: Plan, rows: int) -> str:
     """The plan that counts triangles, if every landed row changes an edge and proposes as many as it did before."""
-    index = ledger.sizes().get("edges", {}).get("rows", 0) if plan.kind is RunKind.RUN else 0
-    facts: dict[str, dict[str, dict[str, Any]]] = {}
+    index = _rows(ledger, "edges") if plan.kind is RunKind.RUN else 0
+    changed: dict[str, int] = {}
+    proposed: dict[str, int] = {}
     for row in ledger.history(RUNS):
-        facts.setdefault(row.run_id, {})[row.stage] = row.facts
-    known = [
-        (each["triangles"]["proposals"], each["edges"]["rows"])
-        for each in facts.values()
-        if each.get("triangles", {}).get("proposals") and each.get("edges", {}).get("rows")
-    ]
+        if isinstance(row.facts, EdgesFacts) and row.facts.rows:
+            changed[row.run_id] = row.facts.rows
+        if isinstance(row.facts, TrianglesFacts) and row.facts.proposals:
+            proposed[row.run_id] = row.facts.proposals
+    known = [(proposed[run], changed[run]) for run in proposed if run in changed]
     proposals = round(rows * sum(p for p, _ in known) / sum(n for _, n in known)) if known else None
     return Choice(home.config.triangles_plan, index, rows, proposals).words()
+
+
+def _rows(ledger: Ledger, table: str) -> int:
+    """How many rows a table has that is published; 0 before the first time."""
+    sizes = ledger.sizes()
+    return sizes[table].rows if table in sizes else 0
 
 
 def _motifs(home: Home, ledger: Ledger, plan: Plan, rows: int) -> dict[str, str]:
@@ -110,8 +117,8 @@ def _motifs(home: Home, ledger: Ledger, plan: Plan, rows: int) -> dict[str, str]
     if not wanted:
         return {}
     made_of = {"edges": patterns.PLAIN in patterns.relations(wanted), "motif_edges": bool(patterns.kept(wanted))}
-    sizes = ledger.sizes() if plan.kind is RunKind.RUN else {}
-    stored = sum(sizes.get(table, {}).get("rows", 0) for table, some in made_of.items() if some)
+    tables = [table for table, some in made_of.items() if some and plan.kind is RunKind.RUN]
+    stored = sum(_rows(ledger, table) for table in tables)
     changed = rows * len(patterns.relations(wanted))
     config = home.config
     choice = MotifChoice(config.triangles_plan, stored, changed, patterns.rules(wanted), config.triangles_limit)
@@ -132,7 +139,7 @@ def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:
 def stage_seconds(ledger: Ledger, rows: int) -> dict[str, float] | None:
     """Stage → expected seconds for so many landed rows; None when nothing was published yet."""
     found = ledger.history(RUNS)
-    landed = {row.run_id: row.facts.get("rows", 0) for row in found if row.stage == "ingest"}
+    landed = {row.run_id: row.facts.rows for row in found if isinstance(row.facts, IngestFacts)}
     points: dict[str, list[tuple[int, float]]] = {}
     for row in found:
         if row.run_id in landed and row.seconds is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
 
 import sqlalchemy as sa
 
@@ -29,10 +29,10 @@ from ..errors import (
 from ..extras import need
 from ..home.directory import Home
 from ..interrupt import Interrupted, asked
+from ..state.facts import KINDS, Facts, FailedFacts, plain
 from ..state.lease import held
 from ..state.ledger import Ledger
-from ..state.progress import WRITTEN
-from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id, texts
+from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id
 from . import telemetry
 from .meaning import changed_meaning
 from .planning import Plan
@@ -75,7 +75,7 @@ def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
     return run_id
 
 
-def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda stage, text: None) -> dict[str, Any]:
+def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda stage, text: None) -> Facts:
     """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it."""
     from expectations.engine import prepare
 
@@ -84,7 +84,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
 
     this, row = named(name), ledger.run(run_id)
     if row.state is RunState.PUBLISHED and this.before_publish:
-        return ledger.facts(run_id, name)
+        return ledger.facts(run_id, KINDS[name])
     conflict = ledger.overtaken(run_id)
     if conflict is not None:
         raise conflict
@@ -92,7 +92,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
         prepare()
     with held(ledger, run_id):
         watch = telemetry.Stage(home, ledger, row, name)
-        ledger.stage(run_id, name, StageState.RUNNING, watch.started, {})
+        ledger.stage(run_id, name, StageState.RUNNING, watch.started)
         try:
             spark = session_for(home, ledger, lambda: _landed_rows(home, row.epochs))
             run = Run(
@@ -110,7 +110,7 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
             with plans_for(spark, run.stored() if this.stored else None):
                 facts = watch.work(this.work, run)
             if run.wrote:
-                facts = {**facts, WRITTEN: texts(run.wrote)}
+                facts = replace(facts, snapshots=run.wrote)
             ledger.stage(run_id, name, StageState.DONE, watch.started, facts)
         except BaseException as error:
             said = _recorded(home, ledger, row, name, watch, error)
@@ -140,7 +140,7 @@ def _recorded(
     elif isinstance(error, Conflict):
         state = StageState.SUPERSEDED
     with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
-        ledger.stage(run.run_id, name, state, watch.started, {"error": what, "cost": watch.cost})
+        ledger.stage(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.spent()))
         if named(name).decides:
             ledger.finish(run.run_id, RunState(state), said)
     if stop is None and named(name).decides:
@@ -187,19 +187,12 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
     return ledger.at()
 
 
-_CALLED = {"rows_before": "before", "first_epoch": "from epoch"}
-_UNTOLD = {"changed_rows"}  # stored diffs: a row that went moves the line numbers of those after it
-
-
-def shown(home: Home, facts: dict[str, Any]) -> str:
+def shown(home: Home, facts: Facts) -> str:
     """What came of a stage, in a line; epochs by their labels."""
-    told = []
-    for key, value in facts.items():
-        if key in _UNTOLD:
-            continue
-        name = _CALLED.get(key, key.replace("_", " "))
+
+    def text(field: str, name: str, value: int | str) -> str:
         if isinstance(value, str):
-            told.append(value)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            told.append(f"{name} {home.schedule.label(value) if key.endswith('_epoch') else f'{value:,}'}")
-    return ", ".join(told)
+            return value
+        return f"{name} {home.schedule.label(value) if field.endswith('_epoch') else f'{value:,}'}"
+
+    return ", ".join(text(*each) for each in plain(facts, "line"))

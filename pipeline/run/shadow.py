@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from ..checking import audit
 from ..home.directory import Home
+from ..state.facts import EdgesFacts, IngestFacts
 from ..state.place import opened
 from ..storage.warehouse import Warehouse
 from . import planning, runner
@@ -41,19 +42,19 @@ def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[st
             say(f"{home.schedule.label(epoch)}: maintaining")
             row = runner.run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
             assert row is not None
-            stages = {stage.stage: stage for stage in ledger.stages(row.run_id)}
+            seconds = {stage.stage: stage.seconds for stage in ledger.stages(row.run_id)}
             say(f"{home.schedule.label(epoch)}: recomputing")
             warehouse = Warehouse(spark, copy)
             began = time.perf_counter()
             checks = audit.audit_published(warehouse, row, [epoch], lambda text: None)
             recomputed = time.perf_counter() - began
-            kept = sum(stages[name].seconds or 0.0 for name in maintained)
+            kept = sum(seconds[name] or 0.0 for name in maintained)
             out.append(
                 {
                     "epoch": epoch,
                     "label": home.schedule.label(epoch),
-                    "rows": stages["ingest"].facts["rows"],
-                    "changes": stages["edges"].facts["rows"],
+                    "rows": ledger.facts(row.run_id, IngestFacts).rows,
+                    "changes": ledger.facts(row.run_id, EdgesFacts).rows,
                     "maintained_s": round(kept, 2),
                     "recomputed_s": round(recomputed, 2),
                     "ratio": round(recomputed / kept, 2),

@@ -15,7 +15,8 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,9 @@ import psutil
 
 from ..events import event, log
 from ..home.directory import Home
+from ..state.facts import Cost, Facts, FailedFacts, own
 from ..state.lease import beside
 from ..state.ledger import Ledger
-from ..state.progress import WRITTEN
 from ..state.records import RunRecord, StageState
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
     from .context import Run
 
 LOOK = 0.5  # seconds between two looks at the memory
-Facts = dict[str, Any]
+Fields = dict[str, Any]  # of an event or a span
 
 
-def named(home: Home, run: RunRecord) -> Facts:
+def named(home: Home, run: RunRecord) -> Fields:
     """The fields by which every event and span names its run: its id, how many epochs, the first and the last."""
     labels = [home.schedule.label(epoch) for epoch in (min(run.epochs), max(run.epochs))] if run.epochs else [None] * 2
     return {
@@ -50,12 +51,10 @@ def named(home: Home, run: RunRecord) -> Facts:
     }
 
 
-def numbers(facts: Facts) -> Facts:
-    """The plain values among a stage's facts; those one level down under dotted names."""
+def numbers(facts: Mapping[str, Any]) -> Fields:
+    """The plain values of a JSON object; those one level down under dotted names."""
     found = {}
     for key, value in facts.items():
-        if key == WRITTEN:
-            continue
         inner = value if isinstance(value, dict) else {"": value}
         for name, each in inner.items():
             if isinstance(each, (int, float, str)):
@@ -82,11 +81,13 @@ class Stage:
                 before = run.heads().snapshots
                 facts = function(run)
                 self.cost.update(_written(run, before))
-        return {**facts, "cost": self.cost}
+        return replace(facts, cost=self.spent())
+
+    def spent(self) -> Cost:
+        return Cost(**self.cost)
 
     def done(self, facts: Facts) -> None:
-        told = numbers({key: value for key, value in facts.items() if key != "cost"})
-        event("stage done", **self._fields, seconds=self._seconds(), facts=told, cost=self.cost)
+        event("stage done", **self._fields, seconds=self._seconds(), facts=numbers(own(facts)), cost=self.cost)
         if self.name == "publish":
             trace(self.home, self.ledger, self.run_id)
 
@@ -167,10 +168,12 @@ def send(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> Non
         root.set_status(StatusCode.ERROR, run.error)
     for row in ledger.stages(run_id):
         start = _nanoseconds(row.started_at)
-        told = {f"altneu.{name}": value for name, value in numbers(row.facts).items()}
-        span = tracer.start_span(row.stage, set_span_in_context(root), start_time=start, attributes=told)
+        facts = row.facts
+        found = numbers(own(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})
+        attributes = {f"altneu.{name}": value for name, value in found.items()}
+        span = tracer.start_span(row.stage, set_span_in_context(root), start_time=start, attributes=attributes)
         if row.state is StageState.FAILED:
-            span.set_status(StatusCode.ERROR, row.facts.get("error"))
+            span.set_status(StatusCode.ERROR, facts.error if isinstance(facts, FailedFacts) else None)
         span.end(start + int((row.seconds or 0) * 1e9))
     root.end(end)
     provider.shutdown()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
 
 from ..errors import AltneuError
-from .records import Json, StageRecord, StageState, numbers
+from .facts import CompactFacts, F, Facts, PublishFacts, Size, to_json
+from .records import StageRecord, StageState
 from .schema import ledger, stages
 from .store import Store
-
-WRITTEN = "snapshots"  # the fact of a stage that holds, by table, the snapshots that it has written or, audit, seen
 
 
 class Progress(Store):
@@ -26,14 +26,14 @@ class Progress(Store):
     def written(self, run_id: str) -> dict[str, int]:
         """Table → the snapshot of it that the finished stages of a run have recorded."""
         done = [row.facts for row in self.stages(run_id) if row.state is StageState.DONE]
-        return {table: snapshot for facts in done for table, snapshot in numbers(facts.get(WRITTEN, {})).items()}
+        return {table: snapshot for facts in done for table, snapshot in facts.snapshots.items()}
 
-    def facts(self, run_id: str, stage: str) -> Json:
-        """What a finished stage recorded."""
+    def facts(self, run_id: str, kind: type[F]) -> F:
+        """What a finished stage, named by the class of its facts, recorded."""
         for row in self.stages(run_id):
-            if row.stage == stage and row.state is StageState.DONE:
+            if row.state is StageState.DONE and isinstance(row.facts, kind):
                 return row.facts
-        raise AltneuError(f"run {run_id}: stage {stage} has not finished.", "altneu status")
+        raise AltneuError(f"run {run_id}: stage {kind.STAGE} has not finished.", "altneu status")
 
     def history(self, newest: int) -> list[StageRecord]:
         """The finished stages of the newest published runs."""
@@ -42,19 +42,20 @@ class Progress(Store):
         done = statement.where(stages.c.state == StageState.DONE)
         return [StageRecord.of(row) for row in self.read(done)]
 
-    def sizes(self) -> dict[str, dict[str, int]]:
-        """Table → files, bytes, rows for a reader of the newest revision, by the last publish or compaction."""
+    def sizes(self) -> Mapping[str, Size]:
+        """Table → its size for a reader of the newest revision, by the last publish or compaction."""
         last = stages.c.stage.in_(["publish", "compact"]) & (stages.c.state == StageState.DONE)
         rows = self.read(sa.select(stages).where(last).order_by(stages.c.started_at.desc()).limit(1))
-        return dict(rows[0].facts.get("tables", {})) if rows else {}
+        facts = StageRecord.of(rows[0]).facts if rows else None
+        return facts.tables if isinstance(facts, (PublishFacts, CompactFacts)) else {}
 
-    def stage(self, run_id: str, stage: str, state: StageState, started: float, facts: Json) -> None:
+    def stage(self, run_id: str, stage: str, state: StageState, started: float, facts: Facts | None = None) -> None:
         """Record that a stage started (`running`), or ended (`done`, `failed`) with its facts."""
         row = {
             "state": state,
             "started_at": datetime.fromtimestamp(started, UTC).isoformat(timespec="milliseconds"),
             "seconds": None if state is StageState.RUNNING else time.time() - started,
-            "facts": facts,
+            "facts": to_json(facts) if facts else {},
         }
         where = (stages.c.run_id == run_id) & (stages.c.stage == stage)
         with self._writing(run_id) as connection:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Self, TypeAlias
 
 import sqlalchemy as sa
 
 from . import lease
+from .facts import Facts, from_json
 from .schema import NOTHING
 
 Json: TypeAlias = dict[str, Any]  # a JSON object whose fields are others' business: a stage's facts, a run's settings
@@ -132,11 +134,16 @@ class StageRecord:
     state: StageState
     started_at: str
     seconds: float | None  # None: it has not ended
-    facts: Json
+    stored: Json
 
     @classmethod
     def of(cls, row: Row) -> Self:
         return cls(row.run_id, row.stage, StageState(row.state), row.started_at, row.seconds, dict(row.facts))
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What it said."""
+        return from_json(self.stage, self.stored)
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
     master, few = master_of(home), False
     if SparkContext._active_spark_context is None and not (master or "").startswith(REMOTE):
         sizes = ledger.sizes()
-        stored = sum(sizes.get(table, {}).get("rows", 0) for table in ("upserts", "edges", "trussness"))
+        stored = sum(size.rows for table, size in sizes.items() if table in ("upserts", "edges", "trussness"))
         few = stored + landed() <= FEW_ROWS
     return session(master, home.config.conf, few)
 

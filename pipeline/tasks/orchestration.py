@@ -29,6 +29,7 @@ from ..errors import AltneuError, CheckFailed, Conflict, Disturbed, UsageError
 from ..home.directory import Home
 from ..home.schedule import Schedule, sample
 from ..run.stages import STAGES
+from ..state.facts import PublishFacts, ReportFacts, own, to_json, without_version
 
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
@@ -313,7 +314,7 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
         say(text)
         return {"superseded": text}
     say(f"{name}: {runner.shown(home, facts)}")
-    return facts
+    return without_version(to_json(facts))
 
 
 def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
@@ -341,7 +342,8 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> dict[str, Any]:
                     facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
                     say(f"{name}: {runner.shown(home, facts)}")
             if published is None:
-                published = runner.stage(home, ledger, run_id, "publish", lambda stage, text: say(text))["revision"]
+                runner.stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
+                published = ledger.facts(run_id, PublishFacts).revision
                 found = done(published, reruns)
                 say(f"published revision {published}: {_some(found['labels'])}")
                 return found
@@ -394,7 +396,7 @@ def report(path: str, planned: Planned, published: dict[str, Any] | None, say: S
     home, ledger = _open(path)
     started = time.time()
     pages = [str(page) for page in write(home, ledger, planned["epochs"])]
-    facts = {"pages": len(pages), "page": pages[-1] if pages else None}
+    facts = ReportFacts(pages=len(pages), page=pages[-1] if pages else None)
     ledger.stage((published or planned)["run_id"], "report", StageState.DONE, started, facts)
     say(f"report: {pages[-1] if pages else 'nothing to write'}")
     return pages
@@ -516,11 +518,11 @@ def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any
         return {"revisions": []}
     facts = compact(home, ledger, session_for(home, ledger), grace_hours * 3600, say)
     files, size = (
-        tuple(sum(table[unit] for table in facts[when].values()) for when in ("before", "tables"))
+        tuple(sum(getattr(table, unit) for table in tables.values()) for tables in (facts.before, facts.tables))
         for unit in ("files", "bytes")
     )
     say(f"{files[0]:,} files became {files[1]:,}, {decimal(size[0])} {decimal(size[1])}")
-    return {name: value for name, value in facts.items() if name not in ("before", "tables")}
+    return {name: value for name, value in own(facts).items() if name not in ("before", "tables")}
 
 
 # -- the page --------------------------------------------------------------------------------------------

@@ -32,12 +32,23 @@ import numpy as np
 from pipeline.home.directory import Home
 from pipeline.local.demo import daily, land_messages
 from pipeline.run.compact import compact
+from pipeline.state.facts import Facts, TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage.session import session
 from tests import benchmarks, homes
 from tests.benchmarks.kernels import rmat
 
 spread = partial(benchmarks.spread, digits=2)
+
+
+def chosen(facts: Facts) -> str:
+    """What a stage chose, if it did."""
+    match facts:
+        case TrianglesFacts(chosen=str(choice)):
+            return choice
+        case TrussFacts(methods=methods) if methods:
+            return str(dict(methods))
+    return ""
 
 
 def timed(work: Callable[[], Any]) -> float:
@@ -162,7 +173,7 @@ def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
     print(f"\n| {a.size:,} edges, then {epochs} epochs of 1,000 changes | seconds | |\n|---|---|---|")
     print(f"| `altneu backfill --all`, a process | {seconds:.1f} | |")
     for row in ledger.stages(ledger.at().run_id):
-        print(f"| {row.stage} | {row.seconds:.1f} | {row.facts.get('chosen') or row.facts.get('methods') or ''} |")
+        print(f"| {row.stage} | {row.seconds:.1f} | {chosen(row.facts)} |")
     singles: dict[str, list[float]] = {}
     for epoch in range(epochs + 1, epochs + 5):
         change(epoch)

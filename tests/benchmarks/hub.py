@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.home.directory import Home
+from pipeline.state.facts import Cost, TrianglesFacts
 from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.benchmarks import put_rows
@@ -75,14 +76,15 @@ def one(kind: str, n: int) -> None:
 
 def row(ledger: Ledger, kind: str, what: str, edges: int, whole: float, least: int | None) -> str:
     stages = {stage.stage: stage for stage in ledger.stages(ledger.at().run_id)}
-    triangles = stages["triangles"]
-    peaks = {name: max(s.facts.get("cost", {}).get(name, 0) for s in stages.values()) for name in ("jvm", "workers")}
-    proposals = triangles.facts.get("proposals")
+    triangles = ledger.facts(ledger.at().run_id, TrianglesFacts)
+    costs = [row.facts.cost or Cost() for row in stages.values()]
+    proposals, mine = triangles.proposals, triangles.cost or Cost()
     bound = f"{least:,}" if least else "–"
     found = f"{proposals:,}" if proposals else "–"
-    mine = triangles.facts.get("cost", {})
-    memory = " / ".join(f"{peak / 2**30:.1f}" for peak in (mine.get("jvm", 0), mine.get("workers", 0), *peaks.values()))
-    return f"| {kind} | {what} | {edges:,} | {whole:.1f} | {triangles.seconds:.1f} | {found} | {bound} | {memory} |"
+    most = [max(cost.jvm or 0 for cost in costs), max(cost.workers or 0 for cost in costs)]
+    memory = " / ".join(f"{peak / 2**30:.1f}" for peak in (mine.jvm or 0, mine.workers or 0, *most))
+    seconds = stages["triangles"].seconds
+    return f"| {kind} | {what} | {edges:,} | {whole:.1f} | {seconds:.1f} | {found} | {bound} | {memory} |"
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ import argparse
 import statistics
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame
@@ -24,6 +23,7 @@ from pyspark.sql import functions as F
 from algorithms import third_party, triangles
 from algorithms.kernels.history import colours_for
 from pipeline.home.directory import Home
+from pipeline.state.facts import TrianglesFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage.session import session
 from pipeline.storage.warehouse import Warehouse
@@ -72,7 +72,7 @@ def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
     warehouse = Warehouse(spark, home)
     index = warehouse.at("edges", ledger.at())
     scans = [timed(lambda: scan(index))[0] for _ in range(REPEAT + 1)][1:]
-    facts: dict[str, Any] = ledger.facts(ledger.at().run_id, "triangles")
+    facts = ledger.facts(ledger.at().run_id, TrianglesFacts)
     print(f"\n| {a.size:,} edges | first load, s | an epoch of {CHANGES:,} changes, s |\n|---|---|---|")
     for name in (*STAGES, "all"):
         print(f"| {name} | {load[name]:.1f} | {spread([run[name] for run in runs[1:]], 2)} |")
@@ -89,7 +89,7 @@ def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
         seconds, _ = timed(lambda: third_party.triangle_counts(there, str(folder)).count())
         name = third_party.reference(spark)
         print(f"| full count by {name} | {seconds:.1f} | {seconds / whole:.1f} × the epoch |", flush=True)
-    print(f"\n{facts['chosen']}; {facts['proposals'] or 0:,} proposals")
+    print(f"\n{facts.chosen}; {facts.proposals or 0:,} proposals")
 
 
 def main() -> None:

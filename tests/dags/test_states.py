@@ -19,6 +19,7 @@ from pipeline.errors import CheckFailed, Conflict, LeaseLost, UsageError
 from pipeline.home.directory import Home
 from pipeline.run.context import Run
 from pipeline.run.stages import edges as edges_stage
+from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
 from pipeline.tasks import orchestration
 from tests import homes
@@ -114,12 +115,12 @@ def test_a_warning_is_red_in_a_run_that_succeeds(
 ) -> None:
     home, _, first = tiny
 
-    def audit(run: Run) -> dict[str, Any]:
+    def audit(run: Run) -> AuditFacts:
         common = {"epoch": first, "suite": "volumes", "meaning": "", "remedy": "", "rows": [], "observed": "9 rows"}
         names = {"rows as usual": ("warning", False), "a note": ("info", False), "edges": ("warning", True)}
         rows = [{**common, "name": n, "severity": s, "passed": p} for n, (s, p) in names.items()]
         run.ledger.put_checks(run.run_id, run.revision, rows)
-        return {"failed": 1}
+        return AuditFacts(checks=3, failed=1, critical=0)
 
     monkeypatch.setattr("pipeline.run.stages.audit.work", audit)
     alerts: list[Any] = []

@@ -26,7 +26,6 @@ from pipeline.report import document
 from pipeline.run import planning, runner
 from pipeline.state import schema as books
 from pipeline.state.ledger import Ledger
-from pipeline.state.progress import WRITTEN
 from pipeline.storage.branches import branch_of
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
@@ -80,8 +79,8 @@ class Scene:
         """Let the run's stages have left the table like that: what somebody else wrote would be refused before it is
         looked at."""
         for row in self.ledger.stages(self.run_id):
-            if table in row.facts.get(WRITTEN, {}):
-                facts = {**row.facts, WRITTEN: {**row.facts[WRITTEN], table: str(snapshot)}}
+            if table in row.facts.snapshots:
+                facts = {**row.stored, "snapshots": {**row.stored["snapshots"], table: str(snapshot)}}
                 mine = (books.stages.c.run_id == self.run_id) & (books.stages.c.stage == row.stage)
                 with self.ledger.engine.begin() as connection:
                     connection.execute(sa.update(books.stages).where(mine).values(facts=facts))

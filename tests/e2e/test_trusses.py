@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pipeline.checking import audit
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
+from pipeline.state.facts import TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
@@ -91,8 +92,8 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
         **dict.fromkeys(inside[0] - inside[1], -1),
     }
     assert Graph(home.path, spark).communities(6).count() == 15
-    facts = ledger.facts(ledger.at().run_id, "truss")
-    assert facts["entered_core"] == {"1": [1, 2, 3, 4, 5], "2": [8, 9, 10, 11, 12, 13]}
+    facts = ledger.facts(ledger.at().run_id, TrussFacts)
+    assert facts.entered_core == {"1": [1, 2, 3, 4, 5], "2": [8, 9, 10, 11, 12, 13]}
 
 
 def test_the_audit_proves_the_trussness(spark: SparkSession, tmp_path: Path) -> None:

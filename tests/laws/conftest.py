@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.state.facts import AuditFacts
+
 
 @pytest.fixture(autouse=True)
 def _tiny(tiny: SparkSession) -> None:
@@ -13,4 +15,4 @@ def _tiny(tiny: SparkSession) -> None:
 
 @pytest.fixture(autouse=True)
 def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.run.stages.audit.work", lambda run: {"checks": 0, "failed": 0, "critical": 0})
+    monkeypatch.setattr("pipeline.run.stages.audit.work", lambda run: AuditFacts(checks=0, failed=0, critical=0))

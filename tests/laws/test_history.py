@@ -279,8 +279,8 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     for name in ("ingest", "edges"):
         runner.stage(world.home, world.ledger, run_id, name)
     facts = compact(world.home, world.ledger, spark, grace=3600)
-    assert (facts["since"], facts["revisions"], facts["dropped_revisions"]) == (2, [3, 5], 2)
-    assert all(size["files"] <= 1 for size in facts["tables"].values())
+    assert (facts.since, facts.revisions, facts.dropped_revisions) == (2, [3, 5], 2)
+    assert all(size.files <= 1 for size in facts.tables.values())
     world.check(3, 4, 5)
     with pytest.raises(AltneuError, match="revision 2 cannot be read any more"):
         Warehouse(spark, world.home).at("edges", world.ledger.at(2))
@@ -297,8 +297,8 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.deliver(2)  # late, at the first epoch that is kept
     world.deliver(4, 7)
     facts = compact(world.home, world.ledger, spark, grace=0)
-    assert (facts["since"], facts["revisions"]) == (4, [6, 8])
-    assert facts["expired_snapshots"] > 0
+    assert (facts.since, facts.revisions) == (4, [6, 8])
+    assert facts.expired_snapshots > 0
     world.check(6, 7, 8)
     kept = world.landed[0]
     world.land(0)
@@ -307,7 +307,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     assert survey(world.home, world.ledger)[1][0].state == "folded"
     world.landed[0] = kept
     again = compact(world.home, world.ledger, spark, grace=0)
-    assert again["tables"] == facts["tables"]  # nothing left to gain
+    assert again.tables == facts.tables  # nothing left to gain
     world.deliver(6)
     world.check(7, 8, 9)
     assert_consolidated(world)
@@ -390,8 +390,8 @@ def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> Non
     assert compact(world.home, world.ledger, spark, grace=3600)["expired_snapshots"] == 0
     assert sorted(map(tuple, reader.collect())) == rows
     facts = compact(world.home, world.ledger, spark, grace=0)
-    assert facts["expired_snapshots"] >= 3 * 4
-    assert files() == sum(size["files"] for size in facts["tables"].values()) < before
+    assert facts.expired_snapshots >= 3 * 4
+    assert files() == sum(size.files for size in facts.tables.values()) < before
     world.check(4)
     world.deliver(5)
     world.check(5)

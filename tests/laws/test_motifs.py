@@ -21,6 +21,7 @@ from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.run import planning, runner
 from pipeline.run.forecast import forecast
+from pipeline.state.facts import TrianglesFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
@@ -123,7 +124,7 @@ def test_any_order_equals_recomputation(spark: SparkSession, tmp_path: Path, nam
     planned = forecast(home, ledger, planning.plan_epochs(home, ledger, order[:2]))["plans"]["motifs"]
     deliver(order[:2])  # the correction
     row, warehouse = ledger.at(), Warehouse(spark, home)
-    plan = ledger.facts(row.run_id, "triangles")["motif_plan"]
+    plan = ledger.facts(row.run_id, TrianglesFacts).motif_plan
     assert plan == planned
     assert plan.startswith({"b": "enumeration", "d": "delta query in one task", "j": "delta query in joins"}[name[0]])
     assert row.frontier is not None

@@ -14,6 +14,7 @@ import pytest
 
 from pipeline.run.context import Run
 from pipeline.run.stages import publish as publish_stage
+from pipeline.state.facts import AuditFacts, PublishFacts
 from pipeline.state.ledger import Ledger
 from tests.protocol.explore import Violation, search
 from tests.protocol.world import Protocol, World, protocol, see
@@ -72,9 +73,9 @@ def without_compare_and_swap(world: Protocol, patch: pytest.MonkeyPatch) -> None
 
 def ledger_first(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """The row comes before the data that it pins."""
-    world.stages["audit"] = lambda run: {"failed": 0}
+    world.stages["audit"] = lambda run: AuditFacts(checks=0, failed=0, critical=0)
 
-    def publish(run: Run) -> dict[str, Any]:
+    def publish(run: Run) -> PublishFacts:
         facts = publish_stage.work(run)
         see(run)
         return facts

@@ -21,6 +21,7 @@ from pipeline.run import compact, rollback, runner, stages, telemetry
 from pipeline.run.context import Run
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state import lease
+from pipeline.state.facts import AuditFacts, Facts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import OPEN, Revision
 from pipeline.state.schema import metadata
@@ -39,7 +40,7 @@ class Protocol:
         self.home = Home.open(path)
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.world: World | None = None
-        self.stages: dict[str, Callable[[Run], dict[str, Any]]] = {"audit": see, "publish": publish_stage.work}
+        self.stages: dict[str, Callable[[Run], Facts]] = {"audit": see, "publish": publish_stage.work}
         self.grace = GRACE
         patch.setattr(lease, "clock", lambda: self.now)
         patch.setattr(lease, "beside", lambda seconds, work: contextlib.nullcontext())
@@ -85,12 +86,12 @@ class Protocol:
         return World(self, copy.deepcopy(catalog), works)
 
 
-def see(run: Run) -> dict[str, Any]:
+def see(run: Run) -> AuditFacts:
     """A stage that writes all tables, and one that looks at them: as the audit does, it records what it has seen."""
     for table in TABLES:
         run.put(table, (run.run_id,))
     run.wrote.update(run.heads().snapshots)
-    return {"failed": 0}
+    return AuditFacts(checks=0, failed=0, critical=0)
 
 
 @dataclass

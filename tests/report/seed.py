@@ -11,6 +11,7 @@ from pipeline.home.directory import Home
 from pipeline.run import rollback
 from pipeline.state import lease
 from pipeline.state import schema as db
+from pipeline.state.facts import from_json
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch, StageState
 
@@ -72,8 +73,9 @@ class Seed:
         self.ledger.begin(run_id, parent.revision, sorted(landed) if kind == "run" else [], {}, kind)
         for place, stage in enumerate(("ingest", "edges", "triangles", "truss", "audit")):
             started = time.time() - 5 + place
-            self.ledger.stage(run_id, stage, StageState.RUNNING, started, {})
-            self.ledger.stage(run_id, stage, StageState.DONE, started, (facts or {}).get(stage, {"rows": 3}))
+            self.ledger.stage(run_id, stage, StageState.RUNNING, started)
+            said = from_json(stage, (facts or {}).get(stage, {"rows": 3}))
+            self.ledger.stage(run_id, stage, StageState.DONE, started, said)
         batches = [StagedBatch(epoch, f"{epoch}-{run_id}", 1, rows, bad) for epoch, (rows, bad) in landed.items()]
         self.ledger.put_batches(run_id, batches)
         rows = []

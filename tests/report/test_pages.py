@@ -104,7 +104,10 @@ def test_changes_have_a_sign_and_empty_columns_are_left_out(seed: Seed) -> None:
     moved = {"top_vertices": {str(DAY): [{"vertex": 7, "triangles": 361}, {"vertex": 8, "triangles": -2}]}}
     rows = [{"a": 1, "copies": 2, "foreign": None}, {"a": 3, "copies": None, "foreign": None}]
     seed.run(
-        {DAY: (9, 0)}, {DAY: {"edges": 3}}, [check(DAY, "x", False, severity="warning", rows=rows)], {"truss": moved}
+        {DAY: (9, 0)},
+        {DAY: {"edges": 3}},
+        [check(DAY, "x", False, severity="warning", rows=rows)],
+        {"triangles": moved},
     )
     text = Reader(write(seed.home, seed.ledger, [DAY])[1].read_text()).text
     assert "+361" in text and "−2" in text and "copies" in text and "foreign" not in text
@@ -182,10 +185,10 @@ def test_the_ticks_of_a_picture_are_few_whole_and_cover_it() -> None:
 def test_each_stage_shows_what_it_wrote_and_its_memory(seed: Seed) -> None:
     cost = {"rows": 6_518, "files": 2, "bytes": 19_277, "python": 222_765_056, "jvm": 1_147_129_856, "workers": 0}
     truss = {"methods": {"descend": 2, "none": 1}, "epochs": 3}
-    seed.run({DAY: (9, 0)}, {}, facts={"edges": {"rows": 3_995, "proposals": 18_360, "cost": cost}, "truss": truss})
+    seed.run({DAY: (9, 0)}, {}, facts={"triangles": {"rows": 3_995, "proposals": 18_360, "cost": cost}, "truss": truss})
     text = Reader(write(seed.home, seed.ledger, [DAY])[1].read_text()).text
     assert "rows 3,995 · proposals 18,360" in text
-    assert "h-index descent (deletions): 2 epochs · nothing to do: 1 epoch · epochs 3" in text
+    assert "h-index descent (deletions): 2 epochs · nothing to do: 1 epoch · rows 0 · epochs 3" in text
     assert "wrote 6,518 rows, 19 kB in 2 files · memory at most: Java 1.1 GB, Python 223 MB" in text
 
 

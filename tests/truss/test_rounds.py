@@ -104,8 +104,8 @@ def test_rounds_equal_the_replay_and_the_definition(spark: SparkSession) -> None
         assert {row[:2] for row in changes(now) if row[3] == epoch} >= TORUS, "one edge moves all"
     notes = check(spark, now, 2, changes(history))
     summary = truss.summary(json.dumps(note) for note in notes)
-    assert summary["methods"] == {"rounds": 2}
-    assert summary["looked_at"] > 0 and summary["rounds"] > 4
+    assert summary.methods == {"rounds": 2}
+    assert summary.looked_at > 0 and summary.rounds > 4
 
 
 def test_what_contradicts_itself_is_named(spark: SparkSession) -> None:

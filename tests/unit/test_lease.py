@@ -17,6 +17,7 @@ from pipeline.landing.survey import grid, survey
 from pipeline.report import document
 from pipeline.run import runner
 from pipeline.state import lease
+from pipeline.state.facts import EdgesFacts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
 
@@ -50,7 +51,7 @@ def other(ledger: Ledger, owner: str = "elsewhere/7/1.00") -> Ledger:
 
 
 WRITES: dict[str, Callable[[Ledger], object]] = {
-    "stage": lambda ledger: ledger.stage("run", "edges", "done", 0.0, {"rows": 9}),
+    "stage": lambda ledger: ledger.stage("run", "edges", "done", 0.0),
     "batches": lambda ledger: ledger.put_batches("run", []),
     "totals": lambda ledger: ledger.put_totals("run", ["edges"], [("edges", 0, 1, 9)]),
     "checks": lambda ledger: ledger.put_checks("run", 1, []),
@@ -74,7 +75,7 @@ def test_a_process_that_lost_its_lease_changes_nothing(ledger: Ledger, wait: Clo
         assert successor.give_up() == ["run"]
     else:
         successor.take("run")
-        successor.stage("run", "edges", "done", 0.0, {"rows": 10})
+        successor.stage("run", "edges", "done", 0.0, EdgesFacts(rows=10, broadcast=True))
         if then == "given back":
             successor.give_back("run")
     before = [ledger.run("run"), ledger.revisions(), ledger.stages("run"), ledger.staged_totals("run", 1)]

@@ -21,9 +21,9 @@ def test_what_the_configuration_says_is_done_and_said() -> None:
     forced = Choice("bulk", 10_000_000, 1, 1)
     assert forced.plan == "bulk"
     assert forced.words().startswith("enumeration of all, as [triangles] plan says: about ")
-    facts = Choice("auto", 10_000_000, 1, 7).facts()
-    assert facts["plan"] == "delta" and facts["proposals"] == 7 and set(facts["estimate"]) == {"delta", "bulk"}
-    assert facts["chosen"].startswith("delta query, by cost: about ")
+    choice = Choice("auto", 10_000_000, 1, 7)
+    assert choice.plan == "delta" and set(choice.seconds()) == {"delta", "bulk"}
+    assert choice.words().startswith("delta query, by cost: about ")
 
 
 @pytest.mark.parametrize(

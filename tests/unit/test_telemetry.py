@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ import pytest
 
 from pipeline import cli, events
 from pipeline.run import telemetry
+from pipeline.state.facts import EdgesFacts, Facts, PublishFacts, TrussFacts
 from tests.report.seed import DAY, Seed
 
 
@@ -61,18 +63,18 @@ class Tables:
 
 
 def test_the_cost_of_a_stage_is_what_it_wrote_and_the_memory_it_took(seed: Seed) -> None:
-    def function(run: Any) -> dict[str, Any]:
+    def function(run: Any) -> EdgesFacts:
         run.snapshots["edges"] = 2
-        return {"rows": 5}
+        return EdgesFacts(rows=5, broadcast=True)
 
     facts = stage(seed, "edges").work(function, Tables())  # type: ignore[arg-type]
-    assert facts["rows"] == 5
-    assert {name: facts["cost"][name] for name in ("rows", "files", "bytes")} == {"rows": 7, "files": 2, "bytes": 50}
-    assert facts["cost"]["python"] > 1_000_000
+    assert facts.cost and (facts.cost.rows, facts.cost.files, facts.cost.bytes) == (7, 2, 50)
+    assert facts.cost.python and facts.cost.python > 1_000_000
+    assert replace(facts, cost=None) == EdgesFacts(rows=5, broadcast=True)
 
 
 def test_a_stage_that_fails_still_tells_its_memory(seed: Seed) -> None:
-    def function(run: Any) -> dict[str, Any]:
+    def function(run: Any) -> Facts:
         raise ValueError
 
     watched = stage(seed, "publish")
@@ -84,13 +86,13 @@ def test_a_stage_that_fails_still_tells_its_memory(seed: Seed) -> None:
 def test_every_event_is_a_line_of_json(seed: Seed) -> None:
     stream = io.StringIO()
     events.json_lines(stream)
-    stage(seed, "edges").done({"rows": 3, "proposals": 4, "epochs": 2, "top_edges": {str(DAY): []}})
+    stage(seed, "edges").done(TrussFacts(rows=3, epochs=2, methods={"peel": 2}, top_edges={str(DAY): []}))
     stage(seed, "truss").failed("no memory\nleft")
     logging.getLogger("library").warning("%s is odd", "this")
     started, done, _, failed, odd = map(json.loads, stream.getvalue().splitlines())
     assert (started["event"], started["stage"], started["run"]) == ("stage started", "edges", "run0001")
     assert (done["first"], done["last"], done["epochs"]) == ("2004-07-01", "2004-07-02", 2)
-    assert done["facts"] == {"rows": 3, "proposals": 4, "epochs": 2} and done["seconds"] >= 0
+    assert done["facts"] == {"rows": 3, "epochs": 2, "methods.peel": 2} and done["seconds"] >= 0
     assert (failed["level"], failed["error"]) == ("error", "no memory\nleft")
     assert odd["event"] == "this is odd" and odd["level"] == "warning"
 
@@ -155,12 +157,12 @@ def test_a_trace_goes_to_the_receiver_that_the_environment_names(seed: Seed, mon
     server = HTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        stage(seed, "publish").done({"revision": 1})
+        stage(seed, "publish").done(PublishFacts(revision=1, tables={}))
         assert not got
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        stage(seed, "edges").done({"rows": 1})
+        stage(seed, "edges").done(EdgesFacts(rows=1, broadcast=True))
         assert not got
-        stage(seed, "publish").done({"revision": 1})
+        stage(seed, "publish").done(PublishFacts(revision=1, tables={}))
     finally:
         server.shutdown()
         server.server_close()
@@ -178,7 +180,7 @@ def test_a_trace_that_cannot_be_sent_does_not_fail_a_run(
 
     monkeypatch.setattr(telemetry, "send", broken)
     with caplog.at_level(logging.WARNING):
-        stage(seed, "publish").done({"revision": 1})
+        stage(seed, "publish").done(PublishFacts(revision=1, tables={}))
     assert "could not be sent" in caplog.text
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ...state.facts import Cost, EdgesFacts, FailedFacts, TrianglesFacts, TrussFacts, from_json, plain
+
 
 @dataclass(frozen=True)
 class StateWords:
@@ -100,9 +102,6 @@ def words(name: str) -> str:
     return str(name).replace("_", " ")
 
 
-_SKIP = {"quarantine_sample", "top_vertices", "top_edges", "entered_core", "page", "pages", "seconds", "first_epoch"}
-_SKIP |= {"snapshots"}
-_SAID = {"error", "methods", "broadcast", "cost", "plan", "chosen", "estimate"}  # in words of their own
 _METHODS = {
     "peel": "full peel",
     "descend": "h-index descent (deletions)",
@@ -112,49 +111,33 @@ _METHODS = {
 }
 
 
-def plan(facts: dict[str, Any]) -> list[str]:
+def plan(stage: dict[str, Any]) -> list[str]:
     """What a stage recorded, as short sentences: its choices first, then its numbers."""
-    said = []
-    if facts.get("error"):
-        said.append(f"failed: {facts['error']}")
-    methods = facts.get("methods")
-    if isinstance(methods, dict):
-        said += [f"{_METHODS.get(name, words(name))}: {plural(n, 'epoch')}" for name, n in methods.items()]
-    if "estimate" in facts:
-        said.append(facts["chosen"])
-    if "broadcast" in facts:
-        chosen = "changes sent to every task, the index stays where it is"
-        said.append(chosen if facts["broadcast"] else "changes shuffled to the index")
-    for key, value in facts.items():
-        if (
-            key in _SKIP
-            or key in ("error", "methods", "broadcast", "cost", "plan", "chosen", "estimate")
-            or value is None
-        ):
-            continue
-        if isinstance(value, dict):
-            text = ", ".join(f"{words(k)} {v}" for k, v in value.items() if not isinstance(v, (dict, list)))
-            if not text:
-                continue
-        elif isinstance(value, list):
-            continue
-        elif isinstance(value, bool):
-            text = "yes" if value else "no"
-        else:
-            text = number(value) if isinstance(value, (int, float)) else str(value)
-        said.append(f"{words(key)} {text}")
+    facts, said = from_json(stage["stage"], stage["facts"]), []
+    match facts:
+        case FailedFacts(error=error):
+            said.append(f"failed: {error}")
+        case TrussFacts(methods=methods) if methods:
+            said += [f"{_METHODS.get(name, words(name))}: {plural(n, 'epoch')}" for name, n in methods.items()]
+        case TrianglesFacts(chosen=str(chosen)):
+            said.append(chosen)
+        case EdgesFacts(broadcast=bool(broadcast)):
+            sent = "changes sent to every task, the index stays where it is"
+            said.append(sent if broadcast else "changes shuffled to the index")
+    for field, _, value in plain(facts, "page"):
+        said.append(f"{words(field)} {number(value) if isinstance(value, int) else value}")
     return said
 
 
-_PROCESSES = {"jvm": "Java", "workers": "Python workers", "python": "Python"}
-
-
-def cost(facts: dict[str, Any]) -> list[str]:
+def cost(stage: dict[str, Any]) -> list[str]:
     """What a stage has written and the memory that it took, as short sentences; empty where nothing was measured."""
-    found, said = facts.get("cost") or {}, []
-    if found.get("rows"):
-        said.append(f"wrote {plural(found['rows'], 'row')}, {size(found['bytes'])} in {plural(found['files'], 'file')}")
-    peaks = [f"{name} {size(found[kind])}" for kind, name in _PROCESSES.items() if found.get(kind)]
-    if peaks:
-        said.append(f"memory at most: {', '.join(peaks)}")
+    found, said = from_json(stage["stage"], stage["facts"]).cost or Cost(), []
+    if found.rows:
+        said.append(
+            f"wrote {plural(found.rows, 'row')}, {size(found.bytes or 0)} in {plural(found.files or 0, 'file')}"
+        )
+    peaks = [("Java", found.jvm), ("Python workers", found.workers), ("Python", found.python)]
+    memory = [f"{name} {size(peak)}" for name, peak in peaks if peak]
+    if memory:
+        said.append(f"memory at most: {', '.join(memory)}")
     return said

@@ -1,15 +1,17 @@
 """The stages of a run, in their order: the one list that the runner, Airflow, the previews and the reports walk.
 
 `work` of the module of the same name takes a `Run`: it reads the parent's pinned tables and the run's own branches,
-writes its own tables and returns its facts (rows, plans, choices). Safe to retry: a stage replaces what an earlier try
-of it wrote. Nothing is visible to a reader before publish. Nothing here loads Spark before a stage works.
+writes its own tables and returns its facts (`state/facts.py`). Safe to retry: a stage replaces what an earlier try of
+it wrote. Nothing is visible to a reader before publish. Nothing here loads Spark before a stage works.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...state.facts import KINDS, Facts
 
 if TYPE_CHECKING:
     from ..context import Run
@@ -27,8 +29,9 @@ class Stage:
     suites: bool = False  # runs the suites of `expectations`
     decides: bool = True  # the run fails when it does
 
-    def work(self, run: Run) -> dict[str, Any]:
-        facts: dict[str, Any] = import_module(f"{__name__}.{self.name}").work(run)
+    def work(self, run: Run) -> Facts:
+        facts = import_module(f"{__name__}.{self.name}").work(run)
+        assert isinstance(facts, KINDS[self.name])
         return facts
 
 

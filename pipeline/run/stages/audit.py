@@ -9,14 +9,15 @@ from ...checking import audit
 from ...checking.shown import Shown, of
 from ...errors import CheckFailed
 from ...home.schedule import sample
+from ...state.facts import AuditFacts
 from ...state.records import RunKind
-from ..context import Facts, Run
+from ..context import Run
 from ..suites import suites
 
 SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
 
 
-def work(run: Run) -> Facts:
+def work(run: Run) -> AuditFacts:
     from expectations.suite import check_differences
 
     # The recomputation is one task per epoch, the suites are many short queries: beside each other on two cores.
@@ -37,7 +38,7 @@ def work(run: Run) -> Facts:
             f"{run.home.schedule.label(worst['epoch'])}: {worst['observed']}. Nothing was published.",
             f"altneu report {run.home.schedule.label(worst['epoch'])}; {worst['remedy']}",
         )
-    return {"checks": len(results), "failed": len(failed), "critical": len(critical)}
+    return AuditFacts(checks=len(results), failed=len(failed), critical=len(critical))
 
 
 def audited(run: Run) -> list[int]:

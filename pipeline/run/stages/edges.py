@@ -8,20 +8,21 @@ from algorithms import edges as graph
 from algorithms import patterns
 from algorithms.plans import BROADCAST_ROWS
 
-from ..context import Facts, Run
+from ...state.facts import EdgesFacts, IngestFacts
+from ..context import Run
 
 
-def work(run: Run) -> Facts:
+def work(run: Run) -> EdgesFacts:
     config = run.home.config
     values = list(config.values)
     if run.keeps("edges"):
         base, delta = run.before("upserts") if run.parent.frontier is not None else None, run.delta("upserts")
-        changed = run.ledger.facts(run.run_id, "ingest")["changed_rows"]
+        changed = run.ledger.facts(run.run_id, IngestFacts).changed_rows
     else:
         base, delta = None, run.after("upserts")
         changed = run.warehouse.size("upserts", run.heads().snapshots["upserts"])["rows"]
     few = changed <= BROADCAST_ROWS
-    facts: Facts = {"broadcast": few}
+    motif_edges: int | None = None
     relations = patterns.kept(config.patterns())
     if changed:
         pairs = graph.touched_pairs(delta, values)
@@ -29,15 +30,15 @@ def work(run: Run) -> Facts:
         rows = run.write("edges", new)
         if relations:
             how = (values, relations, config.live_for, config.condition)
-            facts["motif_edges"] = run.write("motif_edges", graph.relation_changes(base, delta, pairs, *how, few))
+            motif_edges = run.write("motif_edges", graph.relation_changes(base, delta, pairs, *how, few))
     else:
         rows = run.write("edges", None)
-    if config.motifs and not facts.get("motif_edges"):
+    if config.motifs and not motif_edges:
         run.write("motif_edges", None)
     if not rows:
         run.write("degrees", None)
         run.put_totals(["edges", "vertices", "wedges"], [])
-        return {"rows": 0, **facts}
+        return EdgesFacts(rows=0, broadcast=few, motif_edges=motif_edges)
     delta_edges = run.delta("edges")
     run.write("degrees", graph.degree_changes(delta_edges))
     edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
@@ -50,4 +51,5 @@ def work(run: Run) -> Facts:
     found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
     run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])
     # a sum of 0 is a row as well: the first epoch is that of the first changed interval
-    return {"rows": rows, "first_epoch": min(row.epoch for row in found), **facts}
+    first = min(row.epoch for row in found)
+    return EdgesFacts(rows=rows, first_epoch=first, broadcast=few, motif_edges=motif_edges)

@@ -7,20 +7,21 @@ from pyspark.sql import functions as F
 from ... import landing
 from ...errors import Unavailable
 from ...landing import filters, frames
+from ...state.facts import IngestFacts, QuarantinedRow
 from ...state.records import RunKind, StagedBatch
 from ...storage.warehouse import LANDED
-from ..context import Facts, Run
+from ..context import Run
 
 SAMPLE = 20  # quarantined rows kept for the report
 
 
-def work(run: Run) -> Facts:
+def work(run: Run) -> IngestFacts:
     filters.judge(run.spark, run.home)
     if run.kind is RunKind.REBUILD and not run.epochs:
         for table in LANDED:
             run.write(table, None)
         run.ledger.put_batches(run.run_id, [])
-        return {"rows": 0, "quarantined": 0, "changed_rows": 0, "replaced_epochs": 0, "quarantine_sample": []}
+        return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
     everything = landing.listing(run.home)
     batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
     unready = next((batch for batch in batches if batch.incomplete and batch.files), None)
@@ -62,9 +63,12 @@ def work(run: Run) -> Facts:
         ],
     )
     sample = run.delta("quarantine").where("diff > 0").orderBy("epoch", "file", "line").limit(SAMPLE)
-    shown = ["epoch", "file", "line", "reason", "text"]
-    rows_shown = [row.asDict() for row in sample.select(*shown).collect()] if quarantined else []
-    facts = {"rows": landed, "quarantined": quarantined, "changed_rows": changed, "replaced_epochs": len(again)}
-    if again:
-        facts["rows_before"] = sum(published[epoch].rows for epoch in again)
-    return {**facts, "quarantine_sample": rows_shown}
+    shown = sample.select("epoch", "file", "line", "reason", "text").collect() if quarantined else []
+    return IngestFacts(
+        rows=landed,
+        quarantined=quarantined,
+        changed_rows=changed,
+        replaced_epochs=len(again),
+        rows_before=sum(published[epoch].rows for epoch in again) if again else None,
+        quarantine_sample=[QuarantinedRow(**row.asDict()) for row in shown],
+    )

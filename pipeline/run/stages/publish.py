@@ -6,13 +6,16 @@ it, the next run would tidy, too.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...errors import explained
+from ...state.facts import AuditFacts, PublishFacts, Size
 from ...state.records import RunKind, Severity
-from ..context import Facts, Run
+from ..context import Run
 
 
-def work(run: Run) -> Facts:
-    warned = run.ledger.facts(run.run_id, "audit")["failed"]
+def work(run: Run) -> PublishFacts:
+    warned = run.ledger.facts(run.run_id, AuditFacts).failed
     row = next((row for row in run.ledger.revisions() if row.run_id == run.run_id), None)
     if row is None:
         row = run.ledger.publish(
@@ -24,13 +27,13 @@ def work(run: Run) -> Facts:
             Severity.WARNING if warned else None,
             None if run.kind is RunKind.RELOAD else run.parent.since,
         )
-    sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
-    facts: Facts = {"revision": row.revision, "tables": sizes}
+    sizes = {table: Size(**run.warehouse.size(table, snapshot)) for table, snapshot in row.snapshots.items()}
+    facts = PublishFacts(revision=row.revision, tables=sizes)
     try:
         run.warehouse.follow(run.ledger, run.run_id)
         run.ledger.discard([run.run_id])
-        return facts | {"dropped_runs": run.warehouse.discard_leftovers(run.ledger)}
+        return replace(facts, dropped_runs=run.warehouse.discard_leftovers(run.ledger))
     except Exception as error:
         what, _ = explained(error)
         run.say(f"revision {row.revision} is published; its branches are left to the next run ({what})")
-        return facts | {"untidied": what}
+        return replace(facts, untidied=what)

@@ -12,30 +12,35 @@ from pyspark.sql import functions as F
 from algorithms import motifs, patterns, triangles
 from algorithms.plans import BROADCAST_ROWS, Choice, MotifChoice
 
+from ...state.facts import EdgesFacts, TrianglesFacts
 from ..changed import most_changed
-from ..context import Facts, Run
+from ..context import Run
 
 
-def work(run: Run) -> Facts:
-    return count_triangles(run) | count_motifs(run)
+def work(run: Run) -> TrianglesFacts:
+    facts, (rows, plan) = count_triangles(run), count_motifs(run)
+    return replace(facts, motif_rows=rows, motif_plan=plan)
 
 
-def count_motifs(run: Run) -> Facts:
-    """By the generic delta query or, as `[triangles] plan` says, one enumeration of all, in one task; beyond its
-    `limit_edges` by the delta query in joins."""
+def count_motifs(run: Run) -> tuple[int | None, str | None]:
+    """Changed edges → changed motifs; how many rows, and the plan in words, where there are some.
+
+    By the generic delta query or, as `[triangles] plan` says, one enumeration of all, in one task; beyond its
+    `limit_edges` by the delta query in joins.
+    """
     wanted = run.home.config.patterns()
     if not wanted:
         if not run.keeps("edges"):
             run.put_totals(["motif"], [])  # takes back what there may have been
-        return {}
-    facts = run.ledger.facts(run.run_id, "edges")
-    of = {"edges": facts["rows"]} if patterns.PLAIN in patterns.relations(wanted) else {}
-    of |= {"motif_edges": facts.get("motif_edges", 0)} if patterns.kept(wanted) else {}
+        return None, None
+    facts = run.ledger.facts(run.run_id, EdgesFacts)
+    of = {"edges": facts.rows} if patterns.PLAIN in patterns.relations(wanted) else {}
+    of |= {"motif_edges": facts.motif_edges or 0} if patterns.kept(wanted) else {}
     changed = sum(of.values())
     if not changed:
         run.write("motif_counts", None)
         run.put_totals(["motif"], [])
-        return {"motif_rows": 0}
+        return 0, None
     stored = sum(run.warehouse.size(table, run.base(table))["rows"] for table in of)
 
     def relations(read: Callable[[str], DataFrame]) -> DataFrame:
@@ -62,16 +67,16 @@ def count_motifs(run: Run) -> Facts:
     sums = run.delta("motif_counts").groupBy("motif", "epoch").agg(F.sum("diff").alias("diff")).collect()
     rows = [("motif", places[row.motif][0], row.epoch, row.diff // places[row.motif][1]) for row in sums]
     run.put_totals(["motif"], rows)
-    return {"motif_rows": written, "motif_plan": choice.words()}
+    return written, choice.words()
 
 
-def count_triangles(run: Run) -> Facts:
+def count_triangles(run: Run) -> TrianglesFacts:
     """Changed edges → changed triangles, per vertex and in total: by the delta query, or by one enumeration of all."""
-    rows = run.ledger.facts(run.run_id, "edges")["rows"]
+    rows = run.ledger.facts(run.run_id, EdgesFacts).rows
     if not rows:
         run.write("triangle_counts", None)
         run.put_totals(["triangles"], [])
-        return {"rows": 0, "proposals": 0}
+        return TrianglesFacts(rows=0, proposals=0)
     config, few = run.home.config, rows <= BROADCAST_ROWS
     index, delta = run.before("edges"), run.delta("edges")
     stored = run.warehouse.size("edges", run.base("edges"))["rows"]
@@ -99,4 +104,11 @@ def count_triangles(run: Run) -> Facts:
     diffs = run.delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
     run.put_totals(["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()])
     most = most_changed(run, run.after("triangle_counts"), ["vertex"], F.col("diff"), "triangles")
-    return {"rows": written, **choice.facts(), "top_vertices": most}
+    return TrianglesFacts(
+        rows=written,
+        plan=choice.plan,
+        chosen=choice.words(),
+        proposals=choice.proposals,
+        estimate={name: round(value, 2) for name, value in choice.seconds().items()},
+        top_vertices=most,
+    )

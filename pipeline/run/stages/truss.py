@@ -8,22 +8,23 @@ from pyspark.sql import functions as F
 from algorithms import truss
 
 from ...reading.views import named
+from ...state.facts import EdgesFacts, TrussFacts
 from ...state.totals import accumulate, at_epochs
 from ..changed import REPORTED, most_changed
-from ..context import Facts, Run
+from ..context import Run
 
 LOOKED_AT, ENTERED = 50_000_000, 50  # rows times epochs that the search for a core's newcomers may cost; how many
 
 
-def work(run: Run) -> Facts:
-    changed = run.ledger.facts(run.run_id, "edges")
-    starts = [changed["first_epoch"]] if changed["rows"] else []
+def work(run: Run) -> TrussFacts:
+    changed = run.ledger.facts(run.run_id, EdgesFacts)
+    starts = [] if changed.first_epoch is None else [changed.first_epoch]
     if run.keeps("edges") and run.parent.frontier is not None and run.frontier > run.parent.frontier:
         starts.append(run.parent.frontier + 1)  # scheduled expiries between the old frontier and the new one
     if not starts or min(starts) > run.frontier:
         run.write("trussness", None)
         run.put_totals(["truss"], [])
-        return {"rows": 0, "epochs": 0}
+        return TrussFacts(rows=0, epochs=0)
     first = min(starts)
     label = run.home.schedule.label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
@@ -45,14 +46,25 @@ def work(run: Run) -> Facts:
         new.unpersist()
     sizes = run.delta("trussness").groupBy("k", "epoch").agg(F.sum("diff").alias("diff"))
     run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()])
-    summary = truss.summary([entry["note"] for entry in log])
+    did = truss.summary([entry["note"] for entry in log])
     most = most_changed(run, run.after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
     entered = _entered_core(run)
-    facts = {"rows": written, "first_epoch": first, "epochs": len(log), **summary}
-    return {**facts, "top_edges": most, "entered_core": entered}
+    return TrussFacts(
+        rows=written,
+        first_epoch=first,
+        epochs=len(log),
+        methods=did.methods,
+        inserted=did.inserted,
+        deleted=did.deleted,
+        looked_at=did.looked_at,
+        seconds=did.seconds,
+        rounds=did.rounds or None,
+        top_edges=most,
+        entered_core=entered,
+    )
 
 
-def _entered_core(run: Run) -> Facts:
+def _entered_core(run: Run) -> dict[str, list[int | str]]:
     """Epoch → vertices that are in the densest truss there and were not in that k-truss before, for the report."""
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
     rows = run.warehouse.size("trussness", run.heads().snapshots["trussness"])["rows"]
@@ -68,7 +80,7 @@ def _entered_core(run: Run) -> Facts:
     new = ends.groupBy("at", "vertex").agg(F.sum("diff").alias("now"), before).where("now > 0 AND before = 0")
     order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
     few = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
-    found: Facts = {}
+    found: dict[str, list[int | str]] = {}
     for row in sorted(named(run.warehouse, run.heads(), few, ["vertex"]).collect()):
         found.setdefault(str(row["at"]), []).append(row["vertex"])
     return found
