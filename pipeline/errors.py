@@ -103,6 +103,11 @@ _LOCKED = ("is locked by another writer", "database is locked", "due to lock tim
 _FULL = ("No space left on device", "database or disk is full")
 
 
+def full(error: BaseException) -> bool:
+    """Is there no room on the disk? Then nothing is tried again by itself: somebody has to make room."""
+    return any(word in str(error) for word in _FULL)
+
+
 def explained(error: BaseException) -> tuple[str, str | None]:
     """What happened, in one line, and the next command: of an error of ours, or of Spark, Iceberg or the database.
 

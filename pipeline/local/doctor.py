@@ -220,6 +220,8 @@ def _database(home: Path) -> Check:
         return Check("Database", False, error.what, error.next or "")
     import sqlalchemy as sa
 
+    from ..state import database
+
     try:
         url = sa.make_url(uri)
     except sa.exc.ArgumentError as error:
@@ -231,9 +233,7 @@ def _database(home: Path) -> Check:
         return Check("Database", True, f"{shown} (made by the first run)")
     begin = time.perf_counter()
     try:
-        connect = {"connect_timeout": 5} if url.get_backend_name() == "postgresql" else {}
-        engine = sa.create_engine(uri, connect_args=connect, poolclass=sa.NullPool)
-        with engine.connect() as connection:
+        with database.shared(uri) as engine, engine.connect() as connection:
             connection.execute(sa.text("select 1"))
             # SQLite opens any file and reads it only when asked for what is in it
             sa.inspect(connection).get_table_names()

@@ -11,13 +11,13 @@ import logging
 import os
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import sqlalchemy as sa
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from ..errors import Unavailable, explained
 from ..extras import need
@@ -159,20 +159,33 @@ class _Cursor(sqlite3.Cursor):
 
 
 def _patiently(file: str, attempt: Callable[..., T], *arguments: Any) -> T:
-    began, told = time.monotonic(), False
-    while True:
-        try:
-            return attempt(*arguments)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                raise
-            waited = time.monotonic() - began
-            if waited >= PATIENCE:
-                raise Locked(f"the database {file} {LOCKED} (waited {waited:.0f} s)") from error
-            if not told:
-                _tell(file)
-                told = True
-            time.sleep(0.02)  # SQLite itself does not wait where two wait for each other
+    """Try again while another writer keeps the file, and for no other reason."""
+    try:
+        return attempt(*arguments)
+    except sqlite3.OperationalError as error:
+        if not _busy(error):
+            raise
+
+    def tell(state: RetryCallState) -> None:
+        if state.attempt_number == 1:
+            _tell(file)
+
+    def give_up(state: RetryCallState) -> NoReturn:
+        cause = state.outcome.exception() if state.outcome else None
+        raise Locked(f"the database {file} {LOCKED} (waited {state.seconds_since_start or 0:.0f} s)") from cause
+
+    retry = Retrying(
+        retry=retry_if_exception(_busy),
+        wait=wait_fixed(0.02),  # SQLite itself does not wait where two wait for each other
+        stop=stop_after_delay(PATIENCE),
+        before_sleep=tell,
+        retry_error_callback=give_up,
+    )
+    return retry(attempt, *arguments)
+
+
+def _busy(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _tell(database: str) -> None:

@@ -8,11 +8,11 @@ that nobody can read go later. Nothing here knows Spark: a table is an `iceberg.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from ..errors import Disturbed, Unavailable
 from ..state import lease
@@ -40,17 +40,18 @@ class Branches:
     def change(self, table: str, change: Callable[[iceberg.Table], None]) -> None:
         """Change a table's metadata; from what is there then once more when another writer has committed meanwhile:
         Iceberg itself does not try changes of branches and tags again."""
-        for attempt in range(COMMITS):
-            try:
-                change(self.metadata(table))
-                return
-            except iceberg.Overtaken as error:
-                if attempt == COMMITS - 1:
-                    raise Unavailable(
-                        f"table {table}: other writers committed first, {COMMITS} times in a row.",
-                        "run the same command again",
-                    ) from error
-                time.sleep(random.uniform(0, 0.05 * 2 ** min(attempt, 6)))
+        retry = Retrying(
+            retry=retry_if_exception_type(iceberg.Overtaken),
+            wait=wait_random_exponential(multiplier=0.05, max=3.2),
+            stop=stop_after_attempt(COMMITS),
+        )
+        try:
+            retry(lambda: change(self.metadata(table)))
+        except RetryError as error:
+            raise Unavailable(
+                f"table {table}: other writers committed first, {COMMITS} times in a row.",
+                "run the same command again",
+            ) from error
 
     def base(self, table: str, revision: Revision) -> int:
         """The snapshot on which a run after `revision` builds; before the first one the empty one of `ensure`."""

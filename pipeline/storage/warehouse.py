@@ -7,8 +7,6 @@ Readers pin the snapshots of a ledger row; what writers do with branches is in `
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -16,8 +14,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from ..errors import AltneuError, UsageError
+from ..errors import AltneuError, UsageError, full, transient
 from ..home.directory import Home
 from ..state import place
 from ..state.records import Revision
@@ -115,14 +114,13 @@ class Warehouse(Branches):
         same moment: whoever comes second is refused by the catalog, and finds all there when it looks again.
         """
         place.claim(self.home)
-        for attempt in range(MAKES):
-            try:
-                self._make(retype)
-                return
-            except (Py4JJavaError, PySparkException):
-                if attempt == MAKES - 1:
-                    raise
-                time.sleep(random.uniform(0.1, 0.5) * 2**attempt)
+        retry = Retrying(
+            retry=retry_if_exception(_raced),
+            wait=wait_random_exponential(multiplier=0.5, max=8),
+            stop=stop_after_attempt(MAKES),
+            reraise=True,
+        )
+        retry(self._make, retype)
 
     def _make(self, retype: bool) -> None:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{NAMESPACE}")
@@ -198,6 +196,13 @@ class Warehouse(Branches):
 
 MAKES = 5  # tries to make the tables
 ORPHAN_DAYS = 2  # no write takes longer
+
+
+def _raced(error: BaseException) -> bool:
+    """May another process have been making the same? Not where the disk is full, or the same would come again."""
+    if not isinstance(error, (Py4JJavaError, PySparkException)):
+        return False
+    return "ALREADY_EXISTS" in str(error) or (transient(error) and not full(error))
 
 
 def _sql(properties: dict[str, str]) -> str:

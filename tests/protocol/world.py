@@ -44,7 +44,7 @@ class Protocol:
         self.grace = GRACE
         patch.setattr(lease, "clock", lambda: self.now)
         patch.setattr(lease, "beside", lambda seconds, work: contextlib.nullcontext())
-        patch.setattr("pipeline.storage.branches.time.sleep", lambda seconds: None)
+        patch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
         patch.setattr("pipeline.storage.session.session_for", lambda *_: None)
         patch.setattr("pipeline.storage.session.plans_for", lambda *_: contextlib.nullcontext())
         patch.setattr("expectations.engine.prepare", lambda: None)
