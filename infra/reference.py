@@ -3,11 +3,9 @@
     python infra/reference.py            writes the page anew
     python infra/reference.py --check    says whether it is out of date (exit code 1), and writes nothing
 
-Everything comes from where the program itself reads it: the template and the rules of `altneu.toml`, the command line,
-the table of views, the declarations of the tables, the suites. What a change of a setting needs is asked of the
-function that a run asks. Only what the code does not say is written here: what a table holds (`TABLES`, `DATABASE`),
-and what a setting needs that does not decide what history means (`NEEDS`). A new table or setting without its words is
-an error.
+Everything comes from where the program itself reads it: the models of `altneu.toml`, the command line, the table of
+views, the declarations of the tables, the suites. Only what the code does not say is written here: what a table holds
+(`TABLES`, `DATABASE`). A new table without its words is an error.
 """
 
 from __future__ import annotations
@@ -15,10 +13,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import typer
@@ -28,36 +24,16 @@ from expectations.model import Expectation
 from expectations.suite import EXPECTATIONS
 from pipeline.cli import app
 from pipeline.errors import Exit
-from pipeline.home import settings
-from pipeline.home.directory import Home
+from pipeline.home.settings import SETTINGS, Setting
 from pipeline.reading.questions import ANY, FLAGS, VIEWS
-from pipeline.run.meaning import changed_meaning
 from pipeline.state import schema
-from pipeline.state.records import Revision
 from pipeline.storage import warehouse
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "reference.md"
 RENEW = "python infra/reference.py"
 
-NOTHING = "nothing; the next command uses it"
-NEEDS = {  # settings that do not decide what history means
-    "max_bad_share": NOTHING,
-    "max_revision_mb": NOTHING,
-    "settle": NOTHING,
-    "triangles_plan": NOTHING,
-    "triangles_limit": NOTHING,
-    "limit_edges": NOTHING,
-    "audit": NOTHING,
-    "keep_epochs": "nothing; the next `altneu compact` uses it, and what it folds does not come back",
-    "keep_revisions": "nothing; the next `altneu compact` uses it, and what it drops does not come back",
-    "database": "the database itself has to be moved: [backing up](backup.md#postgresql-and-object-stores)",
-    "warehouse": "move or copy the tables, then `altneu relocate`",
-    "master": "nothing; a running `altneu connect` has to be started again",
-    "conf": "nothing; a running `altneu connect` has to be started again",
-}
 RESTATE = {
-    "run": NOTHING,
     "rebuild": "`altneu rebuild`; after a compaction that has folded epochs, `altneu rebuild --from-landing`",
     "reload": "`altneu rebuild --from-landing`",
     "new": "another home",
@@ -106,57 +82,16 @@ def code(text: object) -> str:
 
 def plain(text: str) -> str:
     """A sentence of the program for the page: settings and options in it stand as code."""
-    keys = "|".join(setting.key for setting in settings.PLACES.values())
+    keys = "|".join(setting.key for setting in SETTINGS if setting.key)
     return re.sub(rf"(?<![`\w-])(\[[a-z]+\](?: (?:{keys})\b)?|--[a-z][a-z-]+)(?![\w`(])", r"`\1`", text)
 
 
 # -- Settings ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Told:
-    """What the template says of a section or of a key."""
-
-    example: str
-    meaning: str
-
-
-def template(text: str) -> dict[tuple[str, str | None], Told]:
-    """(section, key or None) → what `altneu.toml` says about it, its comments joined."""
-    found: dict[tuple[str, str | None], Told] = {}
-    section = ""
-    last: tuple[str, str | None] | None = None
-    for line in text.splitlines():
-        head = re.fullmatch(r"\[(\w+)\]\s*(?:# *(.*))?", line)
-        key = re.fullmatch(r"# ([\w-]+) = (.*?)(?:\s{2,}# *(.*))?", line)
-        more = re.fullmatch(r"\s{8,}# *(.*)", line)
-        if head:
-            section, last = head[1], (head[1], None)
-            found[last] = Told("", head[2] or "")
-        elif key:
-            last = (section, key[1])
-            found[last] = Told(key[2], key[3] or "")
-        elif more and last:
-            found[last] = replace(found[last], meaning=f"{found[last].meaning} {more[1]}")
-    return found
-
-
-def needs(name: str) -> str:
-    """What a change of a setting needs, by the function that a run asks."""
-    others: dict[str, Any] = {
-        **{"every": "7d", "ids": "string", "live_for": 7, "where": "src < dst"},
-        **{"values": {"rating": "double"}, "motifs": {"loop": "a->b, b->a"}},
-    }
-    if name not in others:
-        return NEEDS[name]
-    assert name not in NEEDS, f"{name} decides what history means: NEEDS has no word in it"
-    old = replace(settings.Config(), values={"rating": "long"}) if name == "values" else settings.Config()
-    published = SimpleNamespace(
-        at=lambda: Revision(1, 0, "run", 1, {}, old.digest(), None, ""),
-        run=lambda run_id: SimpleNamespace(config=old.semantic()),
-    )
-    new = Home(Path(), replace(old, **{name: others[name]}))
-    return RESTATE[changed_meaning(new, published)[1]]  # type: ignore[arg-type]
+def needs(setting: Setting) -> str:
+    """What a change of a setting needs."""
+    return RESTATE[setting.about.restates] if setting.about.restates else setting.about.change
 
 
 def toml(value: Any) -> str:
@@ -166,8 +101,6 @@ def toml(value: Any) -> str:
 
 
 def settings_page() -> list[str]:
-    told = template(settings.TEMPLATE)
-    default = settings.Config()
     lines = [
         "## Settings",
         "",
@@ -175,26 +108,22 @@ def settings_page() -> list[str]:
         "mistake is refused, and the error lists every mistake that was found.",
         "",
     ]
-    rows = []
-    for name, setting in settings.PLACES.items():
-        meaning, about = plain(told[setting.section, setting.key].meaning), told[setting.section, None].meaning
-        value = code(f"[{setting.section}] {setting.key}")
-        if getattr(default, name) is None and setting.types == (int,):
-            meaning = f"{code(f'{setting.key} = {told[setting.section, setting.key].example}')}: {meaning}"
-        meaning = meaning or plain(about)
-        rows.append([value, toml(getattr(default, name)), plain(setting.allowed), meaning, needs(name)])
+    rows, own = [], []
+    for setting in SETTINGS:
+        about, meaning = setting.about, plain(setting.about.meaning)
+        if setting.key is None:
+            example = "<br>".join(map(code, about.example.splitlines()))
+            column = "a new column: nothing; another type, or one taken away: " if about.restates == "reload" else ""
+            own.append([code(f"[{setting.section}]"), example, meaning, column + needs(setting)])
+            continue
+        if setting.default is None and re.fullmatch(r"\d+", about.example):
+            meaning = f"{code(f'{setting.key} = {about.example}')}: {meaning}"
+        place = code(f"[{setting.section}] {setting.key}")
+        rows.append([place, toml(setting.default), plain(about.allowed), meaning, needs(setting)])
     heads = ["setting", "default", "allowed", "meaning", "what a change needs, once something is published"]
     lines += table(heads, rows)
     lines += ["Two sections hold names of your own:", ""]
-    rows = []
-    for name, change in (
-        ("values", f"a new column: nothing; another type, or one taken away: {needs('values')}"),
-        ("motifs", needs("motifs")),
-    ):
-        keys = [(key, each) for (section, key), each in told.items() if section == name and key]
-        example = "<br>".join(code(f"{key} = {each.example}") for key, each in keys)
-        rows.append([code(f"[{name}]"), example, plain(told[name, None].meaning), change])
-    return lines + table(["section", "for example", "meaning", "what a change needs"], rows)
+    return lines + table(["section", "for example", "meaning", "what a change needs"], own)
 
 
 # -- Commands ----------------------------------------------------------------------------------------------------

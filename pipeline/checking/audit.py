@@ -72,8 +72,8 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
         .select("_at", *key, "_last.epoch", "_last._is_value", "_last._value.*")
         .where("_is_value")
     )
-    if config.live_for is not None:
-        last = last.where(F.col("_at") < F.col("epoch") + config.live_for)
+    if config.edges.live_for is not None:
+        last = last.where(F.col("_at") < F.col("epoch") + config.edges.live_for)
     if config.condition is not None:
         last = last.where(config.condition)
     relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
@@ -402,7 +402,7 @@ def audit_published(
     wanted = sorted(epochs)
     shown = published(Ledger(warehouse.home.database), revision, wanted)
     found, context = differences(warehouse, read, wanted, say, third_party, revision, shown)
-    if warehouse.home.config.ids == "string" and wanted:
+    if warehouse.home.config.vertices.ids == "string" and wanted:
         context["kinds"] |= {"names"}
         found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)
     return check_differences(found, context)

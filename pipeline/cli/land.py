@@ -118,10 +118,10 @@ def _print_report(report: LandReport, dry_run: bool, append: bool) -> None:
     labels = [label(epoch) for epoch in report.epochs]
     span = labels[0] if len(labels) == 1 else f"{labels[0]} … {labels[-1]}"
     if report.declared:
-        values = {f"[values] {name}": type_ for name, type_ in report.declared.get("values", {}).items()}
-        shown = {name: value for name, value in report.declared.items() if name != "values"} | values
-        listed = ", ".join(f"{name} = {value}" for name, value in shown.items())
-        err.print(f"{'to declare' if dry_run else 'declared'} in altneu.toml: {listed}", markup=False)
+        shown = [
+            f"[{section}] {key} = {entries[key]}" for section, entries in report.declared.items() for key in entries
+        ]
+        err.print(f"{'to declare' if dry_run else 'declared'} in altneu.toml: {', '.join(shown)}", markup=False)
     if report.form and report.form.clock:
         err.print(f"times taken as {report.form.clock}", markup=False)
     old = f"{report.replaced_epochs:,} landed epoch(s) of {report.replaced_rows:,} rows"

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from ..errors import AltneuError, UsageError
-from ..home.directory import Home
+from ..home.directory import Config, Home
+from ..home.file import Entries
 from . import raw
 from .folder import COMPLETE, EMPTY, listing, rows, seal
 from .form import HELP, Form, Options, understand
@@ -29,7 +29,7 @@ class LandReport:
     rows: int = 0
     replaced_epochs: int = 0
     replaced_rows: int = 0
-    declared: dict[str, Any] = field(default_factory=dict)
+    declared: dict[str, Entries] = field(default_factory=dict)
     form: Form | None = None
     rejected: raw.Rejected = field(default_factory=list)
     rejected_file: Path | None = None
@@ -135,7 +135,7 @@ def _validate(form: Form, files: list[Path], found: raw.Split) -> None:
             "Nothing was landed.",
             advice if serious else HELP,
         )
-    share = form.home.config.max_bad_share
+    share = form.home.config.ingest.max_bad_share
     if len(serious) > share * (good + len(serious)):
         name, line, reason, text = serious[0]
         raise AltneuError(
@@ -186,15 +186,15 @@ def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options,
 def _settings(report: LandReport) -> str | None:
     """The new text of `altneu.toml`, made from the file as it is by now: another land may have declared the same."""
     fresh = Home.draft(report.home.path)
-    missing = dict(report.declared)
-    values = {n: t for n, t in missing.pop("values", {}).items() if fresh.config.values.get(n) != t}
-    missing = {name: value for name, value in missing.items() if getattr(fresh.config, name) != value}
-    missing |= {"values": values} if values else {}
+    now, default = fresh.config.model_dump(), Config().model_dump()
+    missing: dict[str, Entries] = {}
+    for section, entries in report.declared.items():
+        if left := {key: value for key, value in entries.items() if now[section].get(key) != value}:
+            missing[section] = left
     if not missing and (report.home.path / "altneu.toml").exists():
         report.home = fresh
         return None
-    clash = [n for n in values if n in fresh.config.values]
-    if clash or ("every" in missing and fresh.config.every):
+    if any(now[section].get(key) != default[section].get(key) for section in missing for key in missing[section]):
         raise AltneuError("another land has declared other settings meanwhile. Nothing was landed.", "the same again")
     report.home, text = fresh.declared(**missing)
     return text

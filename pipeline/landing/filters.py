@@ -41,7 +41,7 @@ def judge(spark: SparkSession, home: Home) -> None:
 def _asked(home: Home) -> dict[str, str]:
     """Where each condition stands → the condition as Spark takes it."""
     config = home.config
-    asked = {} if config.condition is None else {f"[edges] where = {config.where!r}": config.condition}
+    asked = {} if config.condition is None else {f"[edges] where = {config.edges.where!r}": config.condition}
     for name, found in config.patterns().items():
         for edge in (edge for pattern in found for edge in pattern.edges):
             condition = patterns.condition(edge.relation)

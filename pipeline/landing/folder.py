@@ -110,7 +110,7 @@ def _unsettled(home: Home, folder: Path, files: list[Path]) -> str | None:
         (folder / COMPLETE).exists() and (folder / COMPLETE).stat().st_ctime >= changes[last]
     ):
         return None
-    age, settle = max(clock() - changes[last], 0), home.config.settle
+    age, settle = max(clock() - changes[last], 0), home.config.ingest.settle
     if age >= settle:
         return None
     return (
@@ -209,6 +209,6 @@ def unchanged(ledger: Ledger, landed: Iterable[Landed], digests: dict[int, str])
 
 def layout(home: Home) -> Layout:
     """What a landed file holds."""
-    id_type = "long" if home.config.ids == "integer" else "string"
+    id_type = "long" if home.config.vertices.ids == "integer" else "string"
     types = {"src": id_type, "dst": id_type, **home.config.values, "op": "string", "seq": "long"}
     return Layout(types, optional=frozenset(types) - {"src", "dst"})

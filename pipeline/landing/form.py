@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
 from ..errors import UsageError
 from ..home.directory import Home
-from ..home.settings import reserved
+from ..home.file import Entries
+from ..home.rules import reserved
 from .parsing import COMMENTS, FileBroken, Layout, guess_separator, is_value, kind_of, opened, split
 from .times import UNITS, Clock
 
@@ -54,7 +54,7 @@ class Form:
     layouts: dict[Path, Layout]
     clock: Clock | None
     values: dict[str, str]
-    declared: dict[str, Any]
+    declared: dict[str, Entries]  # section → its new settings
     first: list[list[str]] = field(default_factory=list)
 
     def types(self) -> dict[str, str]:
@@ -67,7 +67,8 @@ class Form:
         if clock is not None and not clock.text:
             types = types | {clock.column: "long" if clock.unit == "ns" else "double"}
         layouts = {file: replace(layout, types=layout.types | types) for file, layout in self.layouts.items()}
-        home = replace(self.home, config=replace(self.home.config, values=self.home.config.values | values))
+        config = self.home.config.model_copy(update={"values": self.home.config.values | values})
+        home = replace(self.home, config=config)
         return replace(self, home=home, values=values, declared=declared, layouts=layouts, clock=clock)
 
     def __str__(self) -> str:
@@ -100,14 +101,14 @@ class _Sample:
 def understand(home: Home, files: list[Path], options: Options) -> Form:
     """Options and first rows → how to read the files. Raises `UsageError` for what cannot be."""
     every, epoch_only = _every(home, options)
-    settings: dict[str, Any] = {"every": every} if every else {}
-    if options.ids and options.ids != home.config.ids:
-        settings["ids"] = _ids(home, options.ids)
+    settings: dict[str, Entries] = {"epochs": {"every": every}} if every else {}
+    if options.ids and options.ids != home.config.vertices.ids:
+        settings["vertices"] = {"ids": _ids(home, options.ids)}
     samples = [_sample(file, options) for file in files]
     names = _names(samples, options)
     _check_names(home, names, options)
     planned, _ = home.declared(**settings) if settings else (home, "")
-    id_type = "long" if planned.config.ids == "integer" else "string"
+    id_type = "long" if planned.config.vertices.ids == "integer" else "string"
     types = {"src": id_type, "dst": id_type, "op": "string", "seq": "long"} | planned.config.values
     headers = {sample.file: _header(sample, names, types, options) for sample in samples}
     bodies = [row for sample in samples for row in sample.rows[headers[sample.file] :]]
@@ -144,14 +145,16 @@ def _every(home: Home, options: Options) -> tuple[str | None, bool]:
         raise UsageError(f"--time-unit {options.time_unit}: one of {', '.join(UNITS)}.", HELP)
     every = options.every
     if every is None:
-        if options.time_column is not None and home.config.every is None:
+        if options.time_column is not None and home.config.epochs.every is None:
             raise UsageError("--time needs the length of an epoch.", "add --every 1d")
         return None, options.epoch is not None
     if not re.fullmatch(r"[1-9]\d*[dhm]", every):
         raise UsageError(f"--every {every}: expected a number and d, h or m (1d, 12h, 7d, 15m).", HELP)
-    if home.config.every not in (None, every):
-        raise UsageError(f"this home has epochs of {home.config.every}, not {every}.", f"leave --every {every} out")
-    return (every if home.config.every is None else None), options.epoch is not None
+    if home.config.epochs.every not in (None, every):
+        raise UsageError(
+            f"this home has epochs of {home.config.epochs.every}, not {every}.", f"leave --every {every} out"
+        )
+    return (every if home.config.epochs.every is None else None), options.epoch is not None
 
 
 def _ids(home: Home, ids: str) -> str:
@@ -159,7 +162,7 @@ def _ids(home: Home, ids: str) -> str:
         raise UsageError(f'--ids {ids}: "integer" or "string".', HELP)
     if home.landing.is_dir() and any(home.landing.glob("epoch=*")):
         raise UsageError(
-            f'--ids {ids}: this home has [vertices] ids = "{home.config.ids}", and epochs landed with it.',
+            f'--ids {ids}: this home has [vertices] ids = "{home.config.vertices.ids}", and epochs landed with it.',
             "altneu --home ANOTHER land …",
         )
     return ids

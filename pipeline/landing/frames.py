@@ -32,7 +32,7 @@ _ID = {"integer": "bigint", "string": "string"}
 
 def good(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
     """The usable rows of the landed files: src, dst, values, op, seq, file, line, epoch. Read at every use."""
-    id_type = _ID[home.config.ids]
+    id_type = _ID[home.config.vertices.ids]
     own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint", "epoch": "bigint"}
     return _read(spark, home, landed, _good, ddl({"src": id_type, "dst": id_type} | value_columns(home) | own))
 
@@ -59,12 +59,12 @@ def judge(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> dict[int
         )
     serious = sum(row.serious for row in files)
     total = serious + sum(row.good for row in files)
-    if serious > home.config.max_bad_share * total:
+    if serious > home.config.ingest.max_bad_share * total:
         first = next(row for row in files if row.serious)
         raise RunFailed(
             f"{serious} of {total} rows are malformed, more than [ingest] max_bad_share = "
-            f"{home.config.max_bad_share:g} allows. The first: landing/{first.file} line {first.line}: {first.reason}: "
-            f"{first.text[:80]!r}. Nothing was published.",
+            f"{home.config.ingest.max_bad_share:g} allows. The first: landing/{first.file} line {first.line}: "
+            f"{first.reason}: {first.text[:80]!r}. Nothing was published.",
             "fix the files, or raise max_bad_share in altneu.toml",
         )
     counts: dict[int, tuple[int, int]] = {}

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import AltneuError
+from ..home.file import read_text, write_text
 
 WORK, JOURNAL = "_work", "journal.json"
 Say = Callable[[str], None]
@@ -53,14 +54,14 @@ class Draft:
                 moves.append((target, str(private / "old" / label)))
             moves.append((str(private / "new" / label), target))
         file = _settings(self.landing)
-        before = file.read_text(encoding="utf-8-sig") if file.exists() else None
+        before = read_text(file) if file.exists() else None
         journal = {"labels": labels, "moves": moves, "before": before, "after": settings}
         try:
-            _write(self.folder / JOURNAL, json.dumps(journal))
+            write_text(self.folder / JOURNAL, json.dumps(journal))
             for source, place in moves:
                 (self.landing / source).rename(self.landing / place)
             if settings is not None:
-                _write(file, settings)
+                write_text(file, settings)
             (self.folder / JOURNAL).unlink()
         except BaseException as error:
             try:
@@ -159,11 +160,11 @@ def undo(landing: Path, folder: Path) -> list[str]:
             elif place.parent.name == "old":
                 place.rename(landing / f"_before-{place.name}-{folder.name}")
     file, after = _settings(landing), journal["after"]
-    if after is not None and file.exists() and file.read_text(encoding="utf-8-sig") == after:
+    if after is not None and file.exists() and read_text(file) == after:
         if journal["before"] is None:
             file.unlink()
         else:
-            _write(file, journal["before"])
+            write_text(file, journal["before"])
     path.unlink()
     return list(journal["labels"])
 
@@ -171,20 +172,6 @@ def undo(landing: Path, folder: Path) -> list[str]:
 def _drafts(landing: Path) -> list[Path]:
     work = landing / WORK
     return sorted(path for path in work.iterdir() if path.is_dir()) if work.is_dir() else []
-
-
-def _write(path: Path, text: str) -> None:
-    """A text file, whole or not at all."""
-    temporary = path.with_name(path.name + ".new")
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _lock(path: Path, wait: bool = True) -> int:

@@ -23,7 +23,7 @@ MESSAGE_MB = 512  # of one answer or one local table
 
 def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[str], None] = print) -> None:
     """Start a server with the home's Spark settings, and wait for Ctrl-C or SIGTERM. Raises `UsageError`."""
-    master = home.config.master
+    master = home.config.spark.master
     if master is not None and master.startswith(REMOTE):
         master = None  # that is this server, as its clients name it
     if listens(host, port):
@@ -36,7 +36,7 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[
         "spark.scheduler.mode": "FAIR",
     }
     done = threading.Event()
-    spark = session(master, home.config.conf | server)
+    spark = session(master, home.config.spark.conf | server)
     for number in (signal.SIGINT, signal.SIGTERM):  # after PySpark has set a handler of its own
         signal.signal(number, lambda number, frame: done.set())
     say(f"Spark {spark.version} ({spark.sparkContext.master}) listens at sc://{host}:{port}")

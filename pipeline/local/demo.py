@@ -38,7 +38,8 @@ def messages() -> Path:
 
 def daily(home: Home) -> Home:
     """The home with a day as its epoch and 30 of them as an edge's life, unless it says something else already."""
-    return home if home.config.every is not None else home.declare(every=_EVERY, live_for=_LIVE_FOR)
+    declared = home.config.epochs.every is not None
+    return home if declared else home.declare(epochs={"every": _EVERY}, edges={"live_for": _LIVE_FOR})
 
 
 def land_messages(home: Home) -> landing.LandReport:

@@ -192,9 +192,9 @@ def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]]
         elif row["src"] == row["dst"]:
             fate = "a self-loop: no edge"
         elif not row["_passes"]:
-            fate = f"filtered out: not ({config.where})"
-        elif config.live_for is not None and epoch >= row["epoch"] + config.live_for:
-            fate = f"expired: it lived to epoch {label(row['epoch'] + config.live_for - 1)}"
+            fate = f"filtered out: not ({config.edges.where})"
+        elif config.edges.live_for is not None and epoch >= row["epoch"] + config.edges.live_for:
+            fate = f"expired: it lived to epoch {label(row['epoch'] + config.edges.live_for - 1)}"
         else:
             fate = "in force"
         shown = {name: row[name] for name in ("src", "dst", *values, "op", "seq", "file", "line")}
@@ -204,7 +204,7 @@ def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]]
 
 def names(warehouse: Warehouse, revision: Revision, numbers: list[int]) -> list[Vertex]:
     """Numbers of vertices → what the landed files call them; a number that no file has a name for stays one."""
-    if warehouse.home.config.ids == "integer" or not numbers:
+    if warehouse.home.config.vertices.ids == "integer" or not numbers:
         return list(numbers)
     book = {row.id: row["name"] for row in warehouse.at("names", revision).where(F.col("id").isin(numbers)).collect()}
     return [book.get(number, number) for number in numbers]

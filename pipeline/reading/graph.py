@@ -53,7 +53,7 @@ class Graph:
     def __init__(self, home: Path | str, spark: SparkSession | None = None) -> None:
         self.home = Home.open(home)
         self.ledger = opened(self.home)
-        self.spark = spark or session(master_of(self.home), self.home.config.conf)
+        self.spark = spark or session(master_of(self.home), self.home.config.spark.conf)
         self._warehouse = Warehouse(self.spark, self.home)
 
     def __repr__(self) -> str:

@@ -141,7 +141,7 @@ def changes_since(
 def _naming(warehouse: Warehouse, old: Revision, new: Revision) -> Revision | None:
     """Which of two revisions has the names of both; None when neither has: a rebuild from the landing makes them anew,
     and after a rollback their numbers go to others."""
-    if warehouse.home.config.ids == "integer":
+    if warehouse.home.config.vertices.ids == "integer":
         return new
     mine, others = (warehouse.at("names", each).select("id", "name") for each in (new, old))
     if others.join(mine, ["id", "name"], "left_anti").isEmpty():
@@ -258,7 +258,7 @@ def support(warehouse: Warehouse, revision: Revision, epoch: int, only: Only | N
     `[triangles] limit_edges` by a join that lists every triangle."""
     answerable(warehouse.home, revision, epoch)
     edges = _edges_at(warehouse, revision, epoch).select("a", "b")
-    if warehouse.size("edges", revision.snapshots["edges"])["rows"] <= warehouse.home.config.triangles_limit:
+    if warehouse.size("edges", revision.snapshots["edges"])["rows"] <= warehouse.home.config.triangles.limit_edges:
         found = edges.coalesce(1).mapInArrow(_support, "src bigint, dst bigint, support bigint")
     else:
         always = edges.withColumn("diff", F.lit(1).cast("bigint")).select(*_always())
@@ -314,7 +314,7 @@ def named(
 ) -> DataFrame:
     """Replace vertex numbers by their names (homes with string ids); of the rows `only` those that it lets pass."""
     rows = only.of(rows, columns, numbers(warehouse, only.names, revision)) if only else rows
-    if warehouse.home.config.ids == "integer":
+    if warehouse.home.config.vertices.ids == "integer":
         return rows
     names = warehouse.at("names", revision)
     order = rows.columns
@@ -327,7 +327,7 @@ def named(
 def numbers(warehouse: Warehouse, names: Iterable[str], *revisions: Revision) -> list[int]:
     """Vertices as typed → their numbers in the first of the revisions that knows each."""
     wanted = list(names)
-    if warehouse.home.config.ids == "integer":
+    if warehouse.home.config.vertices.ids == "integer":
         odd = [name for name in wanted if not re.fullmatch(r"[+-]?[0-9]+", name)]
         if odd:
             raise UsageError(f"{' '.join(odd)}: the vertices of this home are integers.", "altneu show vertices")

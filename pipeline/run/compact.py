@@ -93,13 +93,13 @@ def horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list
     kinds = {run.run_id: run.kind for run in ledger.runs()}
     rows = [r for r in ledger.revisions() if r.revision <= newest]
     breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, RunKind.RUN)]
-    oldest = newest - home.config.keep_revisions + 1
+    oldest = newest - home.config.retention.revisions + 1
     line = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
     dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
     since = row.since
-    if home.config.keep_epochs is not None and row.frontier is not None:
+    if home.config.retention.epochs is not None and row.frontier is not None:
         first = min(ledger.batches(newest), default=row.frontier)
-        wanted = row.frontier - home.config.keep_epochs + 1
+        wanted = row.frontier - home.config.retention.epochs + 1
         since = max([wanted, *([] if since is None else [since])]) if wanted > first else since
     return since, line, dropped
 

@@ -76,7 +76,7 @@ def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict
             "triangles": _triangles(home, ledger, plan, rows),
             **_motifs(home, ledger, plan, rows),
             "truss": f"replay {label(min(starts))} … {label(new_frontier)} in one task (in rounds beyond "
-            f"{home.config.limit_edges:,} edges)"
+            f"{home.config.truss.limit_edges:,} edges)"
             if starts and new_frontier is not None
             else "nothing to replay",
         },
@@ -102,7 +102,7 @@ def _triangles(home: Home, ledger: Ledger, plan: Plan, rows: int) -> str:
             proposed[row.run_id] = row.facts.proposals
     known = [(proposed[run], changed[run]) for run in proposed if run in changed]
     proposals = round(rows * sum(p for p, _ in known) / sum(n for _, n in known)) if known else None
-    return Choice(home.config.triangles_plan, index, rows, proposals).words()
+    return Choice(home.config.triangles.plan, index, rows, proposals).words()
 
 
 def _rows(ledger: Ledger, table: str) -> int:
@@ -121,13 +121,13 @@ def _motifs(home: Home, ledger: Ledger, plan: Plan, rows: int) -> dict[str, str]
     stored = sum(_rows(ledger, table) for table in tables)
     changed = rows * len(patterns.relations(wanted))
     config = home.config
-    choice = MotifChoice(config.triangles_plan, stored, changed, patterns.rules(wanted), config.triangles_limit)
+    choice = MotifChoice(config.triangles.plan, stored, changed, patterns.rules(wanted), config.triangles.limit_edges)
     return {"motifs": choice.words()}
 
 
 def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:
     """Of other epochs those at which an edge of a batch in `run` may live."""
-    live_for = home.config.live_for
+    live_for = home.config.edges.live_for
     out = []
     for epoch in others:
         place = int(np.searchsorted(run, epoch, side="right"))

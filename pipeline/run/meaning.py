@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..home.directory import Home
+from ..home.settings import SETTINGS
 from ..state.ledger import Ledger
 
 
@@ -21,12 +22,11 @@ def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
     words, needs = [], {"run"}
     # a compaction has dropped what had expired, and the totals of folded epochs cannot be counted again without it
     again = "rebuild" if parent.since is None else "reload"
-    kinds = {"every": "new", "ids": "new", "live_for": again, "where": again}
-    sections = {"every": "epochs", "ids": "vertices", "live_for": "edges", "where": "edges"}
-    for name, kind in kinds.items():
-        if old.get(name) != new[name]:
-            words.append(f"[{sections[name]}] {name}: {_setting(old.get(name))} → {_setting(new[name])}")
-            needs.add(kind)
+    for setting in SETTINGS:
+        name, restates = setting.name, setting.about.restates
+        if setting.key and restates and old.get(name) != new[name]:
+            words.append(f"[{setting.section}] {name}: {_setting(old.get(name))} → {_setting(new[name])}")
+            needs.add(again if restates == "rebuild" else restates)
     were, are = old.get("motifs") or {}, home.config.motifs
     if list(were.items()) != list(are.items()):
         changed = [name for name in dict.fromkeys([*were, *are]) if were.get(name) != are.get(name)]

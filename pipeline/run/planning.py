@@ -92,7 +92,7 @@ def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
 
 def parts(home: Home, plan: Plan) -> list[tuple[int, ...]]:
     """The epochs of a plan cut into revisions, each with at most `[ingest] max_revision_mb` of landed files."""
-    limit, size = home.config.max_revision_mb * 2**20, {e.epoch: e.bytes for e in plan.epochs}
+    limit, size = home.config.ingest.max_revision_mb * 2**20, {e.epoch: e.bytes for e in plan.epochs}
     out: list[tuple[int, ...]] = []
     room = 0.0
     for epoch in plan.run:

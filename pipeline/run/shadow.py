@@ -7,7 +7,6 @@ touched. The first epoch bears the warm-up of the session: look at the later one
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from ..checking import audit
 from ..home.directory import Home
+from ..home.settings import Storage
 from ..state.facts import EdgesFacts, IngestFacts
 from ..state.place import opened
 from ..storage.warehouse import Warehouse
@@ -32,7 +32,7 @@ def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[st
     with tempfile.TemporaryDirectory(prefix="altneu-shadow-") as folder:
         path = Path(folder)
         (path / "landing").symlink_to(home.landing)
-        copy = Home(path, dataclasses.replace(home.config, database=None, warehouse=None))
+        copy = Home(path, home.config.model_copy(update={"storage": Storage()}))
         ledger = opened(copy, writes=True)
         for epoch in sorted(epochs):
             missing = planning.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]

@@ -154,9 +154,9 @@ def _stored(home: Home, connection: sa.Connection) -> Identity | None:
 def _former_file(home: Home, catalog: str, warehouse: str) -> str:
     """The SQLite file whose home gave its catalog this name, before there were homes; "" when it is none of those
     that come to mind: the one of now, and the one beside the tables."""
-    uris = [home.database, home.config.database, f"sqlite:///{warehouse.rpartition('/')[0]}/altneu.db"]
+    uris = [home.database, home.config.storage.database, f"sqlite:///{warehouse.rpartition('/')[0]}/altneu.db"]
     for uri in filter(None, uris):
-        for tables_at in (home.warehouse, home.config.warehouse, warehouse):
+        for tables_at in (home.warehouse, home.config.storage.warehouse, warehouse):
             if catalog == PREFIX + hashlib.sha256(f"{uri} {tables_at}".encode()).hexdigest()[:8]:
                 return str(Path(sa.make_url(uri).database or "").resolve())
     return ""

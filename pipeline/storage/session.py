@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, explained
-from ..home.settings import MASTERS, is_master
+from ..home.rules import MASTERS, is_master
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -139,7 +139,7 @@ def master_of(home: Home) -> str | None:
     given = os.environ.get("ALTNEU_MASTER")
     if given and not is_master(given):
         raise UsageError(f"ALTNEU_MASTER = {given!r}: {MASTERS}.", "export ALTNEU_MASTER='local[*]'")
-    return given or home.config.master
+    return given or home.config.spark.master
 
 
 def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda: 0) -> SparkSession:
@@ -149,7 +149,7 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
         sizes = ledger.sizes()
         stored = sum(size.rows for table, size in sizes.items() if table in ("upserts", "edges", "trussness"))
         few = stored + landed() <= FEW_ROWS
-    return session(master, home.config.conf, few)
+    return session(master, home.config.spark.conf, few)
 
 
 def _remote(master: str, conf: dict[str, str]) -> SparkSession:

@@ -77,7 +77,7 @@ def calendar(path: str) -> Calendar:
     """The home's schedule; never raises. A home that is not there or broken counts as daily until it is
     mended."""
     try:
-        every, problem = Home.open(path).config.every, None
+        every, problem = Home.open(path).config.epochs.every, None
     except (AltneuError, OSError, ValueError) as error:
         every, problem = "1d", error.what if isinstance(error, AltneuError) else str(error)
     seconds = Schedule.parse(every).seconds
@@ -409,7 +409,7 @@ def submission(path: str) -> tuple[dict[str, str], dict[str, str]]:
     """What `spark-submit` needs besides a master, for a home: conf and environment."""
     from ..storage.session import submission as settings
 
-    return settings(Home.open(path).config.conf)
+    return settings(Home.open(path).config.spark.conf)
 
 
 def submitted(path: str, name: str, planned: str, answer: str) -> int:

@@ -14,12 +14,13 @@ import typer
 
 from pipeline.cli import app
 from pipeline.errors import Exit
-from pipeline.home.settings import PLACES, parse
+from pipeline.home.file import parse
+from pipeline.home.settings import SETTINGS, Config
 from pipeline.state.standing import Audit
 from tests.docs.pages import PAGES, REPO, anchors, blocks, links, quoted, read, table
 
 CLI: Any = typer.main.get_command(app)
-SECTIONS = {setting.section for setting in PLACES.values()} | {"values", "motifs"}
+SECTIONS = set(Config.model_fields)
 HELP = {"--help", "-h"}
 SHELL = ("", "sh", "sh pg", "bash", "console")
 
@@ -160,7 +161,7 @@ def test_every_block_of_settings_is_read(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_setting_that_is_named_is_one(page: str) -> None:
-    known = {(setting.section, setting.key) for setting in PLACES.values()}
+    known = {(setting.section, setting.key) for setting in SETTINGS}
     for line, words in quoted(read(page)):
         found = re.fullmatch(r"\[([a-z]+)\](?: (\w+)(?: = .*)?)?", words)
         if found:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from pipeline.home.directory import Home
+from pipeline.home.settings import SETTINGS
 from pipeline.reading.questions import table
+from pipeline.run.meaning import changed_meaning
+from pipeline.state.ledger import Ledger
 from tests.docs.pages import REPO, read
 
 
@@ -28,21 +33,39 @@ def test_the_page_is_what_the_generator_prints(generator: ModuleType) -> None:
 
 
 def test_what_the_generator_says_by_itself_is_about_things_that_exist(generator: ModuleType) -> None:
-    from pipeline.home import settings
     from pipeline.state import schema
     from pipeline.storage import warehouse
 
     assert set(generator.TABLES) == set(warehouse.TABLES | warehouse.MOTIFS)
     assert set(generator.DATABASE) == set(schema.metadata.tables)
-    semantic = {"every", "ids", "live_for", "where"}
-    assert set(generator.NEEDS) == set(settings.PLACES) - semantic
 
 
-def test_a_setting_that_decides_what_history_means_needs_what_a_run_asks_for(generator: ModuleType) -> None:
-    assert generator.needs("every") == generator.needs("ids") == "another home"
-    assert generator.needs("live_for").startswith("`altneu rebuild`")
-    assert generator.needs("values") == "`altneu rebuild --from-landing`"
-    assert generator.needs("audit") == generator.NOTHING
+OTHERWISE = {  # settings that decide what history means, with another value than that of a home of RATED
+    "every": '[epochs]\nevery = "7d"',
+    "ids": '[vertices]\nids = "string"',
+    "values": '[values]\nrating = "double"',
+    "live_for": "[edges]\nlive_for = 7",
+    "where": '[edges]\nwhere = "src < dst"',
+    "motifs": '[motifs]\nloop = "a->b, b->a"',
+}
+RATED = '[values]\nrating = "long"\n'
+
+
+def test_a_setting_that_decides_what_history_means_needs_what_a_run_asks_for(tmp_path: Path) -> None:
+    restating = {setting.name: setting.about.restates for setting in SETTINGS if setting.about.restates}
+    assert set(restating) == set(OTHERWISE)
+    for name, toml in OTHERWISE.items():
+        (tmp_path / name).mkdir()
+        file = tmp_path / name / "altneu.toml"
+        file.write_text(RATED)
+        home = Home.open(file.parent)
+        ledger = Ledger(home.database)
+        ledger.begin("r", 0, [1], home.config.semantic())
+        ledger.publish("r", 0, 1, {}, home.config.digest(), None)
+        assert changed_meaning(home, ledger) == ([], "run")
+        file.write_text(toml if name == "values" else RATED + toml)
+        words, needs = changed_meaning(Home.open(file.parent), ledger)
+        assert needs == restating[name] and len(words) == 1 and name in words[0]
 
 
 def test_the_documented_views_are_those_of_the_table() -> None:

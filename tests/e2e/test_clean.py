@@ -32,7 +32,7 @@ TOTALS = ("vertices", "edges", "triangles", "max_trussness", "wedges")
 def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, name: str, live_for: int | None) -> None:
     home = Home.open(tmp_path / "home", create=True)
     every = "1d" if name == "CollegeMsg" else "7d"
-    home = home.declare(every=every, **({} if live_for is None else {"live_for": live_for}))
+    home = home.declare(epochs={"every": every}, edges={} if live_for is None else {"live_for": live_for})
     toml = home.path / "altneu.toml"
     toml.write_text(toml.read_text().replace("[audit]\n", '[audit]\nepochs = "all"\n', 1))
     if name == "CollegeMsg":

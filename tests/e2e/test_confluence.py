@@ -36,9 +36,9 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
     rng = random.Random(seed)
     made: list[tuple[Home, Ledger]] = []
     for folder in ("ordered", "comes"):
-        home = Home.open(tmp_path / folder, create=True).declare(every=every, live_for=6)
+        home = Home.open(tmp_path / folder, create=True).declare(epochs={"every": every}, edges={"live_for": 6})
         if "rating" in columns:
-            home = home.declare(values={"rating": "long"}, where="rating > 0")
+            home = home.declare(values={"rating": "long"}, edges={"where": "rating > 0"})
         epochs = landing.land(home, [find(file)], landing.Options(tuple(columns), time_column="ts", **form)).epochs
         made.append((home, Ledger(home.database)))
     (ordered, ordered_ledger), (home, ledger) = made

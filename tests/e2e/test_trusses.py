@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.checking import audit
+from pipeline.home.settings import Triangles
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.state.facts import TrussFacts
@@ -79,7 +80,9 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
         supports = {edge: sum(set(edge) <= set(corners) for corners in closed) for edge in graph}
         shown = altneu("show", "support", "--as-of", str(epoch), "--format", "json")
         assert {(row["src"], row["dst"]): row["support"] for row in json.loads(shown.out)} == supports
-        small = replace(home, config=replace(home.config, triangles_limit=1))  # by a join
+        small = replace(
+            home, config=home.config.model_copy(update={"triangles": Triangles(limit_edges=1)})
+        )  # by a join
         joined = views.support(Warehouse(spark, small), ledger.at(), epoch).collect()
         assert {(row.src, row.dst): row.support for row in joined} == supports
     densest = altneu("show", "communities", "--format", "json")

@@ -96,7 +96,7 @@ ALWAYS = "delta, with a window and a filter"
 @pytest.mark.parametrize("name", [n if n == ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in HOMES])
 def test_any_order_equals_recomputation(spark: SparkSession, tmp_path: Path, name: str) -> None:
     toml, names = HOMES[name]
-    live_for = Home.open(home_with(tmp_path / "home", toml, names)[0].path).config.live_for
+    live_for = Home.open(home_with(tmp_path / "home", toml, names)[0].path).config.edges.live_for
     where = (lambda value: value is not None and value > -2) if "where" in toml else anything
     home, ledger = home_with(tmp_path / "home", toml, names)
     seed = seeds.one()

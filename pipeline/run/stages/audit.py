@@ -48,7 +48,7 @@ def audited(run: Run) -> list[int]:
     since = run.parent.since if run.keeps("upserts") else None
     known = [epoch for epoch in known if since is None or epoch >= since]
     own = run.epochs if run.kind is RunKind.RUN else known
-    mode, _, n = run.home.config.audit.partition(" ")
+    mode, _, n = run.home.config.audit.epochs.partition(" ")
     chosen = {run.frontier, *own[-1:], *(own[:: max(1, len(own) // SPREAD)] if run.kind is not RunKind.RUN else ())}
     if mode == "all":
         chosen.update(own)

@@ -26,10 +26,10 @@ def work(run: Run) -> EdgesFacts:
     relations = patterns.kept(config.patterns())
     if changed:
         pairs = graph.touched_pairs(delta, values)
-        new = graph.edge_changes(base, delta, pairs, values, config.live_for, config.condition, broadcast=few)
+        new = graph.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, broadcast=few)
         rows = run.write("edges", new)
         if relations:
-            how = (values, relations, config.live_for, config.condition)
+            how = (values, relations, config.edges.live_for, config.condition)
             motif_edges = run.write("motif_edges", graph.relation_changes(base, delta, pairs, *how, few))
     else:
         rows = run.write("edges", None)

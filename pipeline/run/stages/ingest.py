@@ -39,7 +39,7 @@ def work(run: Run) -> IngestFacts:
     again = [epoch for epoch in run.epochs if epoch in published]
     rows = frames.good(*source)
     try:
-        if run.home.config.ids == "string":
+        if run.home.config.vertices.ids == "string":
             always = F.lit(min(run.epochs)).cast("bigint").alias("epoch"), F.lit(1).cast("bigint").alias("diff")
             run.write("names", frames.new_names(rows, run.before("names")).select("id", "name", *always))
             rows = frames.numbered(rows, run.after("names"))

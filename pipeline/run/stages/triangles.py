@@ -49,7 +49,7 @@ def count_motifs(run: Run) -> tuple[int | None, str | None]:
         return reduce(DataFrame.unionByName, parts)
 
     config = run.home.config
-    choice = MotifChoice(config.triangles_plan, stored, changed, patterns.rules(wanted), config.triangles_limit)
+    choice = MotifChoice(config.triangles.plan, stored, changed, patterns.rules(wanted), config.triangles.limit_edges)
     before = relations(run.before) if stored else None
     if choice.plan == "joins":
         new = motifs.motif_changes_in_joins(wanted, before, relations(run.delta))
@@ -80,7 +80,7 @@ def count_triangles(run: Run) -> TrianglesFacts:
     config, few = run.home.config, rows <= BROADCAST_ROWS
     index, delta = run.before("edges"), run.delta("edges")
     stored = run.warehouse.size("edges", run.base("edges"))["rows"]
-    choice = Choice(config.triangles_plan, stored, rows)
+    choice = Choice(config.triangles.plan, stored, rows)
     counted: DataFrame | None = None
     try:
         if choice.plan == "delta":
@@ -96,7 +96,9 @@ def count_triangles(run: Run) -> TrianglesFacts:
         else:
             run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
             before = run.before("triangle_counts") if run.keeps("triangle_counts") and run.parent.snapshots else None
-            new = triangles.recounted_vertex_changes(run.after("edges"), before, stored + rows, config.triangles_limit)
+            new = triangles.recounted_vertex_changes(
+                run.after("edges"), before, stored + rows, config.triangles.limit_edges
+            )
         written = run.write("triangle_counts", new)
     finally:
         if counted is not None:

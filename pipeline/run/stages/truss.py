@@ -28,8 +28,8 @@ def work(run: Run) -> TrussFacts:
     first = min(starts)
     label = run.home.schedule.label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
-    limit: int | None = run.home.config.limit_edges
-    if run.warehouse.size("edges", run.heads().snapshots["edges"])["rows"] <= run.home.config.limit_edges:
+    limit: int | None = run.home.config.truss.limit_edges
+    if run.warehouse.size("edges", run.heads().snapshots["edges"])["rows"] <= run.home.config.truss.limit_edges:
         limit = None  # the table's whole history is within it: nothing to count
     new = truss.trussness_changes(
         run.after("edges"),

@@ -1,0 +1,110 @@
+"""What values in `altneu.toml` have to be, where their type does not say it: lengths, places, names, conditions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+import sqlalchemy as sa
+
+from algorithms.conditions import Condition
+
+from ..errors import UsageError
+from .schedule import Schedule
+
+_MASTER = re.compile(
+    r"local(\[([1-9]\d*|\*)(, ?[1-9]\d*)?\])?|local-cluster\[[1-9]\d*, ?[1-9]\d*, ?[1-9]\d*\]|yarn"
+    r"|spark://[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*|k8s://\S+|sc://\S+"
+)
+MASTERS = '"local[*]", "local[N]", "spark://host:port", "yarn", "k8s://…", "sc://host:port" (Spark Connect)'
+
+_COLUMNS = {"epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity"}
+_COLUMNS |= {"vertex", "degree", "clustering"}  # of `show totals` and `show vertices`: a motif is one more
+_RESERVED = {"src", "dst", "op", "seq", "file", "line", "epoch", "revision", "diff", "until", "a", "b"}
+_RESERVED |= {"copies", "foreign", "rivals", "not_finite", "no_value", "self_loop"}  # of the checks on upserts
+_ASKED = ("src", "dst", "a", "b", "epoch")  # what a condition may ask besides the values
+
+
+def is_length(text: str) -> bool:
+    try:
+        Schedule.parse(text)
+    except UsageError:
+        return False
+    return True
+
+
+def is_database(text: str) -> bool:
+    """A file of SQLite, or PostgreSQL by a driver that is here. Without psycopg, who connects says what to install."""
+    try:
+        url = sa.make_url(text)
+        if url.get_driver_name() != "psycopg":
+            url.get_dialect().import_dbapi()
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError, ValueError):
+        return False
+    backend = url.get_backend_name()
+    return bool(url.database) and (backend == "postgresql" or (backend == "sqlite" and url.database != ":memory:"))
+
+
+def is_master(text: str) -> bool:
+    return _MASTER.fullmatch(text) is not None
+
+
+def is_audit(text: str) -> bool:
+    return re.fullmatch(r"frontier|all|(every|sample) [1-9]\d{0,17}", text) is not None
+
+
+def is_memory(text: str) -> bool:
+    """What a JVM starts with; Spark needs 450 MiB at the least."""
+    found = re.fullmatch(r"(\d{1,12})([kmgt])", text.lower())
+    return found is not None and int(found[1]) * 1024 ** "kmgt".index(found[2]) >= 512 * 1024
+
+
+def reserved(column: str) -> str | None:
+    """Why a value column cannot have this name; None: it can.
+
+    >>> reserved("b"), reserved("my col")
+    ("the name is altneu's own: its tables have such a column", None)
+    """
+    if column.startswith("_"):
+        return "the name is altneu's own, as all that begin with an underscore"
+    if column.lower() in _RESERVED:
+        return "the name is altneu's own: its tables have such a column"
+    if not re.fullmatch(r"\w([\w -]{0,62}\w)?", column):
+        return "a name is of letters, digits, _, - and blanks within, up to 64 of them"
+    return None
+
+
+def is_motif_name(name: str) -> bool:
+    return re.fullmatch(r"[\w-]{1,64}", name) is not None and name.lower() not in _COLUMNS
+
+
+def fault(condition: str, values: Mapping[str, object]) -> str | None:
+    """Why a text is no condition on these value columns, in words."""
+    try:
+        read = Condition.parse(condition)
+    except ValueError as error:
+        return str(error)
+    types = dict.fromkeys(_ASKED, "long") | {name.casefold(): type_ for name, type_ in values.items()}
+    for column in read.columns:
+        if column.name.casefold() not in types:
+            similar = near(column.name, [*values, "src", "dst"])
+            there = ", ".join(["src", "dst", *values])
+            similar = similar or f'; a value column is declared: [values] {toml_key(column.name)} = "long"'
+            return f"there is no column {column.name!r} (position {column.position}){similar}; there are: {there}"
+    if read.alone and types[read.columns[0].name.casefold()] != "boolean":
+        return f"{read.columns[0].name} is a value and no condition: compare it with something"
+    return None
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Did you mean …? Nothing where no known name is like it."""
+    by_lower = {other.lower(): other for other in reversed(list(known))}
+    found = get_close_matches(name.lower(), by_lower, 1, 0.6)
+    return f". Did you mean {by_lower[found[0]]}?" if found else ""
+
+
+def toml_key(name: str) -> str:
+    """A key as it stands in TOML: bare where that is allowed, else in quotes."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
