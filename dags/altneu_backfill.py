@@ -16,22 +16,23 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Param, chain, task
 
 from pipeline.scheduling import common
-from pipeline.tasks import orchestration
+from pipeline.tasks import base, orchestration
+from pipeline.tasks.base import Planned, Rest
 
 
 @task.short_circuit(
-    pool=orchestration.POOL,
+    pool=base.POOL,
     execution_timeout=timedelta(minutes=30),
     doc_md="Begins one run over the epochs of the range that are missing or changed; with none, skips the rest.",
 )
 @common.told
-def plan(params: Any = None) -> dict[str, Any] | None:
+def plan(params: Any = None) -> Planned | None:
     first, last, again = params["first"], params["last"], params["again"]
     return orchestration.plan_range(common.HOME, first, last, again, common.say)
 
 
 @task.short_circuit(doc_md="The part of the range that `[ingest] max_revision_mb` has left for another run, if any.")
-def rest(planned: dict[str, Any]) -> dict[str, Any] | None:
+def rest(planned: Planned) -> Rest | None:
     return planned.get("rest")
 
 
@@ -61,7 +62,7 @@ with DAG(
 ):
     planned = plan()
     # what a task returns here stands for its output: Airflow puts that in its place
-    left = rest(cast("dict[str, Any]", planned))
+    left = rest(cast("Planned", planned))
     onward = TriggerDagRunOperator(
         task_id="next",
         trigger_dag_id="altneu_backfill",

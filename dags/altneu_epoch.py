@@ -31,20 +31,21 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, DeltaDataIntervalTimetab
 from pipeline.scheduling import common
 from pipeline.scheduling.landed import LandingSensor
 from pipeline.scheduling.timetable import Bounded
-from pipeline.tasks import orchestration
+from pipeline.tasks import base, due, orchestration
+from pipeline.tasks.base import Planned
 
 ACTIVE = 16  # runs, most of which wait; within the 20 that a scheduler looks at in one go
-CALENDAR = orchestration.calendar(common.HOME)
+CALENDAR = due.calendar(common.HOME)
 
 
 @task.short_circuit(
-    pool=orchestration.POOL,
+    pool=base.POOL,
     execution_timeout=timedelta(minutes=15),
     doc_md="Begins a run when the epoch is missing or has changed. Otherwise skips the rest and says at "
     "which revision the epoch was published.",
 )
 @common.told
-def plan(epoch: int) -> dict[str, Any] | None:
+def plan(epoch: int) -> Planned | None:
     return orchestration.plan(common.HOME, [epoch], common.say)
 
 

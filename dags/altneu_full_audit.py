@@ -14,7 +14,7 @@ from typing import Any
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
 from pipeline.scheduling import common
-from pipeline.tasks import orchestration
+from pipeline.tasks import upkeep
 
 
 @task(
@@ -24,7 +24,7 @@ from pipeline.tasks import orchestration
 )
 @common.told
 def audit(params: Any = None, run_id: str | None = None) -> dict[str, Any]:
-    return orchestration.full_audit(common.HOME, params["epochs"], str(run_id), common.say)
+    return upkeep.full_audit(common.HOME, params["epochs"], str(run_id), common.say)
 
 
 with DAG(

@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
 from pipeline.scheduling import common
-from pipeline.tasks import orchestration
+from pipeline.tasks import upkeep
 
 
 @task(
@@ -19,7 +19,7 @@ from pipeline.tasks import orchestration
 )
 @common.told
 def relanded() -> dict[str, Any]:
-    return orchestration.relanded(common.HOME, common.say)
+    return upkeep.relanded(common.HOME, common.say)
 
 
 with DAG(

@@ -13,7 +13,7 @@ from typing import Any
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
 from pipeline.scheduling import common
-from pipeline.tasks import orchestration
+from pipeline.tasks import upkeep
 
 
 @task(
@@ -22,7 +22,7 @@ from pipeline.tasks import orchestration
 )
 @common.told
 def compact(params: Any = None) -> dict[str, Any]:
-    return orchestration.compaction(common.HOME, params["grace"], common.say)
+    return upkeep.compaction(common.HOME, params["grace"], common.say)
 
 
 with DAG(

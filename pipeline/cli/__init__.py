@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from .. import events, interrupt
 from ..errors import AltneuError, Exit, explained
-from ..tasks import orchestration
+from ..tasks.base import release
 from . import incident
 from .base import Log, app, setting
 from .printing import err, failure, out, printable
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
             _tell(error)
             sys.exit(error.exit if isinstance(error, AltneuError) else Exit.FAILED)
         finally:
-            orchestration.release()
+            release()
     return Exit.OK
 
 

@@ -31,7 +31,7 @@ from ..extras import need
 from ..home.directory import Home
 from ..scheduling.folders import dags_folder, plugins_folder
 from ..storage.session import PORT, REMOTE, listens
-from ..tasks.orchestration import POOL
+from ..tasks.base import POOL
 
 REPO = Path(__file__).resolve().parents[2]
 AIRFLOW = str(Path(sys.executable).with_name("airflow"))

@@ -30,16 +30,17 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from ..errors import AltneuError
 from ..run.stages import STAGES, Stage
-from ..tasks import orchestration
+from ..tasks import base, due, orchestration
+from ..tasks.base import Planned, Published
 
 log = logging.getLogger("altneu.tasks")
-HOME = orchestration.home_path()
+HOME = base.home_path()
 SUBMIT = os.environ.get("ALTNEU_SUBMIT")
 START = datetime(1970, 1, 1, tzinfo=UTC)  # of every DAG: of a run before its DAG's start no task would be made
 WAIT = timedelta(hours=float(os.environ.get("ALTNEU_WAIT_HOURS", "24")))
 
 try:
-    BOUNDS = orchestration.bounds(os.environ.get("ALTNEU_START"), os.environ.get("ALTNEU_END"))
+    BOUNDS = due.bounds(os.environ.get("ALTNEU_START"), os.environ.get("ALTNEU_END"))
 except AltneuError as error:  # wrong bounds must not break the import: no catch-up then
     log.error(error.what)
     BOUNDS = (None, None)
@@ -97,10 +98,10 @@ def told(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except AltneuError as error:
             labels = args[0].get("labels", ()) if args and isinstance(args[0], dict) else ()
-            says = [orchestration.worded(error), *(f"report: {page(label)}" for label in labels[-1:])]
+            says = [base.worded(error), *(f"report: {page(label)}" for label in labels[-1:])]
             raise failure("\n".join(says), error.transient) from error
         finally:
-            orchestration.release()
+            base.release()
 
     return wrapper
 
@@ -123,7 +124,7 @@ def at_work(done: dict[str, Any]) -> dict[str, Any]:
 
 
 # a stage that is skipped because its run was overtaken lets the others go on, down to publish, which settles it
-STAGE: dict[str, Any] = {"pool": orchestration.POOL, "trigger_rule": "none_failed_min_one_success"}
+STAGE: dict[str, Any] = {"pool": base.POOL, "trigger_rule": "none_failed_min_one_success"}
 
 
 def stage(spec: Stage) -> Any:
@@ -131,21 +132,21 @@ def stage(spec: Stage) -> Any:
 
     @task(task_id=spec.name, doc_md=spec.does, **STAGE)
     @told
-    def work(planned: dict[str, Any]) -> dict[str, Any]:
+    def work(planned: Planned) -> dict[str, Any]:
         return at_work(orchestration.stage(HOME, planned, spec.name, say))
 
     return work
 
 
 @task(
-    task_id=orchestration.PUBLISH,
+    task_id=base.PUBLISH,
     **STAGE,
     execution_timeout=timedelta(hours=12),
     doc_md="Makes the revision visible. When another run has published since the plan, the epochs run again here, on "
     "the newest revision. Clearing it is safe: it publishes what is missing.",
 )
 @told
-def publish(planned: dict[str, Any]) -> dict[str, Any]:
+def publish(planned: Planned) -> Published:
     return orchestration.publish(HOME, planned, say)
 
 
@@ -154,7 +155,7 @@ def publish(planned: dict[str, Any]) -> dict[str, Any]:
     doc_md="Tells those who follow the assets which revision updated them, and which epochs it published. Skipped when "
     "this run has published nothing, because others had.",
 )
-def assets(published: dict[str, Any], outlet_events: Any = None) -> None:
+def assets(published: Published, outlet_events: Any = None) -> None:
     if published["revision"] is None:
         raise AirflowSkipException("this run published nothing itself: no asset is updated")
     for asset in ASSETS:
@@ -168,7 +169,7 @@ def assets(published: dict[str, Any], outlet_events: Any = None) -> None:
     "with a mark, and the run is a success; nobody is alerted.",
 )
 @told
-def warnings(published: dict[str, Any]) -> None:
+def warnings(published: Published) -> None:
     orchestration.warnings(HOME, published, say)
 
 
@@ -179,7 +180,7 @@ def warnings(published: dict[str, Any]) -> None:
     "or not this succeeds.",
 )
 @told
-def report(planned: dict[str, Any] | None, published: dict[str, Any] | None) -> list[str]:
+def report(planned: Planned | None, published: Published | None) -> list[str]:
     if not planned:
         raise AirflowSkipException("no run was begun: there is nothing to report")
     say(f"report: {page(planned['labels'][-1])}")

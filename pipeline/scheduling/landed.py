@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from ..errors import AltneuError
-from ..tasks import orchestration
+from ..tasks import base, due
 from . import common
 
 INTERVAL = 60.0  # seconds between two looks
@@ -51,7 +51,7 @@ class LandingTrigger(BaseTrigger):
             try:
                 found = await asyncio.to_thread(look, **asked)
             except AltneuError as error:
-                found = {"state": "error", "says": orchestration.worded(error), "retry": error.transient}
+                found = {"state": "error", "says": base.worded(error), "retry": error.transient}
             if found["state"] == "waiting" and time.time() >= deadline:
                 found["state"] = "late"
             if found["state"] != "waiting":
@@ -62,7 +62,7 @@ class LandingTrigger(BaseTrigger):
 
 def look(home: str, epoch: int, patience: float, manual: bool) -> dict[str, Any]:
     """Whether an epoch is landed, as plain values."""
-    found = orchestration.landing(home, epoch, patience=timedelta(seconds=patience), manual=manual)
+    found = due.landing(home, epoch, patience=timedelta(seconds=patience), manual=manual)
     return {"state": found.state, "epoch": epoch, "says": found.says}
 
 
@@ -77,7 +77,7 @@ class LandingSensor(BaseOperator):
     def execute(self, context: Any) -> int:
         manual = context["dag_run"].run_type not in ("scheduled", "backfill")
         dates = context.get("logical_date"), context.get("data_interval_start")
-        epoch = orchestration.epoch_of(self.home, context["params"]["epoch"], *dates, manual, common.BOUNDS[1])
+        epoch = due.epoch_of(self.home, context["params"]["epoch"], *dates, manual, common.BOUNDS[1])
         asked: dict[str, Any] = {"home": self.home, "epoch": epoch, "patience": self.patience, "manual": manual}
         found = look(**asked)
         if found["state"] == "waiting":

@@ -44,7 +44,7 @@ def airflow() -> None:
     from airflow.models.pool import Pool
     from airflow.utils import db
 
-    from pipeline.tasks.orchestration import POOL
+    from pipeline.tasks.base import POOL
 
     db.initdb()
     Pool.create_or_update_pool(POOL, slots=1, description="", include_deferred=False)

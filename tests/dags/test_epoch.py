@@ -17,16 +17,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline import landing
-from pipeline.errors import CheckFailed
+from pipeline.errors import CheckFailed, UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.run import stages
 from pipeline.run.context import Run
+from pipeline.state.facts import Facts, PublishFacts, from_json
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
 from pipeline.state.standing import standings
 from pipeline.storage.warehouse import TABLES
-from pipeline.tasks import orchestration
+from pipeline.tasks import base, due, orchestration, upkeep
 from tests import homes
 
 Load = Callable[..., dict[str, Any]]
@@ -52,17 +53,20 @@ def tiny(tmp_path: Path) -> tuple[Home, Ledger, int]:
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stages that keep the books but compute nothing, and no Spark: for what is decided around them."""
 
-    def ingest(run: Run) -> dict[str, Any]:
+    def nothing(name: str) -> Facts:
+        return from_json(name, {"version": 1})
+
+    def ingest(run: Run) -> Facts:
         landed = landing.listing(run.home)
         digests = landing.digest(run.ledger, [landed[epoch] for epoch in run.epochs])
         rows = [StagedBatch(e, digests[e], 1, 1, 0) for e in run.epochs]
         run.ledger.put_batches(run.run_id, rows)
-        return {}
+        return nothing("ingest")
 
-    def publish(run: Run) -> dict[str, Any]:
+    def publish(run: Run) -> PublishFacts:
         digest = run.home.config.digest()
         row = run.ledger.publish(run.run_id, run.parent.revision, run.frontier, {}, digest, None)
-        return {"revision": row.revision}
+        return PublishFacts(revision=row.revision, tables={})
 
     tables = Mock(tables=TABLES)
     tables.head.return_value = tables.first.return_value = tables.base.return_value = 1
@@ -71,7 +75,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.storage.session.plans_for", lambda *_: nullcontext())
     monkeypatch.setattr("pipeline.storage.session.session", lambda *_: None)
     for name in stages.NAMES:
-        monkeypatch.setattr(f"pipeline.run.stages.{name}.work", lambda run: {})
+        monkeypatch.setattr(f"pipeline.run.stages.{name}.work", lambda run, name=name: nothing(name))
     monkeypatch.setattr("pipeline.run.stages.ingest.work", ingest)
     monkeypatch.setattr("pipeline.run.stages.publish.work", publish)
 
@@ -164,9 +168,9 @@ def test_a_gap_of_the_history_is_skipped(
     light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, _, _ = tiny
-    look = orchestration.landing
+    look = due.landing
     scheduled = lambda *a, **k: look(*a, **{**k, "manual": False})  # noqa: E731
-    monkeypatch.setattr(orchestration, "landing", scheduled)
+    monkeypatch.setattr(due, "landing", scheduled)
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY - timedelta(days=1))
     assert run.state == "success"
     assert skipped(run) == {"landed", "plan"} | AFTER_PLAN
@@ -178,16 +182,16 @@ def test_a_run_waits_for_its_landing(
     """Deferred until the folder comes: the trigger lands it at its second look, as another process would."""
     home, ledger, first = tiny
     looks: list[str] = []
-    look = orchestration.landing
+    look = due.landing
 
-    def landing(*args: Any, **kwargs: Any) -> orchestration.Landing:
+    def landing(*args: Any, **kwargs: Any) -> due.Landing:
         found = look(*args, **kwargs)
         looks.append(found.state)
         if len(looks) == 2:
             homes.put(home, first + 2, up((1, 4)))
         return found
 
-    monkeypatch.setattr(orchestration, "landing", landing)
+    monkeypatch.setattr(due, "landing", landing)
     dag = load(home.path)["altneu_epoch"]
     dag.get_task("landed").interval = 0.01
     run = dag.test(logical_date=DAY + timedelta(days=2))
@@ -283,8 +287,8 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
     home, ledger, _ = tiny
     interleave(tiny)
     assert [row["triangles"] for row in views.totals(home, ledger, all_epochs=True)] == [1, 2]
-    assert orchestration.full_audit(str(home.path), 0, "")["epochs"] == 2
-    facts = orchestration.compaction(str(home.path), 0)
+    assert upkeep.full_audit(str(home.path), 0, "")["epochs"] == 2
+    facts = upkeep.compaction(str(home.path), 0)
     assert facts["revisions"][1] == ledger.at().revision
     assert branches(home, spark) == ["main"]  # whatever failed runs had left has gone
 
@@ -378,38 +382,38 @@ def test_which_epoch(tiny: tuple[Home, Ledger, int]) -> None:
     home, _, first = tiny
     path = str(home.path)
     noon, yesterday = DAY + timedelta(hours=12), DAY - timedelta(days=1)
-    assert orchestration.epoch_of(path, None, DAY, DAY, manual=False) == first
-    assert orchestration.epoch_of(path, None, DAY, yesterday, manual=True) == first
-    assert orchestration.epoch_of(path, None, noon, yesterday, manual=True) == first - 1
-    assert orchestration.epoch_of(path, "2004-04-17", DAY, DAY, manual=True) == first + 2
-    assert orchestration.epoch_of(path, first, None, None, manual=True) == first
+    assert due.epoch_of(path, None, DAY, DAY, manual=False) == first
+    assert due.epoch_of(path, None, DAY, yesterday, manual=True) == first
+    assert due.epoch_of(path, None, noon, yesterday, manual=True) == first - 1
+    assert due.epoch_of(path, "2004-04-17", DAY, DAY, manual=True) == first + 2
+    assert due.epoch_of(path, first, None, None, manual=True) == first
     # of a schedule or a backfill the date decides; to ask for another epoch is a mistake
-    assert orchestration.epoch_of(path, "2004-04-15", DAY, DAY, manual=False) == first
-    with pytest.raises(orchestration.UsageError, match=r"its date, 2004-04-15, .* asks for 2004-04-16"):
-        orchestration.epoch_of(path, "2004-04-16", DAY, DAY, manual=False)
+    assert due.epoch_of(path, "2004-04-15", DAY, DAY, manual=False) == first
+    with pytest.raises(UsageError, match=r"its date, 2004-04-15, .* asks for 2004-04-16"):
+        due.epoch_of(path, "2004-04-16", DAY, DAY, manual=False)
     # by hand, for now, on a history that has ended
-    with pytest.raises(orchestration.UsageError, match=r"2004-04-16; the schedule has ended with 2004-04-15"):
-        orchestration.epoch_of(path, None, noon, DAY + timedelta(days=1), manual=True, until=DAY)
-    assert orchestration.epoch_of(path, "2004-04-16", noon, noon, manual=True, until=DAY) == first + 1
-    with pytest.raises(orchestration.UsageError, match="no logical date"):
-        orchestration.epoch_of(path, None, None, None, manual=True)
-    with pytest.raises(orchestration.UsageError, match="neither an integer nor a date"):
-        orchestration.epoch_of(path, "soon", DAY, DAY, manual=True)
+    with pytest.raises(UsageError, match=r"2004-04-16; the schedule has ended with 2004-04-15"):
+        due.epoch_of(path, None, noon, DAY + timedelta(days=1), manual=True, until=DAY)
+    assert due.epoch_of(path, "2004-04-16", noon, noon, manual=True, until=DAY) == first + 1
+    with pytest.raises(UsageError, match="no logical date"):
+        due.epoch_of(path, None, None, None, manual=True)
+    with pytest.raises(UsageError, match="neither an integer nor a date"):
+        due.epoch_of(path, "soon", DAY, DAY, manual=True)
 
 
 def test_integer_epochs_must_be_named(tmp_path: Path) -> None:
     homes.make(tmp_path, "")
-    assert orchestration.epoch_of(str(tmp_path), "7", DAY, DAY, manual=True) == 7
-    with pytest.raises(orchestration.UsageError, match="must name its epoch"):
-        orchestration.epoch_of(str(tmp_path), None, DAY, DAY, manual=True)
+    assert due.epoch_of(str(tmp_path), "7", DAY, DAY, manual=True) == 7
+    with pytest.raises(UsageError, match="must name its epoch"):
+        due.epoch_of(str(tmp_path), None, DAY, DAY, manual=True)
 
 
 def test_waiting_for_the_landing(tiny: tuple[Home, Ledger, int]) -> None:
     home, _, first = tiny
     path, day = str(home.path), timedelta(days=1)
 
-    def look(epoch: int, manual: bool = False, now: datetime = DAY + 30 * day) -> orchestration.Landing:
-        return orchestration.landing(path, epoch, patience=day, manual=manual, now=now)
+    def look(epoch: int, manual: bool = False, now: datetime = DAY + 30 * day) -> due.Landing:
+        return due.landing(path, epoch, patience=day, manual=manual, now=now)
 
     assert look(first).state == "landed"
     late = look(first + 2)
@@ -427,11 +431,11 @@ def test_an_epoch_whose_folder_has_gone_stays_published(light: None, tiny: tuple
     homes.run(home, ledger, [first])
     shutil.rmtree(home.landing / "epoch=2004-04-15")
     lines: list[str] = []
-    assert orchestration.landing(str(home.path), first, patience=timedelta(), manual=False).state == "landed"
+    assert due.landing(str(home.path), first, patience=timedelta(), manual=False).state == "landed"
     assert orchestration.plan(str(home.path), [first], lines.append) is None
     assert "altneu run 2004-04-15 --remove" in lines[0]
 
 
 def test_errors_say_what_to_type() -> None:
-    usage = orchestration.UsageError("epoch 7 is not landed.", "altneu land FILE")
-    assert orchestration.worded(usage) == "epoch 7 is not landed.\nnext: altneu land FILE"
+    usage = UsageError("epoch 7 is not landed.", "altneu land FILE")
+    assert base.worded(usage) == "epoch 7 is not landed.\nnext: altneu land FILE"

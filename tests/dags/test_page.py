@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.home.directory import Home
 from pipeline.state.ledger import Ledger
-from pipeline.tasks import orchestration
+from pipeline.tasks import orchestration, web
 from tests import homes
 from tests.report.seed import DAY, Seed, audit
 
@@ -36,7 +36,7 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
     run = orchestration.plan(str(home.path), [first + 1])
     assert run
     ledger.finish(run["run_id"], "failed", "audit: <b>wrong</b>")
-    found = orchestration.grid(str(home.path))
+    found = web.grid(str(home.path))
     assert [(row["label"], row["state"]) for row in found["epochs"]] == [
         ("2004-04-15", "published"),
         ("2004-04-16", "failed"),
@@ -44,7 +44,7 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
     assert found["says"] == "revision 1, frontier 2004-04-15, 2 epochs"
     homes.put(home, first, [(7, 8, None, "upsert", 0)])
     again = "; 1 landed again and not published so: altneu_backfill from 2004-04-15 to 2004-04-15"
-    assert orchestration.grid(str(home.path))["says"] == found["says"] + again
+    assert web.grid(str(home.path))["says"] == found["says"] + again
     html = page.document(found)
     assert 'href="reports/epoch=2004-04-15.html"' in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
@@ -55,7 +55,7 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
 
 def test_an_empty_home(page: ModuleType, tmp_path: Path) -> None:
     homes.make(tmp_path)
-    assert "nothing is published yet" in page.document(orchestration.grid(str(tmp_path)))
+    assert "nothing is published yet" in page.document(web.grid(str(tmp_path)))
 
 
 def test_reports_are_made_on_request(page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def failing(scene: Scene) -> dict[tuple[str, str], Any]:
     """The failed checks of the run's latest audit, without those that only inform."""
-    rows = [dict(row._mapping) for row in scene.ledger.checks(run_id=scene.run_id)]
+    rows = [asdict(row) for row in scene.ledger.checks(run_id=scene.run_id)]
     return {(row["suite"], row["name"]): row for row in rows if not row["passed"] and row["severity"] != "info"}
 
 

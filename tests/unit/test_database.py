@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 from pipeline import cli
 from pipeline.state import database
 from pipeline.state.ledger import Ledger
-from pipeline.tasks import orchestration
+from pipeline.tasks import due
 from tests import homes
 
 
@@ -62,7 +63,7 @@ def test_the_sensor_leaves_no_descriptors(tmp_path: Path) -> None:
     del ledger
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
-        landing = orchestration.landing(str(home.path), 19_000, patience=orchestration.timedelta(1), manual=False)
+        landing = due.landing(str(home.path), 19_000, patience=timedelta(1), manual=False)
         assert landing.state == "waiting"
     assert len(os.listdir("/proc/self/fd")) <= before and uri not in database._engines
 

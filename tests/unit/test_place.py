@@ -22,7 +22,7 @@ from pipeline.reading.graph import Graph
 from pipeline.state import place
 from pipeline.state.ledger import Ledger
 from pipeline.storage.relocate import relocate
-from pipeline.tasks import orchestration
+from pipeline.tasks import due, orchestration, web
 from tests import homes
 
 
@@ -151,9 +151,9 @@ def test_a_home_elsewhere_names_the_command(
 def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
     there = old.rename(tmp_path / "there")
     for ask in (
-        lambda: orchestration.grid(str(there)),
+        lambda: web.grid(str(there)),
         lambda: orchestration.plan(str(there), [19_783]),
-        lambda: orchestration.landing(str(there), 19_783, patience=timedelta(1), manual=False),
+        lambda: due.landing(str(there), 19_783, patience=timedelta(1), manual=False),
         lambda: Graph(there),
     ):
         with pytest.raises(place.Displaced) as refused:

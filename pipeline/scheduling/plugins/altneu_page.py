@@ -27,7 +27,7 @@ from sqlalchemy import select
 from pipeline.errors import AltneuError
 from pipeline.home.directory import Home
 from pipeline.scheduling.timetable import Bounded
-from pipeline.tasks import orchestration
+from pipeline.tasks import base, web
 
 SHOWN = 400  # epochs, the newest
 
@@ -37,18 +37,18 @@ app = FastAPI(title="altneu", dependencies=[Depends(get_user)], docs_url=None, r
 @app.get("/", response_class=HTMLResponse)
 def page() -> HTMLResponse:
     try:
-        return HTMLResponse(document(orchestration.grid(orchestration.home_path()), dag_runs()))
+        return HTMLResponse(document(web.grid(base.home_path()), dag_runs()))
     except AltneuError as error:
-        return HTMLResponse(_whole(f"<p class=bad>{escape(orchestration.worded(error))}</p>"), 503)
+        return HTMLResponse(_whole(f"<p class=bad>{escape(base.worded(error))}</p>"), 503)
 
 
 @app.get("/reports/{name}", response_class=HTMLResponse)
 def report(name: str) -> HTMLResponse:
     """The index, or the page of an epoch that was landed, run or published."""
     try:
-        text = orchestration.report_page(orchestration.home_path(), name)
+        text = web.report_page(base.home_path(), name)
     except AltneuError as error:
-        return HTMLResponse(_whole(f"<p class=bad>{escape(orchestration.worded(error))}</p>"), 503)
+        return HTMLResponse(_whole(f"<p class=bad>{escape(base.worded(error))}</p>"), 503)
     if text is None:
         raise HTTPException(404, "there is no such report")
     return HTMLResponse(text)
@@ -57,7 +57,7 @@ def report(name: str) -> HTMLResponse:
 @app.get("/reports/data-docs/{epoch}/{name}")
 def data_docs(epoch: str, name: str) -> FileResponse:
     """Great Expectations' pages: files, where somebody has asked for them (`altneu report --data-docs`)."""
-    folder = Path(orchestration.home_path()).resolve() / "reports" / "data-docs"
+    folder = Path(base.home_path()).resolve() / "reports" / "data-docs"
     file = (folder / epoch / name).resolve()
     if file.parent.parent != folder or file.suffix != ".html" or not file.is_file():
         raise HTTPException(404, "there is no such page")
@@ -66,7 +66,7 @@ def data_docs(epoch: str, name: str) -> FileResponse:
 
 def dag_runs() -> dict[int, str]:
     """Epoch → id of the run of `altneu_epoch` whose logical date starts it, in Airflow's database."""
-    schedule = Home.open(orchestration.home_path()).schedule
+    schedule = Home.open(base.home_path()).schedule
     if schedule.seconds is None:
         return {}
     with create_session() as session:
@@ -76,7 +76,7 @@ def dag_runs() -> dict[int, str]:
 
 
 def document(found: dict[str, Any], runs: Mapping[int, str] = MappingProxyType({})) -> str:
-    """The page of what `orchestration.grid` found, with links to the epochs' runs; every text of it is escaped."""
+    """The page of what `web.grid` found, with links to the epochs' runs; every text of it is escaped."""
     rows = found["epochs"][-SHOWN:]
     head = f"<p>{escape(found['says'])} · <a href=reports/index.html>all reports</a></p>"
     cells = "".join(

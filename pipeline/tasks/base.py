@@ -1,0 +1,98 @@
+"""What the tasks share: the home, how they speak, and what they hand on to each other by XCom."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+from ..errors import AltneuError
+from ..home.directory import Home
+
+if TYPE_CHECKING:
+    from ..state.ledger import Ledger
+
+POOL = "altneu_stages"  # one slot: runs compute and publish one after the other
+PUBLISH = "publish"  # the stage with a task function of its own
+MANY_CHECKS = 20  # failed checks that an error lists
+
+Say = Callable[[str], None]
+
+
+class Rest(TypedDict):
+    """The parameters of the next run of a range that is too large for one."""
+
+    first: str
+    last: str | int | None
+    again: bool
+
+
+class Planned(TypedDict):
+    """What `plan` hands to the stages."""
+
+    run_id: str
+    epochs: list[int]
+    labels: list[str]
+    parent: int
+    rest: NotRequired[Rest]
+
+
+class Published(TypedDict):
+    """What `publish` hands on: the run that published; `revision` None: others had published the same meanwhile."""
+
+    run_id: str
+    revision: int | None
+    epochs: list[int]
+    labels: list[str]
+    reruns: int
+
+
+def quiet(text: str) -> None:
+    """Say nothing."""
+
+
+def release() -> None:
+    """What a task lets go of at its end: its session at a Spark Connect server."""
+    if "pipeline.storage.session" in sys.modules:
+        from ..storage.session import release
+
+        release()
+
+
+def home_path() -> str:
+    """The home that the DAGs work on."""
+    return os.environ.get("ALTNEU_HOME", ".altneu")
+
+
+def worded(error: AltneuError) -> str:
+    """An error as an operator on call reads it: what happened, and what to type."""
+    return error.what + (f"\nnext: {error.next}" if error.next else "")
+
+
+def opened(path: str, writes: bool = True) -> tuple[Home, Ledger]:
+    """A home and its ledger; `writes`: the task may write to it."""
+    from ..state import place
+
+    home = Home.open(path)
+    return home, place.opened(home, writes)
+
+
+def some(labels: list[str]) -> str:
+    """So many epochs, in few words."""
+    if len(labels) == 1:
+        return f"epoch {labels[0]}"
+    return f"{len(labels)} epochs" + (f" ({labels[0]} … {labels[-1]})" if labels else "")
+
+
+def failures(home: Home, failed: list[dict[str, Any]]) -> str:
+    """Failed checks as lines: epoch, check, what was observed, and the first rows."""
+    lines = []
+    for result in failed[:MANY_CHECKS]:
+        lines.append(f"  {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}")
+        for row in result["rows"][:5]:
+            lines.append("      " + str({name: value for name, value in row.items() if name != "why"}))
+            lines += [f"        {line}" for line in row.get("why", ())]
+    if len(failed) > MANY_CHECKS:
+        lines.append(f"  … and {len(failed) - MANY_CHECKS} more checks")
+    return "\n".join(lines)

@@ -1,0 +1,173 @@
+"""Which epoch a DAG run is for, when it is due, and whether it has landed. At parse time only `calendar` is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from ..errors import AltneuError, UsageError
+from ..home.directory import Home
+from ..home.schedule import Schedule
+from .base import opened
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """When epoch runs are due. `problem`: why the home could not be read (then: daily)."""
+
+    every: str | None
+    seconds: int | None  # None: integer epochs, no schedule
+    cron: str | None  # the same intervals as a cron expression in UTC, when there is one
+    problem: str | None = None
+
+
+def calendar(path: str) -> Calendar:
+    """The home's schedule; never raises. A home that is not there or broken counts as daily until it is
+    mended."""
+    try:
+        every, problem = Home.open(path).config.epochs.every, None
+    except (AltneuError, OSError, ValueError) as error:
+        every, problem = "1d", error.what if isinstance(error, AltneuError) else str(error)
+    seconds = Schedule.parse(every).seconds
+    return Calendar(every, seconds, None if seconds is None else cron(seconds), problem)
+
+
+def cron(seconds: int) -> str | None:
+    """Intervals of so many seconds since 1970-01-01 UTC as a cron expression, or None where cron has no
+    such word.
+
+    >>> [cron(s) for s in (900, 3_600, 43_200, 86_400, 604_800)]
+    ['*/15 * * * *', '0 * * * *', '0 */12 * * *', '0 0 * * *', '0 0 * * 4']
+    >>> [cron(s) for s in (7 * 60, 5 * 3_600, 2 * 86_400)]
+    [None, None, None]
+    """
+    minutes, hours = seconds // 60, seconds // 3600
+    match seconds:
+        case 60:
+            return "* * * * *"
+        case 3_600:
+            return "0 * * * *"
+        case 86_400:
+            return "0 0 * * *"
+        case 604_800:
+            return "0 0 * * 4"  # 1970-01-01 was a Thursday
+    if seconds < 3_600 and 3_600 % seconds == 0:
+        return f"*/{minutes} * * * *"
+    if seconds % 3_600 == 0 and seconds < 86_400 and 24 % hours == 0:
+        return f"0 */{hours} * * *"
+    return None
+
+
+def bounds(first: str | None, last: str | None) -> tuple[datetime | None, datetime | None]:
+    """`ALTNEU_START` and `ALTNEU_END`, ISO dates, as UTC instants. Raises `UsageError`."""
+
+    def instant(name: str, text: str | None) -> datetime | None:
+        if not text:
+            return None
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError:
+            raise UsageError(f"{name} = {text!r} is no date.", f"{name}=2004-04-15") from None
+        return when.replace(tzinfo=when.tzinfo or UTC)
+
+    return instant("ALTNEU_START", first), instant("ALTNEU_END", last)
+
+
+def epoch_of(
+    path: str,
+    asked: str | int | None,
+    logical: datetime | None,
+    start: datetime | None,
+    manual: bool,
+    until: datetime | None = None,
+) -> int:
+    """The epoch of a DAG run. Of the schedule or a backfill: that of its data interval, and no other may be asked for.
+
+    By hand: the one asked for; else, for an instant that starts an epoch, that epoch (as a scheduled run of that
+    logical date does); for any other instant, such as now, the last whole interval before it, unless the schedule
+    has ended by then (`until`). Raises `UsageError`.
+    """
+    schedule = Home.open(path).schedule
+    if asked not in (None, ""):
+        named = schedule.epoch(str(asked))
+        if not manual and schedule.seconds is not None and start is not None and named != schedule.epoch_of(start):
+            raise UsageError(
+                f"this run is for the epoch of its date, {schedule.label(schedule.epoch_of(start))}, but the parameter "
+                f"epoch asks for {schedule.label(named)}. A backfill takes its epochs from its dates.",
+                "the same backfill again, with the parameter epoch left empty",
+            )
+        return named
+    if schedule.seconds is None:
+        raise UsageError(
+            "this home has integer epochs (no [epochs] every), so a run must name its epoch.",
+            'trigger the DAG with the parameter epoch, e.g. {"epoch": "1"}',
+        )
+    if manual and logical is not None and schedule.start(schedule.epoch_of(logical)) == logical:
+        return schedule.epoch_of(logical)
+    if start is None:
+        raise UsageError(
+            "this run has no logical date, so it must name its epoch.",
+            f"trigger the DAG with the parameter epoch, e.g. "
+            f'{{"epoch": "{schedule.label(schedule.epoch_of(_now()))}"}}',
+        )
+    epoch = schedule.epoch_of(start)
+    if manual and until is not None and schedule.start(epoch) > until:
+        last = schedule.label(schedule.epoch_of(until))
+        raise UsageError(
+            f"this run names no epoch, so it would be for the last whole interval, {schedule.label(epoch)}; the "
+            f"schedule has ended with {last} (ALTNEU_END).",
+            f'trigger the DAG with the parameter epoch, e.g. {{"epoch": "{last}"}}; or altneu_backfill for many',
+        )
+    return epoch
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Landing:
+    """Whether a run may start: `state` is landed, waiting, or gap (nothing came, and later epochs are
+    there)."""
+
+    epoch: int
+    label: str
+    state: str
+    says: str
+
+
+def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: datetime | None = None) -> Landing:
+    """Is an epoch's batch there? An epoch that is published counts as landed, also when its folder has gone
+    since.
+
+    A gap is an epoch that ended longer than `patience` ago and is not there while a later one is: nothing
+    happened in it, and waiting would hold up the history behind it. A run started by hand always waits.
+    """
+    from .. import landing as landed
+
+    home, ledger = opened(path, writes=False)
+    schedule = home.schedule
+    label = schedule.label(epoch)
+    there = landed.listing(home)
+    unready = there[epoch].incomplete if epoch in there else None
+    if unready:
+        return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")
+    if epoch in there:
+        files = len(there[epoch].files)
+        return Landing(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
+    if epoch in ledger.batches():
+        return Landing(epoch, label, "landed", f"epoch {label} is published; its landing folder has gone since")
+    folder = home.landing / f"epoch={label}"
+    later = [e for e in there if e > epoch]
+    ended = None if schedule.seconds is None else schedule.start(epoch + 1)
+    if not manual and later and ended is not None and ended + patience < (now or _now()):
+        return Landing(
+            epoch,
+            label,
+            "gap",
+            f"nothing has landed for epoch {label} ({folder}), but {len(later)} later epoch(s) have: "
+            f"taken as a gap. "
+            "If it lands late, clear this run or trigger altneu_backfill",
+        )
+    newest = f"; the newest landed is {schedule.label(max(there))}" if there else ""
+    return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet{newest}")

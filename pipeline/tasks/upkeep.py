@@ -1,0 +1,81 @@
+"""Audits and maintenance: is what is published right, is it what is landed, and its files in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import CheckFailed
+from ..home.schedule import sample
+from ..state.facts import own
+from .base import MANY_CHECKS, Say, failures, opened, quiet
+
+
+def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[str, Any]:
+    """Compare published epochs with a full recomputation, and record it. Raises `CheckFailed` with the
+    differing rows."""
+    from ..checking import audit
+    from ..report import refresh
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    home, ledger = opened(path)
+    revision = ledger.at()
+    if revision.frontier is None:
+        say("nothing is published yet")
+        return {"epochs": 0, "checks": 0}
+    epochs = sample(audit.auditable(ledger, revision), how_many, seed)
+    say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision} (seed {seed!r})")
+    warehouse = Warehouse(session_for(home, ledger), home)
+    results = audit.audit_published(warehouse, revision, epochs, say)
+    ledger.put_checks(None, revision.revision, results)
+    failed = [result for result in results if not result["passed"]]
+    refresh(home, ledger, {result["epoch"] for result in failed})
+    if failed:
+        raise CheckFailed(
+            f"{len({result['epoch'] for result in failed})} of {len(epochs)} audited epochs differ from "
+            f"the full "
+            f"recomputation at revision {revision.revision}:\n" + failures(home, failed),
+            f"altneu report {home.schedule.label(min(result['epoch'] for result in failed))}",
+        )
+    say(f"{len(epochs)} epoch(s), {len(results)} checks: all equal to a full recomputation")
+    return {"epochs": len(epochs), "checks": len(results), "revision": revision.revision}
+
+
+def relanded(path: str, say: Say = quiet) -> dict[str, Any]:
+    """Are the published epochs as they are landed? Raises `CheckFailed` that names those that have landed again and
+    whose new batch nobody has published."""
+
+    home, ledger = opened(path)
+    from ..landing import survey
+
+    _, rows = survey.grid(home, ledger)
+    changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed", "folded")]
+    if changed:
+        raise CheckFailed(
+            f"{len(changed)} published epoch(s) have landed again, and the new batch is not published: "
+            f"{', '.join(changed[:MANY_CHECKS])}{' …' if len(changed) > MANY_CHECKS else ''}.",
+            f"trigger altneu_backfill (first {changed[0]}, last {changed[-1]}), or: "
+            f"altneu backfill {changed[0]} {changed[-1]}",
+        )
+    say(f"{len(rows)} epochs: what is published is what is landed")
+    return {"epochs": len(rows)}
+
+
+def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any]:
+    """`altneu compact`; nothing to do before anything is published. Returns its facts without the sizes."""
+    from rich.filesize import decimal
+
+    from ..run.compact import compact
+    from ..storage.session import session_for
+
+    home, ledger = opened(path)
+    if ledger.at().frontier is None:
+        say("nothing is published yet")
+        return {"revisions": []}
+    facts = compact(home, ledger, session_for(home, ledger), grace_hours * 3600, say)
+    files, size = (
+        tuple(sum(getattr(table, unit) for table in tables.values()) for tables in (facts.before, facts.tables))
+        for unit in ("files", "bytes")
+    )
+    say(f"{files[0]:,} files became {files[1]:,}, {decimal(size[0])} {decimal(size[1])}")
+    return {name: value for name, value in own(facts).items() if name not in ("before", "tables")}

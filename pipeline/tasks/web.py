@@ -1,0 +1,49 @@
+"""What the page inside Airflow shows, from SQL and the landing's listing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import UsageError
+from .base import opened
+
+
+def grid(path: str) -> dict[str, Any]:
+    """Every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
+    listing."""
+    from .. import report
+
+    home, ledger = opened(path, writes=False)
+    from ..landing import survey
+
+    revision, rows = survey.grid(home, ledger)
+    totals = report.totals(ledger, revision, min((row["epoch"] for row in rows), default=0))
+    names = ledger.motifs(revision)
+    for row in rows:
+        point = totals(row["epoch"]) if row["revision"] else {}
+        row |= {name: point.get(name) for name in ("edges", "triangles", "max_trussness")}
+        row["motifs"] = {name: point["motifs"].get(place, 0) for place, name in enumerate(names)} if point else {}
+        row["report"] = report.page_name(home, row["epoch"])
+    says = "nothing is published yet"
+    if revision.frontier is not None:
+        frontier = home.schedule.label(revision.frontier)
+        says = f"revision {revision.revision}, frontier {frontier}, {len(rows)} epochs"
+        again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
+        if again:
+            says += f"; {len(again)} landed again and not published so: altneu_backfill from {again[0]} to {again[-1]}"
+    return {"says": says, "epochs": rows}
+
+
+def report_page(path: str, name: str) -> str | None:
+    """A report's page on request by the name of its file: `index.html`, or that of an epoch. None: there is none."""
+    from .. import report
+
+    home, ledger = opened(path, writes=False)
+    if name == "index.html":
+        return report.index(home, ledger)
+    label = name.removeprefix("epoch=").removesuffix(".html")
+    try:
+        epoch = home.schedule.epoch(label)
+    except UsageError:
+        return None
+    return report.page(home, ledger, epoch) if name == report.page_name(home, epoch) else None
