@@ -24,7 +24,7 @@ from ..errors import AltneuError, UsageError
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from .journal import interrupted
-from .parsing import Layout
+from .layout import Layout
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
 UNFINISHED = (".part", ".partial", ".filepart", ".tmp", ".crdownload", "~")  # what tools call a file until it is whole

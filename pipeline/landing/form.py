@@ -20,8 +20,11 @@ from ..errors import UsageError
 from ..home.directory import Home
 from ..home.file import Entries
 from ..home.rules import reserved
-from .parsing import COMMENTS, FileBroken, Layout, guess_separator, is_value, kind_of, opened, split
+from .delimited import guess_separator, split
+from .layout import COMMENTS, FileBroken, Layout
+from .parsing import opened
 from .times import UNITS, Clock
+from .values import is_value, kind_of
 
 ROWS = 10_000  # that are looked at in each file
 HELP = "altneu land --help"

@@ -25,7 +25,8 @@ from ..home.directory import Home
 from ..storage.iceberg import classic
 from ..storage.warehouse import ddl, value_columns
 from . import OPERATIONS, Landed, layout
-from .parsing import FileBroken, Layout, read
+from .layout import FileBroken, Layout
+from .parsing import read
 
 _ID = {"integer": "bigint", "string": "string"}
 

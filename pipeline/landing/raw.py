@@ -18,8 +18,10 @@ import pyarrow.csv as pacsv
 
 from ..errors import AltneuError
 from .form import Form
-from .parsing import FileBroken, Layout, is_value, read
+from .layout import FileBroken, Layout
+from .parsing import read
 from .times import Times
+from .values import is_value
 
 Rejected = list[tuple[str, int, str, str]]  # file, line, reason, text
 

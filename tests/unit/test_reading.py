@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.landing import parsing as reading
-from pipeline.landing.parsing import FileBroken, Layout, read
+from pipeline.landing.layout import FileBroken, Layout
+from pipeline.landing.parsing import read
 from tests import seeds
 
 LANDED = Layout({"src": "long", "dst": "long", "op": "string", "seq": "long"}, frozenset({"op", "seq"}))

@@ -9,7 +9,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline.landing import parsing as reading
-from pipeline.landing.parsing import Layout, read
+from pipeline.landing.delimited import Delimited
+from pipeline.landing.json_lines import JsonLines
+from pipeline.landing.layout import BOM, FileBroken, Layout
+from pipeline.landing.parsing import read
 
 INTEGER = Layout({"src": "long", "dst": "long", "weight": "double", "kind": "string"}, frozenset({"weight", "kind"}))
 NAMES = Layout(
@@ -244,10 +247,10 @@ def test_both_ways_agree(
         end = rng.choice([b"\n", b"\n", b"\r\n"])
         data = end.join(lines) + rng.choice([b"", end])
         path = tmp_path / name
-        path.write_bytes(rng.choice([b"", b"", reading.BOM]) + data)
+        path.write_bytes(rng.choice([b"", b"", BOM]) + data)
         expected = len(data.split(b"\n")) - (data.endswith(b"\n") or not data)
         with monkeypatch.context() as patch:
-            for way in (reading._JsonLines, reading._Delimited):
+            for way in (JsonLines, Delimited):
                 patch.setattr(way, "fast", refuse)
             slow = outcome(path, form)
         assert set(slow) == set(range(before + 1, expected + 1)), (seed, case, data)
@@ -324,5 +327,5 @@ def test_json_means_the_same_beside_any_other(line: str, row: tuple | None, besi
 
 def test_an_unknown_column_is_told_with_its_type(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("src,dst,my col,größe\n1,2,3,0.5\n")
-    with pytest.raises(reading.FileBroken, match=r'\[values\] "my col" = "long", "größe" = "double"'):
+    with pytest.raises(FileBroken, match=r'\[values\] "my col" = "long", "größe" = "double"'):
         list(read(tmp_path / "x.csv", WHOLE))

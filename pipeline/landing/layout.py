@@ -1,0 +1,49 @@
+"""What a file of rows is to hold, and what all its readers share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+BLOCK = 16 << 20  # bytes of text that are read at once
+COMMENTS = ("#", "%")
+ARROW = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
+BOM = b"\xef\xbb\xbf"
+
+
+class FileBroken(Exception):
+    """The file as a whole cannot be trusted; the text says why."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a row holds: column → type (see `ARROW`); `optional` columns may be missing or null.
+
+    `names`: the file's columns in order when it has no header ("_" is skipped). `separator` None: guessed (CSV).
+    """
+
+    types: dict[str, str]
+    optional: frozenset[str] = frozenset()
+    names: tuple[str, ...] | None = None
+    separator: str | None = None
+    header: bool = True
+
+
+def skip_bom(stream: Any) -> None:
+    if stream.peek(len(BOM))[: len(BOM)] == BOM:
+        stream.read(len(BOM))
+
+
+def beside_newlines(block: bytes) -> bytes:
+    """The bytes that begin and end the lines of a block, each once.
+
+    >>> beside_newlines(b"{..}" + bytes([10]) + b"{.}" + bytes([10]))
+    b'{}'
+    """
+    codes = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(codes == ord("\n"))
+    beside = np.concatenate([codes[:1], codes[ends[:-1] + 1], codes[ends - 1]])
+    return bytes(np.flatnonzero(np.bincount(beside)).astype(np.uint8))

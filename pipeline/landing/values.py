@@ -1,0 +1,81 @@
+"""One field of a file, as text or as JSON gave it → its value, or why it has none; the type that many fields share."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_WORDS = {"long": "an integer", "double": "a number", "boolean": "true or false"}
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE | re.ASCII)
+
+
+class JsonNumber(str):
+    """A number of a JSON text, as it was written."""
+
+
+def scalar(value: Any, type_: str, name: str) -> Any:
+    """One field, as text or as JSON gave it, in its type; `ValueError` says which column and what stands there."""
+    if value is None:
+        return None
+    try:
+        if type_ == "string":
+            return _string(value)
+        if type_ == "boolean":
+            return _TRUTH[str(value).lower()]
+        if not isinstance(value, str):
+            raise ValueError
+        if not (_NUMBER if type_ == "double" else _INTEGER).fullmatch(value):
+            if type_ == "double" or not isinstance(value, JsonNumber):
+                raise ValueError
+            return _whole(value)
+        if type_ == "double":
+            return float(value)
+        number = int(value)
+        if not -(1 << 63) <= number < 1 << 63:
+            raise ValueError
+        return number
+    except (ValueError, KeyError):
+        raise ValueError(f"{name} is {str(value)[:80]!r}, not {_WORDS.get(type_, 'text')}") from None
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if not isinstance(value, str):
+        raise ValueError
+    value.encode()  # a lone half of a surrogate pair is a ValueError
+    return str(value)
+
+
+def _whole(literal: str) -> int:
+    """The integer that a number of a JSON text with a fraction or an exponent is, such as 1.0 or 1e3."""
+    number = float(literal)
+    if not abs(number) < 1 << 53 or number != int(number):
+        raise ValueError
+    return int(number)
+
+
+def is_value(text: str, type_: str) -> bool:
+    """Whether a field of text has a type.
+
+    >>> [is_value(text, "long") for text in ("1", "-1", "1_000", "1.0")], is_value("1e3", "double")
+    ([True, True, False, False], True)
+    """
+    try:
+        return scalar(text, type_, "") is not None
+    except ValueError:
+        return False
+
+
+def kind_of(cells: list[str]) -> str:
+    """The narrowest type that all of the cells have; empty ones say nothing.
+
+    >>> kind_of(["1", "", "2"]), kind_of(["1", "2.5"]), kind_of(["true"]), kind_of(["1", "x"]), kind_of([""])
+    ('long', 'double', 'boolean', 'string', 'string')
+    """
+    filled = [cell for cell in cells if cell]
+    types = ("long", "double", "boolean") if filled else ()
+    return next((type_ for type_ in types if all(is_value(cell, type_) for cell in filled)), "string")
