@@ -9,9 +9,9 @@ from pathlib import Path
 from ..errors import UsageError
 from .file import NAME, Entries, extended, parse, read_text, template, write_text
 from .schedule import Schedule
-from .settings import TYPES, Config
+from .settings import Config
 
-__all__ = ["TYPES", "Config", "Home", "parse"]
+__all__ = ["Config", "Home", "parse"]
 
 
 def _folder(path: Path | str) -> Path:

@@ -1,14 +1,18 @@
-"""What values in `altneu.toml` have to be, where their type does not say it: lengths, places, names, conditions."""
+"""What values in `altneu.toml` have to be, as types for the models of `settings`, and what a condition has to be."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from typing import Annotated
 
 import sqlalchemy as sa
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
+from algorithms import patterns
 from algorithms.conditions import Condition
 
 from ..errors import UsageError
@@ -51,10 +55,6 @@ def is_master(text: str) -> bool:
     return _MASTER.fullmatch(text) is not None
 
 
-def is_audit(text: str) -> bool:
-    return re.fullmatch(r"frontier|all|(every|sample) [1-9]\d{0,17}", text) is not None
-
-
 def is_memory(text: str) -> bool:
     """What a JVM starts with; Spark needs 450 MiB at the least."""
     found = re.fullmatch(r"(\d{1,12})([kmgt])", text.lower())
@@ -76,8 +76,54 @@ def reserved(column: str) -> str | None:
     return None
 
 
-def is_motif_name(name: str) -> bool:
-    return re.fullmatch(r"[\w-]{1,64}", name) is not None and name.lower() not in _COLUMNS
+def _such(fits: Callable[[str], bool]) -> AfterValidator:
+    """Text that fits; what is allowed instead says the setting."""
+
+    def checked(value: str) -> str:
+        if not fits(value):
+            raise PydanticCustomError("not_allowed", "not allowed")
+        return value
+
+    return AfterValidator(checked)
+
+
+def _column(name: str) -> str:
+    if why := reserved(name):
+        raise ValueError(why)
+    return name
+
+
+def _motif_name(name: str) -> str:
+    if not re.fullmatch(r"[\w-]{1,64}", name) or name.lower() in _COLUMNS:
+        raise ValueError("a name is of letters, digits, _ and -, and no column of `show`")
+    return name
+
+
+def _motif(text: str | list[str]) -> str | list[str]:
+    patterns.motif(text)  # ValueError in words
+    return text
+
+
+def _for_spark(value: object) -> str:
+    """A value as Spark has it."""
+    if isinstance(value, dict):
+        raise ValueError('a name with dots stands in quotes: "spark.driver.memory" = "8g"')
+    if not isinstance(value, (str, int, float)):
+        raise ValueError("expected text")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+TYPES = ("long", "double", "string", "boolean")
+
+Length = Annotated[str, _such(is_length)]
+AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-9][0-9]{0,17})$")]
+Database = Annotated[str, _such(is_database)]
+Master = Annotated[str, _such(is_master)]
+SparkValue = Annotated[str, BeforeValidator(_for_spark)]
+Column = Annotated[str, AfterValidator(_column)]
+Type = Annotated[str, _such(TYPES.__contains__)]
+MotifName = Annotated[str, AfterValidator(_motif_name)]
+Motif = Annotated[str | list[str], BeforeValidator(_motif)]
 
 
 def fault(condition: str, values: Mapping[str, object]) -> str | None:

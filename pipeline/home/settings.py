@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
 
 from algorithms import patterns
 from algorithms.conditions import spark_sql
 
 from . import rules
+from .rules import TYPES
 
-TYPES = ("long", "double", "string", "boolean")
 _NOTHING = "nothing; the next command uses it"
 _CONNECT = "nothing; a running `altneu connect` has to be started again"
 _MOST_EPOCHS = 10**9  # an epoch more or less by so many is still one
@@ -41,41 +40,6 @@ class About:
     change: str = _NOTHING  # what it needs if it restates nothing
 
 
-def _is(fits: Callable[[str], bool]) -> AfterValidator:
-    def checked(value: str) -> str:
-        if not fits(value):
-            raise PydanticCustomError("not_allowed", "not allowed")
-        return value
-
-    return AfterValidator(checked)
-
-
-def _column(name: str) -> str:
-    if why := rules.reserved(name):
-        raise ValueError(why)
-    return name
-
-
-def _motif_name(name: str) -> str:
-    if not rules.is_motif_name(name):
-        raise ValueError("a name is of letters, digits, _ and -, and no column of `show`")
-    return name
-
-
-def _motif(text: str | list[str]) -> str | list[str]:
-    patterns.motif(text)  # ValueError in words
-    return text
-
-
-def _for_spark(value: object) -> str:
-    """A value as Spark has it."""
-    if isinstance(value, dict):
-        raise ValueError('a name with dots stands in quotes: "spark.driver.memory" = "8g"')
-    if not isinstance(value, (str, int, float)):
-        raise ValueError("expected text")
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 class Section(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
     heading: ClassVar[str] = ""
@@ -83,8 +47,7 @@ class Section(BaseModel):
 
 class Epochs(Section):
     every: Annotated[
-        str | None,
-        _is(rules.is_length),
+        rules.Length | None,
         About(
             '"1d"',
             "epochs are intervals of time since 1970-01-01 UTC (1d, 12h, 7d, 15m); else plain integers",
@@ -189,8 +152,7 @@ class Truss(Section):
 
 class Audit(Section):
     epochs: Annotated[
-        str,
-        _is(rules.is_audit),
+        rules.AuditedEpochs,
         About(
             '"frontier"',
             'what a run recomputes from scratch: its last epoch and the frontier; besides these "all" of its epochs, '
@@ -226,8 +188,7 @@ class Retention(Section):
 
 class Storage(Section):
     database: Annotated[
-        str | None,
-        _is(rules.is_database),
+        rules.Database | None,
         About(
             '"postgresql+psycopg://user@host/altneu"',
             "default: a SQLite file in the home",
@@ -249,8 +210,7 @@ class Storage(Section):
 
 class Spark(Section):
     master: Annotated[
-        str | None,
-        _is(rules.is_master),
+        rules.Master | None,
         About(
             '"local[*]"',
             "where Spark works: this machine, a cluster, or the sc://host:port of altneu connect",
@@ -259,7 +219,7 @@ class Spark(Section):
         ),
     ] = None
     conf: Annotated[
-        dict[str, Annotated[str, BeforeValidator(_for_spark)]],
+        dict[str, rules.SparkValue],
         About(
             '{ "spark.driver.memory" = "8g" }',
             "any of Spark's own settings; names with dots stand in quotes",
@@ -275,7 +235,7 @@ class Config(Section):
     epochs: Epochs = Epochs()
     vertices: Vertices = Vertices()
     values: Annotated[
-        dict[Annotated[str, AfterValidator(_column)], Annotated[str, _is(TYPES.__contains__)]],
+        dict[rules.Column, rules.Type],
         About(
             'rating = "long"',
             f"value columns of the upserts and their types: {', '.join(TYPES)}",
@@ -287,7 +247,7 @@ class Config(Section):
     ingest: Ingest = Ingest()
     triangles: Triangles = Triangles()
     motifs: Annotated[
-        dict[Annotated[str, AfterValidator(_motif_name)], Annotated[str | list[str], BeforeValidator(_motif)]],
+        dict[rules.MotifName, rules.Motif],
         About(
             'clique = "a-b, a-c, a-d, b-c, b-d, c-d"\n'
             'loop = "a->b where rating > 0, b->c where rating > 0, c->a where rating < 0"',
