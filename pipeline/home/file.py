@@ -11,9 +11,9 @@ import re
 import shutil
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -23,6 +23,9 @@ from algorithms import patterns
 from ..errors import UsageError
 from .rules import fault, is_memory, near, toml_key
 from .settings import SETTINGS, Config, Section, Setting
+
+if TYPE_CHECKING:
+    from tomlkit.items import Item, Key
 
 NAME = "altneu.toml"
 Entries = Mapping[str, str | int | float]  # of a section, to be written
@@ -173,14 +176,15 @@ def extended(text: str, sections: Mapping[str, Entries]) -> str:
         if section not in document:
             document.add(section, tomlkit.table())
         for key, value in entries.items():
-            _put(document[section], key, value)
+            _put(cast("MutableMapping[str, object]", document[section]), key, value)
     return text[: len(text) - len(body)] + tomlkit.dumps(document).replace("\n", ends)
 
 
-def _put(table: Any, key: str, value: str | int | float) -> None:
+def _put(table: MutableMapping[str, object], key: str, value: str | int | float) -> None:
     from tomlkit.items import Table, Whitespace
 
-    rest: list[Any] = []
+    rows: list[tuple[Key | None, Item]] = []
+    rest: list[tuple[Key | None, Item]] = []
     if isinstance(table, Table) and key not in table:  # not one in braces, or with dots in its keys
         rows = table.value.body
         last = max((at for at, (name, _) in enumerate(rows) if name is not None), default=-1)
@@ -188,8 +192,7 @@ def _put(table: Any, key: str, value: str | int | float) -> None:
         rest = rows[next(blank, len(rows)) :]
         del rows[len(rows) - len(rest) :]
     table[key] = value
-    if rest:
-        table.value.body.extend(rest)
+    rows.extend(rest)
 
 
 def read_text(file: Path) -> str:
