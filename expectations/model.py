@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 Severity = Literal["critical", "warning", "info"]
 
@@ -30,6 +30,20 @@ class Expectation:
     show: tuple[str, ...] = ()  # the columns of an offending row that are kept; none: all of them
     unjudged: str = ""  # what to say when the column holds nothing to judge
     per_epoch: bool = False  # one result for each epoch of the frame
+
+
+class Check(TypedDict):
+    """What a check found at an epoch, passed or not: as the ledger keeps it. `rows`: some that are wrong, as JSON."""
+
+    epoch: int
+    suite: str
+    name: str
+    severity: Severity
+    passed: bool
+    meaning: str
+    remedy: str
+    observed: str
+    rows: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)

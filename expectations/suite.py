@@ -1,7 +1,6 @@
 """Run the suites: frames of rows in, one result per check out, passed ones too.
 
-A result is a dict with the columns of the ledger's `checks`: epoch, suite, name, severity, passed, meaning, remedy,
-observed (short text), rows (up to 20 offending rows, as JSON has them). A check whose frames were not given is not
+A result is a `Check`, with up to 20 offending rows. A check whose frames were not given is not
 returned. Nothing is written, nothing decided here. Errors: `engine.CheckCrashed` when a check could not be evaluated.
 """
 
@@ -14,9 +13,7 @@ from typing import Any
 from . import degrees, edges, incremental_versus_full, ledger, quarantine, triangle_counts, trussness, upserts, volumes
 from .engine import ROWS, SMALL, Judge, plain_row
 from .frames import Frames, Workshop
-from .model import Expectation, Verdict
-
-Check = dict[str, Any]
+from .model import Check, Expectation, Verdict
 
 SUITES = (upserts, quarantine, edges, degrees, triangle_counts, trussness, ledger, volumes)
 EXPECTATIONS: list[Expectation] = [expectation for suite in SUITES for expectation in suite.EXPECTATIONS]
@@ -110,7 +107,8 @@ def check_differences(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]
             one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS])
             check = _check(one, epoch, context.get("labels", {}))
             by = f" ({third_party})" if kind == "third_party" else ""
-            checks.append(check | {"observed": f"{wrong:,} difference{'' if wrong == 1 else 's'}{by}"})
+            check["observed"] = f"{wrong:,} difference{'' if wrong == 1 else 's'}{by}"
+            checks.append(check)
     return sorted(checks, key=lambda check: check["epoch"])
 
 

@@ -28,6 +28,7 @@ from algorithms.kernels import triangles as triangle_kernel
 from algorithms.kernels import truss as truss_kernel
 from algorithms.kernels.intervals import ordered
 from algorithms.third_party import reference
+from expectations.model import Check
 
 from ..errors import UsageError
 from ..extras import need
@@ -40,7 +41,6 @@ from ..storage.warehouse import Warehouse
 from . import motif_reference
 from .shown import Measure, Shown, differing_rows, differing_totals, published, unnamed
 
-Check = dict[str, Any]
 Longs = NDArray[np.int64]
 Values: TypeAlias = Longs | pa.ChunkedArray | None  # None: all null
 Result = tuple[Values, Values, Longs | pa.ChunkedArray]  # a, b, value; a total has neither end

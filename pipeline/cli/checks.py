@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -118,7 +117,7 @@ def repair(
         return
     except CheckFailed as failed:
         what = failed.what
-    found = [asdict(row) for row in ledger.checks() if row.run_id is None and row.id not in known]
+    found = [row.result() for row in ledger.checks() if row.run_id is None and row.id not in known]
     reload = auditing.needs_landing(found)
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.")

@@ -8,6 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from expectations.model import Check
+
 from .. import landing
 from ..state.records import RunKind
 from ..state.totals import accumulate, at_epochs
@@ -16,7 +18,7 @@ from .context import Run
 TOTALS = ("edges", "vertices", "triangles", "max_trussness")
 
 
-def suites(run: Run) -> list[dict[str, Any]]:
+def suites(run: Run) -> list[Check]:
     """The Great Expectations suites over the run's new tables."""
     from expectations.suite import check_tables
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import sqlalchemy as sa
 
+from expectations.model import Check
+
 from . import lease
-from .records import CheckRecord, Json
+from .records import CheckRecord
 from .schema import checks
 from .store import Store
 
@@ -22,9 +26,9 @@ class Checks(Store):
             statement = statement.where(checks.c.epoch == epoch)
         return [CheckRecord.of(row) for row in self.read(statement)]
 
-    def put_checks(self, run_id: str | None, revision: int, rows: list[Json]) -> None:
+    def put_checks(self, run_id: str | None, revision: int, found: Iterable[Check]) -> None:
         """Add check results; a retried stage of a run replaces its own."""
         at = lease.now()
         where = checks.c.run_id == run_id if run_id is not None else sa.false()
-        listed = [{"run_id": run_id, "revision": revision, "at": at, **row} for row in rows]
+        listed = [{"run_id": run_id, "revision": revision, "at": at, **check} for check in found]
         self._replace(run_id, checks, where, listed)

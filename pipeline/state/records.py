@@ -13,6 +13,8 @@ from typing import Any, Self, TypeAlias
 
 import sqlalchemy as sa
 
+from expectations.model import Check
+
 from . import lease
 from .facts import Facts, from_json
 from .schema import NOTHING
@@ -271,6 +273,20 @@ class CheckRecord:
             list(row.rows),
             row.at,
         )
+
+    def result(self) -> Check:
+        """The same, as the check gave it."""
+        return {
+            "epoch": self.epoch,
+            "suite": self.suite,
+            "name": self.name,
+            "severity": self.severity.value,
+            "passed": self.passed,
+            "meaning": self.meaning,
+            "remedy": self.remedy,
+            "observed": self.observed,
+            "rows": self.rows,
+        }
 
 
 def new_run_id() -> str:

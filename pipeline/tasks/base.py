@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from ..errors import AltneuError
 from ..home.directory import Home
 
 if TYPE_CHECKING:
+    from expectations.model import Check
+
     from ..state.ledger import Ledger
 
 POOL = "altneu_stages"  # one slot: runs compute and publish one after the other
@@ -85,7 +87,7 @@ def some(labels: list[str]) -> str:
     return f"{len(labels)} epochs" + (f" ({labels[0]} … {labels[-1]})" if labels else "")
 
 
-def failures(home: Home, failed: list[dict[str, Any]]) -> str:
+def failures(home: Home, failed: list[Check]) -> str:
     """Failed checks as lines: epoch, check, what was observed, and the first rows."""
     lines = []
     for result in failed[:MANY_CHECKS]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +21,12 @@ from ..errors import AltneuError, CheckFailed, Conflict, Disturbed, UsageError
 from ..home.directory import Home
 from ..run.stages import STAGES
 from ..state.facts import PublishFacts, ReportFacts, to_json, without_version
+from ..state.records import Severity, StageState
 from .base import PUBLISH, Planned, Published, Say, failures, opened, quiet, some, worded
 
 if TYPE_CHECKING:
+    from expectations.model import Check
+
     from ..run.planning import Plan
     from ..state.ledger import Ledger
 
@@ -106,7 +108,7 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
     try:
         facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
     except CheckFailed as error:
-        failed = _failed(ledger, run_id, "critical")
+        failed = _failed(ledger, run_id, Severity.CRITICAL)
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
     except Conflict:
         newest = ledger.at().revision
@@ -174,7 +176,7 @@ def warnings(path: str, published: Published, say: Say = quiet) -> None:
         say("this run published nothing itself")
         return
     home, ledger = opened(path)
-    warned = _failed(ledger, published["run_id"], "warning")
+    warned = _failed(ledger, published["run_id"], Severity.WARNING)
     if warned:
         raise CheckFailed(
             f"{len(warned)} check(s) warn; revision {published['revision']} is published, with its mark:\n"
@@ -190,7 +192,6 @@ def report(path: str, planned: Planned, published: Published | None, say: Say = 
     import time
 
     from ..report import write
-    from ..state.records import StageState
 
     home, ledger = opened(path)
     started = time.time()
@@ -201,10 +202,10 @@ def report(path: str, planned: Planned, published: Published | None, say: Say = 
     return pages
 
 
-def _failed(ledger: Ledger, run_id: str, severity: str) -> list[dict[str, Any]]:
+def _failed(ledger: Ledger, run_id: str, severity: Severity) -> list[Check]:
     """The checks of a run that failed, of a severity."""
-    rows = [asdict(row) for row in ledger.checks(run_id=run_id)]
-    return [row for row in rows if not row["passed"] and row["severity"] == severity]
+    found = ledger.checks(run_id=run_id)
+    return [check.result() for check in found if not check.passed and check.severity is severity]
 
 
 # -- as submissions to a cluster ---------------------------------------------------------------------------------
