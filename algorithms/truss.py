@@ -2,22 +2,27 @@
 
 Law      At every epoch of the replay, the stored trussness equals a full peel of that epoch's graph (law 4). Trussness
          is not linear, so the epochs are replayed in order, from the earliest changed one to the frontier, starting
-         from the state that the diffs give just before it.
+         from the state just before it: the one that the diffs give, or one that an earlier run has kept in files.
 Shapes   Edges: a, b, epoch, until, diff: signed validity intervals. Trussness: diff triples a, b, k, epoch, diff.
          Result: the same triples, as the difference to those stored, and one row per replayed epoch with diff 0 and
          a JSON `note` (what the epoch's maintenance did).
-Cost     One task while no more than `limit_edges` intervals are alive in the replayed range: they and the stored
-         trussness are brought together there, about 200 bytes an edge at the peak besides Spark's copies of input and
-         output (150 more). Time is that of the kernels. Beyond the limit: rounds of joins (`truss_rounds`).
+Plans    resume   From the graph that the parent's run has kept (`kernels/warm`): the task gets what changed, and time
+                  follows the change but for opening and saving the files. Without such a graph, or if it does not fit:
+         replay   One task while no more than `limit_edges` intervals are alive in the replayed range: they and the
+                  stored trussness are brought together there, about 200 bytes an edge at the peak besides Spark's
+                  copies of input and output (150 more). Time is that of the kernels.
+         rounds   Beyond the limit: rounds of joins (`truss_rounds`).
 Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et al. 2014; Zhang, Yu 2019.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +32,27 @@ from pyspark.sql import functions as F
 
 from algorithms import truss_rounds
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
-from algorithms.kernels.replay import replay
+from algorithms.kernels.replay import Result, replay, resume
+from algorithms.kernels.warm import Mismatch, Warm
 from algorithms.times import FOREVER
 
 SCHEMA = "a bigint, b bigint, k bigint, epoch bigint, diff bigint, note string"
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Files:
+    """A folder of kept graphs. A task uses it only where a file `here` holds `token`: on the machine that it is on, or
+    where that machine's files are shared."""
+
+    folder: Path
+    token: str
+
+    def there(self) -> bool:
+        try:
+            return (self.folder / "here").read_text() == self.token
+        except OSError:
+            return False
 
 
 def trussness_changes(
@@ -40,13 +62,15 @@ def trussness_changes(
     last: int,
     limit_edges: int | None = None,
     say: truss_rounds.Say = lambda epoch, text: None,
+    keep: tuple[Files, str] | None = None,
 ) -> DataFrame:
     """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
 
     `edges`: all signed intervals as they are now; `trussness`: the stored triples. See the head of this file.
     `limit_edges`: the most intervals that one task replays; None: no limit. EXECUTES with a limit: their count, and
-    beyond it all rounds, of which `say` hears. ValueError, in the task or here, when the edges, or the edges and the
-    stored trussness, contradict each other.
+    beyond it all rounds, of which `say` hears. `keep`: where the task keeps the graph as it is after `last`, and under
+    what key. ValueError, in the task or here, when the edges, or the edges and the stored trussness, contradict each
+    other.
     """
     # Clipped to the window: outside of it the signed intervals left out would be missed.
     alive = edges.where((F.col("until") >= first) & (F.col("epoch") <= last))
@@ -58,52 +82,120 @@ def trussness_changes(
         return truss_rounds.trussness_changes(alive, stored, first, last, say)
     zero = F.lit(0).cast("bigint")  # no edge has trussness 0: this tells the intervals from the stored triples
     both = alive.withColumn("k", zero).unionByName(stored.withColumn("until", zero))
-    return both.coalesce(1).mapInArrow(_replay(first, last), SCHEMA)
+    return both.coalesce(1).mapInArrow(_replay(first, last, keep), SCHEMA)
 
 
-def _replay(first: int, last: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def resumed_changes(
+    edges: DataFrame, trussness: DataFrame, at: int, first: int, last: int, files: Files, key: str, keep: str
+) -> DataFrame:
+    """The same from the graph that is kept under `key` as it was at epoch `at`, to be kept under `keep`.
+
+    `edges`: the intervals that begin or end within `first`..max(`at`, `last`), others do no harm, and `fresh`: those
+    that the kept graph has not seen; `trussness`: the stored triples from `first` on. The result is one row with an
+    epoch of null, and the reason as its note, when the graph is not there any more or does not fit (see `absent`).
+    """
+    zero = F.lit(0).cast("bigint")
+    stored = trussness.where(F.col("epoch").between(first, last)).select("a", "b", "k", "epoch", "diff")
+    both = edges.select("a", "b", "epoch", "until", "diff", "fresh", zero.alias("k"))
+    both = both.unionByName(stored.select("*", zero.alias("until"), F.lit(False).alias("fresh")))
+    return both.coalesce(1).mapInArrow(_resume(first, last, at, files, key, keep), SCHEMA)
+
+
+def absent(changes: DataFrame) -> str | None:
+    """Why a result of `resumed_changes` is none; EXECUTES."""
+    row = changes.where("epoch IS NULL").first()
+    return None if row is None else str(row["note"])
+
+
+def _replay(first: int, last: int, keep: tuple[Files, str] | None = None) -> Task:
+    def changes(rows: pa.Table) -> pa.Table:
+        intervals, (sa, sb, sk, se, sd) = _apart(rows, "epoch", "until", "diff")
+        del rows
+        earlier = se < first
+        ea, eb, ek, present = consolidate([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
+        assert (present == 1).all(), "the stored trussness holds an edge twice"
+        kept = keep is not None and keep[0].there()
+        result = replay(*disjoint(*intervals), ea, eb, ek.astype(np.int32), first, last, kept=kept)
+        if kept and keep is not None:
+            _save(result.graph, *keep, last)
+        return _triples(result, [column[~earlier] for column in (sa, sb, sk, se, sd)])
+
+    return _task(changes)
+
+
+def _resume(first: int, last: int, at: int, files: Files, key: str, keep: str) -> Task:
+    def changes(rows: pa.Table) -> pa.Table:
+        (a, b, epoch, until, diff, fresh), stored = _apart(rows, "epoch", "until", "diff", "fresh")
+        graph = Warm.open(files.folder, key) if files.there() else None
+        if graph is None:
+            return _failed("the kept graph is not there any more")
+        try:
+            result = resume(graph, at, (a, b, epoch, until, diff), fresh == 0, first, last)
+        except Mismatch as error:
+            return _failed(f"the kept graph does not fit: {error}")
+        _save(result.graph, files, keep, last)
+        return _triples(result, stored)
+
+    return _task(changes)
+
+
+def _task(changes: Callable[[pa.Table], pa.Table]) -> Task:
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = list(batches)
         if parts:
             yield from changes(pa.Table.from_batches(parts)).to_batches(max_chunksize=1 << 20)
 
-    def changes(rows: pa.Table) -> pa.Table:
-        interval = pc.equal(rows["k"], 0)
-        a, b, start, until = disjoint(*longs(rows.filter(interval), ["a", "b", "epoch", "until", "diff"]))
-        sa, sb, sk, se, sd = longs(rows.filter(pc.invert(interval)), ["a", "b", "k", "epoch", "diff"])
-        del rows
-        earlier = se < first
-        ea, eb, ek, present = consolidate([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
-        assert (present == 1).all(), "the stored trussness holds an edge twice"
-        result = replay(a, b, start, until, ea, eb, ek.astype(np.int32), first, last)
-        change = result.changes
-        gone, come = change.before > 0, change.after > 0
-        later = ~earlier
-        triples: list[Longs] = [
-            np.concatenate(parts).astype(np.int64)
-            for parts in (
-                (change.a[gone], change.a[come], sa[later]),
-                (change.b[gone], change.b[come], sb[later]),
-                (change.before[gone], change.after[come], sk[later]),
-                (change.epoch[gone], change.epoch[come], se[later]),
-            )
-        ]
-        diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd[later]])
-        oa, ob, ok, oe, od = consolidate(triples, diffs)
-        notes = [(step.epoch, json.dumps(step._asdict())) for step in result.steps]
-        pad = np.zeros(len(notes), np.int64)
-        return pa.table(
-            {
-                "a": np.concatenate([oa, pad]),
-                "b": np.concatenate([ob, pad]),
-                "k": np.concatenate([ok, pad]),
-                "epoch": np.concatenate([oe, np.array([epoch for epoch, _ in notes], np.int64)]),
-                "diff": np.concatenate([od, pad]),
-                "note": pa.array([None] * len(oa) + [note for _, note in notes], pa.string()),
-            }
-        )
-
     return task
+
+
+def _apart(rows: pa.Table, *columns: str) -> tuple[list[Longs], list[Longs]]:
+    """The intervals (a, b, and these columns) and the stored triples (a, b, k, epoch, diff)."""
+    interval = pc.equal(rows["k"], 0)
+    if "fresh" in columns:
+        rows = rows.set_column(rows.column_names.index("fresh"), "fresh", pc.cast(rows["fresh"], pa.int64()))
+    intervals = longs(rows.filter(interval), ["a", "b", *columns])
+    return intervals, longs(rows.filter(pc.invert(interval)), ["a", "b", "k", "epoch", "diff"])
+
+
+def _save(graph: Warm, files: Files, key: str, at: int) -> None:
+    """Keep the graph; without a place for it (a full disk), without: the next run begins from the tables."""
+    with contextlib.suppress(OSError):
+        graph.save(files.folder, key, at=at)
+
+
+def _triples(result: Result, stored: list[Longs]) -> pa.Table:
+    """The result's triples less the stored ones of the same epochs, and the notes."""
+    change = result.changes
+    sa, sb, sk, se, sd = stored
+    gone, come = change.before > 0, change.after > 0
+    triples: list[Longs] = [
+        np.concatenate(parts).astype(np.int64)
+        for parts in (
+            (change.a[gone], change.a[come], sa),
+            (change.b[gone], change.b[come], sb),
+            (change.before[gone], change.after[come], sk),
+            (change.epoch[gone], change.epoch[come], se),
+        )
+    ]
+    diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd])
+    oa, ob, ok, oe, od = consolidate(triples, diffs)
+    notes = [(step.epoch, json.dumps(step._asdict())) for step in result.steps]
+    pad = np.zeros(len(notes), np.int64)
+    return pa.table(
+        {
+            "a": np.concatenate([oa, pad]),
+            "b": np.concatenate([ob, pad]),
+            "k": np.concatenate([ok, pad]),
+            "epoch": np.concatenate([oe, np.array([epoch for epoch, _ in notes], np.int64)]),
+            "diff": np.concatenate([od, pad]),
+            "note": pa.array([None] * len(oa) + [note for _, note in notes], pa.string()),
+        }
+    )
+
+
+def _failed(why: str) -> pa.Table:
+    columns = {name: pa.nulls(1, pa.int64()) for name in ("a", "b", "k", "epoch", "diff")}
+    return pa.table({**columns, "note": pa.array([why])})
 
 
 @dataclass(frozen=True)

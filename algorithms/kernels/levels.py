@@ -37,7 +37,7 @@ class Levels(NamedTuple):
     own         int32[m]    triangles on the edge that it comes first in, by level and label (see `maintain`)
     backing     int32[m]    triangles on the edge whose other edges have its level or more, or UNKNOWN
     need        int32[m]    scratch
-    begin       int64[n+1]  the slots of vertex v in neighbour and edge are begin[v] .. begin[v+1]
+    begin       int64[n+1]  the slots of vertex v in neighbour and edge are those from begin[v] on
     live        int64[n]    how many of them, from the first on, are in use
     neighbour   int32[2m]
     edge        int32[2m]
@@ -89,7 +89,7 @@ def build(n: int, tail: Shorts, head: Shorts, level: Shorts) -> Levels:
         state=np.zeros(m, np.uint8),
         clock=np.array([0, 0, 0, -LABEL_GAP, LABEL_GAP], np.int64),
     )
-    _fill_slots(graph)
+    enter(graph, 0, m)
     arrange(graph)
     return graph
 
@@ -216,9 +216,10 @@ def find(g, u, v):
 
 
 @njit(cache=True, nogil=True)
-def _fill_slots(g):
+def enter(g, first, last):
+    """Enter edges first .. last - 1 into the hash index."""
     size = np.uint64(g.slots.size)
-    for e in range(g.tail.size):
+    for e in range(first, last):
         mixed = _hash(np.int64(g.tail[e]), np.int64(g.head[e]))
         slot = ((mixed >> np.uint64(32)) * size) >> np.uint64(32)
         while g.slots[slot] != 0:

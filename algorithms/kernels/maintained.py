@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from algorithms.kernels.graph import Shorts, by_degree
-from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, LABEL_GAP, STEPS, UNKNOWN, arrange, build
+from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, LABEL_GAP, STEPS, UNKNOWN, Levels, arrange
 from algorithms.kernels.maintain import delete_edges, insert_edges, peel_steps, probe
 from algorithms.kernels.truss import ordered_peel
 
@@ -45,17 +45,32 @@ class Done(NamedTuple):
 
 
 class Maintained:
-    """Edges tail[i], head[i] over vertices 0..n-1 and their kappa, -1 where absent (int32[m], updated in place)."""
+    """A graph whose levels are right, updated in place.
 
-    def __init__(self, n: int, tail: Shorts, head: Shorts, kappa: Shorts, spread: dict[str, float] | None = None):
-        self.graph = build(n, tail, head, kappa)
-        widest = int(np.diff(self.graph.begin).max(initial=0))
-        self._left, self._right = np.empty(widest, np.int32), np.empty(widest, np.int32)
-        self._spread = dict(spread or SPREAD)
-        self._present = int((kappa >= 0).sum())
+    widest: the most neighbours that a vertex may have. spread, rent, certified: what an earlier one over the same graph
+    had learned: see SPREAD; what lifts without labels have cost so far; whether labels, own and backing are right.
+    """
+
+    def __init__(
+        self,
+        graph: Levels,
+        widest: int,
+        spread: dict[str, float] | None = None,
+        rent: int = 0,
+        certified: bool = False,
+    ):
+        self.spread, self.rent = dict(spread or SPREAD), rent
+        self._present = int((graph.level >= 0).sum())
         self._sampled = (-1, 0.0)
-        self._rent = 0
-        self.certified = self._present == 0  # labels are true of a graph without edges, and are kept true
+        self.certified = certified or self._present == 0  # labels are true of a graph without edges, and are kept true
+        self._left = self._right = np.empty(0, np.int32)
+        self.attach(graph, widest)
+
+    def attach(self, graph: Levels, widest: int = 0) -> None:
+        """Go on with arrays that have grown; `widest`: the most neighbours that a vertex may have by now."""
+        self.graph = graph
+        if widest > self._left.size:
+            self._left, self._right = np.empty(widest, np.int32), np.empty(widest, np.int32)
 
     def apply(self, removed: Shorts, inserted: Shorts, method: str = "auto", last: bool = False) -> Done:
         """Remove edges that are present and insert edges that are absent; method: auto, incremental or peel.
@@ -68,7 +83,7 @@ class Maintained:
         evaluations, spent = int(clock[EVALUATIONS]), 0
         peel = self._peel_cost()
         descend, lift = self._probe(removed), self._probe(inserted)
-        estimate = int(descend * self._spread["descend"] + lift * self._spread[self._lift])
+        estimate = int(descend * self.spread["descend"] + lift * self.spread[self._lift])
         self._present += inserted.size - removed.size
         edges, before = np.concatenate([removed, inserted]), np.full(removed.size + inserted.size, -1, np.int32)
         before[: removed.size] = self.graph.level[removed]
@@ -76,7 +91,7 @@ class Maintained:
         patience = ALONE if last and not self.certified else PATIENCE
         if name is None:
             # Once lifts without certificates have cost a peel, the peel that gives certificates pays for itself.
-            worn = inserted.size > 0 and not self.certified and self._rent > peel and not last
+            worn = inserted.size > 0 and not self.certified and self.rent > peel and not last
             name = "peel" if estimate > patience * peel or worn else "mixed"
         if name == "mixed":
             limit = UNLIMITED if method == "incremental" else int(patience * peel)
@@ -115,7 +130,7 @@ class Maintained:
             raised = log[0], log[1]
             cost = int((int(clock[STEPS]) - begun) * LIFT_STEP)
             self._learn(self._lift, cost, own[1], finished)
-            self._rent += 0 if self.certified else cost
+            self.rent += 0 if self.certified else cost
             spent += cost
         return finished, spent, lowered, raised
 
@@ -139,7 +154,7 @@ class Maintained:
         graph.clock[FRONT], graph.clock[BACK] = -LABEL_GAP, (ids.size + 1) * LABEL_GAP
         graph.state[:] = 0
         arrange(graph)
-        self.certified, self._rent, self._sampled = True, 0, (-1, 0.0)
+        self.certified, self.rent, self._sampled = True, 0, (-1, 0.0)
         self._peel_cost()  # here it is nothing beside the peel
         changed = np.flatnonzero(old != graph.level).astype(np.int32)
         return changed, old[changed]
@@ -172,5 +187,5 @@ class Maintained:
     def _learn(self, kind: str, spent: int, own: float, finished: bool) -> None:
         """Move the spread half-way to what this batch showed; an unfinished batch showed only a lower bound."""
         shown = spent / max(own, 1.0) * (1.0 if finished else 1.5)
-        if finished or shown > self._spread[kind]:
-            self._spread[kind] += 0.5 * (shown - self._spread[kind])
+        if finished or shown > self.spread[kind]:
+            self.spread[kind] += 0.5 * (shown - self.spread[kind])

@@ -1,5 +1,7 @@
 """The trussness of every edge at every epoch of a window, from the state before it: many epochs in one call.
 
+`replay` begins with the edges and their trussness, `resume` with a graph that was kept (`warm`).
+
 Law     At each epoch of first..last the result equals a full peel of the edges alive there.
 Shapes  a, b, start, until: int64 vectors, one row per interval [start, until) in which edge a < b is alive; an edge
         may have many, in any order; 2**63 - 1 as `until` is open. ea, eb, ek: the edges alive at first - 1 and their
@@ -19,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.kernels.graph import Ints, Shorts, compact
-from algorithms.kernels.maintained import Done, Maintained
+from algorithms.kernels.maintained import Done
+from algorithms.kernels.warm import Mismatch, Warm
 
 
 class Changes(NamedTuple):
@@ -56,6 +59,7 @@ class Step(NamedTuple):
 class Result(NamedTuple):
     changes: Changes
     steps: list[Step]
+    graph: Warm  # as it is after the last epoch
 
 
 def replay(
@@ -69,14 +73,16 @@ def replay(
     first: int,
     last: int,
     method: str = "auto",
+    kept: bool = False,
 ) -> Result:
     """The changes of trussness at the epochs first..last; see the head of this file.
 
-    method: auto, or incremental or peel to force one. ValueError when ea, eb are not the edges alive at first - 1.
+    method: auto, or incremental or peel to force one. kept: the graph will be used after this. ValueError when ea, eb
+    are not the edges alive at first - 1.
 
     >>> row = lambda *values: np.array(values, np.int64)
-    >>> changes, steps = replay(row(1, 1, 2), row(2, 3, 3), row(0, 0, 5), row(9, 9, 7), row(1, 1), row(2, 3),
-    ...                         row(2, 2), 4, 8, "incremental")
+    >>> changes, steps, _ = replay(row(1, 1, 2), row(2, 3, 3), row(0, 0, 5), row(9, 9, 7), row(1, 1), row(2, 3),
+    ...                            row(2, 2), 4, 8, "incremental")
     >>> [tuple(map(int, change)) for change in zip(*changes)]  # doctest: +NORMALIZE_WHITESPACE
     [(1, 2, 5, 2, 3), (1, 3, 5, 2, 3), (2, 3, 5, 0, 3), (1, 2, 7, 3, 2), (1, 3, 7, 3, 2), (2, 3, 7, 3, 0)]
     >>> [(step.epoch, step.method) for step in steps]
@@ -92,18 +98,76 @@ def replay(
     times = np.bincount(edge[start < first], minlength=u.size).astype(np.int32)
     level = _known_levels(vertices, u, v, ea, eb, ek, times > 0, first)
     at, touched, sign = _events(edge, start, until, first, last)
+    return _maintained(Warm.over(vertices, u, v, level, spare=kept), times, at, touched, sign, method, kept)
+
+
+def resume(
+    graph: Warm, at: int, rows: tuple[Ints, Ints, Ints, Ints, Ints], old: NDArray[np.bool_], first: int, last: int
+) -> Result:
+    """The same from a graph as it was at epoch `at`, changed in place.
+
+    rows: a, b, epoch, until, diff of the signed intervals that begin or end within first..max(at, last), in any order;
+    old: those of them that the graph was made with. ValueError when they do not fit the graph: it is of no use then.
+    """
+    a, b, start, until, diff = rows
+    pa, pb, place = _pairs(a, b)
+    edges = graph.numbered(pa, pb)
+    times = np.where(graph.levels.level[edges] >= 0, 1, 0).astype(np.int32)
+    back = np.zeros(edges.size, np.int64)
+    for time, sign in ((start, diff), (until, -diff)):
+        within = old & (time >= first) & (time <= at)
+        np.subtract.at(back, place[within], sign[within])
+    times += back.astype(np.int32)
+    if (times < 0).any() or (times > 1).any():
+        raise Mismatch(f"the state at epoch {at} is not that of the stored intervals")
+    graph.apply(edges[back < 0], edges[back > 0])  # the graph just before `first`
+    begins, ends = ((time >= first) & (time <= last) for time in (start, until))
+    epochs = np.concatenate([start[begins], until[ends]])
+    touched = np.concatenate([place[begins], place[ends]])
+    signs = np.concatenate([diff[begins], -diff[ends]])
+    order = np.argsort(epochs, kind="stable")
+    return _maintained(graph, times, epochs[order], touched[order], signs[order].astype(np.int32), "auto", True, edges)
+
+
+def _maintained(
+    graph: Warm,
+    times: Shorts,
+    at: Ints,
+    touched: Shorts,
+    sign: Shorts,
+    method: str,
+    kept: bool,
+    edges: Shorts | None = None,
+) -> Result:
+    """Each epoch's events in turn. touched: places in `times` and, if given, in `edges`, the numbers in the graph."""
     epochs, bounds = np.unique(at, return_index=True)
-    truss = Maintained(vertices.size, u, v, level)
     parts: list[Done] = []
     steps: list[Step] = []
     for epoch, low, high in zip(epochs.tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
         began = perf_counter()
-        removed, inserted = _net(times, truss.graph.level, touched[low:high], sign[low:high])
-        done = truss.apply(removed, inserted, method, last=epoch == epochs[-1])
+        here = np.unique(touched[low:high])
+        np.add.at(times, touched[low:high], sign[low:high])
+        if (times[here] < 0).any():
+            raise Mismatch(f"at epoch {epoch} an edge ends that is absent")
+        numbers = here if edges is None else edges[here]
+        alive, was = times[here] > 0, graph.levels.level[numbers] >= 0
+        removed, inserted = numbers[was & ~alive], numbers[alive & ~was]
+        done = graph.apply(removed, inserted, method, last=not kept and epoch == epochs[-1])
         parts.append(done)
         effort, seconds = done.effort, round(perf_counter() - began, 6)
         steps.append(Step(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))
-    return Result(_changes(vertices, u, v, epochs, parts), steps)
+    return Result(_changes(graph, epochs, parts), steps, graph)
+
+
+def _pairs(a: Ints, b: Ints) -> tuple[Ints, Ints, Shorts]:
+    """The distinct pairs in order, and the pair of each row."""
+    order = np.lexsort((b, a))
+    a, b = a[order], b[order]
+    new = np.ones(a.size, np.bool_)
+    new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    place = np.empty(a.size, np.int32)
+    place[order] = np.cumsum(new, dtype=np.int32) - np.int32(1)
+    return a[new], b[new], place
 
 
 def _distinct(u: Shorts, v: Shorts) -> tuple[Shorts, Shorts, Shorts]:
@@ -166,23 +230,14 @@ def _events(edge: Shorts, start: Ints, until: Ints, first: int, last: int) -> tu
     return at[order], np.concatenate([edge[comes], edge[goes]])[order], sign[order]
 
 
-def _net(times: Shorts, level: Shorts, touched: Shorts, sign: Shorts) -> tuple[Shorts, Shorts]:
-    """(removed, inserted): an interval may end where the next begins. `times`: intervals over each edge, in place."""
-    np.add.at(times, touched, sign)
-    edges = np.unique(touched)
-    alive, was = times[edges] > 0, level[edges] >= 0
-    return edges[was & ~alive], edges[alive & ~was]
-
-
-def _changes(vertices: Ints, u: Shorts, v: Shorts, epochs: Ints, parts: list[Done]) -> Changes:
+def _changes(graph: Warm, epochs: Ints, parts: list[Done]) -> Changes:
     if not parts:
         none, short = np.empty(0, np.int64), np.empty(0, np.int32)
         return Changes(none, none, none, short, short)
     edges = np.concatenate([done.edges for done in parts])
     before, after = (np.concatenate([done[side] for done in parts]) for side in (1, 2))
     return Changes(
-        vertices[u[edges]],
-        vertices[v[edges]],
+        *graph.ends(edges),
         np.repeat(epochs, [done.edges.size for done in parts]),
         np.where(before < 0, 0, before + 2).astype(np.int32),
         np.where(after < 0, 0, after + 2).astype(np.int32),

@@ -117,6 +117,8 @@ class TrussFacts(Facts):
     rows: int  # changed trussnesses
     first_epoch: int | None = field(default=None, metadata=_on("line", called="from epoch"))  # replayed from here
     epochs: int  # replayed
+    plan: str | None = None  # resume: from the graph that the run before kept; replay: from the tables
+    graph: str | None = field(default=None, metadata=_on())  # the name of the graph kept for the next run
     methods: Mapping[str, int] | None = None  # how an epoch was maintained → how many were
     inserted: int | None = None
     deleted: int | None = None

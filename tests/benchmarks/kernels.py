@@ -30,6 +30,7 @@ import numpy as np
 from algorithms.kernels import triangles, truss
 from algorithms.kernels.bucket import bucket_trussness
 from algorithms.kernels.graph import compact
+from algorithms.kernels.levels import build
 from algorithms.kernels.maintained import Maintained
 from algorithms.kernels.replay import replay
 from tests.kernels.references import data_file, read_rows, simple_edges
@@ -157,13 +158,17 @@ def maintenance(graphs: dict[str, Edges], repeat: int, batches: list[int]) -> It
                 yield row(name, vertices.size, u, v, changes, repeat if a.size < LARGE else 1, bare)
 
 
+def _maintained(n: int, tail: np.ndarray, head: np.ndarray, level: np.ndarray) -> Maintained:
+    return Maintained(build(n, tail, head, level), int(np.bincount(np.concatenate([tail, head]), minlength=1).max()))
+
+
 def row(name: str, n: int, u: np.ndarray, v: np.ndarray, changes: int, repeat: int, bare: float) -> str:
     """`bare`: seconds of a peel of the whole graph from arrays, without labels: what the gain is measured against."""
     rng = np.random.default_rng(changes)
     times: dict[str, list[float]] = {key: [] for key in ("insert", "delete", "mixed", "auto", "peel", "first")}
     chosen: dict[str, set[str]] = {"auto": set(), "first": set()}
     come = rng.choice(u.size, changes, replace=False).astype(np.int32)
-    kept = Maintained(n, u, v, np.full(u.size, -1, np.int32))
+    kept = _maintained(n, u, v, np.full(u.size, -1, np.int32))
     kept.apply(NONE, np.setdiff1d(np.arange(u.size, dtype=np.int32), come), "peel")
 
     def timed(key: str, structure: Maintained, gone: np.ndarray, new: np.ndarray, method: str) -> None:
@@ -177,7 +182,7 @@ def row(name: str, n: int, u: np.ndarray, v: np.ndarray, changes: int, repeat: i
     for _ in range(repeat):
         present = np.flatnonzero(kept.graph.level >= 0)
         gone = rng.choice(present, half.size, replace=False).astype(np.int32)
-        timed("first", Maintained(n, u, v, kept.graph.level.copy()), gone, half, "auto")
+        timed("first", _maintained(n, u, v, kept.graph.level.copy()), gone, half, "auto")
         timed("mixed", kept, gone, half, "incremental")
         timed("peel", kept, half, gone, "peel")  # undo, and fresh labels: an edge just put back would be cheaper
         timed("auto", kept, gone, half, "auto")
@@ -211,7 +216,7 @@ def first(graphs: dict[str, Edges], batches: list[int]) -> Iterator[str]:
             for kind, batch in kinds.items():
                 seconds, done = {}, {}
                 for method in ("incremental", "peel", "auto"):
-                    kept = Maintained(vertices.size, u, v, level.copy())
+                    kept = _maintained(vertices.size, u, v, level.copy())
                     began = time.process_time()
                     done[method] = kept.apply(*batch, method, last=True)
                     seconds[method] = time.process_time() - began
@@ -230,7 +235,7 @@ def messages() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for method in ("auto", "incremental", "peel"):
         began = time.process_time()
-        changes, steps = replay(a, b, start, until, none, none, none, int(start.min()), int(until.max()), method)
+        changes, steps, _ = replay(a, b, start, until, none, none, none, int(start.min()), int(until.max()), method)
         used = {m: sum(step.method == m for step in steps) for m in sorted({step.method for step in steps})}
         yield f"| {method} | {len(steps)} | {changes.a.size:,} | {time.process_time() - began:.2f} | {used} |"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import truss
@@ -10,6 +10,7 @@ from algorithms import truss
 from ...reading.views import named
 from ...state.facts import EdgesFacts, TrussFacts
 from ...state.totals import accumulate, at_epochs
+from ...storage import kept
 from ..changed import REPORTED, most_changed
 from ..context import Run
 
@@ -24,26 +25,26 @@ def work(run: Run) -> TrussFacts:
     if not starts or min(starts) > run.frontier:
         run.write("trussness", None)
         run.put_totals(["truss"], [])
-        return TrussFacts(rows=0, epochs=0)
+        return TrussFacts(rows=0, epochs=0, graph=_parents(run))
     first = min(starts)
     label = run.home.schedule.label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
-    limit: int | None = run.home.config.truss.limit_edges
-    if run.warehouse.size("edges", run.heads().snapshots["edges"])["rows"] <= run.home.config.truss.limit_edges:
-        limit = None  # the table's whole history is within it: nothing to count
-    new = truss.trussness_changes(
-        run.after("edges"),
-        run.before("trussness"),
-        first,
-        run.frontier,
-        limit,
-        lambda epoch, text: run.say(f"epoch {label(epoch)}: {text}"),
-    ).persist()
+    files, key = kept.place(run.home), kept.new_key(run.run_id)
+    new = None if files is None else _resumed(run, first, files, key)
+    plan = "replay" if new is None else "resume"
+    if new is None:
+        new = _replayed(run, first, None if files is None else (files, key))
     try:
         written = run.write("trussness", new.where(F.col("diff") != 0))
         log = [row.asDict() for row in new.where("diff = 0").select("epoch", "note").orderBy("epoch").collect()]
     finally:
         new.unpersist()
+    parent, name = _parents(run), None
+    if kept.epoch(run.home, key) is not None:
+        name = key
+    elif plan == "resume" and not log:  # nothing to do: what there was is still true
+        name = parent
+    kept.keep_only(run.home, parent, name)
     sizes = run.delta("trussness").groupBy("k", "epoch").agg(F.sum("diff").alias("diff"))
     run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()])
     did = truss.summary([entry["note"] for entry in log])
@@ -53,6 +54,8 @@ def work(run: Run) -> TrussFacts:
         rows=written,
         first_epoch=first,
         epochs=len(log),
+        plan=plan,
+        graph=name,
         methods=did.methods,
         inserted=did.inserted,
         deleted=did.deleted,
@@ -62,6 +65,41 @@ def work(run: Run) -> TrussFacts:
         top_edges=most,
         entered_core=entered,
     )
+
+
+def _parents(run: Run) -> str | None:
+    return kept.of(run.ledger, run.parent) if run.keeps("edges") else None
+
+
+def _resumed(run: Run, first: int, files: truss.Files, name: str) -> DataFrame | None:
+    """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
+    key = _parents(run)
+    at = kept.epoch(run.home, key) if key else None
+    if key is None or at is None or kept.edges(run.home, key) > run.home.config.truss.limit_edges:
+        return None
+    end = max(at, run.frontier)
+    if first > at and run.home.config.edges.live_for is None:
+        rows = run.delta("edges")  # nothing that was stored before begins or ends after it
+    else:
+        rows = run.after("edges").where(F.col("epoch").between(first, end) | F.col("until").between(first, end))
+    rows = rows.withColumn("fresh", F.col("revision") == run.revision)
+    new = truss.resumed_changes(rows, run.before("trussness"), at, first, run.frontier, files, key, name).persist()
+    why = truss.absent(new)
+    if why is None:
+        return new
+    new.unpersist()
+    run.say(f"{why}: from the tables")
+    return None
+
+
+def _replayed(run: Run, first: int, keep: tuple[truss.Files, str] | None) -> DataFrame:
+    """The changes from the tables."""
+    label = run.home.schedule.label
+    limit: int | None = run.home.config.truss.limit_edges
+    if run.warehouse.size("edges", run.heads().snapshots["edges"])["rows"] <= run.home.config.truss.limit_edges:
+        limit = None  # the table's whole history is within it: nothing to count
+    parts = run.after("edges"), run.before("trussness"), first, run.frontier, limit
+    return truss.trussness_changes(*parts, lambda epoch, text: run.say(f"epoch {label(epoch)}: {text}"), keep).persist()
 
 
 def _entered_core(run: Run) -> dict[str, list[int | str]]:

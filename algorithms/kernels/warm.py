@@ -1,0 +1,337 @@
+"""A graph with maintained trussness that grows, and that lasts from one process to the next in a folder of files.
+
+Law     After `apply` the levels equal a full peel of the edges then present, whatever was opened, grown, saved before.
+Shapes  a, b: int64 vectors, a[i] < b[i], any ids. Levels: kappa = trussness - 2, -1 where an edge is absent.
+Files   FOLDER/KEY/{array}.npy and manifest.json, written beside and renamed: a state is there whole, or it is absent.
+        It is never changed in place; arrays are mapped copy-on-write. Each array has a checksum, verified when it is
+        opened: a state that was truncated, damaged, or written in another format counts as absent. A state is a cache:
+        whoever finds none builds it anew from the tables.
+Growth  `Levels` with room to spare: vertices and edges not seen before get the next free number; a neighbour list
+        that is full moves to the end of the pool with half as much again. What removed edges and moved lists hold is
+        won back when a quarter of the edges are absent (`compacted`).
+Cost    82 bytes an edge and an eighth to spare. Opening reads all of it once (a checksum, about 5 GB/s).
+Source  reference/truss/region of the design.
+"""
+
+# numba infers the types of its kernels from the arrays they get.
+# mypy: disallow-untyped-defs=False
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from algorithms.kernels.graph import Ints, Shorts
+from algorithms.kernels.levels import LABEL_GAP, STAMP, UNKNOWN, Levels, arrange, enter, find
+from algorithms.kernels.maintained import Done, Maintained
+
+FORMAT = 1  # of the files
+SPARE = 8  # an eighth more vertices, edges and slots than there are,
+SPARE_FLOOR = 1024  # and so many
+SCRATCH = ("need", "state", "mark")  # zeros between operations: not kept
+
+
+class Mismatch(ValueError):
+    """A change that does not fit the graph: an edge goes that is absent, or comes that is present."""
+
+
+class Used(NamedTuple):
+    """How much of the arrays is in use."""
+
+    vertices: int
+    edges: int
+    slots: int  # of the pool of neighbour lists
+
+
+class Warm:
+    """levels: at full capacity; ids: int64[capacity], the vertex of each number; room: int64[capacity], the slots of
+    each vertex's list."""
+
+    def __init__(self, levels: Levels, ids: Ints, room: Ints, used: Used, kept: Maintained) -> None:
+        self.levels, self.ids, self.room, self.used, self.kept = levels, ids, room, used, kept
+        self._index()
+
+    @classmethod
+    def over(cls, ids: Ints, tail: Shorts, head: Shorts, level: Shorts, spare: bool = True) -> Warm:
+        """Edges (distinct, in any direction) by the places of their ends in `ids` (sorted), with known levels.
+        `spare`: with room for more."""
+        n, m = ids.size, tail.size
+        n_all, m_all = (x + (x // SPARE + SPARE_FLOOR if spare else 0) for x in (n, m))
+        degree = np.bincount(tail, minlength=n_all) + np.bincount(head, minlength=n_all)
+        room = degree + (degree // SPARE + 2 if spare else 0)
+        room[n:] = 0
+        begin = np.zeros(n_all + 1, np.int64)
+        np.cumsum(room, out=begin[1:])
+        slots = int(begin[-1])
+        pool = slots + (slots // SPARE + SPARE_FLOOR if spare else 0)
+        levels = Levels(
+            tail=_longer(tail, m_all),
+            head=_longer(head, m_all),
+            level=_longer(level.astype(np.int32), m_all, -1),
+            label=np.zeros(m_all, np.int64),
+            own=np.zeros(m_all, np.int32),
+            backing=np.full(m_all, UNKNOWN, np.int32),
+            need=np.zeros(m_all, np.int32),
+            begin=begin,
+            live=np.zeros(n_all, np.int64),
+            neighbour=np.zeros(pool, np.int32),
+            edge=np.zeros(pool, np.int32),
+            place=np.zeros((m_all, 2), np.int32),
+            slots=np.zeros(2 * m_all + 1, np.uint64),
+            mark=np.zeros(n_all, np.int64),
+            state=np.zeros(m_all, np.uint8),
+            clock=np.array([0, 0, 0, -LABEL_GAP, LABEL_GAP], np.int64),
+        )
+        enter(levels, 0, m)
+        arrange(levels)
+        return cls(levels, _longer(ids, n_all), room, Used(n, m, slots), Maintained(levels, int(room.max(initial=0))))
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def apply(self, removed: Shorts, inserted: Shorts, method: str = "auto", last: bool = False) -> Done:
+        """One batch of edges by number; see `Maintained.apply`."""
+        level = self.levels.level
+        if (level[removed] < 0).any() or (level[inserted] >= 0).any():
+            raise Mismatch("an edge goes that is absent, or one comes that is present")
+        self._make_room(inserted)
+        return self.kept.apply(removed, inserted, method, last)
+
+    def numbered(self, a: Ints, b: Ints) -> Shorts:
+        """The numbers of edges; those not seen before get one, and are absent."""
+        if self.used.vertices + 2 * a.size > self.ids.size or self.used.edges + a.size > self.levels.tail.size:
+            self._grow(a.size)
+        u, v = self._vertices(a), self._vertices(b)
+        numbers: Shorts
+        numbers, edges = _numbered(self.levels, u, v, self.used.edges)
+        self.used = self.used._replace(edges=edges)
+        return numbers
+
+    def ends(self, edges: Shorts) -> tuple[Ints, Ints]:
+        """The ids of both ends, the lesser first."""
+        u, v = self.ids[self.levels.tail[edges]], self.ids[self.levels.head[edges]]
+        return np.minimum(u, v), np.maximum(u, v)
+
+    def _index(self) -> None:
+        """Vertices in order of their ids, those that came late included."""
+        ids = self.ids[: self.used.vertices]
+        if (ids[1:] > ids[:-1]).all():
+            self._sorted, self._order = ids, np.arange(ids.size, dtype=np.int32)
+        else:
+            self._order = np.argsort(ids, kind="stable").astype(np.int32)
+            self._sorted = ids[self._order]
+
+    def _vertices(self, x: Ints) -> Ints:
+        place = np.searchsorted(self._sorted, x)
+        known = np.zeros(x.size, np.bool_)
+        if self._sorted.size:
+            place = np.minimum(place, self._sorted.size - 1)
+            known = self._sorted[place] == x
+        if not known.all():
+            new = np.unique(x[~known])
+            at = self.used.vertices
+            self.ids[at : at + new.size] = new
+            self.used = self.used._replace(vertices=at + new.size)
+            self._index()
+            place = np.searchsorted(self._sorted, x)
+        return self._order[place].astype(np.int64)
+
+    def _grow(self, extra: int) -> None:
+        """Room for so many edges more, between vertices not seen before at the worst."""
+        levels, vertices, edges = self.levels, self.used.vertices, self.used.edges
+        n_all = max(self.ids.size, vertices + 2 * extra) + self.ids.size // SPARE + SPARE_FLOOR
+        m_all = max(levels.tail.size, edges + extra) + levels.tail.size // SPARE + SPARE_FLOOR
+        begin = np.full(n_all + 1, levels.begin[-1], np.int64)
+        begin[: levels.begin.size] = levels.begin
+        fill = {"level": -1, "backing": UNKNOWN}
+        wider = {
+            name: _longer(getattr(levels, name), m_all, fill.get(name, 0))
+            for name in ("tail", "head", "level", "label", "own", "backing", "need", "place", "state")
+        }
+        self.levels = levels._replace(
+            **wider,
+            begin=begin,
+            live=_longer(levels.live, n_all),
+            mark=_longer(levels.mark, n_all),
+            slots=np.zeros(2 * m_all + 1, np.uint64),
+        )
+        enter(self.levels, 0, edges)
+        self.ids, self.room = _longer(self.ids, n_all), _longer(self.room, n_all)
+        self._index()
+        self.kept.attach(self.levels)
+
+    def _make_room(self, come: Shorts) -> None:
+        """Lists that the edges to come would overflow move to the end of the pool."""
+        ends = np.concatenate([self.levels.tail[come], self.levels.head[come]])
+        vertices, more = np.unique(ends, return_counts=True)
+        need = self.levels.live[vertices] + more
+        full = need > self.room[vertices]
+        if not full.any():
+            return
+        vertices, wanted = vertices[full].astype(np.int64), need[full] * 3 // 2 + 4
+        slots = self.used.slots + int(wanted.sum())
+        if slots > self.levels.edge.size:
+            pool = slots + slots // SPARE + SPARE_FLOOR
+            neighbour, edge = _longer(self.levels.neighbour, pool), _longer(self.levels.edge, pool)
+            self.levels = self.levels._replace(neighbour=neighbour, edge=edge)
+        _move(self.levels, vertices, wanted, self.used.slots)
+        self.room[vertices] = wanted
+        self.used = self.used._replace(slots=slots)
+        self.kept.attach(self.levels, int(wanted.max()))
+
+    def compacted(self) -> Warm:
+        """The same without absent edges and moved lists; numbers of vertices and edges change."""
+        levels = self.levels
+        on = np.flatnonzero(levels.level[: self.used.edges] >= 0)
+        busy = np.zeros(self.used.vertices, np.bool_)
+        busy[levels.tail[on]] = busy[levels.head[on]] = True
+        numbers = self._order[busy[self._order]]
+        rank = np.empty(self.used.vertices, np.int32)
+        rank[numbers] = np.arange(numbers.size, dtype=np.int32)
+        new = self.over(self.ids[numbers], rank[levels.tail[on]], rank[levels.head[on]], levels.level[on], True)
+        for name in ("label", "own", "backing"):
+            getattr(new.levels, name)[: on.size] = getattr(levels, name)[on]
+        new.levels.clock[:] = levels.clock
+        kept, widest = self.kept, int(new.room.max(initial=0))
+        new.kept = Maintained(new.levels, widest, kept.spread, kept.rent, kept.certified)
+        return new
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def save(self, folder: Path, key: str, **facts: Any) -> None:
+        """Write the state beside and rename it to folder/key, replacing what is there. `facts`: for the manifest."""
+        present = int((self.levels.level >= 0).sum())
+        if present < self.used.edges * 3 // 4:
+            self.compacted().save(folder, key, **facts)
+            return
+        part = folder / f".{key}.{os.getpid()}"
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        arrays = {name: x for name, x in self.levels._asdict().items() if name not in SCRATCH}
+        arrays |= {"ids": self.ids, "room": self.room}
+        try:
+            for name, x in arrays.items():
+                np.save(part / f"{name}.npy", x)
+            manifest = {
+                "format": FORMAT,
+                "key": key,
+                "sums": {name: _sum(x) for name, x in arrays.items()},
+                "used": self.used,
+                "certified": self.kept.certified,
+                "spread": self.kept.spread,
+                "rent": self.kept.rent,
+                "edges": present,
+                **facts,
+            }
+            (part / "manifest.json").write_text(json.dumps(manifest))
+            shutil.rmtree(folder / key, ignore_errors=True)
+            part.rename(folder / key)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+    @classmethod
+    def open(cls, folder: Path, key: str) -> Warm | None:
+        """The state of that key; None when it is absent, damaged or of another format."""
+        facts = manifest(folder, key)
+        if facts is None:
+            return None
+        try:
+            arrays = {name: np.load(folder / key / f"{name}.npy", mmap_mode="c") for name in facts["sums"]}
+        except (OSError, ValueError, EOFError):
+            return None
+        arrays = {name: x.view(np.ndarray) for name, x in arrays.items()}
+        if any(_sum(x) != facts["sums"][name] for name, x in arrays.items()):
+            return None
+        m, n = arrays["tail"].size, arrays["ids"].size
+        ids, room = arrays.pop("ids"), arrays.pop("room")
+        scratch = {"need": np.zeros(m, np.int32), "state": np.zeros(m, np.uint8), "mark": np.zeros(n, np.int64)}
+        arrays["clock"][STAMP] = 0  # of `mark`
+        levels = Levels(**arrays, **scratch)
+        learned = facts["spread"], facts["rent"], facts["certified"]
+        kept = Maintained(levels, int(room.max(initial=0)), *learned)
+        return cls(levels, ids, room, Used(*facts["used"]), kept)
+
+
+def manifest(folder: Path, key: str) -> dict[str, Any] | None:
+    """What is said of a state; None when there is none of that key in today's format."""
+    try:
+        facts: dict[str, Any] = json.loads((folder / key / "manifest.json").read_text())
+        return facts if facts["format"] == FORMAT and facts["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def sweep(folder: Path, keep: Iterable[str]) -> None:
+    """Drop all states but those of the keys to keep, and what killed writers have left."""
+    keep = set(keep)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name not in keep:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _longer(x: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
+    out = np.full((size, *x.shape[1:]), fill, x.dtype)
+    out[: x.shape[0]] = x
+    return out
+
+
+def _sum(x: NDArray[Any]) -> int:
+    """64 bits over all bytes, their places and how many there are."""
+    raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+    whole = raw.size // 8 * 8
+    words = np.frombuffer(raw[:whole].data, np.uint64) if whole else np.empty(0, np.uint64)
+    rest = int.from_bytes(raw[whole:].tobytes(), "little")
+    return int(_mixed(words)) ^ (rest * 0x9E3779B97F4A7C15 + raw.size & 0xFFFFFFFFFFFFFFFF)
+
+
+@njit(cache=True, nogil=True)
+def _mixed(words):
+    """Four lanes, so that one multiplication does not wait for the other."""
+    prime = np.uint64(0x9E3779B97F4A7C15)
+    a, b, c, d = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    n = words.size // 4 * 4
+    for i in range(0, n, 4):
+        a = (a ^ words[i]) * prime
+        b = (b ^ words[i + 1]) * prime
+        c = (c ^ words[i + 2]) * prime
+        d = (d ^ words[i + 3]) * prime
+    for i in range(n, words.size):
+        a = (a ^ words[i]) * prime
+    for lane in (b, c, d):
+        a ^= a >> np.uint64(29)
+        a = (a ^ lane) * prime
+    return a ^ (a >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def _numbered(g, u, v, used):
+    """The number of each edge, the next free one where it is new; and how many are in use then."""
+    out = np.empty(u.size, np.int32)
+    for i in range(u.size):
+        e = find(g, u[i], v[i])
+        if e < 0:
+            e = used
+            used += 1
+            g.tail[e], g.head[e] = u[i], v[i]
+            enter(g, e, e + 1)
+        out[i] = e
+    return out, used
+
+
+@njit(cache=True, nogil=True)
+def _move(g, vertices, rooms, at):
+    """Give these neighbour lists new places in the pool, from `at` on."""
+    for i in range(vertices.size):
+        v = vertices[i]
+        for slot in range(g.live[v]):
+            g.neighbour[at + slot] = g.neighbour[g.begin[v] + slot]
+            g.edge[at + slot] = g.edge[g.begin[v] + slot]
+        g.begin[v] = at
+        at += rooms[i]

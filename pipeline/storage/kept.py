@@ -1,0 +1,66 @@
+"""The graphs that runs keep for the next run, in `warm/` of the home: a cache, never the record.
+
+A run's truss stage leaves the maintained graph in files (`algorithms.kernels.warm`) and their name in the ledger, as a
+fact of that stage; the run that builds on it asks there. So no name is used twice: what an attempt has left that was
+taken for dead is never read. Without the files, or after a rollback, everything works from the tables, more slowly.
+The newest two are kept, so that a failed run can be run again; whoever copies or moves a home may leave `warm/` behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from pathlib import Path
+
+from algorithms.kernels.warm import manifest, sweep
+from algorithms.truss import Files
+
+from ..home.directory import Home
+from ..state.facts import TrussFacts
+from ..state.ledger import Ledger
+from ..state.records import Revision
+
+
+def folder(home: Home) -> Path:
+    return home.path / "warm"
+
+
+def place(home: Home) -> Files | None:
+    """Where tasks find and leave graphs; None when there is no room even for a word."""
+    with contextlib.suppress(OSError):
+        folder(home).mkdir(exist_ok=True)
+        token = secrets.token_hex(8)
+        here = folder(home) / "here"
+        if here.exists() and (known := here.read_text()):
+            return Files(folder(home), known)
+        here.write_text(token)
+        return Files(folder(home), token)
+    return None
+
+
+def new_key(run_id: str) -> str:
+    return f"{run_id}-{secrets.token_hex(4)}"
+
+
+def of(ledger: Ledger, revision: Revision) -> str | None:
+    """The name of the graph that a revision's run has left, if it has."""
+    done = ledger.stages(revision.run_id) if revision.frontier is not None else ()
+    return next((row.facts.graph for row in done if isinstance(row.facts, TrussFacts)), None)
+
+
+def epoch(home: Home, key: str) -> int | None:
+    """The epoch that a kept graph is as of; None when it is not there."""
+    said = manifest(folder(home), key)
+    return None if said is None else int(said["at"])
+
+
+def edges(home: Home, key: str) -> int:
+    """How many edges it has; 0 when it is not there."""
+    said = manifest(folder(home), key)
+    return 0 if said is None else int(said["edges"])
+
+
+def keep_only(home: Home, *keys: str | None) -> None:
+    """Drop all others."""
+    with contextlib.suppress(OSError):
+        sweep(folder(home), ["here", *(key for key in keys if key)])

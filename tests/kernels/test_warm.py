@@ -1,0 +1,188 @@
+"""A graph that is kept between runs: every change equal to a full recomputation at EVERY epoch, through files, late
+epochs and corrections; a file that is not right counts as absent."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from algorithms.kernels import warm
+from algorithms.kernels.replay import replay, resume
+from algorithms.kernels.warm import Mismatch, Warm
+from tests import seeds
+from tests.kernels.references import Edge, random_graph, slow_trussness
+from tests.kernels.test_replay import check_certificate, check_structure, columns, intervals, known, random_history
+
+History = dict[int, set[Edge]]
+
+
+def at(history: History, epoch: int) -> set[Edge]:
+    return history[max((e for e in history if e <= epoch), default=-1)] if any(e <= epoch for e in history) else set()
+
+
+def revised(rng: np.random.Generator, history: History) -> tuple[History, int, int]:
+    """The history with another future and, sometimes, another past: (it, the first epoch that differs, its last)."""
+    pool = sorted({edge for edges in history.values() for edge in edges} | random_graph(rng, 26))
+    frontier = max(history)
+    late = sorted(e for e in history if rng.random() < 0.3) if rng.random() < 0.5 else []
+    new = {frontier + 10 * i for i in range(1, int(rng.integers(0 if late else 2, 5)))}
+    epochs = sorted({*history, *late, *new, *([late[0] + 1] if late else [])})
+    first = min([*late, *new])
+    out: History = {}
+    for epoch in epochs:
+        alive = set(at(out if epoch > frontier else history, epoch))
+        if epoch >= first:
+            alive ^= {edge for edge in pool if rng.random() < rng.choice([0.02, 0.1, 0.5])}
+        out[epoch] = alive
+    return out, first, max(epochs)
+
+
+def signed(before: History, after: History) -> Counter[tuple[int, int, int, int]]:
+    """What turns the intervals of one history into those of the other."""
+    rows = Counter(intervals(after, max(after)))
+    rows.subtract(intervals(before, max(before)))
+    return rows
+
+
+def check_resumed(graph: Warm, before: History, after: History, first: int, last: int, rng: np.random.Generator):
+    frontier = max(before)
+    old, new = Counter(intervals(before, frontier)), signed(before, after)
+    rows = [(*row, n, True) for row, n in old.items()] + [(*row, n, False) for row, n in new.items() if n]
+    inside = [row for row in rows if any(first <= time <= max(last, frontier) for time in row[2:4])]
+    rng.shuffle(inside)
+    table = [np.array([row[i] for row in inside], np.int64) for i in range(5)]
+    flags = np.array([row[5] for row in inside], bool)
+    changes, _, graph = resume(graph, frontier, tuple(table), flags, first, last)
+    state = slow_trussness(at(after, first - 1))
+    for epoch in sorted(e for e in after if first <= e <= last):
+        here = changes.epoch == epoch
+        for a, b, was, now in zip(*(c[here].tolist() for c in changes[:2] + changes[3:]), strict=True):
+            assert state.pop((a, b), 0) == was, f"epoch {epoch}: ({a}, {b}) was not {was}"
+            if now:
+                state[a, b] = now
+        assert state == slow_trussness(after[epoch]), f"epoch {epoch} differs"
+    return graph
+
+
+def made(history: History) -> Warm:
+    rows = intervals(history, max(history))
+    return replay(*columns(rows), *known(set(), {}), min(history), max(history), kept=True).graph
+
+
+@pytest.mark.parametrize("seed", seeds.several(range(60)))
+def test_revision_after_revision_from_files(seed: int, tmp_path: Path) -> None:
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    history = random_history(rng, 6)
+    graph = made(history)
+    for revision in range(6):
+        if rng.random() < 0.7:
+            graph.save(tmp_path, f"r{revision}", at=max(history))
+            opened = Warm.open(tmp_path, f"r{revision}")
+            assert opened is not None
+            graph = opened
+        after, first, last = revised(rng, history)
+        graph = check_resumed(graph, history, after, first, last, rng)
+        history = after
+        check_structure(graph.levels)
+        assert not graph.levels.state.any()
+        if graph.kept.certified:
+            check_certificate(graph.levels)
+
+
+def test_it_grows_from_nothing(tmp_path: Path) -> None:
+    """Far beyond what it was made with: vertices, edges, lists and the pool."""
+    rng = np.random.default_rng(5)
+    graph = made({0: {(0, 1)}})
+    history: History = {0: {(0, 1)}}
+    for epoch in range(1, 5):
+        ends = np.sort(rng.integers(0, 60 * epoch, (1200 * epoch, 2)), axis=1)
+        alive = {(int(u), int(v)) for u, v in ends if u < v}
+        after = {**history, epoch: alive}
+        graph = check_resumed(graph, history, after, epoch, epoch, rng)
+        history = after
+    check_structure(graph.levels)
+    graph.save(tmp_path, "big")
+    opened = Warm.open(tmp_path, "big")
+    assert opened is not None
+    check_structure(opened.levels)
+
+
+def test_a_removed_half_is_won_back(tmp_path: Path) -> None:
+    rng = np.random.default_rng(6)
+    edges = {(u, v) for u in range(60) for v in range(u + 1, 60)}
+    few = {edge for edge in edges if rng.random() < 0.3}
+    graph = made({0: edges, 1: few})
+    graph.save(tmp_path, "few")
+    opened = Warm.open(tmp_path, "few")
+    assert opened is not None
+    assert opened.used.edges == len(few) < graph.used.edges
+    check_structure(opened.levels)
+    check_certificate(opened.levels)
+    check_resumed(opened, {0: edges, 1: few}, {0: edges, 1: few, 2: edges}, 2, 2, rng)
+
+
+def damage(folder: Path, how: str) -> None:
+    if how == "no manifest":
+        (folder / "manifest.json").unlink()
+    elif how == "half a manifest":
+        (folder / "manifest.json").write_text((folder / "manifest.json").read_text()[:20])
+    elif how == "of a later format":
+        text = (folder / "manifest.json").read_text()
+        (folder / "manifest.json").write_text(text.replace(f'"format": {warm.FORMAT}', f'"format": {warm.FORMAT + 1}'))
+    elif how == "of another key":
+        shutil.move(folder, folder.with_name("other"))
+        folder.with_name("other").rename(folder.with_name("key"))
+        text = (folder / "manifest.json").read_text()
+        (folder / "manifest.json").write_text(text.replace('"key": "key"', '"key": "stranger"'))
+    elif how == "an array is missing":
+        (folder / "label.npy").unlink()
+    elif how == "a truncated array":
+        with open(folder / "edge.npy", "r+b") as file:
+            file.truncate(file.seek(0, 2) - 8)
+    elif how == "an empty array":
+        (folder / "edge.npy").write_bytes(b"")
+    else:
+        name = how.split()[-1]
+        raw = bytearray((folder / f"{name}.npy").read_bytes())
+        raw[len(raw) // 2] ^= 4
+        (folder / f"{name}.npy").write_bytes(raw)
+
+
+DAMAGES = ["no manifest", "half a manifest", "of a later format", "of another key", "an array is missing"]
+DAMAGES += ["a truncated array", "an empty array"]
+DAMAGES += [f"one bit of {name}" for name in ("level", "label", "own", "neighbour", "edge", "ids", "clock", "slots")]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_what_is_not_right_counts_as_absent(tmp_path: Path, how: str) -> None:
+    graph = made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}})
+    graph.save(tmp_path, "key")
+    assert Warm.open(tmp_path, "key") is not None
+    damage(tmp_path / "key", how)
+    assert Warm.open(tmp_path, "key") is None
+
+
+def test_a_state_is_bounded_and_replaced(tmp_path: Path) -> None:
+    graph = made({0: {(0, 1), (1, 2), (0, 2)}})
+    for key in ("a", "b", "b", "c"):
+        graph.save(tmp_path, key)
+    (tmp_path / ".c.123").mkdir()  # of a killed writer
+    warm.sweep(tmp_path, ["b", "c"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
+    warm.sweep(tmp_path / "nowhere", [])
+
+
+def test_a_state_of_other_edges_is_refused() -> None:
+    graph = made({0: {(0, 1), (1, 2)}})
+    rows = [np.array([x], np.int64) for x in (0, 1, 0, 5, 1)]
+    with pytest.raises(Mismatch):  # (0, 1) is said to have begun before, and there is no room for it to end twice
+        resume(graph, 0, tuple(np.repeat(row, 2) for row in rows), np.array([True, True]), 0, 6)
+    graph = made({0: {(0, 1), (1, 2)}})
+    gone = [np.array([x], np.int64) for x in (5, 6, 0, 3, 1)]
+    with pytest.raises(Mismatch):
+        resume(graph, 0, tuple(gone), np.array([True]), 1, 4)
