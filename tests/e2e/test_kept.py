@@ -1,0 +1,148 @@
+"""The graph that a run keeps for the next: whatever became of its files, every epoch's trussness is right, and a run
+uses them just when they are there and true."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.run import rollback
+from pipeline.run.compact import compact
+from pipeline.state.ledger import Ledger
+from pipeline.storage import kept
+from pipeline.storage.warehouse import Warehouse
+from tests import homes, reference, seeds
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+History = dict[int, list[reference.Row]]
+
+
+@pytest.fixture(autouse=True)
+def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is compared here is more than the audit compares."""
+    monkeypatch.setattr("pipeline.run.stages.audit.work", lambda run: {"checks": 0, "failed": 0, "critical": 0})
+
+
+def rows(rng: random.Random, n: int = 40) -> list[reference.Row]:
+    """Changes of a graph of a dozen vertices, of which some are in no other batch."""
+    vertices = [*range(12), rng.randrange(100, 200)]
+    ends = [rng.sample(vertices, 2) for _ in range(n)]
+    return [(u, v, None, rng.choice(["upsert", "upsert", "delete"]), seq) for seq, (u, v) in enumerate(ends)]
+
+
+def check(spark: SparkSession, home: homes.Home, ledger: Ledger, history: History, live_for: int | None) -> None:
+    """The stored trussness at every epoch up to the frontier."""
+    row = ledger.published()
+    assert row.frontier is not None
+    found = Warehouse(spark, home).at("trussness", row).collect()
+    for epoch in range(min(history), row.frontier + 1):
+        state: dict[tuple[int, int, int], int] = {}
+        for r in found:
+            if r.epoch <= epoch:
+                state[r.a, r.b, r.k] = state.get((r.a, r.b, r.k), 0) + r.diff
+        expected = reference.trussness(reference.edges(history, epoch, live_for))
+        assert {key: n for key, n in state.items() if n} == {(*e, k): 1 for e, k in expected.items()}, epoch
+
+
+def plan(ledger: Ledger) -> str | None:
+    return ledger.facts(ledger.published().run_id, "truss").get("plan")
+
+
+def damage(home: homes.Home, ledger: Ledger, how: str) -> None:
+    key = kept.of(ledger, ledger.published())
+    assert key is not None
+    here = kept.folder(home) / key
+    assert here.is_dir()
+    if how == "absent":
+        shutil.rmtree(kept.folder(home))
+    elif how == "truncated":
+        with open(here / "edge.npy", "r+b") as file:
+            file.truncate(200)
+    elif how == "stale":  # the graph of the revision before, under the name of the newest
+        rows = [row for row in ledger.revisions() if row.frontier is not None]
+        older = kept.of(ledger, rows[-2])
+        assert older is not None
+        shutil.rmtree(here)
+        shutil.copytree(kept.folder(home) / older, here)
+    elif how == "on another machine":
+        (kept.folder(home) / "here").write_text("somewhere else")
+    elif how == "no folder can be made":
+        shutil.rmtree(kept.folder(home))
+        kept.folder(home).touch()
+
+
+# what becomes of the files, the epochs that land then, and how the run begins
+STEPS = [
+    ("kept", [3], "resume"),
+    ("kept", [2], "resume"),  # a correction
+    ("absent", [4], "replay"),
+    ("kept", [1, 5], "resume"),  # late and new
+    ("truncated", [6], "replay"),
+    ("stale", [7], "replay"),
+    ("on another machine", [8], "resume"),  # what this machine says now is the truth
+    ("kept", [8], "resume"),
+    ("no folder can be made", [9], "replay"),
+    ("no folder yet", [10], "replay"),
+    ("kept", [11], "resume"),
+]
+
+
+@pytest.mark.parametrize("live_for", [None, 3])
+def test_every_epoch_is_right_whatever_became_of_the_files(
+    tmp_path: Path, spark: SparkSession, live_for: int | None
+) -> None:
+    rng = random.Random(seeds.one(11))
+    home, ledger = homes.make(tmp_path / "home", f"[edges]\nlive_for = {live_for}\n" if live_for else "")
+    history: History = {epoch: rows(rng, 80) for epoch in (1, 2)}
+    for epoch, batch in history.items():
+        homes.put(home, epoch, batch)
+    homes.run(home, ledger, [1, 2])
+    assert plan(ledger) == "replay"
+    steps = STEPS if live_for is None else STEPS[:4]
+    for how, epochs, expected in steps:
+        if how not in ("kept", "no folder yet"):
+            damage(home, ledger, how)
+        for epoch in epochs:
+            history[epoch] = rows(rng)
+            homes.put(home, epoch, history[epoch])
+        homes.run(home, ledger, epochs)
+        assert plan(ledger) == expected, (how, epochs)
+        if how == "no folder can be made":
+            kept.folder(home).unlink()
+            continue
+        check(spark, home, ledger, history, live_for)
+        there = {path.name for path in kept.folder(home).iterdir()} - {"here"}
+        assert len(there) <= 2 and kept.of(ledger, ledger.published()) in there
+
+
+def test_rollback_compaction_and_a_moved_home(tmp_path: Path, spark: SparkSession) -> None:
+    rng = random.Random(seeds.one(12))
+    home, ledger = homes.make(tmp_path / "home", "[retention]\nepochs = 2\n")
+    history: History = {}
+    for epoch in (1, 2, 3, 4):
+        history[epoch] = rows(rng, 60)
+        homes.put(home, epoch, history[epoch])
+        homes.run(home, ledger, [epoch])
+    compact(home, ledger, spark, grace=0)
+    history[5] = rows(rng)
+    homes.put(home, 5, history[5])
+    homes.run(home, ledger, [5])
+    assert plan(ledger) == "resume"  # the same contents, in other snapshots
+    rollback.rollback(home, ledger, 4)
+    history[5] = rows(rng)
+    homes.put(home, 5, history[5])
+    homes.run(home, ledger, [5])
+    assert plan(ledger) == "replay"
+    found = Warehouse(spark, home).at("trussness", ledger.published()).collect()
+    for epoch in (3, 4, 5):
+        state: dict[tuple[int, int, int], int] = {}
+        for r in found:
+            if r.epoch <= epoch:
+                state[r.a, r.b, r.k] = state.get((r.a, r.b, r.k), 0) + r.diff
+        expected = reference.trussness(reference.edges(history, epoch))
+        assert {key: n for key, n in state.items() if n} == {(*e, k): 1 for e, k in expected.items()}, epoch
