@@ -101,7 +101,7 @@ class Warm:
         level = self.levels.level
         if (level[removed] < 0).any() or (level[inserted] >= 0).any():
             raise Mismatch("an edge goes that is absent, or one comes that is present")
-        self._make_room(inserted)
+        self.make_room(inserted)
         return self.kept.apply(removed, inserted, method, last)
 
     def numbered(self, a: Ints, b: Ints) -> Shorts:
@@ -167,7 +167,7 @@ class Warm:
         self._index()
         self.kept.attach(self.levels)
 
-    def _make_room(self, come: Shorts) -> None:
+    def make_room(self, come: Shorts) -> None:
         """Lists that the edges to come would overflow move to the end of the pool."""
         ends = np.concatenate([self.levels.tail[come], self.levels.head[come]])
         vertices, more = np.unique(ends, return_counts=True)

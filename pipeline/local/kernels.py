@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -95,6 +97,20 @@ def _maintain(edges: pa.Table) -> None:
     replay(a, b, start, until, first.a, first.b, first.after, 1, 4, "incremental")
 
 
+def _kept() -> None:
+    """A graph that is opened from files, and grows."""
+    from algorithms.kernels.warm import Warm
+
+    a, b, _ = _trussness()
+    with TemporaryDirectory() as folder:
+        ids, ends = np.unique(np.concatenate([a, b]), return_inverse=True)
+        tail, head = ends[: a.size].astype(np.int32), ends[a.size :].astype(np.int32)
+        Warm.over(ids, tail, head, np.full(a.size, -1, np.int32)).save(Path(folder), "key")
+        graph = Warm.open(Path(folder), "key")
+    assert graph is not None
+    graph.make_room(graph.numbered(np.arange(40, 80), np.arange(1000, 1040)))
+
+
 def _triangles() -> None:
     from algorithms.triangles import _count_all, _count_cell
 
@@ -146,6 +162,7 @@ GROUPS = {  # the longest first
     "triangles": _triangles,
     "motifs": _motifs,
     "audit": _audit,
+    "truss: kept graphs": _kept,
     "views": _views,
 }
 

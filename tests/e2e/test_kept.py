@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.run import rollback
 from pipeline.run.compact import compact
+from pipeline.state.facts import AuditFacts, TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage import kept
 from pipeline.storage.warehouse import Warehouse
@@ -25,7 +26,7 @@ History = dict[int, list[reference.Row]]
 @pytest.fixture(autouse=True)
 def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is compared here is more than the audit compares."""
-    monkeypatch.setattr("pipeline.run.stages.audit.work", lambda run: {"checks": 0, "failed": 0, "critical": 0})
+    monkeypatch.setattr("pipeline.run.stages.audit.work", lambda run: AuditFacts(checks=0, failed=0, critical=0))
 
 
 def rows(rng: random.Random, n: int = 40) -> list[reference.Row]:
@@ -50,7 +51,7 @@ def check(spark: SparkSession, home: homes.Home, ledger: Ledger, history: Histor
 
 
 def plan(ledger: Ledger) -> str | None:
-    return ledger.facts(ledger.published().run_id, "truss").get("plan")
+    return ledger.facts(ledger.published().run_id, TrussFacts).plan
 
 
 def damage(home: homes.Home, ledger: Ledger, how: str) -> None:
