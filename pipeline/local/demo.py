@@ -23,7 +23,7 @@ from ..run import planning, runner
 from ..run.runner import Say
 from ..state.ledger import Ledger
 from ..state.place import opened
-from ..state.standing import standings
+from ..state.standing import Says, standings
 
 _EVERY, _LIVE_FOR = "1d", 30
 
@@ -80,7 +80,7 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
 
     row = ledger.at()
     stand = standings(ledger, row)
-    wanted = [e for e, at in stand.rows.items() if at.batch and not (at.audit and at.audit.says == "equal")]
+    wanted = [e for e, at in stand.rows.items() if at.batch and not (at.audit and at.audit.says is Says.EQUAL)]
     if wanted:
         say("audit", "")
         warehouse = Warehouse(session_for(home, ledger), home)

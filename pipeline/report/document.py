@@ -14,9 +14,10 @@ from statistics import median
 from typing import Any, TypeVar
 
 from ..home.directory import Home
+from ..state.attempts import Attempt
 from ..state.facts import IngestFacts, TrianglesFacts, TrussFacts, without_version
 from ..state.records import Batch, CheckRecord, LandedBatch, RunState, Severity
-from ..state.standing import SUMS, Attempt
+from ..state.standing import SUMS
 from .html.verdict import verdict
 from .state import MEASURES, WINDOW, State
 

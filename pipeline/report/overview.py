@@ -10,14 +10,14 @@ import sqlalchemy as sa
 from ..errors import AltneuError
 from ..home.directory import Home
 from ..landing.survey import survey
+from ..state.attempts import Attempt, attempt
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, RunKind, RunRecord
 from ..state.schema import checks, ledger, runs
 from ..state.standing import (
     FULL,
-    Attempt,
+    EpochState,
     Standings,
-    attempt,
     counts,
     failures,
     folded,
@@ -48,7 +48,7 @@ def overview(
         row, tried = stand.at(epoch), stand.pending(epoch)
         wrong = [check for check in failed.get(epoch, ()) if counts(check, row.batch, stand.marks)]
         judged = judge(row.batch, tried, row.audit, [check.severity for check in wrong])
-        reasons[epoch] = tried.error if judged == "failed" and tried else _worst(wrong)
+        reasons[epoch] = tried.error if judged is EpochState.FAILED and tried else _worst(wrong)
         final = newest.frontier is not None and epoch <= newest.frontier
         point = {**row.sums, "max_trussness": core(epoch)} if final else dict.fromkeys(MEASURES)
         epochs.append(

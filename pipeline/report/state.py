@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..home.directory import Home
+from ..state.attempts import Attempt, attempt, pending, unpublished
 from ..state.facts import F
 from ..state.ledger import Ledger
 from ..state.records import Batch, CheckRecord, LandedBatch, Revision, Row, RunState, StageRecord
@@ -23,10 +24,9 @@ from ..state.standing import (
     FOREVER,
     FULL,
     SUMS,
-    Attempt,
     Audit,
+    EpochState,
     Marks,
-    attempt,
     counts,
     current,
     dense,
@@ -36,9 +36,7 @@ from ..state.standing import (
     landings,
     marks_of,
     newest_checks,
-    pending,
     total_diffs,
-    unpublished,
 )
 from ..state.totals import NOTHING, Point, accumulate
 
@@ -279,7 +277,7 @@ class State:
         """The failed checks that count, beside the audit."""
         return [row for row in self.checks.get(epoch, ()) if not row.passed and self.counts(row)]
 
-    def judge(self, epoch: int) -> str:
+    def judge(self, epoch: int) -> EpochState:
         """The state of an epoch, one of `STATES`."""
         failed = [row.severity for row in self.failed(epoch)]
         return judge(self.batches.get(epoch), self.pending(epoch), self.audit(epoch), failed)

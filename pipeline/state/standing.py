@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -23,8 +23,9 @@ import sqlalchemy as sa
 
 from expectations.volumes import EXPECTATIONS as VOLUMES
 
+from .attempts import Attempt, pending, unpublished
 from .ledger import Ledger
-from .records import OVER, Batch, CheckRecord, Revision, RunKind, RunRecord, RunState, Severity
+from .records import Batch, CheckRecord, Revision, RunKind, RunState, Severity
 from .schema import batches, checks, ledger, runs, totals
 
 FULL = "incremental_versus_full"
@@ -32,6 +33,26 @@ OF_BATCH = {(check.suite, check.name) for check in VOLUMES if check.per_epoch}
 SUMS = ("vertices", "edges", "triangles")
 FOREVER = (1 << 63) - 1
 DENSE = 400  # so many epochs are shown one by one, also where most of them are empty
+
+
+class EpochState(StrEnum):
+    """How an epoch stands."""
+
+    FAILED = "failed"  # its newest run
+    WRONG = "wrong"  # a critical check, or the audit
+    WARNING = "warning"
+    UNAUDITED = "unaudited"
+    RUNNING = "running"
+    EMPTY = "empty"
+    GOOD = "good"
+
+
+class Says(StrEnum):
+    """What an audit says of what is published."""
+
+    EQUAL = "equal"
+    DIFFERS = "differs"  # also when the epoch has changed since: nothing says that the difference is gone
+    STALE = "stale"  # nothing
 
 
 class Marks:
@@ -66,12 +87,11 @@ class Audit:
     anew: bool  # everything was computed anew since
 
     @property
-    def says(self) -> str:
-        """`equal`; `differs` (also when the epoch has changed since: nothing says that the difference is gone); or
-        `stale`: it tells nothing of what is published now."""
+    def says(self) -> Says:
+        """Of what is published now."""
         if not self.passed:
-            return "stale" if self.anew else "differs"
-        return "equal" if self.fresh else "stale"
+            return Says.STALE if self.anew else Says.DIFFERS
+        return Says.EQUAL if self.fresh else Says.STALE
 
     def told(self) -> str:
         """For `status` and the page in Airflow, in few words."""
@@ -275,67 +295,6 @@ def _everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
     return anew, max(anew, back if back > first else 0)
 
 
-# -- runs that did not publish ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A run of some epochs, as it is told: one that says `running` without a heartbeat has failed."""
-
-    run_id: str
-    state: RunState
-    error: str | None
-    kind: RunKind
-    parent: int
-    started_at: str
-    finished_at: str | None
-    last: str  # when it ended, or sent its last heartbeat
-    epochs: int
-
-    @property
-    def seconds(self) -> float | None:
-        """From its beginning to its end."""
-        if self.finished_at is None:
-            return None
-        return (datetime.fromisoformat(self.finished_at) - datetime.fromisoformat(self.started_at)).total_seconds()
-
-
-def attempt(run: RunRecord) -> Attempt:
-    """A run, as it is told."""
-    state, error = run.state, run.error
-    if state is RunState.RUNNING and not run.alive:
-        state, error = RunState.FAILED, f"run {run.run_id} stopped without a word (last heartbeat {run.last_word})"
-    return Attempt(
-        run.run_id,
-        state,
-        error,
-        run.kind,
-        run.parent,
-        run.started_at,
-        run.finished_at,
-        run.last_word,
-        len(run.epochs),
-    )
-
-
-def unpublished(found: Ledger) -> dict[int, list[Attempt]]:
-    """Epoch → its runs that did not publish, oldest first."""
-    tried = sa.func.coalesce(runs.c.kind, RunKind.RUN) != RunKind.COMPACT
-    out: dict[int, list[Attempt]] = defaultdict(list)
-    rows = map(RunRecord.of, found.read(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)))
-    for told, epochs in sorted(((attempt(run), run.epochs) for run in rows), key=lambda pair: pair[0].last):
-        for epoch in epochs:
-            out[epoch].append(told)
-    return out
-
-
-def pending(tried: list[Attempt], touched: int) -> Attempt | None:
-    """The newest of an epoch's runs that did not publish, when it still says something: it is neither superseded, nor
-    was the epoch's batch published or taken back (at revision `touched`) by another run after this one began."""
-    said = [one for one in tried if one.state is not RunState.SUPERSEDED and one.parent >= touched]
-    return said[-1] if said else None
-
-
 def counts(check: CheckRecord, batch: Batch | None, marks: Marks) -> bool:
     """Does a failed check still say something? See the contract above."""
     if (check.suite, check.name) in OF_BATCH:
@@ -350,19 +309,16 @@ def is_fresh(check: CheckRecord, batch: Batch | None, marks: Marks) -> bool:
     return marks.fresh(check.epoch, check.revision)
 
 
-def judge(batch: Batch | None, tried: Attempt | None, audit: Audit | None, failed: Iterable[Severity]) -> str:
-    """The state of an epoch: `failed`, `running`, `empty`, `wrong`, `warning`, `unaudited` or `good`.
-
-    `failed`: the severities of the failed checks that count, beside the audit.
-    """
+def judge(batch: Batch | None, tried: Attempt | None, audit: Audit | None, failed: Iterable[Severity]) -> EpochState:
+    """The state of an epoch. `failed`: the severities of the failed checks that count, beside the audit."""
     severities = set(failed)
     if tried is not None and tried.state is RunState.FAILED:
-        return "failed"
+        return EpochState.FAILED
     if batch is None:
-        return "running" if tried is not None else "empty"
-    says = audit.says if audit else "stale"
-    if Severity.CRITICAL in severities or says == "differs":
-        return "wrong"
+        return EpochState.RUNNING if tried is not None else EpochState.EMPTY
+    says = audit.says if audit else Says.STALE
+    if Severity.CRITICAL in severities or says is Says.DIFFERS:
+        return EpochState.WRONG
     if Severity.WARNING in severities:
-        return "warning"
-    return "good" if says == "equal" else "unaudited"
+        return EpochState.WARNING
+    return EpochState.GOOD if says is Says.EQUAL else EpochState.UNAUDITED
