@@ -4,20 +4,19 @@ Law      The result has `(x1 … xn, t1 ∨ … ∨ tm, d1 * … * dm)` for ever
          that agrees on the variables. Rule i claims the choices whose LAST triple is atom i's, in a total
          order of (time, atom index). Every choice has exactly one last triple, so it is claimed once, for
          partial orders too, inside `iterate` too: ties break on the triples' own (initial) times, the output
-         goes to their join.
-Shapes   A `Query` (see `query`) has atoms (relation name, variables), constraints a < b and a != b. Relations are
-         collections whose data columns correspond to the variables by position. Result: the variables as data, in order
-         of appearance.
-Plan     Per rule the attribute order is greedy: next the variable that most atoms constrain, then the one
-         with the least given `fanout`. Each step is count → propose → validate over the pairs that ever
-         existed, then the joins with the histories of the atoms that became fully bound, which keep what
-         comes before in the order.
-Cost     Candidates per step: at most Σ min(count) (law 8), counts taken over every pair that ever existed. A
-         record of h triples costs h rows, so compact old histories. `explain` shows the rules without running
-         anything.
+         goes to their join. Triples of a delta come after all others, whatever their times.
+Shapes   A `Query` (see `query`) has atoms (relation name, variables and constants), constraints a < b and a != b, and a
+         head. Relations are collections whose data columns correspond to the terms by position. Result: the variables
+         of the head as data, or all in order of appearance.
+Plan     Per rule the attribute order is greedy: next the variable that most atoms constrain, then the one with the
+         least given `fanout`. All rules go through their steps together, told apart by a column (`extend`): so a
+         triangle has 8 exchanges and a 4-clique 20, whatever the number of rules.
+Cost     Candidates per step: at most Σ min(count) (law 8), counts taken over every triple that ever was. A record of h
+         triples costs h rows, so compact old histories. `explain` shows the rules without running anything.
 Errors   ValueError for atoms that do not fit their relation, unknown names, or unconnected variables.
 Sets     Relations are meant to be sets at every time (`as_sets` makes them so, `check_sets` gives the rows that break
-         it): then every result has multiplicity 1. Of bags it is the bilinear join, multiplicities multiplied.
+         it): then every choice has multiplicity 1, and a projection counts them. Of bags it is the bilinear join,
+         multiplicities multiplied. A null agrees with nothing, nor is it less or different.
 Algebra  A semiring of diffs; as_sets needs the order that distinct needs.
 Source   Seed 4 (delta queries, (T, relation index), count/propose/validate); design §2 for the total order.
 """
@@ -27,15 +26,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce as fold
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection, common_since
-from algorithms.extend import Extender, extend
-from algorithms.query import Atom, Query
+from algorithms.extend import RULE, Ask, Case, Extension, View
+from algorithms.query import Constant, Query, Term
 from algorithms.reduce import distinct, threshold
 from algorithms.times import Lattice, Lexicographic, Product
+
+NEU = "_neu"
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,10 @@ def explain(query: Query, fanout: Mapping[str, float] | None = None) -> list[str
     """
     lines = []
     for rule in rules(query, fanout):
-        bound, line = set(query.atoms[rule.atom].variables), f"d{_show(query.atoms[rule.atom])}"
+        bound, line = set(query.atoms[rule.atom].variables), f"d{query.atoms[rule.atom]}"
         for v in rule.order:
             parts = [
-                f"{_show(a)} {'new' if j < rule.atom else 'old'}"
+                f"{a} {'new' if j < rule.atom else 'old'}"
                 for j, a in enumerate(query.atoms)
                 if j != rule.atom and v in a.variables and set(a.variables) & bound
             ]
@@ -94,20 +96,51 @@ def delta_query(
     order: Sequence[str] | None = None,
     only: Column | None = None,
     fanout: Mapping[str, float] | None = None,
+    broadcast: bool = False,
 ) -> Collection:
     """The collection of the query's results.
 
-    `order` arranges the time columns for the tie-break, most significant first; default: as in the lattice,
-    reversed (revision before epoch). With `only`, a condition on triples such as `F.col("revision") == 7`,
-    the rules start from those changes alone: right when they come last in that order, that is when nothing
-    later is in the relations.
+    `order` arranges the time columns for the tie-break, most significant first; default: as in the lattice, reversed
+    (revision before epoch). With `only`, a condition on triples such as `F.col("revision") == 7`, the rules start from
+    those alone: the result is what they add to that of the others. With `broadcast` the prefixes of each step must fit
+    an executor's memory, and no relation is exchanged: for few changes.
     """
     time = _check(query, relations)
     ties = list(order or total_order(time))
     if sorted(ties) != sorted(time.columns):
         raise ValueError(f"the order {ties} must name every time column of {time.columns}")
-    parts = [_run(query, relations, rule, time, ties, only) for rule in rules(query, fanout)]
-    return parts[0].concat(*parts[1:])
+    frames = {name: relation.df for name, relation in relations.items()}
+    if only is not None:
+        late = F.coalesce(only, F.lit(False)).cast("bigint")
+        frames = {name: frame.withColumn(NEU, late) for name, frame in frames.items()}
+    return _run(
+        query, relations, frames, rules(query, fanout), time, [NEU, *ties] if only is not None else ties, broadcast
+    )
+
+
+def query_changes(
+    query: Query,
+    before: Mapping[str, Collection],
+    delta: Mapping[str, Collection],
+    fanout: Mapping[str, float] | None = None,
+    broadcast: bool = False,
+) -> Collection:
+    """What the deltas add to the query's results: those of `before` and `delta` together, minus those of `before`.
+
+    A relation without a delta stays as it is. The times of a delta may be any: late ones, too.
+    """
+    alien = [name for name in delta if name not in before]
+    if alien:
+        raise ValueError(f"changes of {alien}, which are no relations; there are {sorted(before)}")
+    time = _check(query, before)
+    frames = {}
+    for name, relation in before.items():
+        frames[name] = relation.df.withColumn(NEU, F.lit(0).cast("bigint"))
+        if name in delta:
+            relation.concat(delta[name])  # refuses other columns and times
+            frames[name] = frames[name].unionByName(delta[name].df.withColumn(NEU, F.lit(1).cast("bigint")))
+    both = {**before, **{f"{name} delta": changes for name, changes in delta.items()}}
+    return _run(query, both, frames, rules(query, fanout), time, [NEU, *total_order(time)], broadcast)
 
 
 def total_order(time: Lattice) -> list[str]:
@@ -136,104 +169,167 @@ def check_sets(relation: Collection) -> Collection:
 def _run(
     query: Query,
     relations: Mapping[str, Collection],
-    rule: Rule,
+    frames: Mapping[str, DataFrame],
+    found: Sequence[Rule],
     time: Lattice,
-    ties: Sequence[str],
-    only: Column | None,
+    stamp: Sequence[str],
+    broadcast: bool,
 ) -> Collection:
-    """One rule. Prefix rows: bound variables, `_at_…` (the delta's own time), the joined time, the multiplied
-    diff."""
-    start = _bind(relations[query.atoms[rule.atom].relation], query.atoms[rule.atom])
-    changes = start.df if only is None else start.df.where(only)
-    prefix = changes.withColumns({f"_at_{c}": F.col(c) for c in time.columns})
-    bound = list(query.atoms[rule.atom].variables)
-    prefix = _ordered(query, prefix, bound, set())
-    joined = {rule.atom}
-    # Atoms over the same variables as the delta bind nothing new, but their history counts.
-    prefix = _histories(query, relations, rule, time, ties, prefix, bound, joined)
-    for v in rule.order:
-        touching = [(j, a) for j, a in enumerate(query.atoms) if v in a.variables and set(a.variables) & set(bound)]
-        extenders = []
-        for _, a in touching:
-            key = tuple(x for x in a.variables if x in bound)
-            pairs = _bind(relations[a.relation], a).df.select(*key, v).distinct()
-            extenders.append(Extender(pairs, key, v))
-        before = set(bound)
-        prefix = extend(prefix, extenders)
-        bound.append(v)
-        prefix = _ordered(query, prefix, bound, before)
-        prefix = _histories(query, relations, rule, time, ties, prefix, bound, joined)
+    """All rules through their steps together."""
+    views, of = _views(query, relations, frames, stamp)
+    types = {v: views[of[i]].types[p] for i, a in enumerate(query.atoms) for p, v in enumerate(a.variables)}
+    extension = Extension(views, time, stamp, broadcast)
+    prefixes = _passing(query, _changes(query, found, views, of, types, time, stamp))
+    each = [_steps(query, rule, of) for rule in found]
+    for number in range(max(map(len, each))):
+        cases = [(i, steps[number] if number < len(steps) else [()]) for i, steps in enumerate(each)]
+        step = [Case(i, asks) for i, mine in cases for asks in mine]
+        if any(case.asks for case in step):
+            prefixes = _passing(query, extension.extend(prefixes, step))
     since = common_since(*relations.values())
-    return Collection(prefix.select(*query.variables, *time.columns, DIFF), time, since)
+    return Collection(prefixes.select(*query.results, *time.columns, DIFF), time, since)
 
 
-def _histories(
-    query: Query,
-    relations: Mapping[str, Collection],
-    rule: Rule,
-    time: Lattice,
-    ties: Sequence[str],
-    prefix: DataFrame,
-    bound: Sequence[str],
-    joined: set[int],
-) -> DataFrame:
-    """Join the prefix with the triples of every atom that is now fully bound, keeping those before the
-    delta."""
-    for j, atom in enumerate(query.atoms):
-        if j in joined or not set(atom.variables) <= set(bound):
+def _views(
+    query: Query, relations: Mapping[str, Collection], frames: Mapping[str, DataFrame], stamp: Sequence[str]
+) -> tuple[list[View], list[int]]:
+    """The relations as the atoms see them, and which one each atom sees: equal ones are shared."""
+    kinds = _types(query, relations)
+    asked = [v for pair in (*query.less_than, *query.different) for v in pair]
+    shared = [v for atom in query.atoms for v in atom.variables]
+    found: dict[tuple[object, ...], int] = {}
+    views: list[View] = []
+    of: list[int] = []
+    for atom in query.atoms:
+        data = relations[atom.relation].data
+        same = tuple((i, t if isinstance(t, Constant) else atom.terms.index(t)) for i, t in enumerate(atom.terms))
+        types = tuple(kinds[v] for v in atom.variables)
+        meets = tuple(i for i, v in enumerate(atom.variables) if v in asked or shared.count(v) > 1)
+        number = found.setdefault((atom.relation, same, types, meets), len(views))
+        of.append(number)
+        if number < len(views):
             continue
-        joined.add(j)
-        history = _bind(relations[atom.relation], atom).df
-        away = history.select([F.col(c).alias(f"_r_{c}") for c in history.columns])
-        same = fold(Column.__and__, [F.col(v) == F.col(f"_r_{v}") for v in atom.variables])
-        earlier = before_in_order(
-            [F.col(f"_r_{c}") for c in ties], [F.col(f"_at_{c}") for c in ties], or_equal=j < rule.atom
-        )
-        both = prefix.join(away, same & earlier)
-        names = time.columns
-        later = time.join_columns([F.col(c) for c in names], [F.col(f"_r_{c}") for c in names])
-        moved = dict(zip(names, later, strict=True)) | {DIFF: F.col(DIFF) * F.col(f"_r_{DIFF}")}
-        prefix = both.withColumns(moved).drop(*away.columns)
-    return prefix
+        names = tuple(f"_v{i}" for i in range(len(types)))
+        tests = [
+            F.col(data[i]) == (F.lit(t.value) if isinstance(t, Constant) else F.col(data[t])) for i, t in same if t != i
+        ]
+        tests += [F.col(data[atom.terms.index(atom.variables[i])]).isNotNull() for i in meets]
+        rows = frames[atom.relation].where(fold(and_, tests)) if tests else frames[atom.relation]
+        columns = [
+            F.col(data[atom.terms.index(v)]).cast(kind).alias(name)
+            for v, kind, name in zip(atom.variables, types, names, strict=True)
+        ]
+        views.append(View(rows.select(*columns, *stamp, DIFF), names, types))
+    return views, of
 
 
-def before_in_order(a: Sequence[Column], b: Sequence[Column], or_equal: bool) -> Column:
-    """a before b in the lexicographic order of their coordinates; `or_equal` also admits a = b."""
-    test = F.lit(or_equal)
-    for x, y in reversed(list(zip(a, b, strict=True))):
-        test = (x < y) | ((x == y) & test)
-    return test
+def _types(query: Query, relations: Mapping[str, Collection]) -> dict[str, str]:
+    """Spark's type of each variable: that of its columns, or one that holds them all. ValueError for a constant of
+    another kind than its column or variable."""
+    columns: dict[str, list[Column]] = {}
+    kinds: dict[str, str] = {}
+    types = {name: dict(relation.df.dtypes) for name, relation in relations.items()}
+    for atom in query.atoms:
+        for name, term in zip(relations[atom.relation].data, atom.terms, strict=True):
+            kind = types[atom.relation][name]
+            if isinstance(term, Constant):
+                _comparable(term, kind, f"the column {name} of {atom}")
+            else:
+                columns.setdefault(term, []).append(F.lit(None).cast(kind))
+                kinds.setdefault(term, kind)
+                kinds[term] = kind if kinds[term] == kind else ""
+    mixed = [v for v, kind in kinds.items() if not kind]
+    if mixed:
+        nothing = next(iter(relations.values())).df.sparkSession.range(0)
+        kinds |= dict(nothing.select(*[F.coalesce(*columns[v]).alias(v) for v in mixed]).dtypes)
+    for pair in (*query.less_than, *query.different):
+        for constant, variable in (pair, pair[::-1]):
+            if isinstance(constant, Constant) and isinstance(variable, str):
+                _comparable(constant, kinds[variable], f"the variable {variable}")
+    return kinds
 
 
-def _ordered(query: Query, prefix: DataFrame, bound: Sequence[str], before: set[str]) -> DataFrame:
-    """Apply the constraints whose two variables have just become bound."""
-    tests = [(pair, F.col(pair[0]) < F.col(pair[1])) for pair in query.less_than]
-    tests += [(pair, F.col(pair[0]) != F.col(pair[1])) for pair in query.different]
-    for pair, test in tests:
-        if set(pair) <= set(bound) and not set(pair) <= before:
-            prefix = prefix.where(test)
-    return prefix
+def _comparable(constant: Constant, kind: str, what: str) -> None:
+    if isinstance(constant.value, str) != (kind == "string"):
+        raise ValueError(f"{what} is of type {kind}, which {constant} is not")
 
 
-def _bind(relation: Collection, atom: Atom) -> Collection:
-    """The relation with its data columns named by the atom's variables."""
-    return relation.rename(dict(zip(relation.data, atom.variables, strict=True)))
+def _changes(
+    query: Query,
+    found: Sequence[Rule],
+    views: Sequence[View],
+    of: Sequence[int],
+    types: Mapping[str, str],
+    time: Lattice,
+    stamp: Sequence[str],
+) -> DataFrame:
+    """The changes that the rules begin with, as prefixes; each view is scanned once."""
+    parts = []
+    for number, view in enumerate(views):
+        mine = [(i, query.atoms[rule.atom].variables) for i, rule in enumerate(found) if of[rule.atom] == number]
+        starts = []
+        for i, names in mine:
+            place = {v: view.names[p] for p, v in enumerate(names)}
+            values = [(F.col(place[v]) if v in place else F.lit(None)).cast(types[v]).alias(v) for v in query.variables]
+            starts.append(F.struct(F.lit(i).alias(RULE), *values))
+        changes = view.rows.where(F.col(NEU) == 1) if NEU in stamp else view.rows
+        own = [F.col(c).alias(f"_at_{c}") for c in stamp]
+        parts.append(changes.select(*own, *time.columns, DIFF, F.inline(F.array(*starts))))
+    return fold(DataFrame.unionByName, parts)
 
 
-def _show(atom: Atom) -> str:
-    return f"{atom.relation}({','.join(atom.variables)})"
+def _steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[Ask, ...]]]:
+    """What the prefixes of a rule ask in each step: the questions by proposer. The first step binds nothing: it meets
+    the atoms that have no other variables than the rule's own."""
+
+    def ask(j: int, new: str | None) -> Ask:
+        variables = query.atoms[j].variables
+        key = tuple(p for p, v in enumerate(variables) if v in bound and v != new)
+        takes = variables.index(new) if new else None
+        return Ask(of[j], variables, key, takes, set(variables) <= {*bound, new}, or_equal=j < rule.atom)
+
+    bound = list(query.atoms[rule.atom].variables)
+    open_atoms = [j for j in range(len(query.atoms)) if j != rule.atom]
+    inside = [j for j in open_atoms if set(query.atoms[j].variables) <= set(bound)]
+    steps = [[tuple(ask(j, None) for j in inside)]]
+    open_atoms = [j for j in open_atoms if j not in inside]
+    for v in rule.order:
+        with_v = [j for j in open_atoms if v in query.atoms[j].variables]
+        touching = [j for j in with_v if set(query.atoms[j].variables) & set(bound)]
+        alone = [j for j in with_v if query.atoms[j].variables == (v,)]
+        proposing = {j: ask(j, v) for j in touching}
+        bound.append(v)
+        judging = {j: ask(j, None) for j in (*touching, *alone)}
+        steps.append([(proposing[w], *[judging[j] for j in judging if j != w]) for w in touching])
+        open_atoms = [j for j in open_atoms if not set(query.atoms[j].variables) <= set(bound)]
+    return steps
+
+
+def _passing(query: Query, prefixes: DataFrame) -> DataFrame:
+    """Without the prefixes that break a constraint whose terms are bound."""
+    for pairs, less in ((query.less_than, True), (query.different, False)):
+        for pair in pairs:
+            x, y = (_value(term) for term in pair)
+            open_yet = fold(Column.__or__, [F.col(v).isNull() for v in pair if isinstance(v, str)])
+            prefixes = prefixes.where(open_yet | ((x < y) if less else (x != y)))
+    return prefixes
+
+
+def _value(term: Term) -> Column:
+    return F.col(term) if isinstance(term, str) else F.lit(term.value)
 
 
 def _check(query: Query, relations: Mapping[str, Collection]) -> Lattice:
     for atom in query.atoms:
         if atom.relation not in relations:
-            raise ValueError(f"{_show(atom)}: no relation {atom.relation}; there are {sorted(relations)}")
+            raise ValueError(f"{atom}: no relation {atom.relation}; there are {sorted(relations)}")
         data = relations[atom.relation].data
-        if len(data) != len(atom.variables) or len(set(atom.variables)) != len(atom.variables):
-            raise ValueError(f"{_show(atom)} needs one variable, each different, per data column {data}")
-    alien = {v for pair in (*query.less_than, *query.different) for v in pair} - set(query.variables)
+        if len(data) != len(atom.terms) or not atom.variables:
+            raise ValueError(f"{atom} needs one term, at least one of them a variable, per data column {data}")
+    named = {v for pair in (*query.less_than, *query.different) for v in pair if isinstance(v, str)}
+    alien = {*named, *query.results} - set(query.variables)
     if alien:
-        raise ValueError(f"constraints on unknown variables {sorted(alien)}")
+        raise ValueError(f"constraints on, or a head of, unknown variables {sorted(alien)}")
     times = {r.time.columns for r in relations.values()}
     if len(times) != 1:
         raise ValueError(f"the relations have different times: {sorted(times)}")

@@ -3,15 +3,16 @@
 
 Law      At every time the output's contents are the operator applied to the input's contents there; the
          output's diffs are the differences of those, so they are the only consolidated answer.
-Method   Per key, a grid of the times that its triples can meet at. Zeta: sums along each axis give the
-         contents at each grid time. The operator is applied there. Moebius: differences along each axis give
-         the diffs. Both are windows and projections, so time (epoch × revision, a round, alt/neu) needs no
-         special case.
+Method   Per key, the times at which its contents may change: those of its triples and their joins, no others. At each
+         of them sums give the contents, and the operator is applied. An output diff is the result there minus what the
+         results at the times just before explain (inclusion and exclusion over the corners of `_corners`). Times that
+         follow one another, as the runs of a schedule do, are a chain: there each result is compared with the one
+         before it. All this is projections over arrays, so no lattice (epoch × revision, a round, alt/neu) is special.
 Shapes   Data columns `key` + value columns in; `key` + the aggregates' names out. `multiplicity` is a column
          that the aggregates may use.
-Cost     One shuffle on the key; no Python. Cells per record of a key: the product over the axes of the key's
-         distinct coordinates (epochs × revisions), so compact old revisions. Memory per key: one row's axes,
-         plus Spark's windows.
+Cost     One shuffle on the key; no Python. A row for each record of a key at each of the key's times at which the
+         record is there. Pairs of times are compared: of a record with its key's, and with each other where some are
+         incomparable. The triples of one record, and the times of one key, are in memory together.
 Errors   ValueError for unknown key columns, a result named like a key or a time, and other lattices. Negative
          multiplicities: `distinct` sees them as absent, `count` reports them, `reduce` skips them, unless
          rows="nonzero"; `threshold` does what its function says.
@@ -23,15 +24,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce as fold
+from operator import and_
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms.collection import DIFF, Collection
-from algorithms.times import Lattice, Lexicographic, Product, Total, indices
+from algorithms.times import Lattice, Lexicographic, Product, Total
 
-MULTIPLICITY = "multiplicity"
+MULTIPLICITY, WEIGHS = "multiplicity", "_weighs"
+Test = Callable[[Sequence[Column], Sequence[Column]], Column]
 
 
 def reduce(
@@ -47,8 +51,8 @@ def reduce(
     _fresh([*key, *aggregates], collection)
     cells = _cells(collection, _key(key), [c for c in collection.data if c not in key])
     seen = cells.where(F.col(MULTIPLICITY) > 0 if rows == "positive" else F.col(MULTIPLICITY) != 0)
-    axes = [*collection.time.columns, *_nexts(collection.time)]
-    result = seen.groupBy(*_key(key), *axes).agg(*[a.alias(n) for n, a in aggregates.items()])
+    named = [aggregate.alias(name) for name, aggregate in aggregates.items()]
+    result = seen.groupBy(*_key(key), *collection.time.columns).agg(*named, F.first(WEIGHS).alias(WEIGHS))
     return _differences(result.withColumn(DIFF, F.lit(1)), [*key, *aggregates], _key(key), collection)
 
 
@@ -83,7 +87,7 @@ def _fresh(names: Sequence[str], collection: Collection) -> None:
         raise ValueError(f"the output would have {', '.join(clash)} twice: give the result another name")
 
 
-# The grid of a key, its zeta transform (contents) and its Moebius transform (diffs)
+# The times of a key, the contents at each (sums), and the diffs of the results (differences)
 
 
 def _key(key: Sequence[str]) -> list[str]:
@@ -91,23 +95,9 @@ def _key(key: Sequence[str]) -> list[str]:
     return list(key) or ["_all"]
 
 
-def _axes(time: Lattice) -> list[Total]:
-    if isinstance(time, Total):
-        return [time]
-    if isinstance(time, Product):
-        return [axis for part in time.parts for axis in _axes(part)]
-    if isinstance(time, Lexicographic):
-        return _axes(time.inner)
-    raise ValueError(f"reduce knows Total, Product and Lexicographic times, not {time!r}")
-
-
-def _nexts(time: Lattice) -> list[str]:
-    return [f"_next_{axis.name}" for axis in _axes(time)]
-
-
 def _cells(collection: Collection, key: list[str], values: list[str]) -> DataFrame:
-    """Every record of a key at every grid time of the key: `multiplicity` there, and the next coordinate per
-    axis."""
+    """Every record of a key at every time of the key at which it is there: `multiplicity` then, and `_weighs`: the
+    times of the output diffs that the key's result at this time is a term of, with its sign there."""
     time, times = collection.time, list(collection.time.columns)
     unknown = [c for c in key if c not in collection.data and c != "_all"]
     if unknown or MULTIPLICITY in collection.data:
@@ -115,100 +105,181 @@ def _cells(collection: Collection, key: list[str], values: list[str]) -> DataFra
     df = collection.df.withColumn("_all", F.lit(0)) if key == ["_all"] else collection.df
     record = [*key, *values]
     rows = df.repartition(*key).groupBy(*record, *times).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
-    if len(times) > 1 or values:
-        rows = _grid(rows, key, record, time)
-    cells = _zeta(rows.withColumnRenamed(DIFF, MULTIPLICITY), record, time, times)
-    for axis, name in zip(_axes(time), _nexts(time), strict=True):
-        others = [c for c in times if c != axis.name]
-        cells = cells.withColumn(name, F.lead(axis.name).over(Window.partitionBy(*record, *others).orderBy(axis.name)))
-    return cells
+    own = F.sort_array(F.collect_list(F.struct(*times, DIFF))).alias("_own")
+    if not values and isinstance(time, Total):
+        return _running(rows, record, time)
+    if values:
+        whole = Window.partitionBy(*key)
+        first = F.row_number().over(whole.orderBy(*times)) == 1
+        known = F.when(first, F.sort_array(F.collect_set(F.struct(*times)).over(whole)))
+        rows = rows.withColumn("_times", known)
+        rows = rows.withColumn("_steps", F.when(F.col("_times").isNotNull(), _steps(F.col("_times"), time)))
+        rows = rows.withColumn("_steps", F.first("_steps", ignorenulls=True).over(whole))
+        each = rows.groupBy(*record).agg(own, F.first("_steps").alias("_steps"))
+    else:
+        each = rows.groupBy(*record).agg(own)
+        each = each.withColumn("_times", F.transform("_own", lambda o: _time(o, times)))
+        each = each.withColumn("_steps", _steps(F.col("_times"), time))
+
+    def cell(step: Column) -> Column:
+        def add(total: Column, o: Column) -> Column:
+            before = time.less_equal_columns(_at(o, times), _at(step, times))
+            return total + F.when(before, o[DIFF]).otherwise(F.lit(0))
+
+        there = F.aggregate("_own", F.lit(0).cast("bigint"), add)
+        return F.struct(*_named(step, times), there.alias(MULTIPLICITY), step[WEIGHS].alias(WEIGHS))
+
+    cells = F.filter(F.transform("_steps", cell), lambda c: c[MULTIPLICITY] != 0)
+    return each.select(*record, F.inline(cells))
 
 
-def _grid(rows: DataFrame, key: list[str], record: list[str], time: Lattice) -> DataFrame:
-    """Add zero diffs so that every record of a key has a row at all of the key's grid times."""
-    times = list(time.columns)
-    axes = {a.name: F.collect_set(a.name).over(Window.partitionBy(*key)) for a in _axes(time)}
-    marked = rows.withColumns({f"_axis_{name}": values for name, values in axes.items()})
-    first = F.row_number().over(Window.partitionBy(*record).orderBy(*times)) == 1
-    marked = marked.withColumn("_first", first)
-    grid: dict[str, Column] = {name: F.col(f"_axis_{name}") for name in axes}
-    # An index takes all of its values.
-    grid |= {i.name: F.sequence(F.lit(0).cast("bigint"), F.lit(i.top).cast("bigint")) for i in indices(time)}
-    zero = F.lit(0).cast("bigint").alias(DIFF)
-    empty = _product([(c, grid[c]) for c in times], [], zero)
-    own = F.array(F.struct(*[F.col(c).alias(c) for c in times], F.col(DIFF).alias(DIFF)))
-    cells = F.when(F.col("_first"), F.concat(own, empty)).otherwise(own)
-    return marked.select(*record, F.inline(cells)).groupBy(*record, *times).agg(F.sum(DIFF).alias(DIFF))
+def _running(rows: DataFrame, record: list[str], time: Total) -> DataFrame:
+    """`_cells` of records that are their own keys, at times in a total order: one after the other, without arrays."""
+    line = Window.partitionBy(*record).orderBy(time.name)
+    following = F.struct(F.lead(time.name).over(line).alias(time.name), F.lit(-1).alias("sign"))
+    here = F.struct(F.col(time.name), F.lit(1).alias("sign"))
+    weighs = F.when(following[time.name].isNull(), F.array(here)).otherwise(F.array(here, following))
+    return rows.withColumns({MULTIPLICITY: F.sum(DIFF).over(line), WEIGHS: weighs}).drop(DIFF)
 
 
-def _product(axes: list[tuple[str, Column]], chosen: list[Column], zero: Column) -> Column:
-    """The array of structs of all combinations of the axes' values."""
-    (name, values), rest = axes[0], axes[1:]
-    if not rest:
-        return F.transform(values, lambda v: F.struct(*chosen, v.alias(name), zero))
-    return F.flatten(F.transform(values, lambda v: _product(rest, [*chosen, v.alias(name)], zero)))
+def _steps(times: Column, time: Lattice) -> Column:
+    """The times at which a key may change, with what the result at each `_weighs` on; from its sorted times."""
+    names = list(time.columns)
 
+    def chained(t: Column, i: Column) -> Column:
+        return F.coalesce(time.less_equal_columns(_at(t, names), _at(F.get(times, i + 1), names)), F.lit(True))
 
-def _zeta(df: DataFrame, record: list[str], time: Lattice, times: list[str]) -> DataFrame:
-    """Replace the multiplicity of each cell by the sum over all cells of the record at times <= its own."""
-    total = F.sum(MULTIPLICITY)
+    def step(t: Column, i: Column) -> Column:
+        both = F.array(_weight(t, names, 1), _weight(F.get(times, i + 1), names, -1))
+        return F.struct(*_named(t, names), F.filter(both, lambda w: w[names[0]].isNotNull()).alias(WEIGHS))
+
+    chain = F.transform(times, step)
     if isinstance(time, Total):
-        others = [c for c in times if c != time.name]
-        return df.withColumn(MULTIPLICITY, total.over(Window.partitionBy(*record, *others).orderBy(time.name)))
+        return chain
+    return F.when(F.forall(F.transform(times, chained), lambda x: x), chain).otherwise(_lattice_steps(times, time))
+
+
+def _lattice_steps(times: Column, time: Lattice) -> Column:
+    """`_steps` for times of which some are incomparable: their joins are steps as well."""
+    names = list(time.columns)
+    closed = times
+    for _ in range((len(names) - 1).bit_length()):  # a join of many times is one of as many as there are coordinates
+        closed = _let(closed, lambda known: _with_joins(known, time))
+
+    def entries(known: Column) -> Column:
+        """For each step and corner: the greatest time in the corner, whose result weighs on the step."""
+
+        def greatest(inside: Test, s: Column) -> Column:
+            return F.array_max(F.filter(known, lambda u: inside(_at(u, names), _at(s, names))))
+
+        def of(s: Column) -> Column:
+            found = [
+                F.struct(greatest(inside, s).alias("_of"), *_named(s, names), F.lit(sign).alias("sign"))
+                for sign, inside in _corners(time)
+            ]
+            return F.filter(F.array(*found), lambda e: e["_of"].isNotNull())
+
+        return F.flatten(F.transform(known, of))
+
+    def steps(known: Column) -> Column:
+        def step(s: Column, pairs: Column) -> Column:
+            mine = F.filter(pairs, lambda e: e["_of"] == s)
+            weighs = F.transform(mine, lambda e: F.struct(*_named(e, names), e["sign"].alias("sign")))
+            return F.struct(*_named(s, names), weighs.alias(WEIGHS))
+
+        return _let(entries(known), lambda pairs: F.transform(known, lambda s: step(s, pairs)))
+
+    return _let(closed, steps)
+
+
+def _with_joins(known: Column, time: Lattice) -> Column:
+    """Sorted times and the joins of any two of them that are incomparable. (Of two times the one that comes first in
+    the order of their columns is never the greater one.)"""
+    names = list(time.columns)
+
+    def of(t: Column) -> Column:
+        others = F.filter(known, lambda u: (t < u) & ~time.less_equal_columns(_at(t, names), _at(u, names)))
+        return F.transform(others, lambda u: _join(t, u, time))
+
+    return F.sort_array(F.array_distinct(F.concat(known, F.flatten(F.transform(known, of)))))
+
+
+def _join(t: Column, u: Column, time: Lattice) -> Column:
+    later = time.join_columns(_at(t, time.columns), _at(u, time.columns))
+    return F.struct(*[x.alias(c) for c, x in zip(time.columns, later, strict=True)])
+
+
+Corner = tuple[int, Test]
+
+
+def _corners(time: Lattice) -> list[Corner]:
+    """What is at a time and at none before it, by inclusion and exclusion: (sign, whether u is in the corner below t).
+    The first corner is all that is <= t; each has a greatest time when the times are closed under joins."""
+    if isinstance(time, Total):
+        return [(1, lambda u, t: u[0] <= t[0]), (-1, lambda u, t: u[0] < t[0])]
     if isinstance(time, Product):
+        found: list[Corner] = [(1, lambda u, t: F.lit(True))]
+        start = 0
         for part in time.parts:
-            df = _zeta(df, record, part, times)
-        return df
-    assert isinstance(time, Lexicographic)
-    others = [c for c in times if c != time.name]
-    after = Window.partitionBy(*record, *others).orderBy(time.name).rowsBetween(1, Window.unboundedFollowing)
-    whole = total.over(Window.partitionBy(*record, *others))
-    hidden = f"_after_{time.name}"
-    df = df.withColumns({hidden: F.coalesce(total.over(after), F.lit(0)), MULTIPLICITY: whole})
-    df = _zeta(df, record, time.inner, times)
-    return df.withColumn(MULTIPLICITY, F.col(MULTIPLICITY) - F.col(hidden)).drop(hidden)
+            cut = slice(start, start + len(part.columns))
+            found = [(s * n, _both(a, b, cut)) for s, a in found for n, b in _corners(part)]
+            start = cut.stop
+        return found
+    if isinstance(time, Lexicographic):
+        return _lexicographic_corners(time)
+    raise ValueError(f"reduce knows Total, Product and Lexicographic times, not {time!r}")
+
+
+def _both(a: Test, b: Test, cut: slice) -> Test:
+    return lambda u, t: a(u, t) & b(u[cut], t[cut])
+
+
+def _lexicographic_corners(time: Lexicographic) -> list[Corner]:
+    """Just below (T, i) is (T, i-1); below (T, 0) are the corners below T."""
+
+    def strictly(u: Sequence[Column], t: Sequence[Column]) -> Column:
+        return time.less_equal_columns(u, t) & (t[-1] > 0) & ~(_same(u[:-1], t[:-1]) & (u[-1] == t[-1]))
+
+    def first(inside: Test) -> Test:
+        return lambda u, t: inside(u[:-1], t[:-1]) & (t[-1] == 0)
+
+    inner = [(sign, first(inside)) for sign, inside in _corners(time.inner)[1:]]
+    return [(1, time.less_equal_columns), (-1, strictly), *inner]
 
 
 def _differences(df: DataFrame, data: list[str], key: list[str], source: Collection) -> Collection:
     """The diffs whose sums are the rows of `df` at its cells: each row is scattered to the times it weighs
     on."""
-    time = source.time
-    times = list(time.columns)
-    steps = [
-        F.struct(*[at[c].alias(c) for c in times], (F.col(DIFF) * sign).cast("bigint").alias(DIFF))
-        for at, sign in _moebius(time)
-    ]
-    inside = F.filter(F.array(*steps), lambda s: ~_any_null([s[c] for c in times]))
+    times = list(source.time.columns)
+    terms = F.transform(
+        WEIGHS, lambda w: F.struct(*_named(w, times), (F.col(DIFF) * w["sign"]).cast("bigint").alias(DIFF))
+    )
     by = [c for c in key if c not in data]  # `_all`, which keeps the rows where they are
-    spread = df.select(*by, *data, F.inline(inside))
+    spread = df.select(*by, *data, F.inline(terms))
     diffs = spread.groupBy(*by, *data, *times).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
     return replace(source, df=diffs.select(*data, *times, DIFF))
 
 
-def _moebius(time: Lattice) -> list[tuple[dict[str, Column], int]]:
-    """The times that contents at a cell weigh on, with signs; the cell itself is first. Null: beyond the
-    grid."""
-    if isinstance(time, Total):
-        return [({time.name: F.col(time.name)}, 1), ({time.name: F.col(f"_next_{time.name}")}, -1)]
-    if isinstance(time, Product):
-        steps: list[tuple[dict[str, Column], int]] = [({}, 1)]
-        for part in time.parts:
-            steps = [(a | b, s * t) for a, s in steps for b, t in _moebius(part)]
-        return steps
-    assert isinstance(time, Lexicographic)
-    inner, index = _moebius(time.inner), F.col(time.name)
-    here = inner[0][0]
-    following = F.when(index < time.top, index + 1)
-    restart = F.when(index == time.top, F.lit(0).cast("bigint"))
-    return [
-        (here | {time.name: index}, 1),
-        (here | {time.name: following}, -1),
-        *[(at | {time.name: restart}, sign) for at, sign in inner[1:]],
-    ]
+def _at(time: Column, names: Sequence[str]) -> list[Column]:
+    return [time[c] for c in names]
 
 
-def _any_null(columns: Sequence[Column]) -> Column:
-    missing = columns[0].isNull()
-    for column in columns[1:]:
-        missing = missing | column.isNull()
-    return missing
+def _named(time: Column, names: Sequence[str]) -> list[Column]:
+    return [time[c].alias(c) for c in names]
+
+
+def _time(row: Column, names: Sequence[str]) -> Column:
+    return F.struct(*_named(row, names))
+
+
+def _weight(time: Column, names: Sequence[str], sign: int) -> Column:
+    return F.struct(*_named(time, names), F.lit(sign).alias("sign"))
+
+
+def _let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """`body` of a value that is computed once, however often the body names it."""
+    return F.get(F.transform(F.array(value), body), F.lit(0))
+
+
+def _same(a: Sequence[Column], b: Sequence[Column]) -> Column:
+    return fold(and_, [x == y for x, y in zip(a, b, strict=True)])

@@ -18,8 +18,9 @@ from algorithms import joins, linear
 from algorithms import reduce as reductions
 from algorithms.calculus import delta_join
 from algorithms.collection import Collection
-from algorithms.delta_query import Query, delta_query
+from algorithms.delta_query import delta_query
 from algorithms.iterate import NotConverged, iterate, nested, rounds, semi_naive
+from algorithms.query import Query
 from algorithms.times import EPOCH, EPOCH_REVISION, AltNeu, Lattice
 from tests import seeds
 from tests.algebra.reference import (

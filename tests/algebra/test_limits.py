@@ -14,10 +14,11 @@ from pyspark.sql import functions as F
 from algorithms import joins, linear, streams
 from algorithms import reduce as reductions
 from algorithms.collection import Collection
-from algorithms.delta_query import Atom, Query, delta_query
+from algorithms.delta_query import delta_query
 from algorithms.iterate import NotConverged, iterate, semi_naive
 from algorithms.motifs import motif_changes_in_joins
 from algorithms.patterns import motif
+from algorithms.query import Atom, Query
 from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER, REVISION
 from algorithms.upserts import lives, to_triples, to_upserts
 from tests import seeds

@@ -14,7 +14,7 @@ from itertools import combinations
 import pytest
 from pyspark.sql import functions as F
 
-from algorithms import calculus, collection, delta_query, joins, linear, reduce, times, upserts
+from algorithms import calculus, collection, delta_query, extend, joins, linear, reduce, times, upserts
 from algorithms.collection import Collection
 from algorithms.times import EPOCH_REVISION
 from tests import seeds
@@ -87,13 +87,13 @@ def forget_the_shift(patch) -> None:
 
 
 def less_equal_for_less(patch) -> None:
-    right = delta_query.before_in_order
-    patch.setattr(delta_query, "before_in_order", lambda a, b, or_equal: right(a, b, True))
+    right = extend.before_in_order
+    patch.setattr(extend, "before_in_order", lambda a, b, or_equal: right(a, b, True))
 
 
 def less_for_less_equal(patch) -> None:
-    right = delta_query.before_in_order
-    patch.setattr(delta_query, "before_in_order", lambda a, b, or_equal: right(a, b, False))
+    right = extend.before_in_order
+    patch.setattr(extend, "before_in_order", lambda a, b, or_equal: right(a, b, False))
 
 
 def partial_order_for_total(patch) -> None:
@@ -116,13 +116,17 @@ def forget_the_input_diff(patch) -> None:
 
 
 def forget_to_take_differences(patch) -> None:
-    right = reduce._moebius
-    patch.setattr(reduce, "_moebius", lambda time: right(time)[:1])
+    right = reduce._corners
+    patch.setattr(reduce, "_corners", lambda time: right(time)[:1])
 
 
 def differences_along_one_axis_only(patch) -> None:
-    right = reduce._moebius
-    patch.setattr(reduce, "_moebius", lambda time: right(time)[:2] if isinstance(time, times.Product) else right(time))
+    right = reduce._corners
+    patch.setattr(reduce, "_corners", lambda time: right(time)[:2] if isinstance(time, times.Product) else right(time))
+
+
+def forget_the_joins(patch) -> None:
+    patch.setattr(reduce, "_with_joins", lambda known, time: known)
 
 
 MUTANTS: dict[Callable, tuple] = {
@@ -135,6 +139,7 @@ MUTANTS: dict[Callable, tuple] = {
     forget_the_input_diff: (tripled, tripled_plain, False),
     forget_to_take_differences: (minimum, least, False),
     differences_along_one_axis_only: (minimum, least, False),
+    forget_the_joins: (minimum, least, False),
 }
 _passed: set[Callable] = set()
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from algorithms.query import Atom, Query
+from algorithms.query import Atom, Constant, Query
 from tests import seeds
 
 REFUSED = {
@@ -20,14 +20,24 @@ REFUSED = {
     "e(a,b), a=b": (10, "expected ( or <, > or !="),
     "e(a,b), a<": (11, "expected a variable, found the end"),
     "e(a,b), a!=a": (12, "a is compared with itself"),
-    "e(a,b), a<5": (11, "5 is no variable, and constants are not known here"),
-    "e(a,7)": (5, "7 is no variable, and constants are not known here"),
-    "e(a,a)": (5, "a is twice in one atom"),
+    "e(a,b), a<5x": (11, "5x is no variable and no integer"),
+    "e(a,7b)": (5, "7b is no variable and no integer"),
+    "e(a,99999999999999999999)": (5, "99999999999999999999 does not fit 64 bits"),
+    "e(1,'x')": (1, "e(1,'x') has no variable"),
+    "e(a), 1 < 2": (11, "1 and 2 are both constants"),
+    "e(a), 1": (8, "expected ( or <, > or !="),
+    "e(a,'b)": (5, "expected a closing quote, found '"),
+    "q(a :- e(a)": (5, "expected , or ), found :-"),
+    "q(a,) :- e(a)": (5, "expected a variable, found )"),
+    "q(a,a) :- e(a)": (5, "a is twice in the head"),
+    "q(1) :- e(a)": (3, "1 is no variable: a head has the variables of the result"),
+    "q(a,b) :- e(a)": (5, "b is in the head, but no atom has it"),
+    "e(a), f(b) :- e(a)": (5, "expected :-"),
+    ":- e(a)": (1, "expected a head such as ends(a,b)"),
     "e(a,b": (6, "expected , or ), found the end"),
     "e()": (3, "expected a variable, found )"),
     "e(a,,b)": (5, "expected a variable, found ,"),
     "e(a,b)), f(a)": (7, "expected ,, found )"),
-    "e(a,'b')": (5, "expected a variable, found '"),
     "e(a,b), f(b,A)": (13, "Spark does not tell A from a"),
     "e(a,_v)": (5, "_v is a name of the algebra's own"),
     "e(a, diff)": (6, "diff is a name of the algebra's own"),
@@ -50,31 +60,40 @@ def test_comparisons_may_come_first_be_chained_and_turn_around() -> None:
     assert (query.less_than, query.different) == ((("c", "b"),), (("a", "b"),))
 
 
+CONSTANTS = [Constant(7), Constant(-12), Constant("red"), Constant("it's, (a)<b"), Constant("")]
+
+
 def test_random_queries_are_read_as_they_were_written() -> None:
     chosen = seeds.one()
     rng = random.Random(chosen)
     for _ in range(300):
         names = rng.sample(["a", "b", "c", "x1", "größe", "other_name"], 4)
-        atoms = [Atom(rng.choice("efg"), tuple(rng.sample(names, rng.randint(1, 3)))) for _ in range(rng.randint(1, 4))]
+        some = [(rng.choice(names), *rng.choices([*names, *CONSTANTS], k=rng.randrange(3))) for _ in range(4)]
+        atoms = [Atom(rng.choice("efg"), terms) for terms in some[: rng.randint(1, 4)]]
         bound = sorted({v for atom in atoms for v in atom.variables})
-        items = [("atom", atom) for atom in atoms]
-        if len(bound) > 1:
-            pairs = [tuple(rng.sample(bound, 2)) for _ in range(rng.randint(0, 3))]
-            items += [(rng.choice(["<", ">", "!="]), pair) for pair in pairs]
+        items: list[tuple] = [("atom", atom) for atom in atoms]
+        for _ in range(rng.randint(0, 3)):
+            left = rng.choice(bound)
+            pair = (left, rng.choice([t for t in (*bound, *CONSTANTS) if t != left]))
+            items.append((rng.choice(["<", ">", "!="]), pair))
         rng.shuffle(items)
         gap = lambda: " " * rng.randrange(3)  # noqa: E731
         words = []
         for kind, item in items:
             if isinstance(item, Atom):
-                inside = f"{gap()},{gap()}".join(item.variables)
+                inside = f"{gap()},{gap()}".join(map(str, item.terms))
                 words.append(f"{item.relation}{gap()}({gap()}{inside}{gap()})")
             else:
                 words.append(f"{item[0]}{gap()}{kind}{gap()}{item[1]}")
         text = gap() + f"{gap()},{gap()}".join(words) + gap()
+        head = tuple(rng.sample(bound, rng.randint(1, len(bound)))) if rng.random() < 0.5 else None
+        if head:
+            text = f"out{gap()}({gap()}{f'{gap()},'.join(head)}{gap()}){gap()}:-{text}"
         query = Query.parse(text)
         less = [pair if kind == "<" else pair[::-1] for kind, pair in items if kind in ("<", ">")]
         assert list(query.atoms) == [item for kind, item in items if kind == "atom"], f"seed {chosen}: {text!r}"
         assert list(query.less_than) == less, f"seed {chosen}: {text!r}"
         assert list(query.different) == [pair for kind, pair in items if kind == "!="], f"seed {chosen}: {text!r}"
+        assert query.head == head, f"seed {chosen}: {text!r}"
         for variable, column in query.columns.items():
             assert text[column - 1 :].startswith(variable), f"seed {chosen}: {text!r}"
