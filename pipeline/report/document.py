@@ -18,8 +18,9 @@ from ..state.attempts import Attempt
 from ..state.facts import IngestFacts, TrianglesFacts, TrussFacts, without_version
 from ..state.records import Batch, CheckRecord, LandedBatch, RunState, Severity
 from ..state.standing import SUMS
+from ..state.totals import MEASURES, Shown
 from .html.verdict import verdict
-from .state import MEASURES, WINDOW, State
+from .state import WINDOW, State
 
 SEVERITIES = tuple(Severity)
 BAND = 5  # the usual number of rows: the median of the epochs before, and so many median deviations around it
@@ -170,7 +171,7 @@ def _graph(state: State, epoch: int) -> Document | None:
     now, then = state.at(epoch), state.at(epoch - 1)
     ks = sorted({*now["trusses"], *then["trusses"]})
 
-    def size(point: Document, k: int) -> int:
+    def size(point: Shown, k: int) -> int:
         return sum(n for at, n in point["trusses"].items() if at >= k)
 
     trusses = [

@@ -26,9 +26,9 @@ from ..state.standing import (
     newest_checks,
     total_diffs,
 )
+from ..state.totals import MEASURES
 from .document import SEVERITIES, Document, start, told
 from .html.words import STATES, listed, number, plural
-from .state import MEASURES
 
 GRID = 3_000  # the newest epochs; older ones by name
 RUNS = 10
@@ -50,7 +50,7 @@ def overview(
         judged = judge(row.batch, tried, row.audit, [check.severity for check in wrong])
         reasons[epoch] = tried.error if judged is EpochState.FAILED and tried else _worst(wrong)
         final = newest.frontier is not None and epoch <= newest.frontier
-        point = {**row.sums, "max_trussness": core(epoch)} if final else dict.fromkeys(MEASURES)
+        point: Document = {**row.sums, "max_trussness": core(epoch)} if final else {name: None for name in MEASURES}
         epochs.append(
             {
                 "epoch": epoch,

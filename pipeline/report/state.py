@@ -38,10 +38,9 @@ from ..state.standing import (
     newest_checks,
     total_diffs,
 )
-from ..state.totals import NOTHING, Point, accumulate
+from ..state.totals import NOTHING, Shown, accumulate
 
 WINDOW = 30  # epochs of history on an epoch's page
-MEASURES = (*SUMS, "max_trussness")
 LISTED = 100  # failed checks of a run
 
 
@@ -295,8 +294,8 @@ class State:
         return sorted(row.epoch for row in self.read(statement))
 
 
-def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Callable[[int], Point]:
-    """The graph's totals at each epoch from `low` to `high`: `MEASURES`, trusses {k: edges}, motifs {place: n}."""
+def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Callable[[int], Shown]:
+    """The graph's totals at each epoch from `low` to `high`."""
     moved = total_diffs(newest).subquery()
     at = sa.select(moved.c.measure, moved.c.k, folded(moved.c.epoch, low), moved.c["diff"])
     diffs = at.where(moved.c.epoch <= high).subquery()
@@ -306,9 +305,16 @@ def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Ca
     points = accumulate((row.measure, row.k, row.epoch, 0, row.diff) for row in rows)
     changed = sorted(points)
 
-    def point(epoch: int) -> Point:
+    def point(epoch: int) -> Shown:
         place = bisect_right(changed, epoch)
         found = points[changed[place - 1]] if place else NOTHING
-        return {name: found[name] for name in (*MEASURES, "trusses", "motifs")}
+        return {
+            "vertices": found["vertices"],
+            "edges": found["edges"],
+            "triangles": found["triangles"],
+            "max_trussness": found["max_trussness"],
+            "trusses": found["trusses"],
+            "motifs": found["motifs"],
+        }
 
     return point

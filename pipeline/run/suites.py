@@ -12,10 +12,10 @@ from expectations.model import Check
 
 from .. import landing
 from ..state.records import RunKind
-from ..state.totals import accumulate, at_epochs
+from ..state.totals import Measure, accumulate, at_epochs
 from .context import Run
 
-TOTALS = ("edges", "vertices", "triangles", "max_trussness")
+TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness")
 
 
 def suites(run: Run) -> list[Check]:

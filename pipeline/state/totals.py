@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Any
+from typing import Literal, TypedDict
 
 TotalDiff = tuple[str, int, int, int, int]  # measure, k, epoch, revision, diff
-Point = dict[str, Any]
+
+
+Measure = Literal["vertices", "edges", "triangles", "max_trussness"]
+MEASURES: tuple[Measure, ...] = ("vertices", "edges", "triangles", "max_trussness")  # that pages and checks show
+
+
+class Shown(TypedDict):
+    """The totals at an epoch, as pages show them."""
+
+    vertices: int
+    edges: int
+    triangles: int
+    max_trussness: int
+    trusses: dict[int, int]  # k → edges of trussness k
+    motifs: dict[int, int]  # place in `[motifs]` → occurrences
+
+
+class Point(Shown):
+    """All totals at an epoch."""
+
+    wedges: int
+    transitivity: float  # how many of the pairs of edges that meet are closed to a triangle, 0 to 1
+    revision: int  # the newest one that touched this or an earlier epoch's sums
 
 
 def accumulate(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int, Point]:
-    """Total diffs → epoch → {vertices, edges, triangles, wedges, max_trussness, transitivity, trusses: {k: edges},
-    motifs: {place in `[motifs]`: occurrences}, revision}. `transitivity`: how many of the pairs of edges that meet are
-    closed to a triangle, 0 to 1.
+    """Total diffs → epoch → the totals there.
 
-    Only epochs at which something changes are listed; `at_epochs` fills the others. `revision`: the newest one that
-    touched this or an earlier epoch's sums.
+    Only epochs at which something changes are listed; `at_epochs` fills the others.
     """
     by_epoch: dict[int, list[TotalDiff]] = {}
     for each in diffs:
@@ -38,7 +57,10 @@ def accumulate(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int,
                 sums[measure] += diff
         trusses = {k: n for k, n in trusses.items() if n}
         out[epoch] = {
-            **sums,
+            "vertices": sums["vertices"],
+            "edges": sums["edges"],
+            "triangles": sums["triangles"],
+            "wedges": sums["wedges"],
             "max_trussness": max(trusses, default=0),
             "transitivity": 3 * sums["triangles"] / sums["wedges"] if sums["wedges"] else 0.0,
             "trusses": dict(sorted(trusses.items())),

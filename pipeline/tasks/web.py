@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import UsageError
+from ..state.totals import Measure
 from .base import opened
+
+SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
 
 
 def grid(path: str) -> dict[str, Any]:
@@ -20,8 +23,9 @@ def grid(path: str) -> dict[str, Any]:
     totals = report.totals(ledger, revision, min((row["epoch"] for row in rows), default=0))
     names = ledger.motifs(revision)
     for row in rows:
-        point = totals(row["epoch"]) if row["revision"] else {}
-        row |= {name: point.get(name) for name in ("edges", "triangles", "max_trussness")}
+        point = totals(row["epoch"]) if row["revision"] else None
+        for name in SHOWN:
+            row[name] = point[name] if point else None
         row["motifs"] = {name: point["motifs"].get(place, 0) for place, name in enumerate(names)} if point else {}
         row["report"] = report.page_name(home, row["epoch"])
     says = "nothing is published yet"
