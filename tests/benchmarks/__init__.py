@@ -14,6 +14,7 @@ def put_rows(home: Home, epoch: int, src: np.ndarray, dst: np.ndarray, op: list[
     path = home.landing / f"epoch={epoch}"
     path.mkdir(parents=True)
     pq.write_table(pa.table({"src": src, "dst": dst, "op": op}), path / "rows.parquet")
+    (path / "_SUCCESS").touch()
 
 
 def put_changes(home: Home, epoch: int, rng: np.random.Generator, a: np.ndarray, b: np.ndarray, size: int) -> None:
