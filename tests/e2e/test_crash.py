@@ -160,7 +160,7 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "follow", lambda *_: exec("raise ConnectionRefusedError"))
         assert homes.run(home, ledger, [1]) == ledger.at()
-    assert (ledger.at().revision, ledger.runs()[-1].state, ledger.runs()[-1].discarded) == (2, "published", None)
+    assert (ledger.at().revision, ledger.runs()[-1].state, ledger.runs()[-1].discarded) == (2, "published", False)
     names = {name for table in TABLES for name in Warehouse(spark, home).metadata(table).refs()}
     assert names == {"main", f"run_{ledger.runs()[-1].run_id}"}
     assert ledger.leftovers() == []  # it beat a moment ago: it may be at it still
