@@ -11,6 +11,7 @@ Index    The records of all relations that a turn asks, under a hash of the ques
          gives: relations of any number and types meet in one join. Hashes may collide, so the values are compared, too.
 Cost     A turn is one equi-join, `count` one for each rival proposer: two exchanges each. With `broadcast` the prefixes
          go to all executors and no relation is exchanged. Nothing is collected or cached.
+Errors   None of its own: `delta_query` checks what is asked.
 Source   Seed 4 (count, propose, validate of dogsdogsdogs), law 8 of the design.
 """
 
