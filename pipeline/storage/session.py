@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, explained
 from ..home.rules import MASTERS, is_master
+from .known import keep_classes
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -47,6 +48,8 @@ _STATIC = {
     "spark.sql.codegen.cache.maxEntries": "2000",
     # a dozen calls to the JVM for each column expression, to name its line of Python in error messages
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # every query is described for a web page that is not there; this is the shortest description
+    "spark.sql.ui.explainMode": "simple",
 }
 _RUNTIME = {
     "spark.sql.ansi.enabled": "true",
@@ -111,6 +114,7 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
             "altneu doctor; [spark] in altneu.toml says master and conf",
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
+    keep_classes(spark)
     return spark
 
 
