@@ -2,16 +2,19 @@
 
 A helper column holds null where all is well and words where it is not, so that an offending row explains itself. Each
 frame is built once for all expectations on it, and persisted when others are made of it. Cost: `upserts` and
-`edge_delta` one window each, `edge_set` and `vertices` one grouping each of what they cover.
+`edge_delta` one window each, `edge_set` and `vertices` one grouping each of what they cover. Small ones are fetched by
+one query, and what is counted from them is counted in pandas: there a query costs more than its work.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from .engine import arrow_to_pandas, plain_row
 from .volumes import bad_share_bound, surprise, usual
 
 if TYPE_CHECKING:
@@ -27,18 +30,34 @@ _SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean
 _TIME = {"epoch": "bigint", "revision": "bigint", "diff": "bigint"}
 
 
-class Workshop:
-    """Builds the frames of one call, each at most once; `close` unpersists what it has persisted."""
+# the frames of Spark's that others are counted from, or that are judged as they are
+FETCHED = ("upserts", "upserts_net", "quarantine", "edge_delta", "edge_set", "vertices")
 
-    def __init__(self, given: Frames, context: Context) -> None:
+
+class Workshop:
+    """Builds the frames of one call, each at most once; `close` unpersists what it has persisted. `few`: all of them
+    are small."""
+
+    def __init__(self, given: Frames, context: Context, few: bool = False) -> None:
         self.context = context
+        self._few = few
         self._built: dict[str, Any] = {}
         self._held: list[DataFrame] = []
         self.given: dict[str, Any] = {
             name: self._hold(frame) if name == "upserts_net" else frame for name, frame in given.items()
         }
 
+    def fetch(self) -> None:
+        """Small frames into pandas, by one query."""
+        if not self._few:
+            return
+        frames = {name: frame for name in FETCHED if (frame := self.frame(name)) is not None}
+        if frames:
+            self._built |= together(frames)
+
     def _hold(self, frame: Any) -> Any:
+        if self._few:
+            return frame
         held = frame.persist()
         self._held.append(held)
         return held
@@ -61,8 +80,22 @@ class Workshop:
 
     def epochs(self) -> list[int] | None:
         """The epochs of the run."""
-        volumes = self.frame("volumes")
-        return None if volumes is None else [int(epoch) for epoch in volumes["epoch"]]
+        volumes = self.given.get("volumes")
+        return None if volumes is None else [int(row["epoch"]) for row in volumes]
+
+
+def together(frames: Mapping[str, DataFrame]) -> dict[str, pd.DataFrame]:
+    """Small Spark frames in pandas, by one query."""
+    import pyarrow.compute as pc
+    from pyspark.sql import functions as F
+
+    parts = [frame.select(F.lit(name).alias("frame"), F.struct("*").alias(name)) for name, frame in frames.items()]
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).toArrow()
+    found = {}
+    for name in frames:
+        own = rows.filter(pc.equal(rows["frame"], name)).select([name]).flatten()
+        found[name] = arrow_to_pandas(own.rename_columns([column.partition(".")[2] for column in own.column_names]))
+    return found
 
 
 def _columns(shop: Workshop, table: str, declared: dict[str, str]) -> pd.DataFrame | None:
@@ -237,10 +270,14 @@ def _trusses(shop: Workshop) -> pd.DataFrame | None:
     edge_set = shop.frame("edge_set")
     if edge_set is None:
         return None
-    counted = edge_set.groupBy(F.col("greatest_k").alias("k")).agg(
-        F.count("k").alias("edges"), F.sum("copies").alias("copies")
-    )
-    rows = [row.asDict() for row in counted.collect()]
+    if isinstance(edge_set, pd.DataFrame):
+        groups = edge_set.groupby("greatest_k", dropna=False)
+        counted = groups.agg(edges=("k", "count"), copies=("copies", "sum")).reset_index(names="k")
+        rows = [plain_row({"k": row.k, "edges": row.edges, "copies": row.copies}) for row in counted.itertuples()]
+    else:
+        groups = edge_set.groupBy(F.col("greatest_k").alias("k"))
+        sums = groups.agg(F.count("k").alias("edges"), F.sum("copies").alias("copies"))
+        rows = [row.asDict() for row in sums.collect()]
     rows.sort(key=lambda row: (row["k"] is not None, row["k"]), reverse=True)
     out, so_far = [], 0
     for row in rows:
@@ -255,18 +292,11 @@ def _trusses(shop: Workshop) -> pd.DataFrame | None:
 def _sums(shop: Workshop) -> pd.DataFrame | None:
     """One row: the totals, the same numbers counted from the tables, and what is impossible about them."""
     import pandas as pd
-    from pyspark.sql import functions as F
 
     row: dict[str, Any] = {"epoch": shop.context["epoch"]}
     vertices, trusses = shop.frame("vertices"), shop.frame("trusses")
     if vertices is not None:
-        counted = vertices.agg(
-            F.count("degree").alias("vertices_counted"),
-            F.coalesce(F.sum("degree"), F.lit(0)).alias("sum_of_degrees"),
-            F.coalesce(F.sum(F.expr("shiftright(degree * (degree - 1), 1)")), F.lit(0)).alias("wedges_counted"),
-            F.coalesce(F.sum("triangles"), F.lit(0)).alias("sum_of_counts"),
-        )
-        row |= counted.collect()[0].asDict()
+        row |= _vertex_sums(vertices)
     if trusses is not None:
         row["edges_counted"] = int(trusses["copies"].sum())
         row["twice_the_edges"] = 2 * row["edges_counted"]
@@ -276,6 +306,22 @@ def _sums(shop: Workshop) -> pd.DataFrame | None:
         row |= totals | {"three_times_the_triangles": 3 * totals["triangles"]} | _impossible(totals)
         row |= _growth(shop, totals)
     return pd.DataFrame([row])
+
+
+def _vertex_sums(vertices: Any) -> dict[str, int]:
+    """What the vertices, of either engine, add up to."""
+    import pandas as pd
+    from pyspark.sql import functions as F
+
+    names = ("vertices_counted", "sum_of_degrees", "wedges_counted", "sum_of_counts")
+    if isinstance(vertices, pd.DataFrame):
+        d = vertices["degree"]
+        sums = (d.count(), d.sum(), (d * (d - 1) // 2).sum(), vertices["triangles"].sum())
+    else:
+        wedges = F.expr("shiftright(degree * (degree - 1), 1)")
+        added = (F.coalesce(F.sum(column), F.lit(0)) for column in ("degree", wedges, "triangles"))
+        (sums,) = vertices.agg(F.count("degree"), *added).collect()
+    return {name: int(value) for name, value in zip(names, sums, strict=True)}
 
 
 def _impossible(totals: dict[str, int]) -> dict[str, str | None]:
@@ -318,8 +364,12 @@ def _volumes(shop: Workshop) -> pd.DataFrame | None:
         return None
     rows = sorted((dict(row) for row in shop.given["volumes"]), key=lambda row: row["epoch"])
     stored: dict[int, int] = {}
-    if "upserts_net" in shop.given:
-        counted = shop.given["upserts_net"].groupBy("epoch").agg(F.sum("copies").alias("copies"))
+    net = shop.frame("upserts_net")
+    if isinstance(net, pd.DataFrame):
+        counted = net.groupby("epoch", as_index=False)["copies"].sum()
+        stored = dict(zip(counted["epoch"].tolist(), counted["copies"].tolist(), strict=True))
+    elif net is not None:
+        counted = net.groupBy("epoch").agg(F.sum("copies").alias("copies"))
         stored = {row["epoch"]: row["copies"] for row in counted.collect()}
     known = [*_history(shop), *rows]  # in a backfill the epochs of the run are each other's history
     for row in rows:
@@ -361,10 +411,9 @@ def _null_if_zero(column: Column) -> Column:
 
 
 def _union(parts: list[DataFrame]) -> DataFrame:
-    out = parts[0]
-    for part in parts[1:]:
-        out = out.unionByName(part)
-    return out
+    from pyspark.sql import DataFrame
+
+    return reduce(DataFrame.unionByName, parts)
 
 
 _BUILDERS: dict[str, Callable[[Workshop], Any]] = {

@@ -6,6 +6,7 @@ returned. Nothing is written, nothing decided here. Errors: `engine.CheckCrashed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -28,10 +29,10 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
              bad_rows; landed_at, the time of its newest file, and over_at, the end of its interval, where there are
              such). Any may be absent.
     context  epoch, label, value_types; history: earlier epochs as {epoch, rows, bad_rows, edges, triangles}; labels
-             (optional): epoch -> label, for remedies at other epochs than `epoch`.
+             (optional): epoch -> label, for remedies at other epochs than `epoch`; rows (optional): no frame has more.
     small    frames of up to so many rows are judged in pandas, larger ones in Spark.
     """
-    shop, judge = Workshop(frames, context), Judge(small)
+    shop, judge = Workshop(frames, context, context.get("rows", math.inf) <= small), Judge(small)
     on: dict[str, list[Expectation]] = {}
     for expectation in EXPECTATIONS:
         if all(need in frames for need in expectation.needs):
@@ -44,6 +45,7 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
     verdicts: dict[tuple[str, str], Verdict] = {}
     tables: dict[str, Any] = {}
     try:
+        shop.fetch()
         with ThreadPoolExecutor(1) as ahead:  # Spark makes the next frame while Great Expectations judges this one
             for (name, wanted), frame in zip(on.items(), ahead.map(made, on), strict=True):
                 if frame is not None:

@@ -76,6 +76,8 @@ def suites(run: Run) -> list[Check]:
         "value_types": run.home.config.values,
         "labels": {batch.epoch: run.home.schedule.label(batch.epoch) for batch in batches},
         "history": history,
+        # every frame holds rows of these, or sums of them: of the upserts, of their edges, of the ends of those
+        "rows": 2 * run.stored() + sum(b.bad_rows for b in batches),
     }
     run.say("running the suites")
     return check_tables(frames, context)

@@ -171,7 +171,7 @@ class InJava(_Writes):
 
     def __init__(self, spark: SparkSession) -> None:
         session: Any = spark
-        self._util = session._jvm.org.apache.iceberg.spark.Spark3Util  # looked up once: a call to the JVM for each dot
+        self._util = getattr(session._jvm, "org.apache.iceberg.spark.Spark3Util")  # dot by dot is a call for each
         self._session = session._jsparkSession
 
     def _table(self, name: str) -> Any:

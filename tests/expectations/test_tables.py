@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from expectations.engine import CheckCrashed, Judge
+from expectations.frames import together
 from expectations.model import Expectation
 from expectations.suite import EXPECTATIONS, check_tables
 from tests.expectations import world as w
@@ -237,16 +238,30 @@ def test_results_can_be_kept_and_speak_of_their_epoch(found: list[Check]) -> Non
     assert twice["observed"] == "1 of 30 rows"
 
 
-def test_spark_and_pandas_judge_alike(tiny: SparkSession, found: list[Check]) -> None:
+@pytest.mark.parametrize("where", ["Spark", "pandas, by one query"])
+def test_all_engines_judge_alike(tiny: SparkSession, found: list[Check], where: str) -> None:
+    """`found` is judged in pandas, fetched frame by frame."""
     world = broken()
     edges = world["totals"][0]["edges"]
     given = w.frames(tiny, world)
-    distributed = check_tables(given, w.context(history=w.history(edges=edges), labels={7: "day-7"}), small=0)
+    context = w.context(history=w.history(edges=edges), labels={7: "day-7"})
+    other = check_tables(given, context, small=0) if where == "Spark" else check_tables(given, context | {"rows": 1000})
 
     def comparable(checks: list[Check]) -> list[Check]:
         return [check | {"rows": sorted(check["rows"], key=repr)} for check in checks]
 
-    assert comparable(distributed) == comparable(found)
+    assert comparable(other) == comparable(found)
+
+
+def test_small_frames_take_one_query(tiny: SparkSession) -> None:
+    group = "small frames"
+    context = tiny.sparkContext
+    context.setJobGroup(group, group)
+    try:
+        together({name: tiny.range(3).groupBy("id").count() for name in ("one", "other", "third")})
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", "")
+    assert len(context.statusTracker().getJobIdsForGroup(group)) == 1
 
 
 @pytest.mark.parametrize("small", [0, 1000])
