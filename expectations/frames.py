@@ -89,12 +89,13 @@ def together(frames: Mapping[str, DataFrame]) -> dict[str, pd.DataFrame]:
     import pyarrow.compute as pc
     from pyspark.sql import functions as F
 
-    parts = [frame.select(F.lit(name).alias("frame"), F.struct("*").alias(name)) for name, frame in frames.items()]
+    own = {name: [f"{name}.{column}" for column in frame.columns] for name, frame in frames.items()}
+    parts = [frame.toDF(*own[name]).withColumn("frame", F.lit(name)) for name, frame in frames.items()]
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).toArrow()
     found = {}
-    for name in frames:
-        own = rows.filter(pc.equal(rows["frame"], name)).select([name]).flatten()
-        found[name] = arrow_to_pandas(own.rename_columns([column.partition(".")[2] for column in own.column_names]))
+    for name, columns in own.items():
+        table = rows.filter(pc.equal(rows["frame"], name)).select(columns)
+        found[name] = arrow_to_pandas(table.rename_columns([column.partition(".")[2] for column in columns]))
     return found
 
 

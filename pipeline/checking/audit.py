@@ -36,10 +36,11 @@ from ..home.directory import Home
 from ..reading import explain
 from ..state.ledger import Ledger
 from ..state.records import Revision
+from ..storage import few
 from ..storage.iceberg import classic
 from ..storage.warehouse import Warehouse
 from . import motif_reference
-from .shown import Measure, Shown, differing_rows, differing_totals, published, unnamed
+from .shown import Measure, Shown, differing_rows, differing_totals, published, stored_rows, unnamed
 
 Longs = NDArray[np.int64]
 Values: TypeAlias = Longs | pa.ChunkedArray | None  # None: all null
@@ -49,6 +50,7 @@ MOTIF = "motif_at_vertex"
 _PER_ROW = ("edge", "trussness_of_edge", "degree_at_vertex", "triangles_at_vertex", MOTIF)
 _TOTALS = ("edges", "vertices", "triangles", "max_trussness")
 _COUNTED = "counted "  # before a total's name: a row with its value as counted afresh, and no difference
+_STORED = "stored "  # before a table's name: how many of its rows are of the epoch
 _RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 _DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
 
@@ -57,7 +59,7 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b), and `relation`: `-`,
     or the name of a relation of motifs, for its rows. Twice where both directions of a pair have a value."""
     config = home.config
-    at = F.broadcast(upserts.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "_at bigint"))
+    at = F.broadcast(few.frame(upserts.sparkSession, {"_at": "bigint"}, [(epoch,) for epoch in epochs]))
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
     rows = upserts.where("src <> dst").select("*", *pair).repartition("a", "b")  # the one exchange: all keys have both
     key = ["a", "b", "src", "dst"]
@@ -152,7 +154,7 @@ def _stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequenc
         place = f"array_position(array({', '.join(repr(name) for name in motifs)}), motif) - 1"
         parts.append(part("motif_counts", MOTIF, "vertex", k=place))
     rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
-    at = F.broadcast(rows.sparkSession.createDataFrame([(epoch,) for epoch in epochs], "at bigint"))
+    at = F.broadcast(few.frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
     there = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
     key = F.col("at").alias("epoch"), "what", "a", "b", "k"
     return rows.join(at, there).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
@@ -321,7 +323,9 @@ def differences(
     kept = _stored(read, epochs, list(motifs)).groupBy("epoch")
     fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
     compared = kept.cogroup(fresh).applyInArrow(_task(motifs), _DIFFERENCES)
-    found, counted = _apart([row.asDict() for row in compared.collect()])
+    if shown is not None:
+        compared = compared.unionByName(_listed(stored_rows(shown, read)))
+    found, counted, stored = _apart([row.asDict() for row in compared.collect()])
     labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
@@ -347,19 +351,33 @@ def differences(
         for row in wrong:
             if row["what"] == "motifs":
                 row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
-        found += wrong + differing_rows(shown, read)
+        found += wrong + differing_rows(shown, stored)
     return found, context
 
 
-def _apart(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[int, dict[Measure, int]]]:
-    """The differences, and by epoch the totals counted afresh."""
-    found, counted = [], dict[int, dict[Measure, int]]()
+def _listed(stored: DataFrame) -> DataFrame:
+    """The numbers of stored rows among the differences, so that one query brings both."""
+    null, zero = F.lit(None).cast("bigint"), F.lit(0).cast("bigint")
+    what = F.concat(F.lit(_STORED), "table").alias("what")
+    ends = null.alias("a"), null.alias("b")
+    return stored.select(
+        "epoch", what, *ends, F.col("n").alias("maintained"), null.alias("recomputed"), zero.alias("count")
+    )
+
+
+def _apart(
+    rows: list[dict[str, Any]],
+) -> tuple[list[dict[str, Any]], dict[int, dict[Measure, int]], dict[tuple[int, str], int]]:
+    """The differences; by epoch the totals counted afresh; by epoch and table the numbers of stored rows."""
+    found, counted, stored = [], dict[int, dict[Measure, int]](), dict[tuple[int, str], int]()
     for row in rows:
-        if row["what"].startswith(_COUNTED):
+        if row["what"].startswith(_STORED):
+            stored[row["epoch"], row["what"].removeprefix(_STORED)] = row["maintained"]
+        elif row["what"].startswith(_COUNTED):
             counted.setdefault(row["epoch"], {})[row["what"].removeprefix(_COUNTED), row["a"]] = row["recomputed"]
         else:
             found.append(row)
-    return found, counted
+    return found, counted, stored
 
 
 def _task(motifs: Mapping[str, Sequence[patterns.Pattern]]) -> Callable[..., pa.Table]:

@@ -73,15 +73,18 @@ def differing_totals(shown: Shown, counted: Mapping[int, Mapping[Measure, int]])
     return found
 
 
-def differing_rows(shown: Shown, read: Callable[[str], DataFrame]) -> list[Difference]:
-    """Where a batch is said to have another number of rows, or of quarantined ones, than are stored."""
+def stored_rows(shown: Shown, read: Callable[[str], DataFrame]) -> DataFrame:
+    """How many rows of each batch are stored: epoch, table, n."""
     epochs = list(shown.batches)
     parts = [
         read(table).where(F.col("epoch").isin(epochs)).select("epoch", F.lit(table).alias("table"), "diff")
         for table in ROWS
     ]
-    sums = parts[0].unionByName(parts[1]).groupBy("epoch", "table").agg(F.sum("diff").alias("n")).collect()
-    stored = {(row["epoch"], row["table"]): row["n"] for row in sums}
+    return parts[0].unionByName(parts[1]).groupBy("epoch", "table").agg(F.sum("diff").alias("n"))
+
+
+def differing_rows(shown: Shown, stored: Mapping[tuple[int, str], int]) -> list[Difference]:
+    """Where a batch is said to have another number of rows, or of quarantined ones, than are stored."""
     found = []
     for epoch, said in shown.batches.items():
         for (table, what), told in zip(ROWS.items(), said, strict=True):

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from ..errors import RunFailed
 from ..home.directory import Home
+from ..storage import few
 from ..storage.iceberg import classic
 from ..storage.warehouse import ddl, value_columns
 from . import OPERATIONS, Landed, layout
@@ -102,7 +103,7 @@ def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows
                     yield from table.to_batches(1 << 17)
 
     slices = min(len(files), 4 * spark.sparkContext.defaultParallelism) if classic(spark) else min(len(files), 8)
-    listed = spark.createDataFrame(files, "epoch bigint, path string, name string")
+    listed = few.frame(spark, {"epoch": "bigint", "path": "string", "name": "string"}, files)
     spread = listed.repartitionByRange(slices, "path") if slices > 1 else listed.coalesce(1)
     return spread.mapInArrow(read_all, schema)
 

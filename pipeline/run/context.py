@@ -69,6 +69,8 @@ class Run:
 
     def delta(self, table: str) -> DataFrame:
         """The rows that the run has written."""
+        if self.head(table) == self.base(table):
+            return self.warehouse.empty(table)
         return self.after(table).where(F.col("revision") == self.revision)
 
     def after(self, table: str) -> DataFrame:

@@ -20,7 +20,7 @@ from ..errors import AltneuError, UsageError, full, transient
 from ..home.directory import Home
 from ..state import place
 from ..state.records import Revision
-from . import iceberg
+from . import few, iceberg
 from .branches import Branches
 from .session import catalog
 
@@ -88,6 +88,7 @@ class Warehouse(Branches):
         self.catalog = place.settled(home).catalog
         catalog(spark, self.catalog, home.database, home.warehouse)
         tables = iceberg.Tables(spark, home.database)
+        self._looked_up: dict[tuple[str, int], DataFrame] = {}
         super().__init__(TABLES | (MOTIFS if home.config.motifs else {}), lambda table: tables.of(self.name(table)))
 
     def name(self, table: str) -> str:
@@ -152,7 +153,7 @@ class Warehouse(Branches):
     # -- readers ------------------------------------------------------------------------------------------------
 
     def empty(self, table: str) -> DataFrame:
-        return self.spark.createDataFrame([], self.columns(table))
+        return few.frame(self.spark, self._fields(table))
 
     def at(self, table: str, revision: Revision) -> DataFrame:
         """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
@@ -169,6 +170,15 @@ class Warehouse(Branches):
         return shown(rows, revision)
 
     def snapshot(self, table: str, snapshot: int) -> DataFrame:
+        """A snapshot's rows: looked up once, since it does not change."""
+        if (table, snapshot) not in self._looked_up:
+            self._looked_up[table, snapshot] = self._snapshot(table, snapshot)
+        return self._looked_up[table, snapshot]
+
+    def _snapshot(self, table: str, snapshot: int) -> DataFrame:
+        metadata = self.metadata(table)
+        if snapshot in metadata.snapshots() and metadata.summary(snapshot).get("total-records") == "0":
+            return self.empty(table)
         frame = self.spark.read.option("versionAsOf", snapshot).table(self.name(table))
         columns = self.column_names(table)
         there = frame.columns

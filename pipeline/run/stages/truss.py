@@ -10,7 +10,7 @@ from algorithms import truss
 from ...reading.views import named
 from ...state.facts import EdgesFacts, TrussFacts
 from ...state.totals import accumulate, at_epochs
-from ...storage import kept
+from ...storage import few, kept
 from ..changed import REPORTED, most_changed
 from ..context import Run
 
@@ -36,18 +36,18 @@ def work(run: Run) -> TrussFacts:
         new = _replayed(run, first, None if files is None else (files, key))
     try:
         written = run.write("trussness", new.where(F.col("diff") != 0))
-        log = [row.asDict() for row in new.where("diff = 0").select("epoch", "note").orderBy("epoch").collect()]
+        found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
     finally:
         new.unpersist()
     parent, name = _parents(run), None
+    log = [row.note for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
     if kept.epoch(run.home, key) is not None:
         name = key
     elif plan == "resume" and not log:  # nothing to do: what there was is still true
         name = parent
     kept.keep_only(run.home, parent, name)
-    sizes = run.delta("trussness").groupBy("k", "epoch").agg(F.sum("diff").alias("diff"))
-    run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in sizes.collect()])
-    did = truss.summary([entry["note"] for entry in log])
+    run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in found if row.note is None])
+    did = truss.summary(log)
     most = most_changed(run, run.after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
     entered = _entered_core(run)
     return TrussFacts(
@@ -115,15 +115,15 @@ def _entered_core(run: Run) -> dict[str, list[int | str]]:
     come = (F.col("k") >= least) & F.col("epoch").isin([at for at, _ in cores]) & (F.col("diff") > 0)
     if run.after("trussness").where(come).isEmpty():  # rows of few epochs: their files are found by their bounds
         return {}
-    core = F.broadcast(run.spark.createDataFrame(cores, "at bigint, core bigint"))
+    core = F.broadcast(few.frame(run.spark, {"at": "bigint", "core": "bigint"}, cores))
     dense = run.after("trussness").where(F.col("k") >= least)
     inside = dense.join(core, (F.col("k") >= F.col("core")) & (F.col("epoch") <= F.col("at")))
     ends = inside.select("at", "epoch", "diff", F.explode(F.array("a", "b")).alias("vertex"))
     before = F.sum(F.when(F.col("epoch") < F.col("at"), F.col("diff")).otherwise(0)).alias("before")
     new = ends.groupBy("at", "vertex").agg(F.sum("diff").alias("now"), before).where("now > 0 AND before = 0")
     order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
-    few = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
+    first = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
     found: dict[str, list[int | str]] = {}
-    for row in sorted(named(run.warehouse, run.heads(), few, ["vertex"]).collect()):
+    for row in sorted(named(run.warehouse, run.heads(), first, ["vertex"]).collect()):
         found.setdefault(str(row["at"]), []).append(row["vertex"])
     return found
