@@ -12,6 +12,7 @@ import pytest
 from algorithms.kernels import motif_count, motifs
 from algorithms.patterns import MOST, Edge, Pattern, kept, motif
 from algorithms.times import FOREVER
+from tests import seeds
 
 EPOCHS = 5
 PATTERNS = [
@@ -69,7 +70,7 @@ def at(found: tuple[np.ndarray, ...], epoch: int) -> dict[int, int]:
 def test_random_changes(text: str) -> None:
     pattern = Pattern.parse(text)
     names = {edge.relation for edge in pattern.edges}
-    for seed in range(8):
+    for seed in seeds.several(range(8)):
         rng = random.Random(f"{text} {seed}")
         n = rng.randrange(3, 7)
         ways = {r: itertools.permutations if r.startswith("->") else itertools.combinations for r in names}

@@ -1,4 +1,7 @@
-"""Every example in a docstring of the product runs, and every module of it can be imported."""
+"""Every example in a docstring of the product runs, and every module of it can be imported.
+
+Not by `--doctest-modules`: that would collect a test of each of the modules that have no example, and pass it.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,10 @@ def test_every_example_runs() -> None:
         except Exception as problem:
             failed.append(f"{name} cannot be imported: {problem!r}")
             continue
+        shown = (ROOT / Path(*name.split("."))).with_suffix(".py")
+        written = shown if shown.exists() else shown.with_suffix("") / "__init__.py"
+        if ">>> " in written.read_text() and not found.attempted:
+            failed.append(f"{name}: its examples are in no docstring, and were not run")
         tried += found.attempted
         failed += [f"{name}: {found.failed} of {found.attempted} examples"] if found.failed else []
     assert not failed, "\n".join(failed)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
 
 from algorithms.kernels.motif_count import count
 from algorithms.patterns import motif
 from pipeline.checking.motif_reference import read
+from tests import seeds
 
 TEXTS = [
     "a-b, b-c, c-d, d-a",
@@ -24,7 +23,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_both_readings_count_the_same(text: str) -> None:
-    seed = random.randrange(10**6)
+    seed = seeds.one()
     rng = np.random.default_rng(seed)
     ours, (theirs,) = motif(text), read({"m": text}).values()
 
