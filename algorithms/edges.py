@@ -36,7 +36,7 @@ def touched_pairs(delta: DataFrame, values: Sequence[str]) -> DataFrame:
 def edge_changes(
     base: DataFrame | None,
     delta: DataFrame,
-    pairs: DataFrame,
+    pairs: DataFrame | None,
     values: Sequence[str],
     live_for: int | None = None,
     where: Column | str | None = None,
@@ -44,8 +44,9 @@ def edge_changes(
 ) -> DataFrame:
     """Signed intervals `a, b, epoch, until, diff` by which the edges change when `delta` is added to `base`.
 
-    `base`: upsert rows before (None: there are none); `pairs`: the touched pairs of `delta`. With `broadcast` the pairs
-    must fit an executor's memory (about 100 bytes each).
+    `base`: upsert rows before (None: there are none); `pairs`: the touched pairs of `delta`, or None: all pairs are
+    looked at, of which the others change nothing. With `broadcast` the pairs must fit an executor's memory (about 100
+    bytes each).
     """
     versions = _versions(base, delta, pairs, values, broadcast)
     found = lives(versions, _KEY, values, live_for, where, by=["_version"])
@@ -55,7 +56,7 @@ def edge_changes(
 def relation_changes(
     base: DataFrame | None,
     delta: DataFrame,
-    pairs: DataFrame,
+    pairs: DataFrame | None,
     values: Sequence[str],
     relations: Sequence[str],
     live_for: int | None = None,
@@ -85,17 +86,19 @@ _LIFE = ["a", "b", "epoch", "until", "_version AS version"]
 
 
 def _versions(
-    base: DataFrame | None, delta: DataFrame, pairs: DataFrame, values: Sequence[str], broadcast: bool
+    base: DataFrame | None, delta: DataFrame, pairs: DataFrame | None, values: Sequence[str], broadcast: bool
 ) -> DataFrame:
-    """The upserts of the touched pairs before (`_version` -1) and now (1), by pair.
+    """The upserts of the touched pairs (of all, where they are None) before (`_version` -1) and now (1), by pair.
 
     Columns of our own begin with an underscore here: those of values may have any other name.
     """
     columns = ["src", "dst", *values, "op", "seq", "epoch", "diff"]
     rows = delta.where("src <> dst").select(*columns, F.lit(0).cast("bigint").alias("_before"))
     if base is not None:
-        few = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
-        old = on_pair(base.select(*columns, *_pair()), ("a", "b"), few, ("_a", "_b"), broadcast)
+        old = base.where("src <> dst")
+        if pairs is not None:
+            few = pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
+            old = on_pair(base.select(*columns, *_pair()), ("a", "b"), few, ("_a", "_b"), broadcast)
         rows = rows.unionByName(old.select(*columns, F.col("diff").alias("_before")))
     rows = rows.select(*_pair(), *columns, "_before").repartition("a", "b")
     # One landed row may stand in several files: what counts is whether it is there, before and after.
@@ -136,15 +139,17 @@ def degree_changes(edges: DataFrame) -> DataFrame:
     return ends.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def degree_total_changes(before: DataFrame, delta: DataFrame, broadcast: bool = True) -> DataFrame:
+def degree_total_changes(before: DataFrame, delta: DataFrame, broadcast: bool = True, whole: bool = False) -> DataFrame:
     """How many vertices have an edge, and how many wedges (pairs of edges that meet) there are: diff triples
     `measure` (vertices, wedges), epoch, diff, from degree triples.
 
     `before`: degrees until now (vertex, epoch, diff); `delta`: their change. Neither is linear in the degrees, so the
-    timelines of the vertices of `delta`, and of no others, are looked at, before and after.
+    timelines of the vertices of `delta`, and with `whole` those of all others as well, are looked at, before and after.
     """
-    few = delta.select("vertex").distinct()
-    old = before.join(F.broadcast(few) if broadcast else few, "vertex")
+    old = before
+    if not whole:
+        few = delta.select("vertex").distinct()
+        old = before.join(F.broadcast(few) if broadcast else few, "vertex")
     zero = F.lit(0).cast("bigint")
     both = old.select("vertex", "epoch", F.col("diff").alias("old"), zero.alias("new")).unionByName(
         delta.select("vertex", "epoch", zero.alias("old"), F.col("diff").alias("new"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
+# Up to so many stored rows all of them are looked at: to choose those that a change touches is a query more.
+WHOLE_ROWS = 20_000
 NAMES = {"delta": "delta query", "bulk": "enumeration of all"}
 
 

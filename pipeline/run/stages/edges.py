@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 from algorithms import edges as graph
 from algorithms import patterns
-from algorithms.plans import BROADCAST_ROWS
+from algorithms.plans import BROADCAST_ROWS, WHOLE_ROWS
 
 from ...state.facts import EdgesFacts, IngestFacts
 from ..context import Run
@@ -22,10 +22,11 @@ def work(run: Run) -> EdgesFacts:
         base, delta = None, run.after("upserts")
         changed = run.warehouse.size("upserts", run.heads().snapshots["upserts"])["rows"]
     few = changed <= BROADCAST_ROWS
+    tiny = run.stored() <= WHOLE_ROWS
     motif_edges: int | None = None
     relations = patterns.kept(config.patterns())
     if changed:
-        pairs = graph.touched_pairs(delta, values)
+        pairs = None if tiny else graph.touched_pairs(delta, values)
         new = graph.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, broadcast=few)
         rows = run.write("edges", new)
         if relations:
@@ -42,7 +43,7 @@ def work(run: Run) -> EdgesFacts:
     delta_edges = run.delta("edges")
     run.write("degrees", graph.degree_changes(delta_edges))
     edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
-    degree_diffs = graph.degree_total_changes(run.before("degrees"), run.delta("degrees"), broadcast=few)
+    degree_diffs = graph.degree_total_changes(run.before("degrees"), run.delta("degrees"), few, whole=tiny)
     known = run.ledger.total_diffs(run.parent.revision) if run.keeps("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):
         # no wedge yet, or published before they were counted: from nothing
