@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from pipeline.report import document
 from tests.report.seed import DAY, Seed, audit, check
 
@@ -114,3 +116,16 @@ def test_documents_are_json_and_come_without_spark(states: Seed) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(states.home.path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["label"] == "2004-08-10"
+
+
+@pytest.mark.parametrize("command", [["plan"], ["report"], ["status"], ["show", "totals"]], ids=" ".join)
+def test_commands_that_the_database_answers_start_no_spark(states: Seed, command: list[str]) -> None:
+    code = (
+        "import sys; from pipeline import cli\n"
+        "try: cli.main(['--home', *sys.argv[1:]])\n"
+        "except SystemExit as ended: assert not ended.code\n"
+        "assert not {'pyspark', 'py4j'} & set(sys.modules)"
+    )
+    line = [sys.executable, "-c", code, str(states.home.path), *command]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
