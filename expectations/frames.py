@@ -91,7 +91,8 @@ def together(frames: Mapping[str, DataFrame]) -> dict[str, pd.DataFrame]:
 
     own = {name: [f"{name}.{column}" for column in frame.columns] for name, frame in frames.items()}
     parts = [frame.toDF(*own[name]).withColumn("frame", F.lit(name)) for name, frame in frames.items()]
-    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).toArrow()
+    # in one task: more of them cost more than what they do
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).coalesce(1).toArrow()
     found = {}
     for name, columns in own.items():
         table = rows.filter(pc.equal(rows["frame"], name)).select(columns)
