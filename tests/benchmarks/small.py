@@ -1,0 +1,66 @@
+"""The fixed price of a run: tiny epochs, one revision each, in one session, by stage.
+
+    python -m tests.benchmarks.small [--epochs 8]
+
+Ten upserts an epoch among 14 vertices, audited, on two local threads; the means of the second half of the epochs. CPU
+seconds are those of this process and of the JVM (from /proc), so that they can be compared on a machine that is busy.
+Prints a table in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from pipeline.run import planning, runner, stages
+from pipeline.storage.session import session
+from tests import homes
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=8)
+    epochs = parser.parse_args().epochs
+    spark: Any = session("local[2]", few=True)
+    jvm, scheduler = spark._jvm, spark.sparkContext._jsc.sc().dagScheduler()
+    pid = jvm.java.lang.ProcessHandle.current().pid()
+    rng, sums = random.Random(1), defaultdict[str, list[float]](lambda: [0.0] * 4)
+
+    def now() -> list[float]:
+        return [time.perf_counter(), time.process_time(), cpu_of(pid), scheduler.numTotalJobs()]
+
+    with tempfile.TemporaryDirectory() as folder:
+        home, ledger = homes.make(Path(folder) / "home")
+        for epoch in range(epochs):
+            homes.put(home, epoch, [(rng.randrange(14), rng.randrange(14), None, "upsert", 0) for _ in range(10)])
+            run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
+            assert run_id is not None
+            for name in stages.NAMES:
+                before = now()
+                runner.stage(home, ledger, run_id, name)
+                if epoch >= epochs // 2:
+                    spent = zip(sums[name], now(), before, strict=True)
+                    sums[name] = [total + later - earlier for total, later, earlier in spent]
+    counted = epochs - epochs // 2
+    print("| stage | seconds | CPU s, Python | CPU s, JVM | Spark jobs |")
+    print("|---|---|---|---|---|")
+    sums["whole"] = [sum(column) for column in zip(*sums.values(), strict=True)]
+    for name, columns in sums.items():
+        *seconds, jobs = (value / counted for value in columns)
+        print(f"| {name} | {' | '.join(f'{value:.2f}' for value in seconds)} | {jobs:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
