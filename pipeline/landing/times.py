@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -66,6 +65,8 @@ class Clock:
         return self._of_numbers(column)
 
     def _of_text(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
+        import pandas as pd  # half a second, which most commands have no use for
+
         if self.form:
             parsed = pc.strptime(column.combine_chunks(), format=self.form, unit="us", error_is_null=True)
             broken = np.asarray(parsed.is_null())

@@ -125,7 +125,8 @@ def test_commands_that_the_database_answers_start_no_spark(states: Seed, command
         "try: cli.main(['--home', *sys.argv[1:]])\n"
         "except SystemExit as ended: assert not ended.code\n"
         "spark = sys.modules.get('pyspark')\n"
-        "assert spark is None or spark.SparkContext._gateway is None, 'a JVM was started'"
+        "assert spark is None or spark.SparkContext._gateway is None, 'a JVM was started'\n"
+        "assert sys.argv[2] == 'show' or 'pandas' not in sys.modules, 'pandas was loaded for nothing'"
     )
     line = [sys.executable, "-c", code, str(states.home.path), *command]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
