@@ -8,6 +8,7 @@ BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about
 # Up to so many stored rows all of them are looked at: to choose those that a change touches is a query more.
 WHOLE_ROWS = 20_000
 NAMES = {"delta": "delta query", "bulk": "enumeration of all"}
+MOTIF_NAMES = {"joins": "delta query in joins", "delta": "delta query in one task", "bulk": NAMES["bulk"]}
 
 
 @dataclass(frozen=True)
@@ -72,4 +73,4 @@ class MotifChoice:
 
     def words(self) -> str:
         """The choice, for a person."""
-        return {"joins": "delta query in joins", "delta": "delta query in one task", "bulk": NAMES["bulk"]}[self.plan]
+        return MOTIF_NAMES[self.plan]

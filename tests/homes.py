@@ -13,7 +13,9 @@ from typing import Any
 from pipeline.home.directory import Home
 from pipeline.landing.folder import seal
 from pipeline.run import planning, runner, stages
-from pipeline.state.facts import from_json
+from pipeline.run.decisions import Truss
+from pipeline.run.forecast import forecast
+from pipeline.state.facts import AuditFacts, TrussFacts, from_json
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import Revision, StageState
 from tests.reference import Row
@@ -41,7 +43,20 @@ def put(home: Home, epoch: int, rows: Iterable[Row]) -> None:
 
 
 def run(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Revision | None:
-    return runner.run(home, ledger, planning.plan_epochs(home, ledger, epochs, remove))
+    return run_as_planned(home, ledger, planning.plan_epochs(home, ledger, epochs, remove))
+
+
+def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision | None:
+    """Run a plan, and hold the run to what was shown of it: each decision went one of the ways that were open."""
+    shown = forecast(home, ledger, plan).decisions
+    revision = runner.run(home, ledger, plan)
+    for decision in shown if revision else []:
+        facts = ledger.facts(revision.run_id, decision.FACTS)
+        if not (isinstance(facts, AuditFacts) and not facts.checks):  # where a test takes the audit out
+            assert decision.taken(facts) in decision.may, (decision, facts)
+        if isinstance(decision, Truss) and isinstance(facts, TrussFacts) and facts.first_epoch is not None:
+            assert decision.first is not None and decision.first <= facts.first_epoch, (decision, facts)
+    return revision
 
 
 def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> dict[str, float]:

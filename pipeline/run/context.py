@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..errors import Disturbed
 from ..home.directory import Home
+from ..state.facts import EdgesFacts, IngestFacts
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
-from ..storage.warehouse import LANDED, Warehouse, shown
+from ..storage import kept
+from ..storage.warehouse import Warehouse, shown
+from .decisions import Decision, Number, Scope
 
 Say = Callable[[str], None]
+D = TypeVar("D", bound=Decision)
 
 
 @dataclass
@@ -38,17 +42,29 @@ class Run:
         return self.parent.revision + 1
 
     @property
+    def scope(self) -> Scope:
+        return Scope(self.parent, tuple(self.epochs), self.kind)
+
+    @property
     def frontier(self) -> int:
         """The greatest epoch whose state is final once this run is published."""
-        return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])])
+        frontier = self.scope.frontier
+        assert frontier is not None
+        return frontier
+
+    def decide(self, kind: type[D]) -> D:
+        """A decision that a plan has shown as well, from what is counted by now."""
+        decision = kind.of(self.scope, self.home.config, Counted(self))
+        assert decision is not None
+        return decision
 
     @cached_property
     def warehouse(self) -> Warehouse:
         return Warehouse(self.spark, self.home)
 
     def keeps(self, table: str) -> bool:
-        """Does the run add to a table? A rebuild makes all but the landed rows anew, a reload those as well."""
-        return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and table in LANDED)
+        """Does the run add to a table, or make it anew?"""
+        return self.scope.keeps(table)
 
     @cached_property
     def written(self) -> dict[str, int]:
@@ -126,3 +142,34 @@ class Run:
             if measure in measures:
                 sums[measure, k, epoch if since is None else max(epoch, since)] -= diff
         self.ledger.put_totals(self.run_id, measures, [(*key, diff) for key, diff in sums.items()])
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The numbers of the decisions, as the stages that have finished have counted them."""
+
+    run: Run
+
+    def upserts(self) -> Number:
+        if self.run.keeps("edges"):
+            return Number.exactly(self.run.ledger.facts(self.run.run_id, IngestFacts).changed_rows)
+        return Number.exactly(self.run.warehouse.size("upserts", self.run.head("upserts"))["rows"])
+
+    def stored(self, table: str) -> int:
+        return self.run.warehouse.size(table, self.run.base(table))["rows"]
+
+    def changed(self, table: str) -> Number:
+        facts = self.run.ledger.facts(self.run.run_id, EdgesFacts)
+        return Number.exactly(facts.rows if table == "edges" else facts.motif_edges or 0)
+
+    def first_change(self) -> int | None:
+        return self.run.ledger.facts(self.run.run_id, EdgesFacts).first_epoch
+
+    def proposals(self) -> int | None:
+        return None
+
+    def has_kept_graph(self) -> bool:
+        return kept.of(self.run.ledger, self.run.parent) is not None
+
+    def published(self) -> Collection[int]:
+        return self.run.ledger.batches(self.run.parent.revision)

@@ -1,128 +1,234 @@
 """What a run would do and cost, before it does: from the landing's listing and the SQL database alone, without Spark.
 
-Rows are counted in small landings, malformed ones among them; of large ones they come from the size of the files, by
-the bytes per row of what was published before. Seconds come from a straight line through the rows and seconds of the
-newest published runs, stage by stage. Both are estimates and say so.
+What it would do is the list of `decisions` that the run takes, over estimates instead of counts. Rows are counted in
+small landings, malformed ones among them; of large ones they come from the size of the files, by the bytes per row of
+what was published before. Seconds come from a straight line through the rows and seconds of the newest published runs,
+stage by stage. Both are estimates and say so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from algorithms import patterns
-from algorithms.plans import BROADCAST_ROWS, Choice, MotifChoice
 
 from .. import landing
 from ..home.directory import Home
+from ..landing.survey import Epoch
 from ..state.facts import EdgesFacts, IngestFacts, TrianglesFacts
 from ..state.ledger import Ledger
-from ..state.records import RunKind
-from .planning import Plan
+from ..state.records import Batch, RunKind
+from ..storage import kept
+from .decisions import Decision, Number, decisions
+from .planning import Plan, parts
 
 COUNTED = 2**23  # bytes of landed files whose rows are counted; of more they are estimated
 RUNS = 50  # the newest published runs, from which the seconds are learned
 
 
-def forecast(home: Home, ledger: Ledger, plan: Plan, revisions: int = 1) -> dict[str, Any]:
-    """A JSON-ready document: which epochs, why, what is restated, which plans, rows and seconds.
+@dataclass(frozen=True)
+class Forecast:
+    """What a plan would do.
 
-    `restated`: published epochs that are not run again but whose results may change, because a batch before them (and
-    within the window, if there is one) does. `seconds` and `stages` are null before the first published run.
+    `decisions`: of the first of its `revisions`; none when there is nothing to do. `restated`: published epochs that
+    are not run again but whose results may change, because a batch before them (and within the window, if there is one)
+    does. `stages`: seconds, None before the first published run.
     """
-    label = home.schedule.label
+
+    plan: Plan
+    revisions: int
+    chosen: Sequence[Epoch]
+    late: Sequence[int]
+    restated: Sequence[int]
+    rows: int
+    decisions: Sequence[Decision]
+    stages: dict[str, float] | None
+    words: dict[str, str]  # decision → what it says
+
+    @property
+    def revision(self) -> int | None:
+        """The first that would be published."""
+        return self.plan.scope.revision if self.plan.run or self.plan.kind is not RunKind.RUN else None
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.stages is None else round(sum(self.stages.values()), 1)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """State of an epoch → how many are in it."""
+        found: dict[str, int] = {}
+        for entry in self.plan.epochs:
+            found[entry.state] = found.get(entry.state, 0) + 1
+        return found
+
+    @property
+    def incomplete(self) -> list[Epoch]:
+        return [entry for entry in self.plan.epochs if entry.state == "incomplete"]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "kind": self.plan.kind,
+            "parent": self.plan.parent.revision,
+            "revision": self.revision,
+            "revisions": self.revisions,
+            "frontier": self.plan.scope.frontier,
+            "counts": self.counts,
+            "epochs": [
+                {
+                    "epoch": e.epoch,
+                    "label": e.label,
+                    "state": e.state,
+                    "files": e.files,
+                    "bytes": e.bytes,
+                    "rows": e.rows,
+                }
+                for e in self.chosen
+            ],
+            "incomplete": [{"label": e.label, "why": e.why} for e in self.incomplete],
+            "late": self.late,
+            "restated": self.restated,
+            "rows": self.rows,
+            "plans": self.words,
+            "decisions": [
+                {"name": each.NAME, "way": each.way, "may": sorted(each.may), "depends": each.depends}
+                for each in self.decisions
+            ],
+            "seconds": self.seconds,
+            "stages": self.stages,
+        }
+
+
+def forecast(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
+    """What a run of the plan would do and cost."""
     run, frontier = set(plan.run), plan.parent.frontier
     chosen = [epoch for epoch in plan.epochs if epoch.epoch in run]
     late = [epoch.epoch for epoch in chosen if frontier is not None and epoch.epoch <= frontier]
-    published = ledger.batches(plan.parent.revision)
-    restated = _restated(home, sorted(run), [epoch for epoch in published if epoch not in run])
-    if plan.kind is not RunKind.RUN:
-        restated = [epoch for epoch in published if epoch not in run]
-    known = [(e.bytes, e.rows) for e in plan.epochs if e.state == "published" and e.rows]
-    per_row = sum(b for b, _ in known) / sum(n for _, n in known) if known else landing.BYTES_PER_ROW
-    size = sum(epoch.bytes for epoch in chosen)
-    rows = _counted(home, run) if size <= COUNTED else round(size / per_row)
-    if plan.kind is RunKind.REBUILD:
-        rows = sum(batch.rows for batch in published.values())
-    seconds = stage_seconds(ledger, rows)
-    new_frontier = max([*run, *([] if frontier is None else [frontier])], default=None)
-    starts = [*run, *([frontier + 1] if frontier is not None and run and max(run) > frontier else [])]
-    if plan.kind is not RunKind.RUN:
-        starts = list(published)
-    counts: dict[str, int] = {}
-    for entry in plan.epochs:
-        counts[entry.state] = counts.get(entry.state, 0) + 1
-    return {
-        "kind": plan.kind,
-        "parent": plan.parent.revision,
-        "revision": plan.parent.revision + 1 if run or plan.kind is not RunKind.RUN else None,
-        "revisions": revisions,
-        "frontier": new_frontier,
-        "counts": counts,
-        "epochs": [
-            {"epoch": e.epoch, "label": e.label, "state": e.state, "files": e.files, "bytes": e.bytes, "rows": e.rows}
-            for e in chosen
-        ],
-        "incomplete": [{"label": e.label, "why": e.why} for e in plan.epochs if e.state == "incomplete"],
-        "late": late,
-        "restated": restated,
-        "rows": rows,
-        "plans": {}
-        if not chosen and plan.kind is RunKind.RUN
-        else {
-            "edges": "broadcast the touched pairs" if rows <= BROADCAST_ROWS else "shuffle by pair",
-            "triangles": _triangles(home, ledger, plan, rows),
-            **_motifs(home, ledger, plan, rows),
-            "truss": f"replay {label(min(starts))} … {label(new_frontier)} in one task (in rounds beyond "
-            f"{home.config.truss.limit_edges:,} edges)"
-            if starts and new_frontier is not None
-            else "nothing to replay",
-        },
-        "seconds": None if seconds is None else round(sum(seconds.values()), 1),
-        "stages": seconds,
-    }
+    whole = Estimated(home, ledger, plan)
+    others = [epoch for epoch in whole.published() if epoch not in run]
+    restated = _restated(home, sorted(run), others) if plan.kind is RunKind.RUN else others
+    pieces = parts(home, plan) if plan.kind is RunKind.RUN else [plan.run]
+    first = Estimated(home, ledger, replace(plan, run=pieces[0])) if len(pieces) > 1 else whole
+    idle = not chosen and plan.kind is RunKind.RUN
+    decided = [] if idle else decisions(first.plan.scope, home.config, first)
+    return Forecast(
+        plan=plan,
+        revisions=len(pieces),
+        chosen=chosen,
+        late=late,
+        restated=restated,
+        rows=whole.rows,
+        decisions=decided,
+        stages=stage_seconds(ledger, whole.rows),
+        words={each.NAME: each.words(home.schedule.label) for each in decided},
+    )
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """The numbers of the decisions before a run: what is stored is known, what changes is bounded."""
+
+    home: Home
+    ledger: Ledger
+    plan: Plan
+
+    @cached_property
+    def _published(self) -> dict[int, Batch]:
+        return self.ledger.batches(self.plan.parent.revision)
+
+    @cached_property
+    def _chosen(self) -> list[Epoch]:
+        run = set(self.plan.run)
+        return [epoch for epoch in self.plan.epochs if epoch.epoch in run]
+
+    @cached_property
+    def _is_counted(self) -> bool:
+        return sum(epoch.bytes for epoch in self._chosen) <= COUNTED
+
+    @cached_property
+    def rows(self) -> int:
+        """Of the landed files; of a rebuild those that are stored."""
+        if self.plan.kind is RunKind.REBUILD:
+            return sum(batch.rows for batch in self._published.values())
+        if self._is_counted:
+            return _counted(self.home, set(self.plan.run))
+        known = [(e.bytes, e.rows) for e in self.plan.epochs if e.state == "published" and e.rows]
+        per_row = sum(b for b, _ in known) / sum(n for _, n in known) if known else landing.BYTES_PER_ROW
+        return round(sum(epoch.bytes for epoch in self._chosen) / per_row)
+
+    @cached_property
+    def _sizes(self) -> dict[str, int] | None:
+        """Table → rows; None where they are not known: a rollback measures nothing."""
+        if not self.plan.parent.revision:
+            return {}
+        if self.ledger.run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:
+            return None
+        return {table: size.rows for table, size in self.ledger.sizes().items()}
+
+    def _bound(self, tables: Sequence[str], rows: int) -> int | None:
+        """So many rows and those of tables, where both are known."""
+        counted = self._is_counted or self.plan.kind is RunKind.REBUILD
+        if self._sizes is None or not counted:
+            return None
+        return rows + sum(self._sizes.get(table, 0) for table in tables)
+
+    def upserts(self) -> Number:
+        replaced = sum(self._published[epoch].rows for epoch in self.plan.run if epoch in self._published)
+        if self.plan.kind is RunKind.RUN:
+            return Number(max(self.rows, replaced), 0, self._bound([], self.rows + replaced))
+        most = self._bound(["upserts"], 0) if self.plan.kind is RunKind.REBUILD else self._bound([], self.rows)
+        return Number(self.rows, 0, most)
+
+    def stored(self, table: str) -> int:
+        return (self._sizes or {}).get(table, 0) if self.plan.scope.keeps(table) else 0
+
+    def changed(self, table: str) -> Number:
+        """As many as rows change; at most all intervals that were there, and one for each row that is there then."""
+        relations = 1 if table == "edges" else len(patterns.kept(self.home.config.patterns()))
+        most = self.upserts().most
+        if self.plan.kind is RunKind.RUN:
+            before = self._bound([table], 0)
+            after = self._bound(["upserts"], self.rows)
+            most = None if before is None or after is None else before + after * relations
+        elif most is not None:
+            most *= relations
+        return Number(self.upserts().value * relations, 0, most)
+
+    def first_change(self) -> int | None:
+        if self.plan.kind is RunKind.RUN:
+            return min(self.plan.run, default=None)
+        return min([*self._published, *self.plan.run], default=None)
+
+    def proposals(self) -> int | None:
+        """As many for each changed interval as there were before."""
+        changed: dict[str, int] = {}
+        proposed: dict[str, int] = {}
+        for row in self.ledger.history(RUNS):
+            if isinstance(row.facts, EdgesFacts) and row.facts.rows:
+                changed[row.run_id] = row.facts.rows
+            if isinstance(row.facts, TrianglesFacts) and row.facts.proposals:
+                proposed[row.run_id] = row.facts.proposals
+        known = [(proposed[run], changed[run]) for run in proposed if run in changed]
+        each = sum(p for p, _ in known) / sum(n for _, n in known) if known else None
+        return None if each is None else round(self.changed("edges").value * each)
+
+    def has_kept_graph(self) -> bool:
+        return kept.of(self.ledger, self.plan.parent) is not None
+
+    def published(self) -> Collection[int]:
+        return self._published
 
 
 def _counted(home: Home, epochs: set[int]) -> int:
     landed = landing.listing(home)
     return sum(landing.rows(landed[epoch]) for epoch in epochs if epoch in landed)
-
-
-def _triangles(home: Home, ledger: Ledger, plan: Plan, rows: int) -> str:
-    """The plan that counts triangles, if every landed row changes an edge and proposes as many as it did before."""
-    index = _rows(ledger, "edges") if plan.kind is RunKind.RUN else 0
-    changed: dict[str, int] = {}
-    proposed: dict[str, int] = {}
-    for row in ledger.history(RUNS):
-        if isinstance(row.facts, EdgesFacts) and row.facts.rows:
-            changed[row.run_id] = row.facts.rows
-        if isinstance(row.facts, TrianglesFacts) and row.facts.proposals:
-            proposed[row.run_id] = row.facts.proposals
-    known = [(proposed[run], changed[run]) for run in proposed if run in changed]
-    proposals = round(rows * sum(p for p, _ in known) / sum(n for _, n in known)) if known else None
-    return Choice(home.config.triangles.plan, index, rows, proposals).words()
-
-
-def _rows(ledger: Ledger, table: str) -> int:
-    """How many rows a table has that is published; 0 before the first time."""
-    sizes = ledger.sizes()
-    return sizes[table].rows if table in sizes else 0
-
-
-def _motifs(home: Home, ledger: Ledger, plan: Plan, rows: int) -> dict[str, str]:
-    """The plan that counts motifs, if there are some and every landed row changes each of their relations."""
-    wanted = home.config.patterns()
-    if not wanted:
-        return {}
-    made_of = {"edges": patterns.PLAIN in patterns.relations(wanted), "motif_edges": bool(patterns.kept(wanted))}
-    tables = [table for table, some in made_of.items() if some and plan.kind is RunKind.RUN]
-    stored = sum(_rows(ledger, table) for table in tables)
-    changed = rows * len(patterns.relations(wanted))
-    config = home.config
-    choice = MotifChoice(config.triangles.plan, stored, changed, patterns.rules(wanted), config.triangles.limit_edges)
-    return {"motifs": choice.words()}
 
 
 def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:

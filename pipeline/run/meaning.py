@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..home.directory import Home
 from ..home.settings import SETTINGS
 from ..state.ledger import Ledger
+from ..state.records import RunKind
+
+COMMANDS = {  # what restates history, and what that means
+    "rebuild": ("altneu rebuild", "every published epoch again, as one revision"),
+    "reload": ("altneu rebuild --from-landing", "every epoch again from the landed files, as one revision"),
+    "new": ("altneu --home ANOTHER land …", "the epochs or the ids themselves are other ones"),
+}
+RESTATES = {RunKind.RUN: ("run",), RunKind.REBUILD: ("run", "rebuild"), RunKind.RELOAD: ("run", "rebuild", "reload")}
 
 
-def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
-    """The settings that give history another meaning than what is published, in words; the kind of run they need.
+class Meaning(NamedTuple):
+    """What other settings ask of history: which they are, in words, and the kind of run that restates it."""
+
+    words: list[str]
+    needs: str
+
+    def allows(self, kind: RunKind) -> bool:
+        """Would a run of this kind restate what has to be?"""
+        return self.needs in RESTATES[kind]
+
+    @property
+    def command(self) -> str:
+        """What to type; empty where nothing is to be restated."""
+        return COMMANDS[self.needs][0] if self.needs in COMMANDS else ""
+
+    @property
+    def advice(self) -> str:
+        """The same, with what it means."""
+        return "{}   ({})".format(*COMMANDS[self.needs]) if self.needs in COMMANDS else ""
+
+
+def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
+    """The settings that give history another meaning than what is published, and what they need.
 
     Kinds: `run` (nothing has changed, or only value columns were added, which no earlier file can have held),
     `rebuild`, `reload`, or `new` (another home).
     """
     parent = ledger.at()
     if parent.frontier is None or parent.config_digest == home.config.digest():
-        return [], "run"
+        return Meaning([], "run")
     old, new = dict(ledger.run(parent.run_id).config), home.config.semantic()
     words, needs = [], {"run"}
     # a compaction has dropped what had expired, and the totals of folded epochs cannot be counted again without it
@@ -38,7 +67,7 @@ def changed_meaning(home: Home, ledger: Ledger) -> tuple[list[str], str]:
         if new["values"].get(name) != before[name]:
             words.append(f"[values] {name}: {before[name]} → {_setting(new['values'].get(name))}")
             needs.add("reload")
-    return words, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs)
+    return Meaning(words, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs))
 
 
 def _setting(value: Any) -> str:

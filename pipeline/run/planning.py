@@ -10,6 +10,7 @@ from ..home.directory import Home
 from ..landing.survey import Epoch, survey
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
+from .decisions import Scope
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,10 @@ class Plan:
     epochs: tuple[Epoch, ...]
     run: tuple[int, ...] = field(default=())
     kind: RunKind = RunKind.RUN
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.parent, self.run, self.kind)
 
 
 def plan(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: bool = False) -> Plan:

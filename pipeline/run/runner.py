@@ -56,18 +56,12 @@ def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
     if not plan.run and plan.kind is RunKind.RUN:
         return None
     need("the audit of a run", "quality")
-    words, needs = changed_meaning(home, ledger)
-    enough = _COVERS[plan.kind]
-    if needs not in enough:
-        command = {
-            "rebuild": "altneu rebuild   (every published epoch again, as one revision)",
-            "reload": "altneu rebuild --from-landing   (every epoch again from the landed files, as one revision)",
-            "new": "altneu --home ANOTHER land …   (the epochs or the ids themselves are other ones)",
-        }[needs]
+    meaning = changed_meaning(home, ledger)
+    if not meaning.allows(plan.kind):
         raise UsageError(
             f"{home.path / 'altneu.toml'} gives another meaning to history than what revision {plan.parent.revision} "
-            f"was published with: {'; '.join(words)}. Put it back, or publish history anew.",
-            command,
+            f"was published with: {'; '.join(meaning.words)}. Put it back, or publish history anew.",
+            meaning.advice,
         )
     run_id = new_run_id()
     ledger.begin(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind)

@@ -135,6 +135,7 @@ class AuditFacts(Facts):
     checks: int
     failed: int
     critical: int
+    epochs: Sequence[int] = ()  # that were compared with a recomputation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,15 @@ from __future__ import annotations
 import contextlib
 import secrets
 from pathlib import Path
-
-from algorithms.kernels.warm import manifest, sweep
-from algorithms.truss import Files
+from typing import TYPE_CHECKING
 
 from ..home.directory import Home
 from ..state.facts import TrussFacts
 from ..state.ledger import Ledger
 from ..state.records import Revision
+
+if TYPE_CHECKING:
+    from algorithms.truss import Files
 
 
 def folder(home: Home) -> Path:
@@ -27,6 +28,8 @@ def folder(home: Home) -> Path:
 
 def place(home: Home) -> Files | None:
     """Where tasks find and leave graphs; None when there is no room even for a word."""
+    from algorithms.truss import Files
+
     with contextlib.suppress(OSError):
         folder(home).mkdir(exist_ok=True)
         token = secrets.token_hex(8)
@@ -50,17 +53,23 @@ def of(ledger: Ledger, revision: Revision) -> str | None:
 
 def epoch(home: Home, key: str) -> int | None:
     """The epoch that a kept graph is as of; None when it is not there."""
+    from algorithms.kernels.warm import manifest
+
     said = manifest(folder(home), key)
     return None if said is None else int(said["at"])
 
 
 def edges(home: Home, key: str) -> int:
     """How many edges it has; 0 when it is not there."""
+    from algorithms.kernels.warm import manifest
+
     said = manifest(folder(home), key)
     return 0 if said is None else int(said["edges"])
 
 
 def keep_only(home: Home, *keys: str | None) -> None:
     """Drop all others."""
+    from algorithms.kernels.warm import sweep
+
     with contextlib.suppress(OSError):
         sweep(folder(home), ["here", *(key for key in keys if key)])

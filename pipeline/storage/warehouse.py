@@ -54,7 +54,6 @@ PROPERTIES = {
     "read.split.open-file-cost": str(256 << 10),
 }
 INTERVALS = ("edges", "motif_edges")  # whose rows are intervals
-LANDED = ("upserts", "quarantine", "names")  # as they came; all others are computed from them
 
 
 def quoted(column: str) -> str:

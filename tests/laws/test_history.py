@@ -130,7 +130,7 @@ def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> N
         homes.run(world.home, world.ledger, [2])
     assert "altneu rebuild" in (refused.value.next or "")
     world.landed.pop(2)
-    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
+    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
     world.published()
     assert world.ledger.at().revision == 3
     world.deliver(2)
@@ -156,13 +156,13 @@ def test_a_filter_and_value_columns(spark: SparkSession, tmp_path: Path) -> None
     homes.put(home, 2, [])
     with pytest.raises(UsageError, match="where: none → w IS NULL"):
         homes.run(home, ledger, [2])
-    runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
+    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
     assert (views.totals(home, ledger)[0]["triangles"], views.totals(home, ledger)[0]["edges"]) == (1, 4)
     home = again('[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
     with pytest.raises(UsageError, match="w: long → double") as refused:
-        runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
+        homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
     assert "--from-landing" in (refused.value.next or "")
-    runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     assert ledger.at().frontier == 2  # the landed epoch is taken along
     warehouse = Warehouse(spark, home)
     assert dict(warehouse.at("upserts", ledger.at()).dtypes)["w"] == "double"
@@ -245,7 +245,7 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
         homes.run(world.home, world.ledger, [2])
     assert "altneu rebuild" in (broken.value.next or "")
     landed = world.landed.pop(2)
-    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
+    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
     world.published()
     world.landed[2] = landed
     homes.run(world.home, world.ledger, [2])
@@ -255,8 +255,10 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
     for file in (tmp_path / "home" / "warehouse" / "graph" / "upserts" / "data").rglob("*.parquet"):
         file.unlink()
     with pytest.raises(RunFailed):
-        runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
-    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=True))
+        homes.run_as_planned(
+            world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False)
+        )
+    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=True))
     world.published()
     world.check(4)
     shutil.rmtree(world.home.landing / "epoch=1")
@@ -311,7 +313,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.deliver(6)
     world.check(7, 8, 9)
     assert_consolidated(world)
-    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
+    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
     world.published()
     world.check(10)  # and the totals of the folded epochs are still those of history
     world.configure(None if live_for else 9)
@@ -425,7 +427,7 @@ def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> N
     rollback.rollback(world.home, world.ledger, 1)
     world.expected[4] = world.expected[1]
     follow()
-    runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=True))
+    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=True))
     world.published()
     compact(world.home, world.ledger, spark, grace=3600)
     follow()
@@ -486,7 +488,7 @@ def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
     land(1, "yn", "xy")  # the numbers that a, b and z had
     homes.run(home, ledger, [1])
     follow()
-    runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     assert graph.changes_since(follow() - 1).count() == 0
     (came,) = graph.changes_since(full, edge=("x", "y")).collect()
     assert {came.src, came.dst} == {"x", "y"}

@@ -19,7 +19,7 @@ from pipeline.checking import audit
 from pipeline.errors import UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
-from pipeline.run import planning, runner
+from pipeline.run import planning
 from pipeline.run.forecast import forecast
 from pipeline.run.stages import edges
 from pipeline.state.facts import TrianglesFacts
@@ -126,7 +126,7 @@ def test_any_order_equals_recomputation(
     deliver(order[2:])
     for epoch in order[:2]:
         homes.put(home, epoch, final[epoch])
-    planned = forecast(home, ledger, planning.plan_epochs(home, ledger, order[:2]))["plans"]["motifs"]
+    planned = forecast(home, ledger, planning.plan_epochs(home, ledger, order[:2])).words["motifs"]
     deliver(order[:2])  # the correction
     row, warehouse = ledger.at(), Warehouse(spark, home)
     plan = ledger.facts(row.run_id, TrianglesFacts).motif_plan
@@ -187,7 +187,7 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
         with pytest.raises(UsageError, match=r"\[motifs\]") as refused:
             homes.run(now, ledger, [1])
         assert (refused.value.next or "").startswith("altneu rebuild ")
-        runner.run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=False))
+        homes.run_as_planned(now, ledger, planning.plan_rebuild(now, ledger, from_landing=False))
         found: dict[str, int] = views.totals(now, ledger)[0]["motifs"]
         return found
 

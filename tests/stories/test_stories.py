@@ -152,9 +152,9 @@ class Story(RuleBasedStateMachine):
             assert runner.run(world.home, world.ledger, plan) is None
         elif self._restated():
             with pytest.raises(UsageError):
-                runner.run(world.home, world.ledger, plan)
+                homes.run_as_planned(world.home, world.ledger, plan)
         else:
-            runner.run(world.home, world.ledger, plan)
+            homes.run_as_planned(world.home, world.ledger, plan)
             world.published(todo)
 
     @precondition(lambda self: self.world.newest.batches)
@@ -176,10 +176,10 @@ class Story(RuleBasedStateMachine):
         if (from_landing and gone) or (not from_landing and folded):
             with pytest.raises(UsageError):
                 plan = planning.plan_rebuild(world.home, world.ledger, from_landing)
-                runner.run(world.home, world.ledger, plan)
+                homes.run_as_planned(world.home, world.ledger, plan)
             world.configure(world.newest.settings)
             return
-        runner.run(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing))
+        homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing))
         world.published(sorted({*world.landed, *world.newest.batches}) if from_landing else [])
 
     @precondition(lambda self: self.world.newest.batches)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,10 +16,10 @@ from pipeline.reading import views
 from pipeline.reading.answers import ask
 from pipeline.reading.questions import Question
 from pipeline.report import write
-from pipeline.run.context import Run
-from pipeline.run.stages.audit import audited
+from pipeline.run.decisions import Audit, Scope
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, RunKind, StagedBatch
+from tests.unit.test_decisions import Known
 
 
 def test_all_problems_at_once() -> None:
@@ -70,17 +69,17 @@ def test_wrong_settings(text: str) -> None:
 def test_which_epochs_a_run_recomputes(audit: str, kind: str, chosen: set[int]) -> None:
     """Epochs 4 to 6 are run; 0 to 3, 8 and 9 are published, and a compaction has folded what was before 2."""
     parent = replace(EMPTY, revision=1, frontier=9, since=2)
-    books = SimpleNamespace(batches=lambda revision: dict.fromkeys((0, 1, 2, 3, 8, 9)))
-    home = SimpleNamespace(config=parse(f"[audit]\nepochs = '{audit}'\n", "x"))
-    run = Run(home, books, None, "r", parent, [4, 5, 6], kind=RunKind(kind))  # type: ignore[arg-type]
-    assert set(audited(run)) == chosen
+    config = parse(f"[audit]\nepochs = '{audit}'\n", "x")
+    decision = Audit.of(Scope(parent, (4, 5, 6), RunKind(kind)), config, Known(epochs={0, 1, 2, 3, 8, 9}))
+    assert decision and set(decision.epochs) == chosen
 
 
 def test_a_sample_of_epochs_to_recompute_has_the_frontier() -> None:
-    books = SimpleNamespace(batches=lambda revision: dict.fromkeys(range(50)))
-    home = SimpleNamespace(config=parse("[audit]\nepochs = 'sample 7'\n", "x"))
-    run = Run(home, books, None, "r", replace(EMPTY, revision=1, frontier=49), [20])  # type: ignore[arg-type]
-    assert {20, 49} <= set(audited(run)) <= set(range(50)) and 7 <= len(audited(run)) <= 8
+    config = parse("[audit]\nepochs = 'sample 7'\n", "x")
+    scope = Scope(replace(EMPTY, revision=1, frontier=49), (20,))
+    decision, again = (Audit.of(scope, config, Known(epochs=set(range(50)))) for _ in range(2))
+    assert decision and decision == again  # a preview draws what the run draws
+    assert {20, 49} <= set(decision.epochs) <= set(range(50)) and 7 <= len(decision.epochs) <= 8
 
 
 def test_motifs() -> None:

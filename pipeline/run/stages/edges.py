@@ -6,10 +6,11 @@ from pyspark.sql import functions as F
 
 from algorithms import edges as graph
 from algorithms import patterns
-from algorithms.plans import BROADCAST_ROWS, WHOLE_ROWS
+from algorithms.plans import WHOLE_ROWS
 
-from ...state.facts import EdgesFacts, IngestFacts
+from ...state.facts import EdgesFacts
 from ..context import Run
+from ..decisions import Edges, Way
 
 
 def work(run: Run) -> EdgesFacts:
@@ -17,15 +18,14 @@ def work(run: Run) -> EdgesFacts:
     values = list(config.values)
     if run.keeps("edges"):
         base, delta = run.before("upserts") if run.parent.frontier is not None else None, run.delta("upserts")
-        changed = run.ledger.facts(run.run_id, IngestFacts).changed_rows
     else:
         base, delta = None, run.after("upserts")
-        changed = run.warehouse.size("upserts", run.heads().snapshots["upserts"])["rows"]
-    few = changed <= BROADCAST_ROWS
+    decision = run.decide(Edges)
+    few = decision.way is Way.BROADCAST
     tiny = run.stored() <= WHOLE_ROWS
     motif_edges: int | None = None
     relations = patterns.kept(config.patterns())
-    if changed:
+    if decision.upserts.value:
         pairs = None if tiny else graph.touched_pairs(delta, values)
         new = graph.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, broadcast=few)
         rows = run.write("edges", new)

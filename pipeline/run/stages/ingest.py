@@ -9,8 +9,8 @@ from ...errors import Unavailable
 from ...landing import filters, frames
 from ...state.facts import IngestFacts, QuarantinedRow
 from ...state.records import RunKind, StagedBatch
-from ...storage.warehouse import LANDED
 from ..context import Run
+from ..decisions import LANDED
 
 SAMPLE = 20  # quarantined rows kept for the report
 

@@ -8,32 +8,30 @@ from pyspark.sql import functions as F
 from algorithms import truss
 
 from ...reading.views import named
-from ...state.facts import EdgesFacts, TrussFacts
+from ...state.facts import TrussFacts
 from ...state.totals import accumulate, at_epochs
 from ...storage import few, kept
 from ..changed import REPORTED, most_changed
 from ..context import Run
+from ..decisions import Truss, Way
 
 LOOKED_AT, ENTERED = 50_000_000, 50  # rows times epochs that the search for a core's newcomers may cost; how many
 
 
 def work(run: Run) -> TrussFacts:
-    changed = run.ledger.facts(run.run_id, EdgesFacts)
-    starts = [] if changed.first_epoch is None else [changed.first_epoch]
-    if run.keeps("edges") and run.parent.frontier is not None and run.frontier > run.parent.frontier:
-        starts.append(run.parent.frontier + 1)  # scheduled expiries between the old frontier and the new one
-    if not starts or min(starts) > run.frontier:
+    decision = run.decide(Truss)
+    first = decision.first
+    if decision.way is Way.NOTHING or first is None:
         run.write("trussness", None)
         run.put_totals(["truss"], [])
         return TrussFacts(rows=0, epochs=0, graph=_parents(run))
-    first = min(starts)
     label = run.home.schedule.label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
     files, key = kept.place(run.home), kept.new_key(run.run_id)
-    new = None if files is None else _resumed(run, first, files, key)
+    new = _resumed(run, first, files, key) if files is not None and decision.way is Way.RESUME else None
     plan = "replay" if new is None else "resume"
     if new is None:
-        new = _replayed(run, first, None if files is None else (files, key))
+        new = _replayed(run, decision, first, None if files is None else (files, key))
     try:
         written = run.write("trussness", new.where(F.col("diff") != 0))
         found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
@@ -92,12 +90,10 @@ def _resumed(run: Run, first: int, files: truss.Files, name: str) -> DataFrame |
     return None
 
 
-def _replayed(run: Run, first: int, keep: tuple[truss.Files, str] | None) -> DataFrame:
+def _replayed(run: Run, decision: Truss, first: int, keep: tuple[truss.Files, str] | None) -> DataFrame:
     """The changes from the tables."""
     label = run.home.schedule.label
-    limit: int | None = run.home.config.truss.limit_edges
-    if run.warehouse.size("edges", run.heads().snapshots["edges"])["rows"] <= run.home.config.truss.limit_edges:
-        limit = None  # the table's whole history is within it: nothing to count
+    limit = decision.limit if decision.counts else None  # the table's whole history is within it: nothing to count
     parts = run.after("edges"), run.before("trussness"), first, run.frontier, limit
     return truss.trussness_changes(*parts, lambda epoch, text: run.say(f"epoch {label(epoch)}: {text}"), keep).persist()
 

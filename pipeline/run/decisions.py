@@ -1,0 +1,392 @@
+"""What a run decides, as one list of decisions: `altneu plan` shows the list, the stages take their own from it.
+
+A decision is a rule over `Numbers`: estimates with bounds before a run (`forecast.Estimated`), counts inside it
+(`context.Counted`). `way` is what the rule makes of the numbers, `may` every way that their bounds leave open: the run
+goes one of these, and `taken` reads from the facts of the stage which one it was. Nothing here loads Spark.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import ClassVar, Protocol, Self
+
+from algorithms import patterns
+from algorithms.plans import BROADCAST_ROWS, MOTIF_NAMES, Choice, MotifChoice
+
+from ..home.schedule import sample
+from ..home.settings import Config
+from ..state.facts import AuditFacts, EdgesFacts, Facts, TrianglesFacts, TrussFacts
+from ..state.records import Revision, RunKind
+
+Label = Callable[[int], str]  # epoch → what a person reads
+LANDED = ("upserts", "quarantine", "names")  # tables of rows as they came; all others are computed from them
+SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
+
+
+class Way(StrEnum):
+    """What a stage may do."""
+
+    NOTHING = "nothing"
+    BROADCAST = "broadcast"  # edges
+    SHUFFLE = "shuffle"
+    DELTA = "delta"  # triangles, motifs
+    BULK = "bulk"
+    JOINS = "joins"  # motifs
+    RESUME = "resume"  # truss
+    TASK = "task"
+    ROUNDS = "rounds"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a run covers: known before it begins, and the same for its preview."""
+
+    parent: Revision
+    epochs: tuple[int, ...]  # whose batches it replaces
+    kind: RunKind = RunKind.RUN
+
+    @property
+    def revision(self) -> int:
+        return self.parent.revision + 1
+
+    @property
+    def frontier(self) -> int | None:
+        """The greatest epoch whose state is final once the run is published."""
+        return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])], default=None)
+
+    def keeps(self, table: str) -> bool:
+        """Does the run add to a table? A rebuild makes all but the landed rows anew, a reload those as well."""
+        return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and table in LANDED)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A count, or an estimate that lies between two bounds."""
+
+    value: int
+    least: int
+    most: int | None  # None: without a bound
+
+    @classmethod
+    def exactly(cls, value: int) -> Self:
+        return cls(value, value, value)
+
+    def __add__(self, other: Number) -> Number:
+        most = None if self.most is None or other.most is None else self.most + other.most
+        return Number(self.value + other.value, self.least + other.least, most)
+
+    def at_most(self, limit: int) -> bool:
+        """Is it so whatever the number turns out to be?"""
+        return self.most is not None and self.most <= limit
+
+
+class Numbers(Protocol):
+    """What the rules ask for."""
+
+    def upserts(self) -> Number:
+        """Rows of `upserts` from which the edges are made: the changed ones, or of a rebuild all."""
+
+    def stored(self, table: str) -> int:
+        """Rows of a table that the run adds to; 0 where it makes the table anew."""
+
+    def changed(self, table: str) -> Number:
+        """Rows that the run writes into `edges` or `motif_edges`."""
+
+    def first_change(self) -> int | None:
+        """The first epoch at which an edge changes, or may change; None: none does."""
+
+    def proposals(self) -> int | None:
+        """Of the delta query, when they are counted or known from earlier runs."""
+
+    def has_kept_graph(self) -> bool:
+        """Whether the run before has left its graph; its files may have gone since."""
+
+    def published(self) -> Collection[int]:
+        """The epochs that are published in what the run builds on."""
+
+
+class Decision(ABC):
+    """One decision of a stage."""
+
+    NAME: ClassVar[str]
+    FACTS: ClassVar[type[Facts]]
+
+    @classmethod
+    @abstractmethod
+    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
+        """The decision, or None where there is none to take."""
+
+    @property
+    @abstractmethod
+    def way(self) -> str:
+        """What the numbers, as they are known, say."""
+
+    @property
+    @abstractmethod
+    def may(self) -> frozenset[str]:
+        """All ways that are open while the numbers are estimates."""
+
+    @abstractmethod
+    def words(self, label: Label) -> str:
+        """The choice, for a person."""
+
+    @classmethod
+    @abstractmethod
+    def taken(cls, facts: Facts) -> str:
+        """Which way a run went."""
+
+    @property
+    def depends(self) -> bool:
+        return len(self.may) > 1
+
+
+@dataclass(frozen=True)
+class Edges(Decision):
+    """Whether the touched pairs are sent to every task, or shuffled to where the edges are."""
+
+    NAME, FACTS = "edges", EdgesFacts
+    upserts: Number
+
+    @classmethod
+    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
+        return cls(numbers.upserts())
+
+    @property
+    def way(self) -> Way:
+        return Way.BROADCAST if self.upserts.value <= BROADCAST_ROWS else Way.SHUFFLE
+
+    @property
+    def may(self) -> frozenset[str]:
+        if self.upserts.at_most(BROADCAST_ROWS):
+            return frozenset({Way.BROADCAST})
+        return frozenset({Way.SHUFFLE} if self.upserts.least > BROADCAST_ROWS else {Way.BROADCAST, Way.SHUFFLE})
+
+    def words(self, label: Label) -> str:
+        return "broadcast the touched pairs" if self.way is Way.BROADCAST else "shuffle by pair"
+
+    @classmethod
+    def taken(cls, facts: Facts) -> str:
+        assert isinstance(facts, EdgesFacts)
+        return Way.BROADCAST if facts.broadcast else Way.SHUFFLE
+
+
+@dataclass(frozen=True)
+class Triangles(Decision):
+    """The plan that counts triangles. The delta query is chosen twice: before and after its proposals are counted."""
+
+    NAME, FACTS = "triangles", TrianglesFacts
+    wanted: str
+    stored: int
+    changed: Number
+    proposals: int | None = None
+
+    @classmethod
+    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
+        return cls(config.triangles.plan, numbers.stored("edges"), numbers.changed("edges"), numbers.proposals())
+
+    @property
+    def choice(self) -> Choice:
+        first = Choice(self.wanted, self.stored, self.changed.value)
+        return replace(first, proposals=self.proposals) if first.plan == Way.DELTA else first
+
+    def counted(self, proposals: int) -> Self:
+        return replace(self, proposals=proposals)
+
+    @property
+    def way(self) -> Way:
+        return Way(self.choice.plan) if self.changed.value else Way.NOTHING
+
+    @property
+    def may(self) -> frozenset[str]:
+        return _unless_nothing(self.changed, {Way.DELTA, Way.BULK} if self.wanted == "auto" else {self.wanted})
+
+    def words(self, label: Label) -> str:
+        return self.choice.words()
+
+    @classmethod
+    def taken(cls, facts: Facts) -> str:
+        assert isinstance(facts, TrianglesFacts)
+        return facts.plan or Way.NOTHING
+
+
+@dataclass(frozen=True)
+class Motifs(Decision):
+    """The plan that counts motifs."""
+
+    NAME, FACTS = "motifs", TrianglesFacts
+    wanted: str
+    limit: int
+    rules: int
+    tables: tuple[str, ...]  # that hold the relations of which the motifs are made
+    stored: int
+    changed: Number
+
+    @classmethod
+    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
+        motifs = config.patterns()
+        if not motifs:
+            return None
+        plain, kept = patterns.PLAIN in patterns.relations(motifs), bool(patterns.kept(motifs))
+        tables = (*(("edges",) if plain else ()), *(("motif_edges",) if kept else ()))
+        changed = sum((numbers.changed(table) for table in tables), Number.exactly(0))
+        stored = sum(numbers.stored(table) for table in tables)
+        return cls(config.triangles.plan, config.triangles.limit_edges, patterns.rules(motifs), tables, stored, changed)
+
+    def _plan(self, changed: int) -> str:
+        return MotifChoice(self.wanted, self.stored, changed, self.rules, self.limit).plan if changed else Way.NOTHING
+
+    @property
+    def way(self) -> Way:
+        return Way(self._plan(self.changed.value))
+
+    @property
+    def may(self) -> frozenset[str]:
+        # with more changes: nothing, the delta query, the enumeration, the joins; each range by its first number
+        begins = {self.changed.least, 1, (self.stored - 1) // self.rules + 1, self.limit - self.stored + 1}
+        changed, most = self.changed, self.changed.most
+        return frozenset(self._plan(n) for n in begins if changed.least <= n and (most is None or n <= most))
+
+    def words(self, label: Label) -> str:
+        return MotifChoice(self.wanted, self.stored, self.changed.value, self.rules, self.limit).words()
+
+    @classmethod
+    def taken(cls, facts: Facts) -> str:
+        assert isinstance(facts, TrianglesFacts)
+        return next((way for way, words in MOTIF_NAMES.items() if words == facts.motif_plan), Way.NOTHING)
+
+
+@dataclass(frozen=True)
+class Truss(Decision):
+    """From which epoch the trussness is replayed, and how: from the graph that the run before has kept, if its files
+    are there and fit, or from the tables in one task, or in rounds of joins.
+
+    Another way of doing it is a member of `Way`, a line in `way` and one in `may`.
+    """
+
+    NAME, FACTS = "truss", TrussFacts
+    first: int | None  # the first epoch that is replayed, at the earliest; None: none is
+    last: int | None
+    expires: bool  # scheduled expiries come between the old frontier and the new one, whatever changes
+    changed: Number
+    edges: Number  # intervals in the whole history
+    limit: int
+    kept: bool = False
+
+    @classmethod
+    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
+        changed, last, old = numbers.changed("edges"), scope.frontier, scope.parent.frontier
+        first = numbers.first_change() if changed.most != 0 else None
+        expires = scope.keeps("edges") and last is not None and old is not None and last > old
+        starts = [*([] if first is None else [first]), *([old + 1] if expires and old is not None else [])]
+        earliest = min(starts, default=None)
+        if earliest is not None and last is not None and earliest > last:
+            earliest = None
+        edges = Number.exactly(numbers.stored("edges")) + changed
+        kept = scope.keeps("edges") and numbers.has_kept_graph()
+        return cls(earliest, last, expires, changed, edges, config.truss.limit_edges, kept)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the edges that are alive in the replayed epochs have to be counted: the whole may be too many."""
+        return self.edges.value > self.limit
+
+    @property
+    def way(self) -> Way:
+        if self.first is None:
+            return Way.NOTHING
+        if self.kept:
+            return Way.RESUME
+        return Way.ROUNDS if self.counts else Way.TASK
+
+    @property
+    def may(self) -> frozenset[str]:
+        if self.first is None:
+            return frozenset({Way.NOTHING})
+        within = self.edges.at_most(self.limit)
+        found = {Way.TASK, *(() if within else (Way.ROUNDS,)), *((Way.RESUME,) if self.kept else ())}
+        return frozenset(found if self.expires else _unless_nothing(self.changed, found))
+
+    def words(self, label: Label) -> str:
+        if self.first is None or self.last is None:
+            return "nothing to replay"
+        how = "from the kept graph, or " if self.kept else ""
+        where = f"{how}in one task (in rounds beyond {self.limit:,} edges)"
+        return f"replay {label(self.first)} … {label(self.last)} {where}"
+
+    @classmethod
+    def taken(cls, facts: Facts) -> str:
+        assert isinstance(facts, TrussFacts)
+        if facts.plan == Way.RESUME:
+            return Way.RESUME
+        if not facts.epochs:
+            return Way.NOTHING
+        return Way.ROUNDS if Way.ROUNDS in (facts.methods or {}) else Way.TASK
+
+
+@dataclass(frozen=True)
+class Audit(Decision):
+    """Which epochs a run compares with a recomputation: its last one, the frontier, and what `[audit]` asks for; of a
+    rebuild some of all at the least."""
+
+    NAME, FACTS = "audit", AuditFacts
+    epochs: tuple[int, ...]
+
+    @classmethod
+    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
+        if scope.frontier is None:
+            return None
+        known = sorted({*numbers.published(), *scope.epochs, scope.frontier})
+        since = scope.parent.since if scope.keeps("upserts") else None
+        known = [epoch for epoch in known if since is None or epoch >= since]
+        own = sorted(scope.epochs) if scope.kind is RunKind.RUN else known
+        mode, _, n = config.audit.epochs.partition(" ")
+        some = () if scope.kind is RunKind.RUN else own[:: max(1, len(own) // SPREAD)]
+        chosen = {scope.frontier, *own[-1:], *some}
+        if mode == "all":
+            chosen.update(own)
+        elif mode == "every":
+            chosen.update(epoch for epoch in own if epoch % int(n) == 0)
+        elif mode == "sample":
+            chosen.update(sample(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
+        return cls(tuple(sorted(chosen.intersection(known))))
+
+    @property
+    def way(self) -> str:
+        return _listed(self.epochs)
+
+    @property
+    def may(self) -> frozenset[str]:
+        return frozenset({self.way})
+
+    def words(self, label: Label) -> str:
+        shown = [label(epoch) for epoch in self.epochs]
+        some = shown if len(shown) <= 4 else [*shown[:2], "…", shown[-1]]
+        return f"recompute {len(shown):,} epoch{'' if len(shown) == 1 else 's'}: {', '.join(some)}"
+
+    @classmethod
+    def taken(cls, facts: Facts) -> str:
+        assert isinstance(facts, AuditFacts)
+        return _listed(facts.epochs)
+
+
+def _listed(epochs: Iterable[int]) -> str:
+    return " ".join(map(str, epochs))
+
+
+def _unless_nothing(changed: Number, ways: Iterable[str]) -> frozenset[str]:
+    """These ways, or nothing where nothing changes."""
+    if changed.most == 0:
+        return frozenset({Way.NOTHING})
+    return frozenset({*ways} if changed.least else {*ways, Way.NOTHING})
+
+
+KINDS: tuple[type[Decision], ...] = (Edges, Triangles, Motifs, Truss, Audit)
+
+
+def decisions(scope: Scope, config: Config, numbers: Numbers) -> list[Decision]:
+    """Every decision of a run, in the order in which it takes them."""
+    found = (kind.of(scope, config, numbers) for kind in KINDS)
+    return [decision for decision in found if decision is not None]

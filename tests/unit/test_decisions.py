@@ -1,0 +1,198 @@
+"""The list of decisions: what it holds for which run, and which ways its numbers leave open. Runs are held to what a
+plan showed of them in `homes.run_as_planned`, over the histories of the laws and the stories."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.home.directory import Home, parse
+from pipeline.run import planning
+from pipeline.run.decisions import Edges, Motifs, Number, Scope, Triangles, Truss, Way, decisions
+from pipeline.run.forecast import forecast
+from pipeline.state.facts import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import EMPTY, RunKind
+from tests import homes
+
+NOTHING, SOME = Number.exactly(0), Number(10, 0, 30)
+MOTIFS = '[motifs]\nwedge = "a-b, b-c"\nx = "a-b where x > 1, b-c"\n[values]\nx = "long"\n'
+
+
+@dataclass(frozen=True)
+class Known:
+    """The numbers of the decisions, given."""
+
+    rows: Number = SOME
+    intervals: Number = SOME
+    first: int | None = 3
+    there: int = 100
+    epochs: Collection[int] = field(default_factory=set)
+    kept: bool = False
+
+    def upserts(self) -> Number:
+        return self.rows
+
+    def stored(self, table: str) -> int:
+        return self.there
+
+    def changed(self, table: str) -> Number:
+        return self.intervals
+
+    def first_change(self) -> int | None:
+        return self.first
+
+    def proposals(self) -> int | None:
+        return None
+
+    def has_kept_graph(self) -> bool:
+        return self.kept
+
+    def published(self) -> Collection[int]:
+        return self.epochs
+
+
+def listed(text: str, numbers: Known, scope: Scope | None = None) -> dict[str, tuple[str, frozenset[str]]]:
+    found = decisions(scope or Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse(text, "x"), numbers)
+    return {each.NAME: (each.way, each.may) for each in found}
+
+
+def test_one_list_in_the_order_of_the_stages() -> None:
+    assert [*listed("", Known())] == ["edges", "triangles", "truss", "audit"]
+    assert [*listed(MOTIFS, Known())] == ["edges", "triangles", "motifs", "truss", "audit"]
+
+
+def test_what_is_bounded_is_certain_and_what_is_not_depends() -> None:
+    found = listed('[triangles]\nplan = "bulk"\n', Known())
+    assert found["edges"] == ("broadcast", {"broadcast"})
+    assert found["triangles"] == ("bulk", {"bulk", "nothing"})  # no edge may change
+    assert found["truss"] == ("task", {"task", "nothing"})
+    unbounded = Number(10, 0, None)
+    found = listed("", Known(rows=unbounded, intervals=unbounded))
+    assert found["edges"][1] == {"broadcast", "shuffle"}
+    assert found["triangles"][1] == {"delta", "bulk", "nothing"}
+    assert found["truss"][1] == {"task", "rounds", "nothing"}
+
+
+def test_where_nothing_changes_nothing_is_done() -> None:
+    found = listed(MOTIFS, Known(rows=NOTHING, intervals=NOTHING, first=None))
+    assert {name: way for name, (way, _) in found.items() if name in ("triangles", "motifs", "truss")} == {
+        "triangles": "nothing",
+        "motifs": "nothing",
+        "truss": "nothing",
+    }
+    assert all(may == {way} for way, may in found.values())
+
+
+def test_scheduled_expiries_are_replayed_though_nothing_changes() -> None:
+    scope = Scope(replace(EMPTY, revision=1, frontier=5), (9,))
+    truss = Truss.of(scope, parse("", "x"), Known(intervals=NOTHING, first=None))
+    assert (truss.first, truss.last, truss.way, truss.may) == (6, 9, "task", {"task"})
+    anew = Truss.of(replace(scope, kind=RunKind.RELOAD), parse("", "x"), Known(intervals=NOTHING, first=None))
+    assert anew.way is Way.NOTHING
+
+
+def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
+    scope = Scope(replace(EMPTY, revision=1, frontier=5), (5,))
+    truss = Truss.of(scope, parse("", "x"), Known(kept=True))
+    assert (truss.way, truss.may) == ("resume", {"resume", "task", "nothing"})
+    assert "from the kept graph, or in one task" in truss.words(str)
+    anew = Truss.of(replace(scope, kind=RunKind.REBUILD), parse("", "x"), Known(kept=True))
+    assert anew.may == {"task", "nothing"}
+    assert Truss.taken(TrussFacts(rows=1, epochs=2, plan="resume", methods={"lift": 2})) == "resume"
+
+
+def test_a_change_after_the_frontier_is_not_replayed() -> None:
+    truss = Truss.of(Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse("", "x"), Known(first=6))
+    assert truss.may == {"nothing"}
+
+
+@given(
+    st.sampled_from(["auto", "delta", "bulk"]),
+    st.integers(0, 60),
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(1, 80),
+)
+def test_a_count_within_the_bounds_goes_a_way_that_was_open(
+    wanted: str, there: int, a: int, b: int, limit: int
+) -> None:
+    least, most = min(a, b), max(a, b)
+    text = f'[triangles]\nplan = "{wanted}"\nlimit_edges = {limit}\n[truss]\nlimit_edges = {limit}\n' + MOTIFS
+    guess = listed(text, Known(intervals=Number(most, least, most), there=there))
+    for count in range(least, most + 1):
+        counted = Known(intervals=Number.exactly(count), first=3 if count else None, there=there)
+        for name, (way, _) in listed(text, counted).items():
+            assert way in guess[name][1], (name, count)
+
+
+def test_the_delta_query_is_given_up_when_its_proposals_are_many() -> None:
+    decision = Triangles("auto", 2_000_000, Number.exactly(1_000))
+    assert decision.way is Way.DELTA and decision.counted(10**4).way is Way.DELTA
+    assert decision.counted(10**8).way is Way.BULK
+    assert Triangles("auto", 0, Number.exactly(10**6)).counted(0).way is Way.BULK  # nobody counts them then
+
+
+def test_the_facts_say_which_way_it_went() -> None:
+    assert [Edges.taken(EdgesFacts(rows=0, broadcast=few)) for few in (True, False)] == ["broadcast", "shuffle"]
+    assert Triangles.taken(TrianglesFacts(rows=1, plan="delta", proposals=3)) == "delta"
+    assert Triangles.taken(TrianglesFacts(rows=0, proposals=0)) == "nothing"
+    for stored, wanted, limit in product((0, 9), ("delta", "bulk"), (5, 100)):
+        decision = Motifs(wanted, limit, 2, ("edges",), stored, Number.exactly(3))
+        facts = TrianglesFacts(rows=1, proposals=0, motif_rows=1, motif_plan=decision.words(str))
+        assert Motifs.taken(facts) == decision.way
+    assert Motifs.taken(TrianglesFacts(rows=1, proposals=0, motif_rows=0)) == "nothing"
+    assert Truss.taken(TrussFacts(rows=0, epochs=0)) == "nothing"
+    assert Truss.taken(TrussFacts(rows=1, epochs=2, methods={"rounds": 2})) == "rounds"
+    assert Truss.taken(TrussFacts(rows=1, epochs=2, methods={"peel": 1, "lift": 1})) == "task"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home, _ = homes.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 1\n")
+    return home
+
+
+def test_of_several_revisions_the_first_is_shown(home: Home) -> None:
+    rng = random.Random(0)
+    ledger = Ledger(home.database)
+    for epoch in range(3):
+        homes.put(home, epoch, [(rng.randrange(10**9), rng.randrange(10**9), None, "upsert", 0) for _ in range(25_000)])
+    plan = planning.plan(home, ledger, lambda epoch: True)
+    pieces = planning.parts(home, plan)
+    assert len(pieces) > 1
+    found = forecast(home, ledger, plan)
+    alone = forecast(home, ledger, replace(plan, run=pieces[0]))
+    assert (found.revisions, alone.revisions) == (len(pieces), 1)
+    assert found.words == alone.words and found.rows > alone.rows
+
+
+def test_the_document_names_every_decision(home: Home) -> None:
+    homes.put(home, 4, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    ledger = Ledger(home.database)
+    document = json.loads(json.dumps(forecast(home, ledger, planning.plan_epochs(home, ledger, [4])).document()))
+    assert document["plans"]["audit"] == "recompute 1 epoch: 4"
+    assert document["plans"]["truss"].startswith("replay 4 … 4 in one task")
+    assert {each["name"]: (each["way"], each["depends"]) for each in document["decisions"]} == {
+        "edges": ("broadcast", False),
+        "triangles": ("bulk", True),
+        "truss": ("task", True),
+        "audit": ("4", False),
+    }
+    assert document["decisions"][-1]["may"] == ["4"]
+    idle = forecast(home, ledger, planning.plan(home, ledger, lambda epoch: False)).document()
+    assert (idle["plans"], idle["decisions"], idle["revision"]) == ({}, [], None)
+
+
+def test_an_audit_says_which_epochs_it_compared() -> None:
+    scope = Scope(replace(EMPTY, revision=1, frontier=5), (3,))
+    audit = decisions(scope, parse("", "x"), Known())[-1]
+    assert audit.taken(AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5])) == audit.way == "3 5"
