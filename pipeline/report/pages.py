@@ -46,10 +46,11 @@ def page(home: Home, ledger: Ledger, epoch: int) -> str:
     return epoch_page(document(home, ledger, epoch), lambda name: True)
 
 
-def index(home: Home, ledger: Ledger) -> str:
-    """The index as of now; it links pages that are made on request, too."""
+def index(home: Home, ledger: Ledger, inside: Document | None = None, base: str = "") -> str:
+    """The index as of now; it links pages that are made on request, too. `inside`, `base`: see `index_page`."""
     at, stand = lease.now(), standings(ledger, ledger.at())
-    return index_page(overview(home, ledger, stand, at, lambda epoch: "new", look(home, ledger, at)))
+    found = overview(home, ledger, stand, at, lambda epoch: "new", look(home, ledger, at))
+    return index_page(found, inside, base)
 
 
 def refresh(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | None:

@@ -98,7 +98,7 @@ def told(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except AltneuError as error:
             labels = args[0].get("labels", ()) if args and isinstance(args[0], dict) else ()
-            says = [base.worded(error), *(f"report: {page(label)}" for label in labels[-1:])]
+            says = [base.format_error(error), *(f"report: {page(label)}" for label in labels[-1:])]
             raise failure("\n".join(says), error.transient) from error
         finally:
             base.release()

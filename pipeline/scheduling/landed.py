@@ -51,7 +51,7 @@ class LandingTrigger(BaseTrigger):
             try:
                 found = await asyncio.to_thread(look, **asked)
             except AltneuError as error:
-                found = {"state": "error", "says": base.worded(error), "retry": error.transient}
+                found = {"state": "error", "says": base.format_error(error), "retry": error.transient}
             if found["state"] == "waiting" and time.time() >= deadline:
                 found["state"] = "late"
             if found["state"] != "waiting":

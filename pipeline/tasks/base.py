@@ -67,7 +67,7 @@ def home_path() -> str:
     return os.environ.get("ALTNEU_HOME", ".altneu")
 
 
-def worded(error: AltneuError) -> str:
+def format_error(error: AltneuError) -> str:
     """An error as an operator on call reads it: what happened, and what to type."""
     return error.what + (f"\nnext: {error.next}" if error.next else "")
 

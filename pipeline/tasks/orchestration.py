@@ -22,7 +22,7 @@ from ..home.directory import Home
 from ..run.stages import STAGES
 from ..state.facts import PublishFacts, ReportFacts, to_json, without_version
 from ..state.records import Severity, StageState
-from .base import PUBLISH, Planned, Published, Say, failures, opened, quiet, some, worded
+from .base import PUBLISH, Planned, Published, Say, failures, format_error, opened, quiet, some
 
 if TYPE_CHECKING:
     from expectations.model import Check
@@ -229,7 +229,7 @@ def submitted(path: str, name: str, planned: str, answer: str) -> int:
     try:
         told: dict[str, Any] = {"done": publish(path, run, say) if name == PUBLISH else stage(path, run, name, say)}
     except AltneuError as error:
-        print(worded(error), file=sys.stderr, flush=True)
-        told = {"error": {"says": worded(error), "retry": error.transient}}
+        print(format_error(error), file=sys.stderr, flush=True)
+        told = {"error": {"says": format_error(error), "retry": error.transient}}
     Path(answer).write_text(json.dumps(told, default=str))
     return int("error" in told)

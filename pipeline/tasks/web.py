@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ..errors import UsageError
+from ..errors import AltneuError, UsageError
 from ..state.totals import Measure
 from .base import opened
 
 SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
+NEWEST = 100  # epochs whose runs the page inside Airflow lists
 
 
 def grid(path: str) -> dict[str, Any]:
@@ -36,6 +38,29 @@ def grid(path: str) -> dict[str, Any]:
         if again:
             says += f"; {len(again)} landed again and not published so: altneu_backfill from {again[0]} to {again[-1]}"
     return {"says": says, "epochs": rows}
+
+
+def overview_page(path: str, runs: Mapping[int, str]) -> str:
+    """The reports' index, as the page inside Airflow: with its epochs' runs there; `runs`: epoch → address."""
+    from .. import report
+
+    home, ledger = opened(path, writes=False)
+    found = grid(path)
+    rows = found["epochs"][-NEWEST:]
+    known = [row for row in rows if row["motifs"]]
+    motifs = [
+        {"name": name, "labels": [row["label"] for row in known], "points": [row["motifs"][name] for row in known]}
+        for name in (known[-1]["motifs"] if len(known) > 1 else ())
+    ]
+    epochs = [{**row, "run": runs.get(row["epoch"])} for row in reversed(rows)]
+    return report.index(home, ledger, {"says": found["says"], "epochs": epochs, "motifs": motifs}, "reports/")
+
+
+def error_page(error: AltneuError) -> str:
+    """In place of a page of a home that cannot be read."""
+    from .. import report
+
+    return report.error_page(error.what, error.next)
 
 
 def report_page(path: str, name: str) -> str | None:

@@ -438,4 +438,4 @@ def test_an_epoch_whose_folder_has_gone_stays_published(light: None, tiny: tuple
 
 def test_errors_say_what_to_type() -> None:
     usage = UsageError("epoch 7 is not landed.", "altneu land FILE")
-    assert base.worded(usage) == "epoch 7 is not landed.\nnext: altneu land FILE"
+    assert base.format_error(usage) == "epoch 7 is not landed.\nnext: altneu land FILE"

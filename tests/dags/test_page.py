@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -45,17 +46,57 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
     homes.put(home, first, [(7, 8, None, "upsert", 0)])
     again = "; 1 landed again and not published so: altneu_backfill from 2004-04-15 to 2004-04-15"
     assert web.grid(str(home.path))["says"] == found["says"] + again
-    html = page.document(found)
-    assert 'href="reports/epoch=2004-04-15.html"' in html
+    run_of = {first: "/dags/altneu_epoch/runs/a%20run"}
+    html = web.overview_page(str(home.path), run_of)
+    assert 'href="reports/epoch=2004-04-15.html"' in html and "landed again and not published so" in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
-    assert "edges: <b>" in html and "motif " not in html
-    found["epochs"][0]["motifs"] = {"square <i>": 1_234}
-    assert "motif square &lt;i&gt;: <b>1,234</b>" in page.document(found)
+    assert 'href="/dags/altneu_epoch/runs/a%20run" target="_top"' in html  # of the first epoch
+    assert 'href="/dags/altneu_epoch/runs" target="_top"' in html  # of the second, which Airflow has not run
+    assert "Motif " not in html
+
+
+def test_the_page_is_the_index_of_the_reports(tmp_path: Path) -> None:
+    """The same templates, pictures and words, and links that lead to the reports from where the page is."""
+    seed = Seed(tmp_path / "home")
+    seed.good_days(5)
+    inside, index = web.overview_page(str(seed.home.path), {}), report_of(seed.home.path)
+    style = index[index.index("<style>") : index.index("</style>")]
+    assert style in inside
+    pictures = re.findall(r"<svg.*?</svg>", index, re.S)
+    assert len(pictures) >= 4 and all(picture in inside for picture in pictures)
+    cells = re.findall(r'<a class="c .*?</a>', index)
+    assert len(cells) == 5
+    assert [cell.replace('href="', 'href="reports/') for cell in cells] == re.findall(r'<a class="c .*?</a>', inside)
+
+
+def test_motifs_have_pictures(tmp_path: Path) -> None:
+    from pipeline import report
+
+    seed = Seed(tmp_path / "home")
+    seed.good_days(2)
+    motif = {"name": "square <i>", "labels": ["2004-07-01", "2004-07-02"], "points": [3, 1_234]}
+    html = report.index(seed.home, seed.ledger, {"says": "", "epochs": [], "motifs": [motif]}, "reports/")
+    assert "Motif square &lt;i&gt;" in html and "<i>" not in html and "1,234" in html
+
+
+def report_of(home: Path) -> str:
+    text = web.report_page(str(home), "index.html")
+    assert text is not None
+    return text
 
 
 def test_an_empty_home(page: ModuleType, tmp_path: Path) -> None:
     homes.make(tmp_path)
-    assert "nothing is published yet" in page.document(web.grid(str(tmp_path)))
+    assert "nothing is published yet" in web.overview_page(str(tmp_path), {})
+
+
+def test_a_home_that_cannot_be_read_has_a_page(
+    page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALTNEU_HOME", str(tmp_path / "<none>"))
+    for answer in (page.page(), page.report("index.html")):
+        text = answer.body.decode()
+        assert answer.status_code == 503 and "&lt;none&gt;" in text and "<none>" not in text and "Next: " in text
 
 
 def test_reports_are_made_on_request(page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.home.directory import Home, parse
@@ -115,6 +115,7 @@ def test_a_change_after_the_frontier_is_not_replayed() -> None:
     assert truss.may == {"nothing"}
 
 
+@settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(["auto", "delta", "bulk"]),
     st.integers(0, 60),

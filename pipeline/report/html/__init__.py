@@ -93,8 +93,16 @@ def outdated_page(label: str, revision: int, at: str) -> str:
     return _environment().get_template("outdated.html").render(label=label, revision=revision, at=at)
 
 
-def index_page(found: Document) -> str:
-    """The index over all epochs; an epoch without a page says the command that writes it."""
+def error_page(what: str, then: str | None) -> str:
+    """In place of a page that cannot be made: what happened, and what to type."""
+    return _environment().get_template("error.html").render(what=what, next=then)
+
+
+def index_page(found: Document, inside: Document | None = None, base: str = "") -> str:
+    """The index over all epochs; an epoch without a page says the command that writes it.
+
+    `inside`: what the page in Airflow shows besides, see `airflow.html`; `base`: where the pages are.
+    """
     order = list(words.STATES)
     rows = [
         [e["label"], order.index(e["state"]), PAGES.index(e["page"]), e["rows"], e["bad_rows"], e["vertices"],
@@ -102,10 +110,11 @@ def index_page(found: Document) -> str:
         for e in reversed(found["epochs"])
     ]  # fmt: skip
     states = [[state.mark, state.symbol, state.short] for state in words.STATES.values()]
-    data = {"rows": rows, "states": states}
+    data = {"rows": rows, "states": states, "base": base}
     groups = _groups(found["epochs"], found["seconds"], found["starts"])
     shown, folds = groups[:SHOWN], _folds(groups[SHOWN:])
-    return _environment().get_template("index.html").render(d=found, groups=shown, folds=folds, data=data)
+    template = _environment().get_template("index.html" if inside is None else "airflow.html")
+    return template.render(d=found, groups=shown, folds=folds, data=data, base=base, inside=inside)
 
 
 def _folds(groups: list[Document]) -> list[Document]:

@@ -4,10 +4,10 @@
   const at = id => document.getElementById(id);
   const search = at("search"), list = at("list"), more = at("more"), found = at("found"), hint = at("hint"), folds = [...document.querySelectorAll("details.older")];
   if (!search) return;
-  const { rows, states } = JSON.parse(at("data").textContent);
+  const { rows, states, base } = JSON.parse(at("data").textContent);
   const boxes = [...document.querySelectorAll(".filter input[type=checkbox]")];
   const cells = [...document.querySelectorAll(".c")];
-  const labels = cells.map(cell => cell.value || cell.getAttribute("href").slice("epoch=".length, -".html".length));
+  const labels = cells.map(cell => cell.value || cell.getAttribute("href").slice((base + "epoch=").length, -".html".length));
   const groups = [...document.querySelectorAll(".group")];
   const number = value => value === null ? "–" : value.toLocaleString("en-US");
   const page = 20;
@@ -26,7 +26,7 @@
     head.scope = "row";
     if (page) {
       const link = make("a", label);
-      link.href = "epoch=" + label + ".html";
+      link.href = base + "epoch=" + label + ".html";
       head.append(link);
     } else head.textContent = label;
     const [mark, symbol, short] = states[state];
