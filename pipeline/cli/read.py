@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from ..reading.answers import ask, condition
+from ..reading.answers import condition
+from ..reading.graph import Graph
 from ..reading.questions import ANY, FLAGS, NAMES, Question, table
 from .base import command, opened
 from .printing import Document, Format, destination, emit, err, out
 
 if TYPE_CHECKING:
-    from ..storage.warehouse import Warehouse
+    from pyspark.sql import SparkSession
 
 
 View = StrEnum("View", {name: name for name in NAMES})  # type: ignore[misc]
@@ -109,13 +110,12 @@ def show(
     form = destination(format, output)
     home, ledger = opened()
 
-    def warehouse() -> Warehouse:
+    def spark() -> SparkSession:
         from ..storage.session import session_for
-        from ..storage.warehouse import Warehouse
 
-        return Warehouse(session_for(home, ledger), home)
+        return session_for(home, ledger)
 
-    answer = ask(home, ledger, question, warehouse)
+    answer = Graph.over(home, ledger, spark).ask(question)
     for note in answer.notes:
         err.print(note)
     whole = form is not Format.table or output or question.first is not None or question.form.whole

@@ -16,21 +16,23 @@ as `pipeline.errors.AltneuError`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from ..home.directory import Home
+from ..state.ledger import Ledger
 from ..state.place import opened
 from ..state.records import Revision
-from ..storage.session import master_of, session
-from ..storage.warehouse import Warehouse
-from . import views
-from .answers import ask
+from .answers import Answer, ask
 from .questions import Question
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ..storage.warehouse import Warehouse
 
 Epoch = str | int | date
 Vertex = str | int
@@ -48,19 +50,47 @@ class Narrow(TypedDict, total=False):
 
 
 class Graph:
-    """The published graph of a home. `spark`: a session with Iceberg; by default the one of the home's settings."""
+    """The published graph of a home. `spark`: a session with Iceberg; by default the one of the home's settings, which
+    starts when a view needs it."""
 
     def __init__(self, home: Path | str, spark: SparkSession | None = None) -> None:
         self.home = Home.open(home)
         self.ledger = opened(self.home)
-        self.spark = spark or session(master_of(self.home), self.home.config.spark.conf)
-        self._warehouse = Warehouse(self.spark, self.home)
+        self._start = self._session if spark is None else lambda: spark
+
+    @classmethod
+    def over(cls, home: Home, ledger: Ledger, start: Callable[[], SparkSession]) -> Self:
+        """Of a home that is open, with a session of the caller's."""
+        graph = cls.__new__(cls)
+        graph.home, graph.ledger, graph._start = home, ledger, start
+        return graph
+
+    def _session(self) -> SparkSession:
+        from ..storage.session import master_of, session
+
+        return session(master_of(self.home), self.home.config.spark.conf)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        return self._start()
+
+    @cached_property
+    def _warehouse(self) -> Warehouse:
+        from ..storage.warehouse import Warehouse
+
+        return Warehouse(self.spark, self.home)
+
+    def ask(self, question: Question) -> Answer:
+        """The answer to a question as it is typed: what every view here and `altneu show` are made of."""
+        return ask(self.home, self.ledger, question, lambda: self._warehouse)
 
     def __repr__(self) -> str:
         row = self.ledger.at()
         if row.frontier is None:
             return f"Graph({str(self.home.path)!r}): nothing is published"
-        now = views.totals(self.home, self.ledger)[0]
+        from .views import totals
+
+        now = totals(self.home, self.ledger)[0]
         return (
             f"Graph({str(self.home.path)!r}): revision {row.revision}, frontier {now['label']}: "
             f"{now['vertices']:,} vertices, {now['edges']:,} edges, {now['triangles']:,} triangles, "
@@ -128,17 +158,16 @@ class Graph:
         self,
         as_of: Epoch | None = None,
         revision: int | None = None,
-        since: Epoch | None = None,
+        first: Epoch | None = None,
+        last: Epoch | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
         **narrow: Unpack[Narrow],
     ) -> DataFrame:
-        """a, b, c, diff (1), listed on request: one row per triangle. With `since`: those that came (1) and went (-1)
-        from then to `as_of`."""
-        if since is None:
-            return self._ask("triangles", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
-        until = self._epoch(as_of, self.revision(revision))
-        return self._ask("triangles", span=(since, until), revision=revision, vertex=vertex, edge=edge, **narrow)
+        """a, b, c, diff (1), listed on request: one row per triangle. Between epochs `first` and `last` those that came
+        (1) and went (-1)."""
+        asked: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
+        return self._ask("triangles", span=(first, last), **asked, **narrow)
 
     def communities(
         self,
@@ -155,17 +184,22 @@ class Graph:
 
     def changes(
         self,
-        first: Epoch,
-        last: Epoch,
+        first: Epoch | None = None,
+        last: Epoch | None = None,
         revision: int | None = None,
         k: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
+        since_revision: int | None = None,
+        all_epochs: bool = False,
         **narrow: Unpack[Narrow],
     ) -> DataFrame:
         """src, dst, trussness, diff: what turns the edges of epoch `first` into those of `last`. With `k`: src, dst,
-        diff of the edges that entered or left the k-truss."""
-        return self._ask("changes", span=(first, last), revision=revision, k=k, vertex=vertex, edge=edge, **narrow)
+        diff of the edges that entered or left the k-truss. With `since_revision` instead of epochs: what a consumer of
+        that revision applies, see `changes_since`."""
+        asked: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
+        asked |= {"since_revision": since_revision, "all_epochs": all_epochs}
+        return self._ask("changes", span=(first, last), **asked, **narrow)
 
     def changes_since(
         self,
@@ -178,7 +212,7 @@ class Graph:
     ) -> DataFrame:
         """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see `views.changes_since`."""
         asked: dict[str, Any] = {"since_revision": old, "revision": new, "all_epochs": all_epochs}
-        return self._ask("changes", vertex=vertex, edge=edge, **asked, **narrow)
+        return self.changes(vertex=vertex, edge=edge, **asked, **narrow)
 
     def quarantine(
         self,
@@ -232,15 +266,11 @@ class Graph:
             edge=None if edge is None else (str(edge[0]), str(edge[1])),
             **rest,
         )
-        answer = ask(self.home, self.ledger, question, lambda: self._warehouse)
+        answer = self.ask(question)
         if answer.frame is not None:
             return answer.frame
         columns = ", ".join(f"`{name}` {_TYPES.get(name, 'bigint')}" for name in answer.columns)
         return self.spark.createDataFrame([dict(row) for row in answer.rows()], columns)
-
-    def _epoch(self, given: Epoch | None, row: Revision) -> int:
-        assert row.frontier is not None
-        return row.frontier if given is None else self.home.schedule.epoch(as_typed(given))
 
 
 def as_typed(epoch: Epoch) -> str:

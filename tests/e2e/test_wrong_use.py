@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import inspect
 import json
 import os
 import re
@@ -18,7 +17,6 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +27,7 @@ from pyspark.sql import SparkSession
 from pipeline import cli
 from pipeline.cli.status import folded
 from pipeline.errors import UsageError
-from pipeline.reading.graph import Graph, Narrow, as_typed
+from pipeline.reading.graph import Graph
 from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS
 from pipeline.storage import session as sparks
 from tests.e2e.conftest import Altneu, Outcome
@@ -513,16 +511,3 @@ def test_wrong_use_and_small_questions(altneu: Altneu, tmp_path: Path, spark: Sp
     gone = altneu("show", "edges")
     assert (gone.code, lost.name in gone.err, "next:" in gone.err) == (1, True, True)
     assert gone.err.count("\n") < 5, gone.err
-
-
-def test_programs_have_the_views_of_show() -> None:
-    """Every view and every option of the table, as a method and its argument; dates are epochs."""
-    assert [as_typed(epoch) for epoch in (date(2004, 5, 15), "2004-05-15", 7)] == ["2004-05-15", "2004-05-15", "7"]
-    called = {"vertices": "vertex", "since_revision": "old"}
-    for view in VIEWS:
-        method = getattr(Graph, "changes_since" if "since_revision" in view.options else view.name)
-        takes = inspect.signature(method).parameters
-        for option in view.options:
-            name = {"revision": "new"}.get(option, option) if "since_revision" in view.options else option
-            assert called.get(name, name) in takes, (view.title, option)
-        assert set(Narrow.__annotations__) == set(ANY) and "narrow" in takes

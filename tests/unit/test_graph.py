@@ -1,0 +1,62 @@
+"""The door for programs has what the command line has: every view of `altneu show`, by the same names and arguments."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import date
+from pathlib import Path
+
+import pytest
+import typer
+
+from pipeline import cli
+from pipeline.cli.base import app
+from pipeline.reading.answers import Answer
+from pipeline.reading.graph import Graph, Narrow, as_typed
+from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS, Question
+from tests.report.seed import DAY, Seed
+
+ARGUMENT = {"vertices": "vertex"}  # it is one or many, as `--vertex` is
+BESIDES = {"revision", "collection", "register", "ask", "over", "changes_since", "spark"}  # methods that are no view
+
+
+def test_every_view_is_a_method_and_every_option_an_argument_and_nothing_else() -> None:
+    for name in NAMES:
+        forms = [view for view in VIEWS if view.name == name]
+        options = {ARGUMENT.get(option, option) for view in forms for option in view.options}
+        words = {"first", "last"} if any(view.words for view in forms) else set()
+        takes = set(inspect.signature(getattr(Graph, name)).parameters) - {"self", "narrow"}
+        assert takes == options | words, name
+        assert "narrow" in inspect.signature(getattr(Graph, name)).parameters
+    assert set(Narrow.__annotations__) == set(ANY)
+    assert {name for name in vars(Graph) if not name.startswith("_")} == {*NAMES, *BESIDES}
+
+
+def test_the_command_line_has_the_same_names() -> None:
+    show = typer.main.get_command(app).commands["show"]  # type: ignore[attr-defined]
+    takes = {param.name: param.opts for param in show.params if param.name in FLAGS}
+    assert takes == {option: [flag] for option, flag in FLAGS.items()}
+
+
+def test_dates_are_epochs() -> None:
+    assert [as_typed(epoch) for epoch in (date(2004, 5, 15), "2004-05-15", 7)] == ["2004-05-15", "2004-05-15", "7"]
+
+
+def test_show_asks_the_door_and_starts_no_spark_for_what_sql_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = Seed(tmp_path / "home")
+    seed.run({DAY: (9, 0)}, {DAY: {"vertices": 4, "edges": 6}})
+    asked: list[tuple[Graph, Question]] = []
+    before = Graph.ask
+
+    def ask(graph: Graph, question: Question) -> Answer:
+        asked.append((graph, question))
+        return before(graph, question)
+
+    monkeypatch.setattr(Graph, "ask", ask)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["--home", str(seed.home.path), "show", "totals", "--format", "json"])
+    assert stopped.value.code in (0, None)
+    ((graph, question),) = asked
+    assert question.view == "totals" and "spark" not in vars(graph)
