@@ -312,8 +312,8 @@ class Truss(Decision):
     def words(self, label: Label) -> str:
         if self.first is None or self.last is None:
             return "nothing to replay"
-        how = "from the kept graph, or " if self.kept else ""
-        where = f"{how}in one task (in rounds beyond {self.limit:,} edges)"
+        kept = ", from the kept graph if it is there" if self.kept else ""
+        where = f"in one task (in rounds beyond {self.limit:,} edges){kept}"
         return f"replay {label(self.first)} … {label(self.last)} {where}"
 
     @classmethod
