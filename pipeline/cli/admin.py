@@ -30,7 +30,7 @@ def compact(
     `[retention]` in altneu.toml says what is kept: `epochs` for the tables (default: all), `revisions` to look and roll
     back to (default: 20). Totals are kept for all epochs and revisions.
     """
-    from ..run.compact import compact as fold
+    from ..run import compact
     from ..storage.session import session_for
 
     home, ledger = opened(writes=not dry_run)
@@ -41,7 +41,7 @@ def compact(
     started = time.time()
     try:
         progress("compact", "")
-        facts = fold(
+        facts = compact.compact(
             home,
             ledger,
             session_for(home, ledger),
@@ -103,13 +103,13 @@ def relocate(
     The tables' metadata name whole paths and are written anew with those of this place; no row is read or written, the
     original is not touched, and all revisions stay. Stopped in the middle, type it again.
     """
-    from ..storage.relocate import relocate as move
+    from ..storage import relocate
 
     home = Home.open(setting.home)
     progress = Progress()
     try:
         progress("relocate", "")
-        found = move(home, original_gone, lambda text: progress("relocate", text))
+        found = relocate.relocate(home, original_gone, lambda text: progress("relocate", text))
     finally:
         progress.close()
     if not found.tables:
@@ -224,7 +224,7 @@ def init() -> None:
 @command
 def demo() -> None:
     """Real messages, daily epochs, every stage, audited at every epoch; prints where to look."""
-    from ..local.demo import demo as play
+    from ..local import demo
 
     need("the demo", "demo", "quality")
-    play(opened(create=True, writes=True)[0], setting.home, Progress(), out)
+    demo.demo(opened(create=True, writes=True)[0], setting.home, Progress(), out)

@@ -38,7 +38,7 @@ def audit(
     """
     from algorithms.third_party import reference
 
-    from ..checking import audit as auditing
+    from ..checking import audit
     from ..home.schedule import sample as draw
     from ..report import refresh
     from ..run.shadow import shadow as side_by_side
@@ -56,7 +56,7 @@ def audit(
         if late:
             raise UsageError(f"epoch {home.schedule.label(late[0])} is after the frontier: its state is not final.")
     else:
-        wanted = auditing.auditable(ledger, row)
+        wanted = audit.auditable(ledger, row)
     if sample:
         wanted = draw(wanted, sample, str(time.time_ns()))
     spark = session_for(home, ledger)
@@ -75,7 +75,7 @@ def audit(
             if any(entry["differences"] for entry in found):
                 raise CheckFailed("maintained and recomputed differ in the scratch home.", "altneu audit")
             return
-        results = auditing.audit_published(warehouse, row, wanted, say, third_party)
+        results = audit.audit_published(warehouse, row, wanted, say, third_party)
     finally:
         progress.close()
     ledger.put_checks(None, row.revision, results)
@@ -107,7 +107,7 @@ def repair(
     The differing rows stay on record with the revision that had them. Where rows of batches or names of vertices are
     themselves lost or wrong, the landed files are read again, as by `altneu rebuild --from-landing`.
     """
-    from ..checking import audit as auditing
+    from ..checking.audit import needs_landing
     from ..run import planning
 
     home, ledger = opened(writes=True)
@@ -118,7 +118,7 @@ def repair(
     except CheckFailed as failed:
         what = failed.what
     found = [row.result() for row in ledger.checks() if row.run_id is None and row.id not in known]
-    reload = auditing.needs_landing(found)
+    reload = needs_landing(found)
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.")
     execute(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload))

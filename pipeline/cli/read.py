@@ -158,8 +158,7 @@ def explain(
 
     `altneu explain edge 12 47 --as-of 2004-05-15`
     """
-    from ..reading import explain as lineage
-    from ..reading import views
+    from ..reading import explain, views
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
@@ -173,7 +172,7 @@ def explain(
     epoch = home.schedule.epoch(as_of) if as_of is not None else row.frontier
     views.answerable(home, row, epoch)
     warehouse = Warehouse(session_for(home, ledger), home)
-    found: dict[str, Any] = getattr(lineage, thing)(warehouse, row, epoch, vertices[0] if needed == 1 else vertices)
+    found: dict[str, Any] = getattr(explain, thing)(warehouse, row, epoch, vertices[0] if needed == 1 else vertices)
     if format is Document.json:
         print(json.dumps(found, indent=1, default=str))
         return

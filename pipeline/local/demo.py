@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from .. import landing
-from ..checking import audit as auditing
+from ..checking import audit
 from ..errors import CheckFailed
 from ..extras import need
 from ..home.directory import Home
@@ -84,7 +84,7 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     if wanted:
         say("audit", "")
         warehouse = Warehouse(session_for(home, ledger), home)
-        results = auditing.audit_published(warehouse, row, wanted, lambda text: say("audit", text))
+        results = audit.audit_published(warehouse, row, wanted, lambda text: say("audit", text))
         ledger.put_checks(None, row.revision, results)
         say("audit", f"done {len(results)} checks")
         wrong = [result for result in results if not result["passed"]]

@@ -143,12 +143,12 @@ def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: da
     A gap is an epoch that ended longer than `patience` ago and is not there while a later one is: nothing
     happened in it, and waiting would hold up the history behind it. A run started by hand always waits.
     """
-    from .. import landing as landed
+    from .. import landing
 
     home, ledger = opened(path, writes=False)
     schedule = home.schedule
     label = schedule.label(epoch)
-    there = landed.listing(home)
+    there = landing.listing(home)
     unready = there[epoch].incomplete if epoch in there else None
     if unready:
         return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {unready}")

@@ -86,9 +86,9 @@ def _begin(home: Home, ledger: Ledger, found: Plan, say: Say) -> Planned | None:
 
 def _without_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) -> list[int]:
     """Published epochs whose folder has gone stay as they are; only `altneu run --remove` takes them back."""
-    from .. import landing as landed
+    from .. import landing
 
-    there, published, kept = landed.listing(home), ledger.batches(), []
+    there, published, kept = landing.listing(home), ledger.batches(), []
     for epoch in epochs:
         if epoch not in there and epoch in published:
             label = home.schedule.label(epoch)
