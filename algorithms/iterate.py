@@ -11,10 +11,12 @@ Shapes   `body` maps a collection (or a dict of them: mutual recursion) to one w
 CAUTION  A delta query in the body must be `delta_query` (total tie-break) unless the outer time is total:
          `calculus` over a partial order loses combinations. The tests hold both claims.
 Cost     EXECUTES: one job per round and collection, and a look whether anything changed; one round more than those
-         that change something. Every round is CACHED by `localCheckpoint`, so that plans do not grow with the rounds;
-         blocks go when their frames are collected as garbage. `iterate` recomputes the body in full each round;
-         `semi_naive` works on the round's changes only, and applies the step once to the whole result, to check it. All
-         outer times go round together: rounds = the slowest time's rounds. It does not reuse an earlier run.
+         that change something; `exactly` n rounds are not looked at. Every round is CACHED by `localCheckpoint`, so
+         that plans do not grow with the rounds, and let go when the next one is there: at most two frames of a
+         collection are held, of `rounds` some more, and only those of the result are left. `iterate` recomputes the
+         body in full each round; `semi_naive` works on the round's changes only, and applies the step once to the whole
+         result, to check it. All outer times go round together: rounds = the slowest time's rounds. `rounds_again`
+         takes up the rounds of an earlier call, and only changes go through the body.
 Errors   `NotConverged`, naming the collections that change in more than `limit` rounds. ValueError for changed
          columns, and for a semi-naive step that shows that it is not linear.
 Algebra  A group for the rounds. Termination is the body's affair: monotone on a finite set, or a shrinking
@@ -24,7 +26,7 @@ Source   Seed 1 (iterative contexts), seed 5 (semi-naive, nested clocks), law 6 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce as fold
 from typing import overload
@@ -33,11 +35,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
+from algorithms.incremental import Change
 from algorithms.reduce import distinct
 from algorithms.times import ROUND, Lattice, Product
 
 Collections = dict[str, Collection]
 LIMIT = 100
+PARTS = 8  # rounds that a trace keeps apart before it makes one of them
 
 
 class NotConverged(RuntimeError):
@@ -57,40 +61,120 @@ def nested(outer: Lattice) -> Product:
 
 
 @overload
-def iterate(start: Collection, body: Callable[[Collection], Collection], limit: int = LIMIT) -> Collection: ...
+def iterate(
+    start: Collection, body: Callable[[Collection], Collection], limit: int = LIMIT, exactly: int | None = None
+) -> Collection: ...
 @overload
 def iterate(
-    start: Mapping[str, Collection], body: Callable[[Collections], Collections], limit: int = LIMIT
+    start: Mapping[str, Collection],
+    body: Callable[[Collections], Collections],
+    limit: int = LIMIT,
+    exactly: int | None = None,
 ) -> Collections: ...
-def iterate(start, body, limit=LIMIT):  # type: ignore[no-untyped-def]
-    """The fixpoint of `body` from `start`, at every outer time. A dict of collections iterates them
-    together."""
+def iterate(start, body, limit=LIMIT, exactly=None):  # type: ignore[no-untyped-def]
+    """The fixpoint of `body` from `start`, at every outer time. A dict of collections iterates them together.
+
+    With `exactly` n: the n-th application of the body, whether or not it is a fixpoint (0: `start` as it is).
+    """
     if isinstance(start, Collection):
-        return iterate({"": start}, lambda xs: {"": body(xs[""])}, limit)[""]
-    return {name: trace.leave(start[name].time) for name, trace in rounds(start, body, limit).items()}
+        return iterate({"": start}, lambda xs: {"": body(xs[""])}, limit, exactly)[""]
+    with _Pins() as pins:
+        for current, _ in _rounds(start, body, limit, exactly, pins):
+            pins.only(*current.values())
+        pins.only(*current.values())
+    return current
 
 
 def rounds(
-    start: Mapping[str, Collection], body: Callable[[Collections], Collections], limit: int = LIMIT
+    start: Mapping[str, Collection],
+    body: Callable[[Collections], Collections],
+    limit: int = LIMIT,
+    exactly: int | None = None,
 ) -> Collections:
     """The iteration with its inner clock: collections over (outer time, round), round 0 being `start`."""
-    current = {name: pinned(x.consolidate()) for name, x in start.items()}
-    trace = {name: [_at_round(x, 0)] for name, x in current.items()}
+    traces: dict[str, list[Collection]] = {name: [] for name in start}
+    with _Pins() as pins:
+        for number, (current, steps) in enumerate(_rounds(start, body, limit, exactly, pins)):
+            for name, step in steps.items():
+                trace = traces[name]
+                trace.append(pins.pin(_at_round(step, number)))
+                if len(trace) > PARTS:
+                    traces[name] = [pins.pin(trace[0].concat(*trace[1:]))]
+            pins.only(*current.values(), *[part for trace in traces.values() for part in trace])
+        pins.only(*[part for trace in traces.values() for part in trace])
+    return {name: fold(Collection.concat, trace) for name, trace in traces.items()}
+
+
+def _rounds(
+    start: Mapping[str, Collection],
+    body: Callable[[Collections], Collections],
+    limit: int,
+    exactly: int | None,
+    pins: _Pins,
+) -> Iterator[tuple[Collections, Collections]]:
+    """The collections after each round, the start first, and by what they changed there, where they may have."""
+    if exactly is not None and exactly < 0:
+        raise ValueError(f"exactly {exactly} rounds: that is less than none")
+    current = {name: pins.pin(x.consolidate()) for name, x in start.items()}
+    yield current, current
     number = 0
-    while True:
+    while number != exactly:
         number += 1
         following = body(dict(current))
         if set(following) != set(current):
             raise ValueError(f"the body returned {sorted(following)} for {sorted(current)}")
-        steps = {name: pinned(following[name].minus(x).consolidate()) for name, x in current.items()}
-        changed = [name for name, step in steps.items() if not step.df.isEmpty()]
-        if not changed:
-            return {name: fold(Collection.concat, parts) for name, parts in trace.items()}
-        if number > limit:
-            raise NotConverged([name or "the collection" for name in changed], limit)
-        for name in changed:
-            trace[name].append(_at_round(steps[name], number))
-            current[name] = pinned(current[name].concat(steps[name]).consolidate())
+        after = {name: pins.pin(_like(x, following[name]).consolidate()) for name, x in current.items()}
+        steps = {name: x.minus(current[name]).consolidate() for name, x in after.items()}
+        if exactly is None:
+            steps = {name: step for name, step in steps.items() if not step.df.isEmpty()}
+            if not steps:
+                return
+            if number > limit:
+                raise NotConverged([name or "the collection" for name in steps], limit)
+        current = after
+        yield current, steps
+
+
+def rounds_again(
+    earlier: Mapping[str, Collection],
+    start: Mapping[str, Collection],
+    body: Callable[[dict[str, Change]], Mapping[str, Change]],
+    limit: int = LIMIT,
+) -> Collections:
+    """By which the rounds of an earlier call change: what has to be added to `earlier`, the result of `rounds`.
+
+    `start`: what comes to the start (nothing: an empty collection). The body is that of the earlier call in the form of
+    `incremental`: of each round it gets what was there and by what that changes, and so the earlier rounds, those of
+    all outer times so far, are its state; what comes from outside are changes as well.
+    """
+    traces: dict[str, list[Collection]] = {name: [] for name in start}
+    with _Pins() as pins:
+        last = max((_last_round(trace) for trace in earlier.values()), default=0)
+        delta = {name: pins.pin(x.consolidate()) for name, x in start.items()}
+        steps, number = delta, 0
+        while True:
+            for name, step in steps.items():
+                traces[name].append(pins.pin(_at_round(step, number)))
+                if len(traces[name]) > PARTS:
+                    traces[name] = [pins.pin(traces[name][0].concat(*traces[name][1:]))]
+            pins.only(*delta.values(), *[part for trace in traces.values() for part in trace])
+            number += 1
+            found = body({name: Change(earlier[name].at(round=number - 1), delta[name]) for name in delta})
+            after = {name: pins.pin(_like(x, found[name].delta).consolidate()) for name, x in delta.items()}
+            steps = {name: x.minus(delta[name]).consolidate() for name, x in after.items()}
+            steps = {name: step for name, step in steps.items() if not step.df.isEmpty()}
+            if not steps and number > last:
+                break
+            if steps and number > limit:
+                raise NotConverged([name or "the collection" for name in steps], limit)
+            delta = after
+        pins.only(*[part for trace in traces.values() for part in trace])
+    return {name: fold(Collection.concat, trace) for name, trace in traces.items()}
+
+
+def _last_round(trace: Collection) -> int:
+    row = trace.df.agg(F.max("round")).first()
+    return int(row[0] or 0) if row else 0
 
 
 def semi_naive(start: Collection, step: Callable[[Collection], Collection], limit: int = LIMIT) -> Collection:
@@ -101,37 +185,79 @@ def semi_naive(start: Collection, step: Callable[[Collection], Collection], limi
     the end: ValueError. `distinct` is redone only for the records that the round's changes touch. Diffs stay signed
     over outer times, so deletions at later epochs are exact.
     """
-    begin = total = pinned(start.consolidate())
-    result = change = pinned(distinct(total).consolidate())
-    number = 0
-    while True:
-        number += 1
-        more = pinned(step(change).consolidate())
-        touched = more.df.select(*more.data).distinct()
-        grown = total.concat(more)
-        before, after = _only(result, touched), _only(grown, touched)
-        change = pinned(distinct(after).minus(before).consolidate())
-        total = pinned(grown.consolidate())
-        if change.df.isEmpty():
-            break
-        if number > limit:
-            raise NotConverged(["the collection"], limit)
-        result = pinned(result.concat(change).consolidate())
-    if not total.minus(begin).minus(step(result)).consolidate().df.isEmpty():
-        raise ValueError(
-            "the step is not linear: of the whole result it is not the sum of what it was of the rounds' changes. "
-            "Use iterate(), which takes any body."
-        )
+    with _Pins() as pins:
+        begin = total = pins.pin(start.consolidate())
+        result = change = pins.pin(distinct(total).consolidate())
+        number = 0
+        while True:
+            number += 1
+            more = pins.pin(step(change).consolidate())
+            touched = more.df.select(*more.data).distinct()
+            grown = total.concat(more)
+            before, after = _only(result, touched), _only(grown, touched)
+            change = pins.pin(distinct(after).minus(before).consolidate())
+            total = pins.pin(grown.consolidate())
+            if change.df.isEmpty():
+                break
+            if number > limit:
+                raise NotConverged(["the collection"], limit)
+            result = pins.pin(result.concat(change).consolidate())
+            pins.only(begin, total, change, result)
+        if not total.minus(begin).minus(step(result)).consolidate().df.isEmpty():
+            raise ValueError(
+                "the step is not linear: of the whole result it is not the sum of what it was of the rounds' changes. "
+                "Use iterate(), which takes any body."
+            )
+        pins.only(result)
     return result
 
 
-def pinned(collection: Collection) -> Collection:
-    """Compute the collection now and cut its plan: an eager local checkpoint (cached blocks, no recovery)."""
-    return replace(collection, df=collection.df.localCheckpoint(eager=True))
+class _Pins:
+    """Collections that are computed and cached, their plans cut, until they are let go: `only` these are left.
+
+    What goes wrong within `with` lets go of all.
+    """
+
+    def __init__(self) -> None:
+        self.frames: list[DataFrame] = []
+
+    def pin(self, collection: Collection) -> Collection:
+        """Compute the collection now: an eager local checkpoint (cached blocks, no recovery)."""
+        frame = collection.df.localCheckpoint(eager=True)
+        self.frames.append(frame)
+        return replace(collection, df=frame)
+
+    def only(self, *kept: Collection) -> None:
+        """Let go of all others."""
+        frames = [x.df for x in kept]
+        for frame in self.frames:
+            if not any(frame is other for other in frames):
+                _let_go(frame)
+        self.frames = [frame for frame in self.frames if any(frame is other for other in frames)]
+
+    def __enter__(self) -> _Pins:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.only()
+
+
+def _let_go(frame: DataFrame) -> None:
+    """Drop the cached blocks of a local checkpoint. (Through Spark Connect the server does so when nothing refers to
+    the frame.)"""
+    if hasattr(frame, "_jdf"):
+        frame._jdf.queryExecution().logical().rdd().unpersist(False)
 
 
 def _at_round(collection: Collection, number: int) -> Collection:
     return collection.enter(nested(collection.time)).delay({"round": F.lit(number)})
+
+
+def _like(first: Collection, other: Collection) -> Collection:
+    """The other with its columns in the order of the first; ValueError when those are not the same."""
+    first.concat(other)
+    return replace(other, df=other.df.select(*first.df.columns))
 
 
 def _only(collection: Collection, records: DataFrame) -> Collection:

@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 ROOM = HERE.parents[1] / "algorithms"
 MODULES = [
     *("times", "collection", "linear", "upserts", "joins", "reduce"),
-    *("calculus", "delta_query", "extend", "iterate", "streams"),
+    *("calculus", "delta_query", "extend", "incremental", "iterate", "streams"),
 ]
 
 

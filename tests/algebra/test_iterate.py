@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from itertools import combinations
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import joins, linear
+from algorithms import incremental, joins, linear
 from algorithms import reduce as reductions
 from algorithms.calculus import delta_join
 from algorithms.collection import Collection
 from algorithms.delta_query import delta_query
-from algorithms.iterate import NotConverged, iterate, nested, rounds, semi_naive
+from algorithms.incremental import Change
+from algorithms.iterate import PARTS, NotConverged, iterate, nested, rounds, rounds_again, semi_naive
 from algorithms.query import Query
 from algorithms.times import EPOCH, EPOCH_REVISION, AltNeu, Lattice
 from tests import seeds
@@ -262,3 +264,113 @@ def test_a_toggle_is_a_clear_error(spark) -> None:
     p = constant(spark, ["v"], [(0,)], EPOCH)
     with pytest.raises(NotConverged, match="still changed after 3 rounds: the body has no fixpoint"):
         iterate(p, lambda x: p.minus(x), limit=3)
+
+
+def test_the_rounds_of_the_outer_times_before_are_taken_up(spark) -> None:
+    """Revision by revision, with deletions: the rounds, and so the fixpoints, are those of one call over all of it."""
+    cases = graphs(SEED + 6, 7)
+    every = frame(spark, cases, ["v", "w"], EPOCH_REVISION)
+    roots = constant(spark, ["v"], [(0,)], EPOCH_REVISION)
+    none = Collection(roots.df.limit(0), roots.time)
+
+    def edges(low: int, high: int) -> Collection:
+        return Collection(every.df.where(F.col("revision").between(low, high)), every.time)
+
+    def whole(known: Collection) -> Callable[[dict[str, Collection]], dict[str, Collection]]:
+        moved = lambda x: linear.map(joins.join(x, known), case=F.col("case"), v=F.col("w"))  # noqa: E731
+        return lambda xs: {"x": reductions.distinct(roots.concat(moved(xs["x"])))}
+
+    def change(known: Change) -> Callable[[dict[str, Change]], dict[str, Change]]:
+        def body(xs: dict[str, Change]) -> dict[str, Change]:
+            moved = incremental.join(xs["x"], known)
+            moved = moved.through(lambda c: linear.map(c, case=F.col("case"), v=F.col("w")))
+            return {"x": incremental.distinct(Change(roots, none).concat(moved))}
+
+        return body
+
+    trace = rounds({"x": roots}, whole(edges(0, 1)))
+    for revision in (2, 3):
+        more = rounds_again(trace, {"x": none}, change(Change(edges(0, revision - 1), edges(revision, revision))))
+        assert {t[1] for _, t in collected(more["x"])} == {revision}, "nothing is said of the outer times before"
+        trace = {"x": trace["x"].concat(more["x"])}
+    assert_same(collected(trace["x"]), collected(rounds({"x": roots}, whole(every))["x"]), SEED)
+
+
+def test_only_changes_go_through_the_rounds_that_are_taken_up(spark) -> None:
+    """One more edge behind a long path: each round gets at most the one vertex that it brings."""
+    known, root = path(spark, 10)
+    none = Collection(root.df.limit(0), EPOCH)
+    new = Collection(spark.createDataFrame([(3, 99, 5, 1)], "v long, w long, epoch long, diff long"), EPOCH)
+    seen: list[int] = []
+
+    def body(xs: dict[str, Change]) -> dict[str, Change]:
+        seen.append(xs["x"].delta.df.count())
+        moved = incremental.join(xs["x"], Change(known, new)).through(lambda c: linear.map(c, v=F.col("w")))
+        return {"x": incremental.distinct(Change(root, none).concat(moved))}
+
+    step = lambda x: linear.map(joins.join(x, known), v=F.col("w"))  # noqa: E731
+    trace = rounds({"x": root}, lambda xs: {"x": reductions.distinct(root.concat(step(xs["x"])))})
+    more = rounds_again(trace, {"x": none}, body)
+    assert collected(more["x"].leave(EPOCH)) == Counter({((99,), (5,)): 1})
+    assert len(seen) == 11 and max(seen) == 1
+
+
+def persisted(spark: SparkSession) -> int:
+    return spark.sparkContext._jsc.getPersistentRDDs().size()
+
+
+def path(spark: SparkSession, length: int) -> tuple[Collection, Collection]:
+    """The edges of a path 0, 1, …, length, and the root 0."""
+    edges = spark.createDataFrame([(v, v + 1, 0, 1) for v in range(length)], "v long, w long, epoch long, diff long")
+    root = spark.createDataFrame([(0, 0, 1)], "v long, epoch long, diff long")
+    return Collection(edges, EPOCH), Collection(root, EPOCH)
+
+
+def test_rounds_are_let_go_and_no_more_than_the_result_is_left(spark) -> None:
+    """Each call leaves a frame for each collection of its result; one that fails leaves none."""
+    edges, root = path(spark, 12)
+    held = []
+
+    def step(x: Collection) -> Collection:
+        held.append(persisted(spark))
+        return linear.map(joins.join(x, edges), v=F.col("w"))
+
+    def body(x: Collection) -> Collection:
+        return reductions.distinct(root.concat(step(x)))
+
+    calls: list[tuple[Callable[[], object], int]] = [
+        (lambda: iterate(root, body), 1),
+        (lambda: iterate({"x": root, "y": root}, lambda xs: {"x": body(xs["y"]), "y": body(xs["x"])}), 2),
+        (lambda: semi_naive(root, step), 1),
+        (lambda: rounds({"x": root}, lambda xs: {"x": body(xs["x"])}), 1 + PARTS),
+        (lambda: iterate(root, body, limit=3), 0),
+        (lambda: semi_naive(root, step, limit=3), 0),
+        (lambda: rounds({"x": root}, lambda xs: {"x": body(xs["x"])}, limit=3), 0),
+    ]
+    kept: list[object] = []  # else what is left may be gone before it is counted
+    for call, most in calls:
+        before = persisted(spark)
+        held.clear()
+        try:
+            kept.append(call())
+        except NotConverged:
+            assert not most
+        assert persisted(spark) - before <= most
+        assert max(held) - before <= 4 + PARTS, "while it runs, too"
+    assert collected(kept[0]) == collected(kept[2]) == Counter({((v,), (0,)): 1 for v in range(13)})
+
+
+@pytest.mark.parametrize("times", [0, 1, 4, 20])
+def test_exactly_so_many_rounds(spark, times: int) -> None:
+    """Walks of a given length: the body has no fixpoint, and is not asked for one."""
+    edges, root = path(spark, 8)
+    walk = lambda x: linear.map(joins.join(x, edges), v=F.col("w"))  # noqa: E731
+    assert collected(iterate(root, walk, exactly=times)) == Counter({((times,), (0,)): 1} if times <= 8 else {})
+
+
+def test_less_than_no_round_is_refused(spark) -> None:
+    _, root = path(spark, 1)
+    with pytest.raises(ValueError, match="exactly -1 rounds"):
+        iterate(root, lambda x: x, exactly=-1)
+    with pytest.raises(ValueError, match="cannot add data"):
+        iterate(root, lambda x: x.rename({"v": "w"}))

@@ -1,0 +1,126 @@
+"""Operators that carry their state from run to run: from what was there and what comes to what comes out.
+
+Law      With `op` the operator of the same name, each function here gives the Change from op(before) to
+         op(before + delta), at every time. The times of a delta may be any: late epochs, replaced ones, any that are
+         there already.
+State    It is the input itself: `before`, and for the next run `after`, an append. So results can be inputs: that of
+         a chain of operators is a Change again, whose `before` is a plan that nothing computes unless it is asked for.
+         What is stored already takes its place: `Change(stored, found.delta)`.
+Shapes   A `Change` is a collection in two parts. The triples of a result's delta are not consolidated.
+Cost     Of `before` the history of the delta's keys, found by one scan: with `broadcast` the keys (of `join` the
+         deltas) must fit an executor's memory, and what is stored is not exchanged. Then as the operator.
+Errors   Those of the operator, and ValueError for parts that do not fit together.
+Source   Seed 1 (operators respond with the diffs of their recomputation), seed 5 (incremental forms); law 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from functools import reduce as fold
+from operator import and_
+from typing import Literal
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from algorithms import delta_query, joins
+from algorithms import reduce as reductions
+from algorithms.collection import DIFF, Collection
+from algorithms.query import Query
+
+
+class Change:
+    """A collection as what was there, or how to make that, and what comes to it."""
+
+    def __init__(self, before: Collection | Callable[[], Collection], delta: Collection) -> None:
+        self._before, self.delta = before, delta
+
+    @cached_property
+    def before(self) -> Collection:
+        return self._before if isinstance(self._before, Collection) else self._before()
+
+    @property
+    def after(self) -> Collection:
+        """Both together: the state for the next change."""
+        return self.before.concat(self.delta)
+
+    def through(self, linear: Callable[[Collection], Collection]) -> Change:
+        """The change of a linear operator's result."""
+        return Change(lambda: linear(self.before), linear(self.delta))
+
+    def concat(self, *others: Change) -> Change:
+        """The change of a sum."""
+        befores = lambda: self.before.concat(*[other.before for other in others])  # noqa: E731
+        return Change(befores, self.delta.concat(*[other.delta for other in others]))
+
+
+def reduce(
+    change: Change,
+    key: Sequence[str],
+    aggregates: Mapping[str, Column],
+    rows: Literal["positive", "nonzero"] = "positive",
+    broadcast: bool = False,
+) -> Change:
+    """The change of a `reduce`."""
+    return _again(change, key, lambda c, by: reductions.reduce(c, by, aggregates, rows), broadcast)
+
+
+def count(change: Change, key: Sequence[str], name: str = "count", broadcast: bool = False) -> Change:
+    """The change of a `count`."""
+    return _again(change, key, lambda c, by: reductions.count(c, by, name), broadcast)
+
+
+def threshold(change: Change, function: Callable[[Column], Column], broadcast: bool = False) -> Change:
+    """The change of a `threshold`."""
+    return _again(change, change.delta.data, lambda c, _: reductions.threshold(c, function), broadcast)
+
+
+def distinct(change: Change, broadcast: bool = False) -> Change:
+    """The change of a `distinct`."""
+    return _again(change, change.delta.data, lambda c, _: reductions.distinct(c), broadcast)
+
+
+def join(left: Change, right: Change, on: Sequence[str] | None = None, broadcast: bool = False) -> Change:
+    """The change of a `join`: dR ⋈ S + R ⋈ dS + dR ⋈ dS."""
+    came, other = (replace(c.delta, df=F.broadcast(c.delta.df)) if broadcast else c.delta for c in (left, right))
+    new = joins.join(came, right.before, on).concat(joins.join(left.before, other, on))
+    return Change(lambda: joins.join(left.before, right.before, on), new.concat(joins.join(left.delta, other, on)))
+
+
+def query(
+    query: Query, changes: Mapping[str, Change], fanout: Mapping[str, float] | None = None, broadcast: bool = False
+) -> Change:
+    """The change of a delta query; the rules start from the deltas alone."""
+    before = {name: change.before for name, change in changes.items()}
+    delta = {name: change.delta for name, change in changes.items()}
+    new = delta_query.query_changes(query, before, delta, fanout, broadcast)
+    return Change(lambda: delta_query.delta_query(query, before, fanout=fanout), new)
+
+
+def _again(
+    change: Change, key: Sequence[str], operator: Callable[[Collection, list[str]], Collection], broadcast: bool
+) -> Change:
+    """The operator on the history of the delta's keys, once with the delta and once without, in one pass: told apart by
+    a column of the key."""
+    after = change.after
+    names = {c.lower() for c in after.df.columns}
+    version = next(name for i in range(len(names) + 1) if (name := f"version{i}") not in names)
+    signs = F.explode(F.array(F.lit(-1), F.lit(1))).alias(version)
+    columns = change.delta.df.columns
+    old = _among(change, key, broadcast).df.select(*columns, signs)
+    both = old.unionByName(change.delta.df.select(*columns, F.lit(1).alias(version)))
+    found = operator(replace(after, df=both), [version, *key])
+    delta = replace(found, df=found.df.withColumn(DIFF, F.col(DIFF) * F.col(version)).drop(version))
+    return Change(lambda: operator(change.before, list(key)), delta)
+
+
+def _among(change: Change, key: Sequence[str], broadcast: bool) -> Collection:
+    """What was there of the keys of the delta (null equals null)."""
+    if not key:
+        return change.before
+    away = change.delta.df.select([F.col(c).alias(f"_k_{c}") for c in key]).distinct()
+    same = fold(and_, [F.col(c).eqNullSafe(F.col(f"_k_{c}")) for c in key])
+    kept = change.before.df.join(F.broadcast(away) if broadcast else away, same, "left_semi")
+    return replace(change.before, df=kept)

@@ -1,0 +1,156 @@
+"""Operators that carry state: what they give for a delta is what their results differ by, at every time.
+
+The triples of a case are dealt to the state and to deltas by lot, so a delta has times before, beside and equal to
+those that are there: late epochs, epochs replaced, deletions and re-insertions, ties. The reference knows no state.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from algorithms import incremental
+from algorithms.collection import Collection
+from algorithms.incremental import Change
+from algorithms.query import Query
+from algorithms.times import EPOCH, EPOCH_REVISION, Lattice
+from tests import seeds
+from tests.algebra.reference import (
+    LATTICES,
+    assert_same,
+    collected,
+    exchanges,
+    expected,
+    frame,
+    no_python,
+    plan,
+    random_sets,
+    random_triples,
+)
+from tests.algebra.test_operators import REDUCTIONS, aggregates, natural
+
+SEED, CASES, RUNS = seeds.one(91), 25, 3
+
+OPERATORS = {
+    "reduce": lambda c, few: incremental.reduce(c, ["case", "k"], aggregates(), broadcast=few),
+    "reduce, nonzero rows": lambda c, few: incremental.reduce(
+        c, ["case", "k"], {"n": F.sum("multiplicity")}, "nonzero", few
+    ),
+    "count": lambda c, few: incremental.count(c, ["case", "k"], broadcast=few),
+    "distinct": incremental.distinct,
+    "threshold": lambda c, few: incremental.threshold(c, lambda m: m * m - m, few),
+}
+
+
+def dealt(rng: random.Random, cases: list[list]) -> list[list[list]]:
+    """The triples of each case dealt to so many runs: for each run, its cases."""
+    runs: list[list[list]] = [[[] for _ in cases] for _ in range(RUNS)]
+    for number, case in enumerate(cases):
+        for triple in case:
+            rng.choice(runs)[number].append(triple)
+    return runs
+
+
+def carried(parts: Sequence[Collection]) -> list[Change]:
+    """One change for each run: its part comes to those before it."""
+    changes, state = [], Collection(parts[0].df.limit(0), parts[0].time)
+    for part in parts:
+        changes.append(Change(state, part))
+        state = changes[-1].after
+    return changes
+
+
+def minus(a: Counter, b: Counter) -> Counter:
+    return Counter({row: a[row] - b[row] for row in {*a, *b} if a[row] != b[row]})
+
+
+QUICK = {("reduce", "epoch×revision"), ("count", "epoch"), ("distinct", "epoch×revision")}
+PAIRS = [
+    pytest.param(name, lattice, marks=[] if (name, lattice) in QUICK else [pytest.mark.slow])
+    for name, lattice in product(OPERATORS, ("epoch", "epoch×revision"))
+]
+
+
+@pytest.mark.parametrize(("name", "lattice"), PAIRS)
+def test_the_result_of_a_delta_is_the_difference_of_recomputations(spark, name: str, lattice: str) -> None:
+    time, function = LATTICES[lattice], REDUCTIONS[name][1]
+    rng = random.Random(f"{SEED}{name}{lattice}")
+    runs = dealt(rng, [random_triples(rng, time, [2, 3], most=9) for _ in range(CASES)])
+    each = carried([frame(spark, run, ["k", "x"], time) for run in runs])
+    before: Counter = Counter()
+    for number, change in enumerate(each):
+        so_far = [[t for run in runs[: number + 1] for t in run[case]] for case in range(CASES)]
+        whole = expected([so_far], time, function)
+        assert_same(collected(OPERATORS[name](change, number % 2 == 0).delta), minus(whole, before), SEED)
+        before = whole
+
+
+def both(spark: SparkSession, cases: list[list[list]], names: list[str], time: Lattice) -> tuple[Change, list, list]:
+    """A change with what was there and all there is afterwards."""
+    old, new = (frame(spark, run, names, time) for run in cases[:2])
+    after = [a + b for a, b in zip(*cases[:2], strict=True)]
+    return Change(old, new), cases[0], after
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_joins_and_queries_of_deltas(spark, few: bool) -> None:
+    time, rng = EPOCH_REVISION, random.Random(f"{SEED}{few}")
+    left, right = (dealt(rng, [random_triples(rng, time, [2, 2]) for _ in range(CASES)]) for _ in range(2))
+    r, r_old, r_new = both(spark, left, ["k", "x"], time)
+    s, s_old, s_new = both(spark, right, ["k", "y"], time)
+    want = minus(expected([r_new, s_new], time, natural), expected([r_old, s_old], time, natural))
+    assert_same(collected(incremental.join(r, s, broadcast=few).delta), want, SEED)
+    same = incremental.query(Query.parse("r(case,k,x), s(case,k,y)"), {"r": r, "s": s}, broadcast=few)
+    assert_same(Counter({((c, k, x, y), t): n for ((c, k, x, y), t), n in collected(same.delta).items()}), want, SEED)
+
+
+def test_a_chain_of_operators_carries_its_state(spark) -> None:
+    """How many vertices have each degree: a count, and a count of those, run by run; the sums are the whole."""
+    rng = random.Random(SEED)
+    edges = list(product(range(4), repeat=2))
+    runs = dealt(rng, [random_sets(rng, EPOCH, rng.sample(edges, 6), most=4) for _ in range(CASES)])
+    parts = [frame(spark, run, ["a", "b"], EPOCH) for run in runs]
+    total: Counter = Counter()
+    for change in carried(parts):
+        degrees = incremental.count(change, ["case", "a"], "degree")
+        frequency = incremental.count(degrees, ["case", "degree"], "vertices")
+        total.update(collected(frequency.delta))
+
+    def spread(e: Counter) -> Counter:
+        degree: Counter = Counter()
+        for (a, _), n in e.items():
+            degree[a] += n
+        found = Counter(d for d in degree.values() if d)
+        return Counter({(d, n): 1 for d, n in found.items()})
+
+    whole = [[t for run in runs for t in run[case]] for case in range(CASES)]
+    # A delta dealt by lot takes away what is not there yet: totals count because sums do.
+    assert_same(Counter({row: n for row, n in total.items() if n}), expected([whole], EPOCH, spread), SEED)
+
+
+def test_nothing_that_is_stored_is_exchanged_for_a_few_keys(spark) -> None:
+    rows = frame(spark, [[((1, 2), (0,), 1)]], ["k", "x"], EPOCH)
+    threshold = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        found = incremental.count(Change(rows, rows), ["k"], broadcast=True).delta.df
+        assert exchanges(found) == 2 and no_python(found), "the keys once, to be told apart, and the reduction's own"
+        joined = incremental.join(
+            Change(rows, rows), Change(rows, rows).through(lambda c: c.rename({"x": "y"})), broadcast=True
+        )
+        assert exchanges(joined.delta.df) == 0 and "SortMergeJoin" not in plan(joined.delta.df)
+    finally:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", threshold)
+
+
+def test_parts_that_do_not_fit_are_refused(spark) -> None:
+    old, new = frame(spark, [[]], ["k"], EPOCH), frame(spark, [[]], ["x"], EPOCH)
+    for call in (lambda: incremental.count(Change(old, new), ["case"]), lambda: Change(old, new).after):
+        with pytest.raises(ValueError, match="cannot add data"):
+            call()
