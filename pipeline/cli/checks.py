@@ -153,7 +153,7 @@ def report(
     for page in pages[:1] if all_ else pages:
         out.print(str(page), markup=False)
     if all_:
-        out.print(f"and {len(pages) - 1:,} page(s) beside it")
+        out.print(f"and {len(pages) - 1:,} more page(s)")
 
 
 def _reported(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list[int]:

@@ -106,7 +106,7 @@ def show(
         top,
         limit,
     )
-    question.form  # noqa: B018  what does not go together is told first
+    question.form  # noqa: B018  what does not go together is an error first
     form = destination(format, output)
     home, ledger = opened()
 

@@ -206,7 +206,7 @@ def rollback(
 def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
     target, now, then = ledger.at(revision), ledger.batches(), ledger.batches(revision)
     if not target.snapshots and target.frontier is not None:
-        raise UsageError(f"revision {revision} cannot be read any more: a compaction let it go.", "altneu status")
+        raise UsageError(f"revision {revision} cannot be read any more: a compaction has expired it.", "altneu status")
     epochs = [epoch for epoch in sorted({*now, *then}) if now.get(epoch) != then.get(epoch)]
     taken = some(map(home.schedule.label, epochs))
     out.print(f"would publish revision {revision} again as revision {ledger.at().revision + 1}")

@@ -1,4 +1,4 @@
-"""Compaction: the same answers from fewer rows and files (law 9). What expires is told, and asking for it is an error.
+"""Compaction: the same answers from fewer rows and files (law 9). What expires is reported; asking for it is an error.
 
 Two frontiers of time, both from `[retention]`: revisions before the oldest kept one become that one, epochs before
 `since` become `since`; equal rows are summed and zeros dropped. Every table is written anew, sorted by its key, beside

@@ -63,7 +63,7 @@ def numbers(facts: Mapping[str, Any]) -> Fields:
 
 
 class Stage:
-    """One try of a stage: measured inside `with`, told by `done` or `failed`."""
+    """One try of a stage: measured by `work`, reported by `done` or `failed`."""
 
     def __init__(self, home: Home, ledger: Ledger, run: RunRecord, name: str) -> None:
         self.home, self.ledger, self.run_id, self.name = home, ledger, run.run_id, name
@@ -145,7 +145,7 @@ def trace(home: Home, ledger: Ledger, run_id: str) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
         send(OTLPSpanExporter(), home, ledger, run_id)
-    except Exception:  # the run is what matters, whatever happens to what is told of it
+    except Exception:  # the run is what matters, whatever happens to its trace
         log.warning("the trace of run %s could not be sent", run_id, exc_info=True)
 
 

@@ -55,7 +55,7 @@ def quiet(text: str) -> None:
 
 
 def release() -> None:
-    """What a task lets go of at its end: its session at a Spark Connect server."""
+    """What a task releases at its end: its session at a Spark Connect server."""
     if "pipeline.storage.session" in sys.modules:
         from ..storage.session import release
 

@@ -227,9 +227,9 @@ def submitted(path: str, name: str, planned: str, answer: str) -> int:
 
     run: Planned = json.loads(planned)
     try:
-        told: dict[str, Any] = {"done": publish(path, run, say) if name == PUBLISH else stage(path, run, name, say)}
+        answered: dict[str, Any] = {"done": publish(path, run, say) if name == PUBLISH else stage(path, run, name, say)}
     except AltneuError as error:
         print(format_error(error), file=sys.stderr, flush=True)
-        told = {"error": {"says": format_error(error), "retry": error.transient}}
-    Path(answer).write_text(json.dumps(told, default=str))
-    return int("error" in told)
+        answered = {"error": {"says": format_error(error), "retry": error.transient}}
+    Path(answer).write_text(json.dumps(answered, default=str))
+    return int("error" in answered)

@@ -17,11 +17,11 @@ from ..suites import suites
 def work(run: Run) -> AuditFacts:
     from expectations.suite import check_differences
 
-    # The recomputation is one task per epoch, the suites are many short queries: beside each other on two cores.
-    with ThreadPoolExecutor(1) as beside:
+    # The recomputation is one task per epoch, the suites are many short queries: at the same time on two cores.
+    with ThreadPoolExecutor(1) as pool:
         epochs = list(run.decide(Audit).epochs)
         parts = run.warehouse, run.after, epochs, run.say
-        full = beside.submit(audit.differences, *parts, revision=run.heads(), shown=staged(run, epochs))
+        full = pool.submit(audit.differences, *parts, revision=run.heads(), shown=staged(run, epochs))
         results = suites(run)
         results += check_differences(*full.result())
     run.wrote.update(run.heads().snapshots)  # publish pins these and no others
