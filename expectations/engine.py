@@ -121,6 +121,9 @@ class Judge:
 
 def prepare() -> None:
     """Import Great Expectations beside other work, so that the first `Judge` need not wait for it."""
+    # SQLAlchemy looks for its own parts in `sys.modules`: a query of this thread would find this one half imported
+    import sqlalchemy.orm  # noqa: F401
+
     threading.Thread(target=_great_expectations, daemon=True).start()
 
 
