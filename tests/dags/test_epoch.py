@@ -20,7 +20,7 @@ from pipeline import landing
 from pipeline.errors import CheckFailed, UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
-from pipeline.run import stages
+from pipeline.run import runner, stages
 from pipeline.run.context import Run
 from pipeline.state.facts import Facts, PublishFacts, from_json
 from pipeline.state.ledger import Ledger
@@ -78,6 +78,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"pipeline.run.stages.{name}.work", lambda run, name=name: nothing(name))
     monkeypatch.setattr("pipeline.run.stages.ingest.work", ingest)
     monkeypatch.setattr("pipeline.run.stages.publish.work", publish)
+    monkeypatch.setattr(homes, "run_as_planned", runner.run)  # these stages take no decision to hold them to
 
 
 def test_a_real_day_is_published_and_its_rerun_skipped(

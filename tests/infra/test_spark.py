@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import UsageError
 from pipeline.run import runner
+from pipeline.state.facts import Size
 from pipeline.storage import session as module
 from pipeline.storage.session import catalog, catalog_options, driver_memory_mb, java_options, plans_for, session_for
 from tests import homes
@@ -66,7 +67,7 @@ def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkey
     monkeypatch.setattr(module.SparkContext, "_active_spark_context", None)
     session_for(home, ledger)
     session_for(home, ledger, lambda: 1e6)
-    monkeypatch.setattr(ledger, "sizes", lambda: {"upserts": {"rows": 150_000}, "edges": {"rows": 150_000}})
+    monkeypatch.setattr(ledger, "sizes", lambda: dict.fromkeys(("upserts", "edges"), Size(rows=150_000)))
     session_for(home, ledger)
     assert few == [True, False, False]
 

@@ -344,7 +344,7 @@ def test_compaction_leaves_a_revision_published_meanwhile_alone(
         ensure(warehouse, retype)
 
     monkeypatch.setattr(Warehouse, "ensure", overtaken)
-    assert compact(world.home, world.ledger, spark, grace=0)["revisions"] == [1, 2]
+    assert compact(world.home, world.ledger, spark, grace=0).revisions == [1, 2]
     world.check(1, 2, 3)
 
 
@@ -389,7 +389,7 @@ def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> Non
 
     reader = Graph(world.home.path, spark).edges(revision=3)  # somebody reads revision 3 just now
     before, rows = files(), sorted(map(tuple, reader.collect()))
-    assert compact(world.home, world.ledger, spark, grace=3600)["expired_snapshots"] == 0
+    assert compact(world.home, world.ledger, spark, grace=3600).expired_snapshots == 0
     assert sorted(map(tuple, reader.collect())) == rows
     facts = compact(world.home, world.ledger, spark, grace=0)
     assert facts.expired_snapshots >= 3 * 4

@@ -52,5 +52,5 @@ def work(run: Run) -> EdgesFacts:
     found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
     run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])
     # a sum of 0 is a row as well: the first epoch is that of the first changed interval
-    first = min(row.epoch for row in found)
+    first = min(row.epoch for row in found if row.measure == "edges")
     return EdgesFacts(rows=rows, first_epoch=first, broadcast=few, motif_edges=motif_edges)
