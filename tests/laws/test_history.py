@@ -240,6 +240,7 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
     assert data
     for file in data:
         file.unlink()
+    shutil.rmtree(tmp_path / "home" / "warm")  # else a stage may do without the old rows, and the audit reads them
     world.land(2)
     with pytest.raises(RunFailed, match=r"stage truss .*trussness.*\.parquet") as broken:
         homes.run(world.home, world.ledger, [2])
