@@ -1,20 +1,25 @@
-"""What runs say of epochs: the batches that they have read, and the totals of the graph that they change."""
+"""What runs say of epochs: the batches that they have read, the totals of the graph that they change, and the
+fingerprints of what they change in the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 import sqlalchemy as sa
 
-from .records import Batch, StagedBatch
-from .schema import batches, ledger, totals
+from algorithms.fingerprint import Fingerprint
+
+from .records import Batch, Row, StagedBatch
+from .schema import batches, fingerprints, ledger, totals
 from .store import Store
 from .totals import TotalDiff
 
+Prints = dict[str, dict[int, Fingerprint]]  # table → epoch → fingerprint of what changes there
+
 
 class Contents(Store):
-    """The rows of `batches` and `totals`."""
+    """The rows of `batches`, `totals` and `fingerprints`."""
 
     def batches(self, revision: int | None = None) -> dict[int, Batch]:
         """Epoch → its batch as of a revision (default: the newest)."""
@@ -59,3 +64,32 @@ class Contents(Store):
             if diff
         ]
         self._replace(run_id, totals, where, listed)
+
+    def fingerprints(self, revision: int) -> Prints:
+        """Of the tables as they are at a revision. A table is missing if its fingerprint is not known: no run has taken
+        it since homes have them."""
+        statement = sa.select(fingerprints).join(ledger, ledger.c.run_id == fingerprints.c.run_id)
+        return _summed(self.read(statement.where(ledger.c.revision <= revision)))
+
+    def staged_fingerprints(self, run_id: str) -> Prints:
+        """What a run changes, published or not."""
+        return _summed(self.read(sa.select(fingerprints).where(fingerprints.c.run_id == run_id)))
+
+    def put_fingerprints(self, run_id: str, found: Mapping[str, Mapping[int, Fingerprint]]) -> None:
+        """Replace what a run changes in these tables. A table without an epoch gets a row of nothing: it is known."""
+        where = (fingerprints.c.run_id == run_id) & fingerprints.c.collection.in_(list(found))
+        rows = [
+            {"run_id": run_id, "collection": table, "epoch": epoch, "fingerprint": str(each)}
+            for table, by_epoch in found.items()
+            for epoch, each in (by_epoch or {0: Fingerprint()}).items()
+        ]
+        self._replace(run_id, fingerprints, where, rows)
+
+
+def _summed(rows: Sequence[Row]) -> Prints:
+    """Epochs at which nothing is left are not in it."""
+    sums: Prints = {}
+    for row in rows:
+        by_epoch = sums.setdefault(row.collection, {})
+        by_epoch[row.epoch] = by_epoch.get(row.epoch, Fingerprint()) + Fingerprint.parse(row.fingerprint)
+    return {table: {epoch: each for epoch, each in sorted(found.items()) if each} for table, found in sums.items()}

@@ -70,6 +70,15 @@ totals = sa.Table(
     sa.Column("diff", sa.BigInteger, nullable=False),
 )
 
+fingerprints = sa.Table(  # of the big tables, by epoch: what a run changes of each, see `algorithms.fingerprint`
+    "fingerprints",
+    metadata,
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("collection", sa.String(32), primary_key=True),  # a table's name; of intervals: their steps
+    sa.Column("epoch", sa.BigInteger, primary_key=True),
+    sa.Column("fingerprint", sa.String(32), nullable=False),
+)
+
 stages = sa.Table(
     "stages",
     metadata,

@@ -1,0 +1,76 @@
+"""The hash behind fingerprints, for rows of whole numbers: what Spark's `xxhash64` makes of them.
+
+Law     `hashes(c1, c2, ...)` equals, row by row, the columns xxhash64(c1, c2, ...) and xxhash64(1L, c1, c2, ...) of
+        Spark, each as 64 bits. `weighted_sum` adds diff times hash, modulo 2**64 each.
+Shapes  columns: int64[n], all of one length, at least one; diff: int64[n].
+Cost    About 5 ns a value and hash.
+Source  XXH64 (Yann Collet), the path for eight bytes; Spark's seed is 42 and each column is hashed with the hash of the
+        columns before it as its seed.
+"""
+
+# numba infers the types of its kernels from the arrays they get.
+# mypy: disallow-untyped-defs=False
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from algorithms.kernels.graph import Ints
+
+Hashes = NDArray[np.uint64]  # [2, n]
+SEED = 42
+
+
+def hashes(*columns: Ints) -> Hashes:
+    """Two hashes of each row.
+
+    >>> hashes(np.array([1, 2]), np.array([3, 3])).astype(np.int64).tolist()[0]
+    [7452347529957652509, 5834744778546859872]
+    """
+    found: Hashes = np.empty((2, columns[0].size), np.uint64)
+    found[0], found[1] = SEED, one(1, SEED)
+    for column in columns:
+        fold(np.ascontiguousarray(column, np.int64), found)
+    return found
+
+
+def weighted_sum(found: Hashes, diff: Ints) -> tuple[int, int]:
+    """The sums of diff times hash, modulo 2**64 each."""
+    first, second = _sums(found, np.ascontiguousarray(diff, np.int64))
+    return int(first), int(second)
+
+
+@njit(cache=True, nogil=True)
+def one(value, seed):
+    """The hash of one value."""
+    p1, p2, p3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
+    p4, p5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
+    h = np.uint64(seed) + p5 + np.uint64(8)
+    x = np.uint64(value) * p2
+    x = ((x << np.uint64(31)) | (x >> np.uint64(33))) * p1
+    h ^= x
+    h = ((h << np.uint64(27)) | (h >> np.uint64(37))) * p1 + p4
+    h ^= h >> np.uint64(33)
+    h *= p2
+    h ^= h >> np.uint64(29)
+    h *= p3
+    return h ^ (h >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def fold(column, found):
+    """Hash a column, with what was found of the columns before as seeds."""
+    for i in range(column.size):
+        found[0, i] = one(np.uint64(column[i]), found[0, i])
+        found[1, i] = one(np.uint64(column[i]), found[1, i])
+
+
+@njit(cache=True, nogil=True)
+def _sums(found, diff):
+    first, second = np.uint64(0), np.uint64(0)
+    for i in range(diff.size):
+        first += found[0, i] * np.uint64(diff[i])
+        second += found[1, i] * np.uint64(diff[i])
+    return first, second

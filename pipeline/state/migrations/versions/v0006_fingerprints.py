@@ -1,0 +1,18 @@
+"""The big tables have fingerprints."""
+
+import sqlalchemy as sa
+
+from pipeline.state.migrations import create_table
+
+revision, down_revision = "v0006", "v0005"
+SHOWS = {"fingerprints": ("fingerprint",)}
+
+
+def upgrade() -> None:
+    create_table(
+        "fingerprints",
+        sa.Column("run_id", sa.String(64), primary_key=True),
+        sa.Column("collection", sa.String(32), primary_key=True),
+        sa.Column("epoch", sa.BigInteger, primary_key=True),
+        sa.Column("fingerprint", sa.String(32), nullable=False),
+    )
