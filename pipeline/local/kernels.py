@@ -145,6 +145,16 @@ def _audit() -> None:
     check(a, b, k.astype(np.int64))
 
 
+def _fingerprints() -> None:
+    """Of arrays that can be written, and of those of a task of Spark, which cannot."""
+    from algorithms.fingerprint import Fingerprint
+
+    (received,) = _received(_edges())
+    for columns in (_trussness(), tuple(received[name].to_numpy() for name in ("a", "b"))):
+        Fingerprint.of_rows(columns)
+        Fingerprint.of_rows(columns, columns[0])
+
+
 def _views() -> None:
     from algorithms.kernels.communities import communities, sizes
     from algorithms.kernels.triangles import enumerate_triangles
@@ -163,6 +173,7 @@ GROUPS = {  # the longest first
     "motifs": _motifs,
     "audit": _audit,
     "truss: kept graphs": _kept,
+    "fingerprints": _fingerprints,
     "views": _views,
 }
 
