@@ -5,7 +5,8 @@ Law      At every epoch of the replay, the stored trussness equals a full peel o
          from the state just before it: the one that the diffs give, or one that an earlier run has kept in files.
 Shapes   Edges: a, b, epoch, until, diff: signed validity intervals. Trussness: diff triples a, b, k, epoch, diff.
          Result: the same triples, as the difference to those stored, and one row per replayed epoch with diff 0 and
-         a JSON `note` (what the epoch's maintenance did).
+         a JSON `note` (what the epoch's maintenance did). Where a proof was asked for, and one task did the work, a
+         row of k = `PROOF` has it as its note (`algorithms.proof`).
 Plans    resume   From the graph that the parent's run has kept (`kernels/warm`): the task gets what changed, and time
                   follows the change but for opening and saving the files. Without such a graph, or if it does not fit:
          replay   One task while no more than `limit_edges` intervals are alive in the replayed range: they and the
@@ -34,8 +35,10 @@ from algorithms import truss_rounds
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
 from algorithms.kernels.replay import Result, replay, resume
 from algorithms.kernels.warm import Mismatch, Warm
+from algorithms.proof import Ask
 from algorithms.times import FOREVER
 
+PROOF = 1  # no edge has this trussness
 SCHEMA = "a bigint, b bigint, k bigint, epoch bigint, diff bigint, note string"
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -63,13 +66,14 @@ def trussness_changes(
     limit_edges: int | None = None,
     say: truss_rounds.Say = lambda epoch, text: None,
     keep: tuple[Files, str] | None = None,
+    ask: Ask | None = None,
 ) -> DataFrame:
     """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
 
     `edges`: all signed intervals as they are now; `trussness`: the stored triples. See the head of this file.
     `limit_edges`: the most intervals that one task replays; None: no limit. EXECUTES with a limit: their count, and
     beyond it all rounds, of which `say` hears. `keep`: where the task keeps the graph as it is after `last`, and under
-    what key. ValueError, in the task or here, when the edges, or the edges and the stored trussness, contradict each
+    what key. `ask`: prove every epoch. ValueError, in the task or here, when the edges, or the edges and the stored trussness, contradict each
     other.
     """
     # Clipped to the window: outside of it the signed intervals left out would be missed.
@@ -82,11 +86,19 @@ def trussness_changes(
         return truss_rounds.trussness_changes(alive, stored, first, last, say)
     zero = F.lit(0).cast("bigint")  # no edge has trussness 0: this tells the intervals from the stored triples
     both = alive.withColumn("k", zero).unionByName(stored.withColumn("until", zero))
-    return both.coalesce(1).mapInArrow(_replay(first, last, keep), SCHEMA)
+    return both.coalesce(1).mapInArrow(_replay(first, last, keep, ask), SCHEMA)
 
 
 def resumed_changes(
-    edges: DataFrame, trussness: DataFrame, at: int, first: int, last: int, files: Files, key: str, keep: str
+    edges: DataFrame,
+    trussness: DataFrame,
+    at: int,
+    first: int,
+    last: int,
+    files: Files,
+    key: str,
+    keep: str,
+    ask: Ask | None = None,
 ) -> DataFrame:
     """The same from the graph that is kept under `key` as it was at epoch `at`, to be kept under `keep`.
 
@@ -98,7 +110,7 @@ def resumed_changes(
     stored = trussness.where(F.col("epoch").between(first, last)).select("a", "b", "k", "epoch", "diff")
     both = edges.select("a", "b", "epoch", "until", "diff", "fresh", zero.alias("k"))
     both = both.unionByName(stored.select("*", zero.alias("until"), F.lit(False).alias("fresh")))
-    return both.coalesce(1).mapInArrow(_resume(first, last, at, files, key, keep), SCHEMA)
+    return both.coalesce(1).mapInArrow(_resume(first, last, at, files, key, keep, ask), SCHEMA)
 
 
 def absent(changes: DataFrame) -> str | None:
@@ -107,7 +119,7 @@ def absent(changes: DataFrame) -> str | None:
     return None if row is None else str(row["note"])
 
 
-def _replay(first: int, last: int, keep: tuple[Files, str] | None = None) -> Task:
+def _replay(first: int, last: int, keep: tuple[Files, str] | None = None, ask: Ask | None = None) -> Task:
     def changes(rows: pa.Table) -> pa.Table:
         intervals, (sa, sb, sk, se, sd) = _apart(rows, "epoch", "until", "diff")
         del rows
@@ -115,25 +127,25 @@ def _replay(first: int, last: int, keep: tuple[Files, str] | None = None) -> Tas
         ea, eb, ek, present = consolidate([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
         assert (present == 1).all(), "the stored trussness holds an edge twice"
         kept = keep is not None and keep[0].there()
-        result = replay(*disjoint(*intervals), ea, eb, ek.astype(np.int32), first, last, kept=kept)
+        result = replay(*disjoint(*intervals), ea, eb, ek.astype(np.int32), first, last, kept=kept, ask=ask)
         if kept and keep is not None:
-            _save(result.graph, *keep, last)
+            _save(result, *keep, last)
         return _triples(result, [column[~earlier] for column in (sa, sb, sk, se, sd)])
 
     return _task(changes)
 
 
-def _resume(first: int, last: int, at: int, files: Files, key: str, keep: str) -> Task:
+def _resume(first: int, last: int, at: int, files: Files, key: str, keep: str, ask: Ask | None) -> Task:
     def changes(rows: pa.Table) -> pa.Table:
         (a, b, epoch, until, diff, fresh), stored = _apart(rows, "epoch", "until", "diff", "fresh")
         graph = Warm.open(files.folder, key) if files.there() else None
         if graph is None:
             return _failed("the kept graph is not there any more")
         try:
-            result = resume(graph, at, (a, b, epoch, until, diff), fresh == 0, first, last)
+            result = resume(graph, at, (a, b, epoch, until, diff), fresh == 0, first, last, ask)
         except Mismatch as error:
             return _failed(f"the kept graph does not fit: {error}")
-        _save(result.graph, files, keep, last)
+        _save(result, files, keep, last)
         return _triples(result, stored)
 
     return _task(changes)
@@ -157,10 +169,13 @@ def _apart(rows: pa.Table, *columns: str) -> tuple[list[Longs], list[Longs]]:
     return intervals, longs(rows.filter(pc.invert(interval)), ["a", "b", "k", "epoch", "diff"])
 
 
-def _save(graph: Warm, files: Files, key: str, at: int) -> None:
-    """Keep the graph; without a place for it (a full disk), without: the next run begins from the tables."""
+def _save(result: Result, files: Files, key: str, at: int) -> None:
+    """Keep the graph, unless it was proved wrong; without a place for it (a full disk) the next run begins from the
+    tables."""
+    if result.proof is not None and result.proof.wrong:
+        return
     with contextlib.suppress(OSError):
-        graph.save(files.folder, key, at=at)
+        result.graph.save(files.folder, key, at=at)
 
 
 def _triples(result: Result, stored: list[Longs]) -> pa.Table:
@@ -179,16 +194,18 @@ def _triples(result: Result, stored: list[Longs]) -> pa.Table:
     ]
     diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd])
     oa, ob, ok, oe, od = consolidate(triples, diffs)
-    notes = [(step.epoch, json.dumps(step._asdict())) for step in result.steps]
+    notes = [(0, step.epoch, json.dumps(step._asdict())) for step in result.steps]
+    if result.proof is not None:
+        notes.append((PROOF, 0, result.proof.to_json()))
     pad = np.zeros(len(notes), np.int64)
     return pa.table(
         {
             "a": np.concatenate([oa, pad]),
             "b": np.concatenate([ob, pad]),
-            "k": np.concatenate([ok, pad]),
-            "epoch": np.concatenate([oe, np.array([epoch for epoch, _ in notes], np.int64)]),
+            "k": np.concatenate([ok, np.array([k for k, *_ in notes], np.int64)]),
+            "epoch": np.concatenate([oe, np.array([epoch for _, epoch, _ in notes], np.int64)]),
             "diff": np.concatenate([od, pad]),
-            "note": pa.array([None] * len(oa) + [note for _, note in notes], pa.string()),
+            "note": pa.array([None] * len(oa) + [note for *_, note in notes], pa.string()),
         }
     )
 

@@ -60,9 +60,9 @@ class Maintained:
         certified: bool = False,
     ):
         self.spread, self.rent = dict(spread or SPREAD), rent
-        self._present = int((graph.level >= 0).sum())
+        self.present = int((graph.level >= 0).sum())
         self._sampled = (-1, 0.0)
-        self.certified = certified or self._present == 0  # labels are true of a graph without edges, and are kept true
+        self.certified = certified or self.present == 0  # labels are true of a graph without edges, and are kept true
         self._left = self._right = np.empty(0, np.int32)
         self.attach(graph, widest)
 
@@ -84,7 +84,7 @@ class Maintained:
         peel = self._peel_cost()
         descend, lift = self._probe(removed), self._probe(inserted)
         estimate = int(descend * self.spread["descend"] + lift * self.spread[self._lift])
-        self._present += inserted.size - removed.size
+        self.present += inserted.size - removed.size
         edges, before = np.concatenate([removed, inserted]), np.full(removed.size + inserted.size, -1, np.int32)
         before[: removed.size] = self.graph.level[removed]
         name = {"incremental": "mixed", "peel": "peel"}.get(method)
@@ -105,6 +105,11 @@ class Maintained:
             spent += peel
         effort = (name, int(clock[EVALUATIONS]) - evaluations, spent, estimate, peel)
         return self._done(edges, before, effort)
+
+    def certify(self) -> Shorts:
+        """Labels by a peel; the edges whose level is another one by it."""
+        none = np.empty(0, np.int32)
+        return self._peel(none, none, none, none)[0]
 
     @property
     def _lift(self) -> str:
@@ -176,13 +181,13 @@ class Maintained:
     def _peel_cost(self) -> int:
         """Steps a peel would take, from a sample of edges; drawn again when the graph has changed by a tenth."""
         at, cost = self._sampled
-        if at < 0 or abs(self._present - at) * 10 > at:
+        if at < 0 or abs(self.present - at) * 10 > at:
             sample = np.arange(0, self.graph.level.size, max(1, self.graph.level.size // 2048), dtype=np.int32)
             sample = sample[self.graph.level[sample] >= 0]
             walked = peel_steps(self.graph, sample) / max(1, sample.size)
             cost = PEEL_EDGE + PEEL_STEP * walked
-            self._sampled = self._present, cost
-        return int(cost * max(self._present, 1))
+            self._sampled = self.present, cost
+        return int(cost * max(self.present, 1))
 
     def _learn(self, kind: str, spent: int, own: float, finished: bool) -> None:
         """Move the spread half-way to what this batch showed; an unfinished batch showed only a lower bound."""

@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 from algorithms.kernels.graph import Ints, Shorts, compact
 from algorithms.kernels.maintained import Done
+from algorithms.kernels.proof import Prover
 from algorithms.kernels.warm import Mismatch, Warm
+from algorithms.proof import Ask, Proof
 
 
 class Changes(NamedTuple):
@@ -60,6 +62,7 @@ class Result(NamedTuple):
     changes: Changes
     steps: list[Step]
     graph: Warm  # as it is after the last epoch
+    proof: Proof | None = None  # where one was asked for
 
 
 def replay(
@@ -74,14 +77,15 @@ def replay(
     last: int,
     method: str = "auto",
     kept: bool = False,
+    ask: Ask | None = None,
 ) -> Result:
     """The changes of trussness at the epochs first..last; see the head of this file.
 
-    method: auto, or incremental or peel to force one. kept: the graph will be used after this. ValueError when ea, eb
-    are not the edges alive at first - 1.
+    method: auto, or incremental or peel to force one. kept: the graph will be used after this. ask: prove every epoch.
+    ValueError when ea, eb are not the edges alive at first - 1.
 
     >>> row = lambda *values: np.array(values, np.int64)
-    >>> changes, steps, _ = replay(row(1, 1, 2), row(2, 3, 3), row(0, 0, 5), row(9, 9, 7), row(1, 1), row(2, 3),
+    >>> changes, steps, *_ = replay(row(1, 1, 2), row(2, 3, 3), row(0, 0, 5), row(9, 9, 7), row(1, 1), row(2, 3),
     ...                            row(2, 2), 4, 8, "incremental")
     >>> [tuple(map(int, change)) for change in zip(*changes)]  # doctest: +NORMALIZE_WHITESPACE
     [(1, 2, 5, 2, 3), (1, 3, 5, 2, 3), (2, 3, 5, 0, 3), (1, 2, 7, 3, 2), (1, 3, 7, 3, 2), (2, 3, 7, 3, 0)]
@@ -98,11 +102,18 @@ def replay(
     times = np.bincount(edge[start < first], minlength=u.size).astype(np.int32)
     level = _known_levels(vertices, u, v, ea, eb, ek, times > 0, first)
     at, touched, sign = _events(edge, start, until, first, last)
-    return _maintained(Warm.over(vertices, u, v, level, spare=kept), times, at, touched, sign, method, kept)
+    graph = Warm.over(vertices, u, v, level, spare=kept)
+    return _maintained(graph, times, at, touched, sign, method, kept, None if ask is None else Prover(graph, ask))
 
 
 def resume(
-    graph: Warm, at: int, rows: tuple[Ints, Ints, Ints, Ints, Ints], old: NDArray[np.bool_], first: int, last: int
+    graph: Warm,
+    at: int,
+    rows: tuple[Ints, Ints, Ints, Ints, Ints],
+    old: NDArray[np.bool_],
+    first: int,
+    last: int,
+    ask: Ask | None = None,
 ) -> Result:
     """The same from a graph as it was at epoch `at`, changed in place.
 
@@ -120,13 +131,33 @@ def resume(
     times += back.astype(np.int32)
     if (times < 0).any() or (times > 1).any():
         raise Mismatch(f"the state at epoch {at} is not that of the stored intervals")
-    graph.apply(edges[back < 0], edges[back > 0])  # the graph just before `first`
+    prover = None if ask is None else Prover(graph, ask)
+    _apply(graph, first - 1, edges[back < 0], edges[back > 0], prover)  # the graph just before `first`
     begins, ends = ((time >= first) & (time <= last) for time in (start, until))
     epochs = np.concatenate([start[begins], until[ends]])
     touched = np.concatenate([place[begins], place[ends]])
     signs = np.concatenate([diff[begins], -diff[ends]])
     order = np.argsort(epochs, kind="stable")
-    return _maintained(graph, times, epochs[order], touched[order], signs[order].astype(np.int32), "auto", True, edges)
+    signs = signs[order].astype(np.int32)
+    return _maintained(graph, times, epochs[order], touched[order], signs, "auto", True, prover, edges)
+
+
+def _apply(
+    graph: Warm,
+    epoch: int,
+    removed: Shorts,
+    inserted: Shorts,
+    prover: Prover | None,
+    method: str = "auto",
+    last: bool = False,
+) -> Done:
+    if prover is None:
+        graph.triangles = None  # nobody counts them
+        return graph.apply(removed, inserted, method, last)
+    prover.before(removed, inserted)
+    done = graph.apply(removed, inserted, method)
+    prover.after(epoch, removed, inserted)
+    return done
 
 
 def _maintained(
@@ -137,9 +168,12 @@ def _maintained(
     sign: Shorts,
     method: str,
     kept: bool,
+    prover: Prover | None = None,
     edges: Shorts | None = None,
 ) -> Result:
     """Each epoch's events in turn. touched: places in `times` and, if given, in `edges`, the numbers in the graph."""
+    if prover is not None:
+        prover.begin()
     epochs, bounds = np.unique(at, return_index=True)
     parts: list[Done] = []
     steps: list[Step] = []
@@ -152,11 +186,11 @@ def _maintained(
         numbers = here if edges is None else edges[here]
         alive, was = times[here] > 0, graph.levels.level[numbers] >= 0
         removed, inserted = numbers[was & ~alive], numbers[alive & ~was]
-        done = graph.apply(removed, inserted, method, last=not kept and epoch == epochs[-1])
+        done = _apply(graph, epoch, removed, inserted, prover, method, last=not kept and epoch == epochs[-1])
         parts.append(done)
         effort, seconds = done.effort, round(perf_counter() - began, 6)
         steps.append(Step(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))
-    return Result(_changes(graph, epochs, parts), steps, graph)
+    return Result(_changes(graph, epochs, parts), steps, graph, None if prover is None else prover.proof())
 
 
 def _pairs(a: Ints, b: Ints) -> tuple[Ints, Ints, Shorts]:

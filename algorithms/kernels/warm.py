@@ -29,6 +29,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from algorithms.fingerprint import Fingerprint
 from algorithms.kernels.graph import Ints, Shorts
 from algorithms.kernels.levels import LABEL_GAP, STAMP, UNKNOWN, Levels, arrange, enter, find
 from algorithms.kernels.maintained import Done, Maintained
@@ -53,10 +54,11 @@ class Used(NamedTuple):
 
 class Warm:
     """levels: at full capacity; ids: int64[capacity], the vertex of each number; room: int64[capacity], the slots of
-    each vertex's list."""
+    each vertex's list; triangles: the fingerprint of the vertices' counts and how many there are, if `proof` knows."""
 
     def __init__(self, levels: Levels, ids: Ints, room: Ints, used: Used, kept: Maintained) -> None:
         self.levels, self.ids, self.room, self.used, self.kept = levels, ids, room, used, kept
+        self.triangles: tuple[Fingerprint, int] | None = None
         self._index()
 
     @classmethod
@@ -201,6 +203,7 @@ class Warm:
         new.levels.clock[:] = levels.clock
         kept, widest = self.kept, int(new.room.max(initial=0))
         new.kept = Maintained(new.levels, widest, kept.spread, kept.rent, kept.certified)
+        new.triangles = self.triangles
         return new
 
     # -- files --------------------------------------------------------------------------------------------------
@@ -228,6 +231,7 @@ class Warm:
                 "spread": self.kept.spread,
                 "rent": self.kept.rent,
                 "edges": present,
+                "triangles": None if self.triangles is None else (str(self.triangles[0]), self.triangles[1]),
                 **facts,
             }
             (part / "manifest.json").write_text(json.dumps(manifest))
@@ -256,7 +260,10 @@ class Warm:
         levels = Levels(**arrays, **scratch)
         learned = facts["spread"], facts["rent"], facts["certified"]
         kept = Maintained(levels, int(room.max(initial=0)), *learned)
-        return cls(levels, ids, room, Used(*facts["used"]), kept)
+        graph = cls(levels, ids, room, Used(*facts["used"]), kept)
+        if facts.get("triangles"):
+            graph.triangles = Fingerprint.parse(facts["triangles"][0]), int(facts["triangles"][1])
+        return graph
 
 
 def manifest(folder: Path, key: str) -> dict[str, Any] | None:

@@ -235,7 +235,7 @@ def messages() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for method in ("auto", "incremental", "peel"):
         began = time.process_time()
-        changes, steps, _ = replay(a, b, start, until, none, none, none, int(start.min()), int(until.max()), method)
+        changes, steps, *_ = replay(a, b, start, until, none, none, none, int(start.min()), int(until.max()), method)
         used = {m: sum(step.method == m for step in steps) for m in sorted({step.method for step in steps})}
         yield f"| {method} | {len(steps)} | {changes.a.size:,} | {time.process_time() - began:.2f} | {used} |"
 

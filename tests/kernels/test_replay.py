@@ -55,7 +55,7 @@ def check_history(history: dict[int, set[Edge]], first: int, last: int, method: 
         rng.shuffle(rows)
     before = max((epoch for epoch in history if epoch < first), default=None)
     state = slow_trussness(history[before]) if before is not None else {}
-    changes, steps, _ = replay(*columns(rows), *known(set(state), state), first, last, method)
+    changes, steps, *_ = replay(*columns(rows), *known(set(state), state), first, last, method)
     assert (changes.before != changes.after).all()
     assert (np.diff(changes.epoch) >= 0).all()
     for epoch in sorted(e for e in history if first <= e <= last):
@@ -186,7 +186,7 @@ def test_emptied_and_refilled_and_hub():
 def test_intervals_that_touch_overlap_or_lie_outside():
     rows = [(1, 2, 0, 5), (1, 2, 5, 9), (1, 3, -4, OPEN), (2, 3, 3, 6), (2, 3, 5, 7), (2, 3, 8, 8), (2, 3, 50, 60)]
     none = np.empty(0, np.int64)
-    changes, steps, _ = replay(*columns(rows), none, none, none, -(2**63), 40)
+    changes, steps, *_ = replay(*columns(rows), none, none, none, -(2**63), 40)
     got = sorted(zip(*(column.tolist() for column in changes), strict=True), key=lambda row: row[2:3] + row[:2])
     assert got == [
         (1, 3, -4, 0, 2),
@@ -204,9 +204,9 @@ def test_intervals_that_touch_overlap_or_lie_outside():
 
 def test_nothing_to_do():
     none = np.empty(0, np.int64)
-    changes, steps, _ = replay(none, none, none, none, none, none, none, 0, 10)
+    changes, steps, *_ = replay(none, none, none, none, none, none, none, 0, 10)
     assert (changes.a.size, steps) == (0, [])
-    changes, steps, _ = replay(*columns([(1, 2, 0, OPEN)]), *arrays([(1, 2)]), np.array([2]), 5, 10)
+    changes, steps, *_ = replay(*columns([(1, 2, 0, OPEN)]), *arrays([(1, 2)]), np.array([2]), 5, 10)
     assert (changes.a.size, steps) == (0, [])
 
 
@@ -317,9 +317,9 @@ def test_labels_are_made_for_batches_to_come_and_not_for_the_last():
     start, until = np.zeros(a.size, np.int64), np.full(a.size, OPEN)
     start[come] = 5
     state = a[there], b[there], truss.peel(a[there], b[there])
-    alone, (step,), _ = replay(a, b, start, until, *state, 5, 5)
+    alone, (step,), *_ = replay(a, b, start, until, *state, 5, 5)
     until[there[0]] = 6
-    both, steps, _ = replay(a, b, start, until, *state, 5, 6)
+    both, steps, *_ = replay(a, b, start, until, *state, 5, 6)
     assert maintained.PATIENCE < step.estimate / step.peel < maintained.ALONE, "the batch is no example"
     assert [step.method, steps[0].method] == ["lift", "peel"]
     here = both.epoch == 5

@@ -56,7 +56,7 @@ def check_resumed(graph: Warm, before: History, after: History, first: int, last
     rng.shuffle(inside)
     table = [np.array([row[i] for row in inside], np.int64) for i in range(5)]
     flags = np.array([row[5] for row in inside], bool)
-    changes, _, graph = resume(graph, frontier, tuple(table), flags, first, last)
+    changes, _, graph, _ = resume(graph, frontier, tuple(table), flags, first, last)
     state = slow_trussness(at(after, first - 1))
     for epoch in sorted(e for e in after if first <= e <= last):
         here = changes.epoch == epoch

@@ -1,0 +1,422 @@
+"""A maintained graph, proved epoch by epoch: that every trussness is right, and what the tables must hold.
+
+Law     Given a graph whose levels were right before a batch, and labels (see `maintain`), two local facts prove them
+        after it: every edge of level k has at least k triangles whose other edges have level k or more (not too high),
+        and at most k triangles of which no other edge comes before it by level and label (not too low: taken away in
+        that order, no edge of level k has more than k triangles left). They are counted afresh for every edge for which
+        they may have changed: those with another level or label, those that come, and all that share a triangle with
+        one of these or with an edge that goes. Triangles are counted by those that come and go.
+        From the same arrays come the fingerprints and counts that the tables must show at every epoch. Nothing here
+        uses what the maintenance says that it has done: changes are found by comparing levels and labels with copies.
+Shapes  As in `warm`; what is found, as in `algorithms.proof`.
+Cost    A batch: the triangles of the changed edges, and those of the edges that share one with them; and one comparison
+        of 12 bytes for each edge of the graph. Where that is not less, one enumeration of all triangles. Memory: 25
+        bytes an edge besides.
+Source  The certificate of `maintain`; reference/truss of the design.
+"""
+
+# numba infers the types of its kernels from the arrays they get.
+# mypy: disallow-untyped-defs=False
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from algorithms.fingerprint import Fingerprint
+from algorithms.kernels.graph import Ints, Shorts, by_degree
+from algorithms.kernels.levels import PROBE, find
+from algorithms.kernels.warm import Warm
+from algorithms.proof import COLLECTIONS, SHOWN, Ask, Counts, Proof, Step, Wrong, added
+
+WHOLE = 8  # a batch that moves more than one in so many edges is proved by one enumeration of all triangles
+FINE, TOO_HIGH, TOO_LOW = range(3)
+
+
+class Prover:
+    """Follows a graph: `before` and `after` each batch; `begin` where the epochs begin of which `proof` is to speak."""
+
+    def __init__(self, graph: Warm, ask: Ask) -> None:
+        self.graph, self.ask = graph, ask
+        self.wrong, self.shown, self.looked_at = 0, list[Wrong](), 0
+        self.steps = list[Step]()
+        levels = graph.levels
+        self._level, self._label = levels.level.copy(), levels.label.copy()
+        self._left = self._right = np.empty(0, np.int32)
+        self._scratch()
+        self._halo = np.empty(0, np.int32)
+        self._gone: tuple[Ints, Ints] = _nothing()
+        if not graph.kept.certified:
+            lied = graph.kept.certify()
+            self._note(lied, np.full(lied.size, TOO_LOW), self._level)
+            self._level, self._label = levels.level.copy(), levels.label.copy()
+        if graph.triangles is None:
+            self._set_triangles(self._all())
+            self.looked_at += graph.kept.present
+        else:
+            self._print, self._count = graph.triangles
+
+    def begin(self) -> None:
+        """Forget the batches so far, but not what they have shown to be wrong."""
+        self.steps.clear()
+
+    def proof(self) -> Proof:
+        """Of the batches since `begin`. The base is what their changes leave of the state, so that any of them that is
+        not in the state shows in it."""
+        prints, counts = self.state()
+        for step in self.steps:
+            prints = {name: prints[name] - step.prints[name] for name in COLLECTIONS}
+            counts = added(counts, step.counts, -1)
+        part = self.part(self.ask.parts, self.ask.which) if self.ask.parts else {}
+        return Proof(prints, counts, self.steps, part, self.looked_at, self.wrong, self.shown, self.ask)
+
+    # -- one batch -----------------------------------------------------------------------------------------------
+
+    def before(self, removed: Shorts, inserted: Shorts) -> None:
+        """To be called with the batch that comes next."""
+        self._fit()
+        levels = self.graph.levels
+        self._whole = (removed.size + inserted.size) * WHOLE > self.graph.kept.present
+        self._halo, self._gone = np.empty(0, np.int32), _nothing()
+        if removed.size and not self._whole:
+            wings = self._wings()
+            self._halo, *gone = _closed(levels, removed, removed, *wings, self._flag, self._seen, self._delta)
+            self._gone = gone[0], gone[1]
+
+    def after(self, epoch: int, removed: Shorts, inserted: Shorts) -> None:
+        """To be called when the batch has been applied: what has changed, proved."""
+        self._fit()
+        levels = self.graph.levels
+        changed = np.flatnonzero((levels.level != self._level) | (levels.label != self._label)).astype(np.int32)
+        old, new = self._level[changed], levels.level[changed]
+        self._level[changed], self._label[changed] = new, levels.label[changed]
+        present = changed[new >= 0]
+        if self._whole or changed.size * WHOLE > self.graph.kept.present:
+            looked_at, before = self.graph.kept.present, (self._print, self._count)
+            self._set_triangles(self._all())
+            triangles, count = self._print - before[0], self._count - before[1]
+        else:
+            scratch = (*self._wings(), self._flag, self._seen, self._delta)
+            halo, vertices, times = _closed(levels, present, inserted, *scratch)
+            halo = np.concatenate([self._halo, halo, present])
+            halo = np.unique(halo[levels.level[halo] >= 0])
+            looked_at = halo.size
+            self._judge(halo)
+            vertices = np.concatenate([vertices, self._gone[0]])
+            times = np.concatenate([times, -self._gone[1]])
+            triangles, count = Fingerprint.of_rows([self.graph.ids[vertices]], times), int(times.sum()) // 3
+            self._print, self._count = self._print + triangles, self._count + count
+            self.graph.triangles = self._print, self._count
+        self.looked_at += looked_at
+        prints = {**self._of_edges(changed, old, new), "triangle_counts": triangles}
+        counts = self._counted(removed, inserted, old, new)
+        counts.triangles = count
+        self.steps.append(Step(epoch, prints, counts, looked_at))
+
+    # -- the whole graph -----------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Fingerprint], Counts]:
+        """All collections as they are, from every edge; of the triangles what was counted so far."""
+        levels = self.graph.levels
+        edges = np.flatnonzero(levels.level >= 0).astype(np.int32)
+        level = levels.level[edges]
+        prints = {**self._of_edges(edges, np.full(edges.size, -1, np.int32), level), "triangle_counts": self._print}
+        counts = self._counted(np.empty(0, np.int32), edges, np.full(edges.size, -1, np.int32), level)
+        counts.triangles = self._count
+        if not _sound(levels):
+            self.wrong += 1
+            self.shown.append(Wrong(0, 0, 0, "the lists of neighbours are not those of the edges"))
+        return prints, counts
+
+    def part(self, parts: int, which: int) -> dict[str, Fingerprint]:
+        """Of the vertices whose hash is `which` modulo `parts`: their degrees, triangles, and the edges whose lesser
+        end is one of them, with every fact counted afresh."""
+        levels, graph = self.graph.levels, self.graph
+        chosen = np.flatnonzero(in_part(graph.ids[: graph.used.vertices], parts, which))
+        edges, support = _around(levels, chosen, *self._wings())
+        self._judge(np.unique(edges))
+        self.looked_at += edges.size
+        lesser = np.unique(edges)
+        a, _ = graph.ends(lesser)
+        lesser = lesser[in_part(a, parts, which)]
+        old = np.full(lesser.size, -1, np.int32)
+        prints = self._of_edges(lesser, old, levels.level[lesser])
+        ids = [graph.ids[chosen]]
+        return prints | {
+            "degrees": Fingerprint.of_rows(ids, levels.live[chosen]),
+            "triangle_counts": Fingerprint.of_rows(ids, support),
+        }
+
+    # -- parts of these ------------------------------------------------------------------------------------------
+
+    def _all(self) -> Ints:
+        """Judge every edge by one enumeration; the triangles of every vertex."""
+        levels = self.graph.levels
+        ids = np.flatnonzero(levels.level >= 0).astype(np.int32)
+        n = levels.live.size
+        by_rank, indptr, tail, head, origin = by_degree(n, levels.tail[ids], levels.head[ids])
+        ids = ids[origin]
+        support, backing, own = _enumerated(indptr, head, levels.level[ids], levels.label[ids])
+        self._note(*_verdict(ids, levels.level[ids], backing, own), levels.level)
+        per_vertex = np.zeros(n, np.int64)
+        twice = sum(np.bincount(end, support, n).astype(np.int64) for end in (tail, head))  # on two edges each
+        per_vertex[by_rank] = twice // 2
+        return per_vertex
+
+    def _set_triangles(self, per_vertex: Ints) -> None:
+        busy = np.flatnonzero(per_vertex)
+        self._print = Fingerprint.of_rows([self.graph.ids[busy]], per_vertex[busy])
+        self._count = int(per_vertex.sum()) // 3
+        self.graph.triangles = self._print, self._count
+
+    def _judge(self, edges: Shorts) -> None:
+        backing, own = _counted(self.graph.levels, edges, *self._wings())
+        self._note(*_verdict(edges, self.graph.levels.level[edges], backing, own), self.graph.levels.level)
+
+    def _note(self, edges: Shorts, why: NDArray[Any], level: Shorts) -> None:
+        self.wrong += edges.size
+        edges, why = edges[:SHOWN], why[:SHOWN]
+        rows = zip(*(x.tolist() for x in (*self.graph.ends(edges), level[edges] + 2, why)), strict=True)
+        self.shown += [Wrong(a, b, k, "too high" if code == TOO_HIGH else "too low") for a, b, k, code in rows]
+        del self.shown[SHOWN:]
+
+    def _of_edges(self, edges: Shorts, old: Shorts, new: Shorts) -> dict[str, Fingerprint]:
+        """What edges, degrees and trussness change by, where these edges had the one level and have the other."""
+        a, b = self.graph.ends(edges)
+        moved, goes, comes = old != new, (old >= 0), (new >= 0)
+        net = comes.astype(np.int64) - goes
+        there = net != 0
+        pairs = [a[there], b[there]]
+        ends, times = np.concatenate(pairs), np.concatenate([net[there]] * 2)
+        gone, come = moved & goes, moved & comes
+        triples = [np.concatenate([x[gone], y[come]]) for x, y in ((a, a), (b, b), (old + 2, new + 2))]
+        signs = np.concatenate([np.full(gone.sum(), -1), np.ones(come.sum(), np.int64)])
+        return {
+            "edges": Fingerprint.of_rows(pairs, net[there]),
+            "degrees": Fingerprint.of_rows([ends], times),
+            "trussness": Fingerprint.of_rows([x.astype(np.int64) for x in triples], signs),
+        }
+
+    def _counted(self, removed: Shorts, inserted: Shorts, old: Shorts, new: Shorts) -> Counts:
+        levels = self.graph.levels
+        ends = np.concatenate([end[edges] for edges in (removed, inserted) for end in (levels.tail, levels.head)])
+        signs = np.repeat([-1, 1], [2 * removed.size, 2 * inserted.size])
+        vertices, place = np.unique(ends, return_inverse=True)
+        degree = levels.live[vertices]
+        was = degree - np.bincount(place, signs, vertices.size).astype(np.int64)
+        moved = old != new
+        trusses: dict[int, int] = {}
+        for values, sign in ((old[moved], -1), (new[moved], 1)):
+            for k, n in zip(*(x.tolist() for x in np.unique(values[values >= 0], return_counts=True)), strict=True):
+                trusses[k + 2] = trusses.get(k + 2, 0) + sign * n
+        return Counts(
+            edges=inserted.size - removed.size,
+            vertices=int((degree > 0).sum() - (was > 0).sum()),
+            wedges=int((degree * (degree - 1) // 2 - was * (was - 1) // 2).sum()),
+            trusses={k: n for k, n in trusses.items() if n},
+        )
+
+    def _wings(self) -> tuple[Ints, Ints, Shorts, Shorts]:
+        """Scratch for `_wings_of`."""
+        widest = int(self.graph.levels.live.max(initial=0))
+        if self._left.size < widest:
+            self._left, self._right = np.empty(widest, np.int32), np.empty(widest, np.int32)
+        return self._mark, self._stamp, self._left, self._right
+
+    def _scratch(self) -> None:
+        levels = self.graph.levels
+        self._flag, self._seen = np.zeros(levels.level.size, np.uint8), np.zeros(levels.level.size, np.uint8)
+        self._delta, self._mark = np.zeros(levels.live.size, np.int64), np.zeros(levels.live.size, np.int64)
+        self._stamp = np.zeros(1, np.int64)
+
+    def _fit(self) -> None:
+        """The graph may have grown."""
+        levels = self.graph.levels
+        more = levels.level.size - self._level.size
+        if more > 0:
+            self._level = np.concatenate([self._level, np.full(more, -1, np.int32)])
+            self._label = np.concatenate([self._label, np.zeros(more, np.int64)])
+        if levels.level.size != self._flag.size or levels.live.size != self._delta.size:
+            self._scratch()
+
+
+def in_part(vertices: Ints, parts: int, which: int) -> NDArray[np.bool_]:
+    """Which vertices belong to a part: pmod(xxhash64(vertex), parts) = which, as Spark writes it."""
+    from algorithms.kernels.hashing import hashes
+
+    chosen: NDArray[np.bool_] = np.mod(hashes(vertices)[0].view(np.int64), parts) == which
+    return chosen
+
+
+def _nothing() -> tuple[Ints, Ints]:
+    return np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+def _verdict(edges: Shorts, level: Shorts, backing: Shorts, own: Shorts) -> tuple[Shorts, NDArray[np.int64]]:
+    """The edges that are not proved, and why."""
+    why = np.where(backing < level, TOO_HIGH, np.where(own > level, TOO_LOW, FINE))
+    at = np.flatnonzero(why != FINE)
+    return edges[at], why[at]
+
+
+@njit(cache=True, nogil=True)
+def _wings_of(g, e, mark, stamp, left, right):
+    """The pairs of edges that close a triangle over e: how many; the pairs are in left, right."""
+    u, v = np.int64(g.tail[e]), np.int64(g.head[e])
+    if g.live[u] > g.live[v]:
+        u, v = v, u
+    du, dv = g.live[u], g.live[v]
+    found = 0
+    if du * PROBE < dv:
+        for i in range(g.begin[u], g.begin[u] + du):
+            f = find(g, v, np.int64(g.neighbour[i]))
+            if f >= 0 and g.level[f] >= 0:
+                left[found], right[found] = g.edge[i], f
+                found += 1
+        return found
+    stamp[0] += 1
+    if stamp[0] == 1 << 31:
+        mark[:] = 0
+        stamp[0] = 1
+    for i in range(g.begin[u], g.begin[u] + du):
+        mark[g.neighbour[i]] = (stamp[0] << 32) | np.int64(g.edge[i])
+    for i in range(g.begin[v], g.begin[v] + dv):
+        laid = mark[g.neighbour[i]]
+        if (laid >> 32) == stamp[0]:
+            left[found], right[found] = laid & 0xFFFFFFFF, g.edge[i]
+            found += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _closed(g, edges, counted, mark, stamp, left, right, flag, seen, delta):
+    """The other edges of all triangles on `edges`; and of the triangles with one of `counted` (among `edges`) the
+    vertices, and in how many of them each is."""
+    for e in counted:
+        flag[e] = 1
+    size = 0
+    halo = np.empty(1024, np.int32)
+    busy = 0
+    vertices = np.empty(1024, np.int64)
+    for e in edges:
+        found = _wings_of(g, e, mark, stamp, left, right)
+        for t in range(found):
+            f, h = left[t], right[t]
+            for x in (f, h):
+                if not seen[x]:
+                    seen[x] = 1
+                    if size == halo.size:
+                        halo = np.concatenate((halo, np.empty(size, np.int32)))
+                    halo[size] = x
+                    size += 1
+            if not flag[e] or (flag[f] and f < e) or (flag[h] and h < e):
+                continue  # counted at the least of its counted edges
+            w = g.tail[f]
+            if w == g.tail[e] or w == g.head[e]:
+                w = g.head[f]
+            for x in (g.tail[e], g.head[e], w):
+                if delta[x] == 0:
+                    if busy == vertices.size:
+                        vertices = np.concatenate((vertices, np.empty(busy, np.int64)))
+                    vertices[busy] = x
+                    busy += 1
+                delta[x] += 1
+    for e in counted:
+        flag[e] = 0
+    halo = halo[:size].copy()
+    for x in halo:
+        seen[x] = 0
+    vertices = vertices[:busy].copy()
+    times = delta[vertices]
+    delta[vertices] = 0
+    return halo, vertices, times
+
+
+@njit(cache=True, nogil=True)
+def _counted(g, edges, mark, stamp, left, right):
+    """Per edge: the triangles whose other edges have its level or more, and those of which it is the first."""
+    level, label = g.level, g.label
+    backing, own = np.zeros(edges.size, np.int32), np.zeros(edges.size, np.int32)
+    for i in range(edges.size):
+        e = edges[i]
+        k = level[e]
+        for t in range(_wings_of(g, e, mark, stamp, left, right)):
+            f, h = left[t], right[t]
+            if level[f] >= k and level[h] >= k:
+                backing[i] += 1
+                before = (level[f] == k and label[f] < label[e]) or (level[h] == k and label[h] < label[e])
+                own[i] += not before
+    return backing, own
+
+
+@njit(cache=True, nogil=True)
+def _enumerated(indptr, head, level, label):
+    """The same for every edge of an oriented graph, and its triangles, by one enumeration."""
+    m, n = head.size, indptr.size - 1
+    support, backing, own = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m, np.int32)
+    mark = np.full(n, -1, np.int32)
+    for u in range(n):
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = i
+        for i in range(indptr[u], indptr[u + 1]):
+            v = head[i]
+            for j in range(indptr[v], indptr[v + 1]):
+                k = np.int64(mark[head[j]])
+                if k >= 0:
+                    support[i] += 1
+                    support[j] += 1
+                    support[k] += 1
+                    x, y, z = level[i], level[j], level[k]
+                    least = min(x, y, z)
+                    first = np.iinfo(np.int64).max
+                    for e in (i, j, k):
+                        if level[e] == least:
+                            backing[e] += 1
+                            first = min(first, label[e])
+                    for e in (i, j, k):
+                        own[e] += level[e] == least and label[e] == first
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = -1
+    return support, backing, own
+
+
+@njit(cache=True, nogil=True)
+def _around(g, vertices, mark, stamp, left, right):
+    """The edges at some vertices (twice where both ends are), and each vertex's triangles."""
+    size = 0
+    for v in vertices:
+        size += g.live[v]
+    edges, at = np.empty(size, np.int32), 0
+    triangles = np.zeros(vertices.size, np.int64)
+    for i in range(vertices.size):
+        v = vertices[i]
+        for slot in range(g.begin[v], g.begin[v] + g.live[v]):
+            edges[at] = g.edge[slot]
+            at += 1
+            triangles[i] += _wings_of(g, g.edge[slot], mark, stamp, left, right)
+    return edges, triangles // 2
+
+
+@njit(cache=True, nogil=True)
+def _sound(g):
+    """Does each vertex's list hold the edges that are present at it, each once?"""
+    degree = np.zeros(g.live.size, np.int64)
+    for e in range(g.level.size):
+        if g.level[e] >= 0:
+            degree[g.tail[e]] += 1
+            degree[g.head[e]] += 1
+    for v in range(g.live.size):
+        if degree[v] != g.live[v]:
+            return False
+        for i in range(g.live[v]):
+            slot = g.begin[v] + i
+            e, w = g.edge[slot], g.neighbour[slot]
+            side = 0 if g.tail[e] == v else 1
+            if g.level[e] < 0 or g.place[e, side] != i:
+                return False
+            if (g.tail[e] if side else g.head[e]) != w or (g.head[e] if side else g.tail[e]) != v:
+                return False
+    return True

@@ -1,0 +1,148 @@
+"""Every epoch of a maintained graph is proved: what is claimed equals a slow count, and what is planted is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from algorithms.fingerprint import Fingerprint
+from algorithms.kernels import proof
+from algorithms.kernels.proof import Prover, in_part
+from algorithms.kernels.replay import replay, resume
+from algorithms.kernels.warm import Warm
+from algorithms.proof import Ask, Counts, Proof, added
+from tests import seeds
+from tests.kernels.references import Edge, slow_triangles, slow_trussness
+from tests.kernels.test_replay import columns, intervals, known, random_history
+from tests.kernels.test_warm import History, at, revised, signed
+
+PARTS = 3
+
+
+def printed(rows: Counter[tuple[int, ...]]) -> Fingerprint:
+    listed = [row for row, n in rows.items() if n]
+    if not listed:
+        return Fingerprint()
+    return Fingerprint.of_rows(
+        [np.array(x, np.int64) for x in zip(*listed, strict=True)], np.array([rows[r] for r in listed])
+    )
+
+
+def slowly(edges: set[Edge]) -> tuple[dict[str, Fingerprint], Counts]:
+    trussness, triangles = slow_trussness(edges), slow_triangles(edges)
+    degrees = Counter((v,) for edge in edges for v in edge)
+    at_vertex = Counter((v,) for triangle in triangles for v in triangle)
+    prints = {
+        "edges": printed(Counter(edges)),
+        "degrees": printed(degrees),
+        "triangle_counts": printed(at_vertex),
+        "trussness": printed(Counter((*edge, k) for edge, k in trussness.items())),
+    }
+    wedges = sum(d * (d - 1) // 2 for d in degrees.values())
+    sizes = dict(sorted(Counter(trussness.values()).items()))
+    return prints, Counts(len(edges), len(degrees), wedges, len(triangles), sizes)
+
+
+def check_proof(found: Proof | None, history: History, first: int, which: int) -> None:
+    assert found is not None and not found.wrong, found and found.shown
+    prints, counts = found.base, found.counts
+    assert (prints, counts) == slowly(at(history, first - 1))
+    last = first - 1
+    for step in found.steps:
+        prints = {name: prints[name] + step.prints[name] for name in prints}
+        counts, last = added(counts, step.counts), step.epoch
+        assert (prints, counts) == slowly(at(history, step.epoch)), f"epoch {step.epoch}"
+    edges = at(history, last)
+    inside = {v for edge in edges for v in edge if in_part(np.array([v]), PARTS, which)[0]}
+    some = {edge: k for edge, k in slow_trussness(edges).items() if edge[0] in inside}
+    assert found.part == {
+        "edges": printed(Counter(list(some))),
+        "trussness": printed(Counter((*edge, k) for edge, k in some.items())),
+        "degrees": printed(Counter((v,) for edge in edges for v in edge if v in inside)),
+        "triangle_counts": printed(Counter((v,) for t in slow_triangles(edges) for v in t if v in inside)),
+    }
+
+
+@pytest.mark.parametrize("whole", [proof.WHOLE, 1, 10**9])  # as planned; hardly ever, and always by an enumeration
+@pytest.mark.parametrize("seed", seeds.several(range(25)))
+def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    print(f"seed {seed}")
+    monkeypatch.setattr(proof, "WHOLE", whole)
+    rng = np.random.default_rng(seed)
+    history = random_history(rng, 8)
+    times = sorted(history)
+    first = times[int(rng.integers(4))]
+    start = at(history, first - 1)
+    method = ["auto", "incremental", "peel"][int(rng.integers(3))]
+    rows = [*columns(intervals(history, times[-1])), *known(start, slow_trussness(start))]
+    result = replay(*rows, first, times[-1], method, kept=True, ask=Ask(PARTS, 1))
+    check_proof(result.proof, history, first, 1)
+    graph = result.graph
+    for revision in range(3):
+        if rng.random() < 0.7:
+            graph.save(tmp_path, f"r{revision}")
+            opened = Warm.open(tmp_path, f"r{revision}")
+            assert opened is not None
+            graph = opened
+        after, first, last = revised(rng, history)
+        frontier = max(history)
+        old, new = Counter(intervals(history, frontier)), signed(history, after)
+        listed = [(*row, n, True) for row, n in old.items()] + [(*row, n, False) for row, n in new.items() if n]
+        listed = [row for row in listed if any(first <= time <= max(last, frontier) for time in row[2:4])]
+        table = tuple(np.array([row[i] for row in listed], np.int64) for i in range(5))
+        flags = np.array([row[5] for row in listed], bool)
+        result = resume(graph, frontier, table, flags, first, last, Ask(PARTS, revision))
+        check_proof(result.proof, after, first, revision % PARTS)
+        graph, history = result.graph, after
+
+
+def test_a_base_that_is_wrong_is_not_proved() -> None:
+    edges = {(1, 2), (1, 3), (2, 3), (3, 4)}
+    rows = intervals({0: edges, 1: edges | {(4, 5)}}, 1)
+    for edge, k in (((1, 2), 2), ((1, 2), 4), ((3, 4), 3)):
+        claimed = slow_trussness(edges) | {edge: k}
+        found = replay(*columns(rows), *known(edges, claimed), 1, 1, kept=True, ask=Ask()).proof
+        assert found is not None and found.wrong and found.shown[0][:3] == (*edge, k)
+
+
+@pytest.mark.parametrize("seed", seeds.several(range(10)))
+def test_what_the_maintenance_gets_wrong_near_a_change_is_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A level or a label that is changed behind the maintenance's back, or an edge that is forgotten."""
+    print(f"seed {seed}")
+    rng = np.random.default_rng(seed)
+    edges = sorted(random_edges(rng))
+    start, come = set(edges[::2]), set(edges[1::2][:3])
+    rows = intervals({0: start, 1: start | come}, 1)
+    graph = replay(*columns(intervals({0: start}, 0)), *known(set(), {}), 0, 0, kept=True, ask=Ask()).graph
+    apply = Warm.apply
+
+    def wrongly(graph: Warm, removed, inserted, *rest):
+        done = apply(graph, removed, inserted, *rest)
+        if inserted.size:
+            graph.levels.level[inserted[0]] += rng.choice([-1, 1]) if graph.levels.level[inserted[0]] else 1
+        return done
+
+    monkeypatch.setattr(Warm, "apply", wrongly)
+    table = columns([row for row in rows if row[2] == 1])
+    diff, old = np.ones(table[0].size, np.int64), np.zeros(table[0].size, bool)
+    found = resume(graph, 0, (*table, diff), old, 1, 1, Ask()).proof
+    assert found is not None and found.wrong
+
+
+def random_edges(rng: np.random.Generator) -> set[Edge]:
+    return {(u, v) for u in range(12) for v in range(u + 1, 12) if rng.random() < 0.5}
+
+
+def test_neighbours_that_are_not_those_of_the_edges_are_found() -> None:
+    graph = replay(
+        *columns(intervals({0: {(1, 2), (1, 3), (2, 3)}}, 0)), *known(set(), {}), 0, 0, kept=True, ask=Ask()
+    ).graph
+    prover = Prover(graph, Ask())
+    prover.state()
+    assert not prover.wrong
+    graph.levels.neighbour[graph.levels.begin[0]] += 1
+    prover.state()
+    assert prover.wrong == 1 and "lists of neighbours" in prover.shown[0].why
