@@ -73,8 +73,8 @@ def trussness_changes(
     `edges`: all signed intervals as they are now; `trussness`: the stored triples. See the head of this file.
     `limit_edges`: the most intervals that one task replays; None: no limit. EXECUTES with a limit: their count, and
     beyond it all rounds, of which `say` hears. `keep`: where the task keeps the graph as it is after `last`, and under
-    what key. `ask`: prove every epoch. ValueError, in the task or here, when the edges, or the edges and the stored trussness, contradict each
-    other.
+    what key. `ask`: prove every epoch. ValueError, in the task or here, when the edges, or the edges and the stored
+    trussness, contradict each other.
     """
     # Clipped to the window: outside of it the signed intervals left out would be missed.
     alive = edges.where((F.col("until") >= first) & (F.col("epoch") <= last))

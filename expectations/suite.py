@@ -11,7 +11,18 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from . import degrees, edges, incremental_versus_full, ledger, quarantine, triangle_counts, trussness, upserts, volumes
+from . import (
+    degrees,
+    edges,
+    incremental_versus_full,
+    ledger,
+    proof,
+    quarantine,
+    triangle_counts,
+    trussness,
+    upserts,
+    volumes,
+)
 from .engine import ROWS, SMALL, Judge, plain_row
 from .frames import Frames, Workshop
 from .model import Check, Expectation, Verdict
@@ -77,14 +88,53 @@ def check_differences(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]
              triangles as well, if one did; motifs: their names, if there are any; kinds: which of `OPTIONAL` were
              compared (names: at the last epoch).
     """
-    import pandas as pd
-
     third_party = context.get("reference")
     motifs, compared = context.get("motifs"), context.get("kinds", ())
     left_out = {kind: kind not in compared for kind in incremental_versus_full.OPTIONAL}
     left_out |= {"third_party": not third_party, "motif_at_vertex": not motifs}
     left_out["motifs"] |= not motifs and not any(row["what"] == "motifs" for row in rows)
     wanted = [e for e in incremental_versus_full.EXPECTATIONS if not left_out.get(e.args["column"])]
+    epochs = sorted({*context["epochs"], *(row["epoch"] for row in rows)})
+    checks = _none_differs("differences", wanted, rows, epochs, ("names",), context.get("labels", {}))
+    by = {"third_party": third_party}
+    kinds = {expectation.name: expectation.args["column"] for expectation in wanted}
+    for check in checks:
+        check["observed"] += f" ({third_party})" if by.get(kinds[check["name"]]) else ""
+    return checks
+
+
+def check_proof(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
+    """The proof of a run: a check per epoch and kind of what was proved.
+
+    rows     what is not as it was proved: epoch, what (see `proof`), a, b, maintained, recomputed, `count`: how many
+             there are of the kind at the epoch; why (optional).
+    context  epochs: those of which the proof speaks; labels (optional): epoch -> label; looked_at: at how many edges
+             the proof looked; part: which part of the vertices was recounted, in words, if one was.
+    """
+    part = context.get("part")
+    wanted = [e for e in proof.EXPECTATIONS if part or e.args["column"] not in proof.OPTIONAL]
+    epochs = sorted({*context["epochs"], *(row["epoch"] for row in rows)})
+    checks = _none_differs("proof", wanted, rows, epochs, proof.OPTIONAL, context.get("labels", {}))
+    kinds = {expectation.name: expectation.args["column"] for expectation in wanted}
+    for check in checks:
+        if check["passed"] and kinds[check["name"]] == "facts":
+            check["observed"] = f"looked at {context['looked_at']:,} edges in the run"
+        if kinds[check["name"]] == "part":
+            check["observed"] += f" in part {part}"
+    return checks
+
+
+def _none_differs(
+    name: str,
+    wanted: Sequence[Expectation],
+    rows: Sequence[Mapping[str, Any]],
+    epochs: list[int],
+    at_last: Sequence[str],
+    labels: Mapping[int, Any],
+) -> list[Check]:
+    """A check per epoch and kind, of which the rows say what differs; kinds of `at_last` speak of the last epoch."""
+    import pandas as pd
+
     kinds = [expectation.args["column"] for expectation in wanted]
     first: dict[tuple[int, str], list[dict[str, Any]]] = {}
     counts: dict[tuple[int, str], int] = {}
@@ -96,20 +146,19 @@ def check_differences(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]
         key = "-".join(str(row[end]) for end in ("a", "b") if row[end] is not None)
         shown = {"key": key, "maintained": row["maintained"], "recomputed": row["recomputed"]}
         first.setdefault(at, []).append(plain_row(shown) | ({"why": row["why"]} if "why" in row else {}))
-    epochs = sorted({*context["epochs"], *(epoch for epoch, _ in counts)})
     if not epochs:
         return []
     table = pd.DataFrame({"epoch": epochs} | {kind: [counts.get((e, kind), 0) for e in epochs] for kind in kinds})
     checks = []
-    for verdict in Judge().judge("differences", table, wanted):
+    for verdict in Judge().judge(name, table, wanted):
         kind = verdict.expectation.args["column"]
-        failed = {row["epoch"] for row in verdict.rows}
-        for epoch in epochs[-1:] if kind == "names" else epochs:
+        failed = {epoch for epoch in epochs if counts.get((epoch, kind))}  # the verdict shows but some of them
+        assert verdict.passed == (not failed), (kind, failed)
+        for epoch in epochs[-1:] if kind in at_last else epochs:
             wrong = counts.get((epoch, kind), 0)
             one = Verdict(verdict.expectation, epoch not in failed, wrong, wrong, first.get((epoch, kind), [])[:ROWS])
-            check = _check(one, epoch, context.get("labels", {}))
-            by = f" ({third_party})" if kind == "third_party" else ""
-            check["observed"] = f"{wrong:,} difference{'' if wrong == 1 else 's'}{by}"
+            check = _check(one, epoch, labels)
+            check["observed"] = f"{wrong:,} difference{'' if wrong == 1 else 's'}"
             checks.append(check)
     return sorted(checks, key=lambda check: check["epoch"])
 

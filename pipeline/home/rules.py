@@ -117,6 +117,7 @@ TYPES = ("long", "double", "string", "boolean")
 
 Length = Annotated[str, _such(is_length)]
 AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-9][0-9]{0,17})$")]
+AuditMode = Annotated[str, Field(pattern=r"^(auto|full|local|rolling [1-9][0-9]{0,5})$")]
 Database = Annotated[str, _such(is_database)]
 Master = Annotated[str, _such(is_master)]
 SparkValue = Annotated[str, BeforeValidator(_for_spark)]

@@ -151,12 +151,23 @@ class Truss(Section):
 
 
 class Audit(Section):
+    mode: Annotated[
+        rules.AuditMode,
+        About(
+            '"auto"',
+            'how a run is checked before it is published. Every epoch is proved in any case; besides, "full": some are '
+            'recomputed from scratch (`epochs`); "local": nothing is; "rolling 32": one in 32 vertices is recounted in '
+            'each run, all of them within 32 runs; "auto": "full" while that costs less than the rest of the run, then '
+            '"rolling 32"',
+            '"auto", "full", "local" or "rolling N"',
+        ),
+    ] = "auto"
     epochs: Annotated[
         rules.AuditedEpochs,
         About(
             '"frontier"',
-            'what a run recomputes from scratch: its last epoch and the frontier; besides these "all" of its epochs, '
-            '"every 10" (those that 10 divides), or "sample 3" of all that are published',
+            "what a run recomputes from scratch when it is checked in full: its last epoch and the frontier; besides "
+            'these "all" of its epochs, "every 10" (those that 10 divides), or "sample 3" of all that are published',
             '"frontier", "all", "every N" or "sample N"',
         ),
     ] = "frontier"

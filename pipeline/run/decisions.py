@@ -23,6 +23,10 @@ from ..state.records import Revision, RunKind
 
 Label = Callable[[int], str]  # epoch → what a person reads
 LANDED = ("upserts", "quarantine", "names")  # tables of rows as they came; all others are computed from them
+FULL = "full"  # `[audit] mode`
+PARTS = 32  # of which "auto" recounts one
+# Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.
+FULL_SECONDS, FULL_EDGES, REST_SECONDS, REST_EDGES = 3.5, 60_000, 5.0, 80_000
 SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
 
 
@@ -328,11 +332,20 @@ class Truss(Decision):
 
 @dataclass(frozen=True)
 class Audit(Decision):
-    """Which epochs a run compares with a recomputation: its last one, the frontier, and what `[audit]` asks for; of a
-    rebuild some of all at the least."""
+    """How a run is checked besides the proof of every epoch: in full, some epochs recomputed from scratch (its last
+    one, the frontier, and what `[audit] epochs` asks for; of a rebuild some of all at the least); by a part of the
+    vertices, recounted; or not.
+
+    What cannot be proved is checked in full: motifs, and a graph that one task cannot hold.
+    """
 
     NAME, FACTS = "audit", AuditFacts
-    epochs: tuple[int, ...]
+    epochs: tuple[int, ...]  # of a check in full
+    wanted: str  # `[audit] mode`
+    asked: bool  # for other epochs than the frontier
+    provable: bool
+    stored: int
+    changed: Number
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
@@ -351,17 +364,48 @@ class Audit(Decision):
             chosen.update(epoch for epoch in own if epoch % int(n) == 0)
         elif mode == "sample":
             chosen.update(sample(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
-        return cls(tuple(sorted(chosen.intersection(known))))
+        changed = numbers.changed("edges")
+        edges = numbers.stored("edges") + changed.value
+        provable = not config.motifs and edges <= config.truss.limit_edges
+        epochs = tuple(sorted(chosen.intersection(known)))
+        return cls(epochs, config.audit.mode, mode != "frontier", provable, numbers.stored("edges"), changed)
+
+    def _mode(self, changed: int) -> str:
+        if not self.provable:
+            return FULL
+        if self.wanted != "auto":
+            return self.wanted
+        full = FULL_SECONDS + len(self.epochs) * (self.stored + changed) / FULL_EDGES
+        rest = REST_SECONDS + changed / REST_EDGES
+        return FULL if self.asked or full <= rest else f"rolling {PARTS}"
+
+    @property
+    def mode(self) -> str:
+        return self._mode(self.changed.value)
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts the vertices are cut of which one is recounted; 0: none is."""
+        name, _, n = self.mode.partition(" ")
+        return int(n) if name == "rolling" else 0
 
     @property
     def way(self) -> str:
-        return _listed(self.epochs)
+        return self._told(self.mode)
+
+    def _told(self, mode: str) -> str:
+        return f"{mode}: {_listed(self.epochs)}" if mode == FULL else mode
 
     @property
     def may(self) -> frozenset[str]:
-        return frozenset({self.way})
+        """A run that finds that it cannot prove an epoch recomputes it."""
+        most = self.changed.value if self.changed.most is None else self.changed.most
+        return frozenset(map(self._told, (self.mode, self._mode(self.changed.least), self._mode(most), FULL)))
 
     def words(self, label: Label) -> str:
+        if self.mode != FULL:
+            part = f", and recount one in {self.parts} vertices" if self.parts else ""
+            return f"prove every epoch{part}"
         shown = [label(epoch) for epoch in self.epochs]
         some = shown if len(shown) <= 4 else [*shown[:2], "…", shown[-1]]
         return f"recompute {len(shown):,} epoch{'' if len(shown) == 1 else 's'}: {', '.join(some)}"
@@ -369,7 +413,7 @@ class Audit(Decision):
     @classmethod
     def taken(cls, facts: Facts) -> str:
         assert isinstance(facts, AuditFacts)
-        return _listed(facts.epochs)
+        return facts.mode if facts.mode and facts.mode != FULL else f"{FULL}: {_listed(facts.epochs)}"
 
 
 def _listed(epochs: Iterable[int]) -> str:

@@ -9,9 +9,10 @@ from dataclasses import asdict
 import sqlalchemy as sa
 
 from algorithms.fingerprint import Fingerprint
+from algorithms.proof import Proof
 
 from .records import Batch, Row, StagedBatch
-from .schema import batches, fingerprints, ledger, totals
+from .schema import batches, fingerprints, ledger, proofs, totals
 from .store import Store
 from .totals import TotalDiff
 
@@ -84,6 +85,16 @@ class Contents(Store):
             for epoch, each in (by_epoch or {0: Fingerprint()}).items()
         ]
         self._replace(run_id, fingerprints, where, rows)
+
+    def put_proof(self, run_id: str, proof: str | None) -> None:
+        """Replace what a run has proved, as JSON; None: nothing."""
+        rows = [] if proof is None else [{"run_id": run_id, "proof": proof}]
+        self._replace(run_id, proofs, proofs.c.run_id == run_id, rows)
+
+    def proof(self, run_id: str) -> Proof | None:
+        """What a run has proved; None: its graph was too large for one task, or nothing was replayed."""
+        found = self.read(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
+        return Proof.from_json(found[0].proof) if found else None
 
 
 def _summed(rows: Sequence[Row]) -> Prints:

@@ -136,6 +136,8 @@ class AuditFacts(Facts):
     failed: int
     critical: int
     epochs: Sequence[int] = ()  # that were compared with a recomputation
+    mode: str | None = field(default=None, metadata=_on("line"))  # full, local, rolling N; None: of before there were
+    proved: int | None = field(default=None, metadata=_on("line", "page", called="epochs proved"))
 
 
 @dataclass(frozen=True, kw_only=True)

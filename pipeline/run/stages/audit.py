@@ -1,29 +1,47 @@
-"""The suites of `expectations` on the new tables, and the incremental result against a full recomputation."""
+"""The suites of `expectations` on the new tables, the proof of every epoch, and what `[audit] mode` asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from ...checking import audit
 from ...checking.shown import Shown, of
 from ...errors import CheckFailed
 from ...state.facts import AuditFacts
 from ..context import Run
-from ..decisions import Audit
+from ..decisions import FULL, Audit
+from ..proving import provable, proved
 from ..suites import suites
 
 
 def work(run: Run) -> AuditFacts:
-    from expectations.suite import check_differences
+    from expectations.suite import check_differences, check_proof
 
-    # The recomputation is one task per epoch, the suites are many short queries: at the same time on two cores.
-    with ThreadPoolExecutor(1) as pool:
-        epochs = list(run.decide(Audit).epochs)
-        parts = run.warehouse, run.after, epochs, run.say
-        full = pool.submit(audit.differences, *parts, revision=run.heads(), shown=staged(run, epochs))
-        results = suites(run)
-        results += check_differences(*full.result())
+    decision = run.decide(Audit)
+    labels = run.home.schedule.label
+    in_full = decision.mode == FULL or not provable(run)
+    if decision.mode != FULL and in_full:
+        run.say("there is no proof, since the graph was too large for one task: recomputing")
+    # The recomputation is one task per epoch, the others are many short queries: at the same time on two cores.
+    with ThreadPoolExecutor(2) as pool:
+        full = pool.submit(_recomputed, run, decision.epochs) if in_full else None
+        proving = pool.submit(proved, run, decision)
+        results = suites(run, whole=in_full)
+        proof = proving.result()
+        if full is None and proof is not None and proof.rows:  # that something is wrong: rows that differ say more
+            run.say("the proof fails: recomputing")
+            wrong = min(row["epoch"] for row in proof.rows)
+            full = pool.submit(_recomputed, run, sorted({*decision.epochs, wrong}))
+        if proof is not None:
+            part = f"{proof.part.which + 1} of {proof.part.parts}" if proof.part else None
+            names = {epoch: labels(epoch) for epoch in proof.epochs}
+            context = {"epochs": proof.epochs, "labels": names, "looked_at": proof.looked_at, "part": part}
+            results += check_proof(proof.rows, context)
+        epochs, found = full.result() if full is not None else ([], None)
+        if found is not None:
+            results += check_differences(*found)
     run.wrote.update(run.heads().snapshots)  # publish pins these and no others
     run.ledger.put_checks(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
@@ -32,10 +50,23 @@ def work(run: Run) -> AuditFacts:
         worst = critical[0]
         raise CheckFailed(
             f"{len(critical)} critical check(s) failed; the first: {worst['name']} at epoch "
-            f"{run.home.schedule.label(worst['epoch'])}: {worst['observed']}. Nothing was published.",
-            f"altneu report {run.home.schedule.label(worst['epoch'])}; {worst['remedy']}",
+            f"{labels(worst['epoch'])}: {worst['observed']}. Nothing was published.",
+            f"altneu report {labels(worst['epoch'])}; {worst['remedy']}",
         )
-    return AuditFacts(checks=len(results), failed=len(failed), critical=len(critical), epochs=epochs)
+    return AuditFacts(
+        checks=len(results),
+        failed=len(failed),
+        critical=len(critical),
+        epochs=epochs,
+        mode=FULL if epochs else decision.mode,
+        proved=None if proof is None else len(proof.epochs),
+    )
+
+
+def _recomputed(run: Run, epochs: Iterable[int]) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
+    listed = list(epochs)
+    parts = run.warehouse, run.after, listed, run.say
+    return listed, audit.differences(*parts, revision=run.heads(), shown=staged(run, listed))
 
 
 def staged(run: Run, epochs: Iterable[int]) -> Shown:

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import truss
+from algorithms.proof import Ask
 
 from ...reading.views import named
 from ...state.facts import TrussFacts
@@ -13,7 +14,8 @@ from ...state.totals import accumulate, at_epochs
 from ...storage import few, kept
 from ..changed import REPORTED, most_changed
 from ..context import Run
-from ..decisions import Truss, Way
+from ..decisions import Audit, Truss, Way
+from ..proving import asked
 
 LOOKED_AT, ENTERED = 50_000_000, 50  # rows times epochs that the search for a core's newcomers may cost; how many
 
@@ -24,21 +26,25 @@ def work(run: Run) -> TrussFacts:
     if decision.way is Way.NOTHING or first is None:
         run.write("trussness", None)
         run.put_totals(["truss"], [])
+        run.ledger.put_proof(run.run_id, None)
         return TrussFacts(rows=0, epochs=0, graph=_parents(run))
     label = run.home.schedule.label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
     files, key = kept.place(run.home), kept.new_key(run.run_id)
-    new = _resumed(run, first, files, key) if files is not None and decision.way is Way.RESUME else None
+    ask = asked(run.decide(Audit), run.revision)
+    new = _resumed(run, first, files, key, ask) if files is not None and decision.way is Way.RESUME else None
     plan = "replay" if new is None else "resume"
     if new is None:
-        new = _replayed(run, decision, first, None if files is None else (files, key))
+        new = _replayed(run, decision, first, None if files is None else (files, key), ask)
     try:
         written = run.write("trussness", new.where(F.col("diff") != 0))
         found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
     finally:
         new.unpersist()
     parent, name = _parents(run), None
-    log = [row.note for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
+    notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
+    log = [row.note for row in notes if row.k != truss.PROOF]
+    run.ledger.put_proof(run.run_id, next((row.note for row in notes if row.k == truss.PROOF), None))
     if kept.epoch(run.home, key) is not None:
         name = key
     elif plan == "resume" and not log:  # nothing to do: what there was is still true
@@ -69,7 +75,7 @@ def _parents(run: Run) -> str | None:
     return kept.of(run.ledger, run.parent) if run.keeps("edges") else None
 
 
-def _resumed(run: Run, first: int, files: truss.Files, name: str) -> DataFrame | None:
+def _resumed(run: Run, first: int, files: truss.Files, name: str, ask: Ask) -> DataFrame | None:
     """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
     key = _parents(run)
     at = kept.epoch(run.home, key) if key else None
@@ -81,7 +87,8 @@ def _resumed(run: Run, first: int, files: truss.Files, name: str) -> DataFrame |
     else:
         rows = run.after("edges").where(F.col("epoch").between(first, end) | F.col("until").between(first, end))
     rows = rows.withColumn("fresh", F.col("revision") == run.revision)
-    new = truss.resumed_changes(rows, run.before("trussness"), at, first, run.frontier, files, key, name).persist()
+    span = at, first, run.frontier
+    new = truss.resumed_changes(rows, run.before("trussness"), *span, files, key, name, ask).persist()
     why = truss.absent(new)
     if why is None:
         return new
@@ -90,12 +97,16 @@ def _resumed(run: Run, first: int, files: truss.Files, name: str) -> DataFrame |
     return None
 
 
-def _replayed(run: Run, decision: Truss, first: int, keep: tuple[truss.Files, str] | None) -> DataFrame:
+def _replayed(run: Run, decision: Truss, first: int, keep: tuple[truss.Files, str] | None, ask: Ask) -> DataFrame:
     """The changes from the tables."""
     label = run.home.schedule.label
     limit = decision.limit if decision.counts else None  # the table's whole history is within it: nothing to count
     parts = run.after("edges"), run.before("trussness"), first, run.frontier, limit
-    return truss.trussness_changes(*parts, lambda epoch, text: run.say(f"epoch {label(epoch)}: {text}"), keep).persist()
+
+    def say(epoch: int, text: str) -> None:
+        run.say(f"epoch {label(epoch)}: {text}")
+
+    return truss.trussness_changes(*parts, say, keep, ask).persist()
 
 
 def _entered_core(run: Run) -> dict[str, list[int | str]]:

@@ -1,11 +1,11 @@
-"""The big tables have fingerprints."""
+"""The big tables have fingerprints, and what runs maintain is proved."""
 
 import sqlalchemy as sa
 
 from pipeline.state.migrations import create_table
 
 revision, down_revision = "v0006", "v0005"
-SHOWS = {"fingerprints": ("fingerprint",)}
+SHOWS = {"fingerprints": ("fingerprint",), "proofs": ("proof",)}
 
 
 def upgrade() -> None:
@@ -15,4 +15,9 @@ def upgrade() -> None:
         sa.Column("collection", sa.String(32), primary_key=True),
         sa.Column("epoch", sa.BigInteger, primary_key=True),
         sa.Column("fingerprint", sa.String(32), nullable=False),
+    )
+    create_table(
+        "proofs",
+        sa.Column("run_id", sa.String(64), primary_key=True),
+        sa.Column("proof", sa.Text, nullable=False),
     )

@@ -1,0 +1,103 @@
+"""The edges that the landed upserts leave, derived again for some pairs and for every epoch at once.
+
+Shares nothing with the plan of the edges stage: the last row of each key and epoch is found by one aggregation, and the
+rest is arithmetic over sorted arrays in the task that has a pair's rows. One exchange, of the chosen rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from algorithms.times import FOREVER
+
+from ..home.directory import Home
+
+_KEYS = ("a", "b", "forth", "epoch", "on")
+_STEPS = "a bigint, b bigint, epoch bigint, diff bigint"
+Longs = NDArray[np.int64]
+
+
+def with_pairs(upserts: DataFrame) -> DataFrame:
+    """Upserts that can make an edge, with the ends of their pair, a < b."""
+    pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
+    return upserts.where("src <> dst").select("*", *pair)
+
+
+def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
+    """From all landed rows of some pairs (`with_pairs`) the diff triples a, b, epoch, diff of their edges."""
+    config = home.config
+    landed = rows.repartition("a", "b").groupBy("a", "b", "src", "dst", *config.values, "op", "seq", "epoch")
+    value = F.struct(F.lit(1).alias("_one"), *config.values)
+    order = F.struct("seq", (F.col("op") == "upsert").alias("_is_value"), value.alias("_value"))
+    last = (
+        landed.agg(F.sum("diff").alias("_n"))
+        .where("_n > 0")
+        .groupBy("a", "b", "src", "dst", "epoch")
+        .agg(F.max(order).alias("_last"))
+        .select("a", "b", "src", "epoch", "_last._is_value", "_last._value.*")
+    )
+    passes = F.lit(True) if config.condition is None else F.coalesce(F.expr(config.condition), F.lit(False))
+    forth, on = (F.col("src") == F.col("a")).alias("forth"), (F.col("_is_value") & passes).alias("on")
+    return last.select("a", "b", forth, "epoch", on).mapInArrow(_task(config.edges.live_for), _STEPS)
+
+
+def _task(live_for: int | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = [batch for batch in batches if batch.num_rows]
+        if parts:
+            table = pa.Table.from_batches(parts)
+            a, b, forth, epoch, on = (table[name].to_numpy() for name in _KEYS)
+            a, b, epoch, diff = _steps(a, b, forth, epoch, on, live_for)
+            found = pa.table({"a": a, "b": b, "epoch": epoch, "diff": diff})
+            yield from found.to_batches(max_chunksize=1 << 20)
+
+    return task
+
+
+def _steps(
+    a: Longs, b: Longs, forth: NDArray[Any], epoch: Longs, on: NDArray[Any], live_for: int | None
+) -> tuple[Longs, Longs, Longs, Longs]:
+    """Each key's rows in turn hold until its next one; a pair is an edge while one of its keys is on."""
+    order = np.lexsort((epoch, forth, b, a))
+    a, b, forth, epoch, on = a[order], b[order], forth[order], epoch[order], on[order]
+    until = np.full(a.size, FOREVER, np.int64)
+    same = (a[1:] == a[:-1]) & (b[1:] == b[:-1]) & (forth[1:] == forth[:-1])
+    until[:-1][same] = epoch[1:][same]
+    if live_for is not None:
+        ends = np.where(epoch > FOREVER - live_for, FOREVER, epoch + live_for)
+        until = np.minimum(until, ends)
+    a, b, epoch, until = a[on], b[on], epoch[on], until[on]
+    ended = until < FOREVER
+    at = np.concatenate([epoch, until[ended]])
+    a, b = np.concatenate([a, a[ended]]), np.concatenate([b, b[ended]])
+    sign = np.repeat(np.array([1, -1], np.int64), [epoch.size, ended.sum()])
+    order = np.lexsort((at, b, a))
+    a, b, at, sign = (column[order] for column in (a, b, at, sign))
+    if not a.size:
+        return a, b, at, sign
+    fresh = _begins(a, b)
+    first = np.flatnonzero(fresh)
+    sums = np.cumsum(sign)
+    keys = sums - np.repeat(np.concatenate([[0], sums[first[1:] - 1]]), np.diff(np.append(first, a.size)))
+    last = np.ones(a.size, np.bool_)  # of a pair's rows at one epoch
+    last[:-1] = fresh[1:] | (at[1:] != at[:-1])
+    a, b, at, alive = a[last], b[last], at[last], (keys[last] > 0).astype(np.int64)
+    before = np.concatenate([[0], alive[:-1]])
+    before[_begins(a, b)] = 0
+    diff = alive - before
+    moved = diff != 0
+    return a[moved], b[moved], at[moved], diff[moved]
+
+
+def _begins(a: Longs, b: Longs) -> NDArray[np.bool_]:
+    """Where a pair's rows begin."""
+    found = np.ones(a.size, np.bool_)
+    found[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    return found
