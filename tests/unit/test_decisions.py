@@ -16,7 +16,19 @@ from hypothesis import strategies as st
 
 from pipeline.home.directory import Home, parse
 from pipeline.run import planning
-from pipeline.run.decisions import Edges, Motifs, Number, Scope, Triangles, Truss, Way, decisions
+from pipeline.run.decisions import (
+    BROADCAST_ROWS,
+    LANDED,
+    Audit,
+    Edges,
+    Motifs,
+    Number,
+    Scope,
+    Triangles,
+    Truss,
+    Way,
+    decisions,
+)
 from pipeline.run.forecast import forecast
 from pipeline.state.facts import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
@@ -197,3 +209,178 @@ def test_an_audit_says_which_epochs_it_compared() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (3,))
     audit = decisions(scope, parse("", "x"), Known())[-1]
     assert audit.taken(AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5])) == audit.way == "3 5"
+
+
+def test_the_sum_of_numbers_lies_between_the_sums_of_their_bounds() -> None:
+    assert Number(5, 3, 9) + Number(2, 1, 4) == Number(7, 4, 13)
+    for one, other in ((9, None), (None, 4), (None, None)):
+        assert (Number(5, 3, one) + Number(2, 1, other)).most is None
+    assert [Number(5, 3, most).at_most(9) for most in (8, 9, 10, None)] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("frontier", "epochs", "expected"),
+    [(None, (), None), (None, (3, 1), 3), (5, (), 5), (5, (3,), 5), (5, (9, 7), 9), (0, (-4,), 0), (-4, (-9,), -4)],
+)
+def test_the_frontier_never_goes_back(frontier: int | None, epochs: tuple[int, ...], expected: int | None) -> None:
+    scope = Scope(replace(EMPTY, revision=4, frontier=frontier), epochs)
+    assert (scope.frontier, scope.revision) == (expected, 5)
+
+
+def test_which_tables_a_run_adds_to() -> None:
+    tables = (*LANDED, "edges", "trussness")
+    kept = {kind: [table for table in tables if Scope(EMPTY, (), kind).keeps(table)] for kind in RunKind}
+    others = {RunKind.RELOAD: [], RunKind.ROLLBACK: [], RunKind.COMPACT: []}
+    assert kept == {RunKind.RUN: [*tables], RunKind.REBUILD: [*LANDED], **others}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "way", "may"),
+    [
+        ((0, 0, 0), "broadcast", {"broadcast"}),
+        ((BROADCAST_ROWS,) * 3, "broadcast", {"broadcast"}),
+        ((BROADCAST_ROWS + 1,) * 3, "shuffle", {"shuffle"}),
+        ((BROADCAST_ROWS, 0, BROADCAST_ROWS + 1), "broadcast", {"broadcast", "shuffle"}),
+        ((BROADCAST_ROWS + 1, BROADCAST_ROWS, None), "shuffle", {"broadcast", "shuffle"}),
+        ((BROADCAST_ROWS + 2, BROADCAST_ROWS + 1, None), "shuffle", {"shuffle"}),
+    ],
+)
+def test_few_touched_pairs_are_sent_to_every_task(bounds: tuple[int, int, int | None], way: str, may: set[str]) -> None:
+    decision = Edges(Number(*bounds))
+    assert (decision.way, decision.may, decision.depends) == (way, may, len(may) > 1)
+    assert decision.words(str) == ("broadcast the touched pairs" if way == "broadcast" else "shuffle by pair")
+
+
+@pytest.mark.parametrize("wanted", ["auto", "delta", "bulk"])
+def test_the_ways_of_motifs_are_those_of_the_counts_within_the_bounds(wanted: str) -> None:
+    for stored, limit, rules in product(range(9), (4, 9), (1, 2, 3)):
+        ways = [Motifs(wanted, limit, rules, ("edges",), stored, Number.exactly(n)).way for n in range(12)]
+        assert (ways[0], {*ways[1:]} & {Way.NOTHING}) == (Way.NOTHING, set())
+        for least, most in ((a, b) for a in range(12) for b in range(a, 12)):
+            guess = Motifs(wanted, limit, rules, ("edges",), stored, Number(least, least, most))
+            assert guess.may == {*ways[least : most + 1]}, (guess, ways)
+        for least in range(12):  # from its 11 changes on the way stays
+            guess = Motifs(wanted, limit, rules, ("edges",), stored, Number(least, least, None))
+            assert guess.may == {*ways[least:]}, (guess, ways)
+
+
+def test_motifs_ask_for_the_tables_of_their_relations() -> None:
+    class Each(Known):
+        def stored(self, table: str) -> int:
+            return {"edges": 100, "motif_edges": 7}[table]
+
+        def changed(self, table: str) -> Number:
+            return {"edges": Number(10, 0, 30), "motif_edges": Number(1, 1, 3)}[table]
+
+    def asked(motifs: str) -> Motifs:
+        found = Motifs.of(Scope(EMPTY, (3,)), parse(f'{motifs}[values]\nx = "long"\n', "x"), Each())
+        assert found is not None
+        return found
+
+    plain, kept = asked('[motifs]\nm = "a-b, b-c"\n'), asked('[motifs]\nm = "a-b where x > 1, b-c where x > 1"\n')
+    both = asked('[motifs]\nm = "a-b where x > 1, b-c"\n')
+    assert (plain.tables, plain.stored, plain.changed) == (("edges",), 100, Number(10, 0, 30))
+    assert (kept.tables, kept.stored, kept.changed) == (("motif_edges",), 7, Number(1, 1, 3))
+    assert (both.tables, both.stored, both.changed) == (("edges", "motif_edges"), 107, Number(11, 1, 33))
+
+
+def truss_of(numbers: Known, epochs: tuple[int, ...] = (5,), text: str = "", **parent: int | None) -> Truss:
+    return Truss.of(
+        Scope(replace(EMPTY, **{"revision": 1, "frontier": 5, **parent}), epochs), parse(text, "x"), numbers
+    )
+
+
+@pytest.mark.parametrize(
+    ("epochs", "changed", "first", "expected"),
+    [
+        ((5,), SOME, 3, 3),
+        ((5,), SOME, 5, 5),
+        ((5,), SOME, 6, None),  # after the frontier
+        ((5,), SOME, None, None),
+        ((5,), NOTHING, 3, None),  # nothing changes, whatever is said of the first
+        ((8,), NOTHING, 3, 6),  # expiries after the old frontier
+        ((8,), SOME, 3, 3),
+        ((8,), SOME, 7, 6),
+        ((8,), SOME, None, 6),
+    ],
+)
+def test_the_trussness_is_replayed_from_the_first_change(
+    epochs: tuple[int, ...], changed: Number, first: int | None, expected: int | None
+) -> None:
+    truss = truss_of(Known(intervals=changed, first=first), epochs)
+    assert (truss.first, truss.last, truss.expires) == (expected, max(epochs), max(epochs) > 5)
+    assert truss.words(str).startswith(f"replay {expected} … {max(epochs)} in one task" if expected else "nothing to")
+    assert (truss.way is Way.NOTHING) == (expected is None)
+
+
+def test_of_an_empty_state_there_is_no_old_frontier() -> None:
+    truss = truss_of(Known(), (8,), revision=0, frontier=None)
+    assert (truss.first, truss.last, truss.expires) == (3, 8, False)
+    assert truss_of(Known(), (), revision=0, frontier=None).words(str) == "nothing to replay"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "way", "may"),
+    [
+        ((10, 1, 20), "task", {"task"}),
+        ((10, 1, 21), "task", {"task", "rounds"}),
+        ((20, 1, None), "task", {"task", "rounds"}),
+        ((21, 1, None), "rounds", {"task", "rounds"}),
+        ((21, 0, None), "rounds", {"task", "rounds", "nothing"}),
+    ],
+)
+def test_more_edges_than_a_task_may_hold_are_counted(
+    bounds: tuple[int, int, int | None], way: str, may: set[str]
+) -> None:
+    truss = truss_of(Known(intervals=Number(*bounds), there=100), text="[truss]\nlimit_edges = 120\n")
+    assert (truss.way, truss.may, truss.counts) == (way, may, way == "rounds")
+    assert "in rounds beyond 120 edges" in truss.words(str)
+
+
+def audited(epochs: str, scope: Scope, published: Collection[int]) -> tuple[int, ...]:
+    found = Audit.of(scope, parse(f'[audit]\nepochs = "{epochs}"\n' if epochs else "", "x"), Known(epochs=published))
+    assert found is not None and found.may == {found.way}
+    assert found.way == " ".join(map(str, found.epochs))
+    return found.epochs
+
+
+def test_a_run_audits_its_last_epoch_the_frontier_and_what_is_asked_for() -> None:
+    scope = Scope(replace(EMPTY, revision=1, frontier=20), (8, 4, 7, 6))
+    published = range(1, 21)
+    assert audited("all", scope, published) == (4, 6, 7, 8, 20)
+    assert audited("every 3", scope, published) == (6, 8, 20)
+    assert audited("every 2", scope, published) == (4, 6, 8, 20)
+    drawn = audited("sample 3", scope, published)
+    assert {8, 20} <= {*drawn} <= {*published} and 3 <= len(drawn) <= 5
+    assert drawn == audited("sample 3", scope, published)  # in the plan, then in the run
+    assert Audit.of(Scope(EMPTY, ()), parse("", "x"), Known()) is None
+
+
+def test_the_audit_leaves_out_what_a_compaction_has_folded() -> None:
+    parent = replace(EMPTY, revision=1, frontier=20, since=7)
+    assert audited("all", Scope(parent, (6, 7, 8)), range(20)) == (7, 8, 20)
+    assert audited("all", Scope(parent, (), RunKind.REBUILD), range(5, 10)) == (7, 8, 9, 20)
+    assert audited("all", Scope(parent, (), RunKind.RELOAD), range(5, 10)) == (5, 6, 7, 8, 9, 20)
+
+
+@pytest.mark.parametrize(
+    ("published", "expected"),
+    [(1, [0]), (4, [0, 1, 2, 3]), (9, [*range(9)]), (10, [0, 2, 4, 6, 8, 9]), (25, [0, 5, 10, 15, 20, 24])],
+)
+def test_a_rebuild_audits_epochs_of_all_its_history(published: int, expected: list[int]) -> None:
+    scope = Scope(replace(EMPTY, revision=1, frontier=published - 1), (), RunKind.REBUILD)
+    assert audited("every 100", scope, range(published)) == tuple(expected)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "words"),
+    [
+        ((7,), "recompute 1 epoch: 7"),
+        ((1, 2), "recompute 2 epochs: 1, 2"),
+        ((1, 2, 3, 4), "recompute 4 epochs: 1, 2, 3, 4"),
+        ((1, 2, 3, 4, 5), "recompute 5 epochs: 1, 2, …, 5"),
+        (tuple(range(1200)), "recompute 1,200 epochs: 0, 1, …, 1199"),
+    ],
+)
+def test_the_audit_in_words(epochs: tuple[int, ...], words: str) -> None:
+    assert Audit(epochs).words(str) == words
