@@ -146,7 +146,15 @@ def mutants(code: str, rng: random.Random) -> list[Mutant]:
                 found.setdefault((begin, end, family), []).append((kind, occurrence, begin[0]))
     drawn = (rng.choice(several) for _, several in sorted(found.items()))
     changed = (Mutant(*one, mutate_code(code, operator(one[0]), one[1]) or code) for one in drawn)
-    return [one for one in changed if one.code != code]
+    return [one for one in changed if one.code != code and _parses(one.code)]
+
+
+def _parses(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except SyntaxError:  # of a ** that is no power
+        return False
+    return True
 
 
 def run(copy: Path, suite: list[str], output: Path, limit: float) -> tuple[bool, float]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from algorithms.kernels.intervals import disjoint, ordered
+from algorithms.kernels.intervals import consolidate, disjoint, longs, ordered
 from algorithms.times import FOREVER
 from tests import seeds
 
@@ -60,7 +62,46 @@ def test_signed_intervals_become_those_in_which_the_edge_is_there(ids, seed):
     assert found == sorted(found)
 
 
-@pytest.mark.parametrize("row", [(0, 9, -1), (0, 9, 2), (5, 2, 1)])
-def test_an_edge_that_cannot_be_is_an_error(row):
-    with pytest.raises(ValueError, match=r"edge \(1, 2\) is there"):
-        disjoint(*(np.array([value]) for value in (1, 2, *row)))
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ((0, 9, -1), "edge (1, 2) is there -1 times at epoch 0"),
+        ((0, 9, 2), "edge (1, 2) is there 2 times at epoch 0"),
+        ((5, 2, 1), "edge (1, 2) is there -1 times at epoch 2"),
+    ],
+)
+def test_an_edge_that_cannot_be_is_an_error(row, error):
+    good = (0, 0, 1, 1), (9, 1, 3, 1), (0, 3, 3, 5), (4, FOREVER, 9, 9)  # edges before it, and after
+    columns = [np.array([*some, value]) for some, value in zip(good, (1, 2, *row[:2]), strict=True)]
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        disjoint(*columns, np.array([1, 1, 1, 1, row[2]]))
+    assert len(disjoint(*(column[:4] for column in columns), np.ones(4, np.int64))[0]) == 4
+
+
+def test_rows_that_cancel_out_leave_nothing():
+    a, b, start, until, diff = (np.array([value, value]) for value in (1, 2, 3, 9, 1))
+    diff[1] = -1
+    assert [column.tolist() for column in disjoint(a, b, start, until, diff)] == [[]] * 4
+    assert [column.tolist() for column in consolidate([a, b], diff)] == [[]] * 3
+
+
+def test_of_no_rows_there_is_no_order():
+    none = np.empty(0, np.int64)
+    assert ordered([none, none]).tolist() == []
+    assert [column.tolist() for column in consolidate([none, none], none)] == [[]] * 3
+    assert [column.tolist() for column in disjoint(none, none, none, none, none)] == [[]] * 4
+
+
+@pytest.mark.parametrize("width", [2**62 - 2, 2**62 - 1, 2**62, 2**63 - 1])
+def test_the_order_holds_where_the_columns_just_fit_into_a_long(width):
+    """The greatest product that fits is 2**63 - 1: of 2**62 - 1 and 2 values, say."""
+    rng = np.random.default_rng(seeds.one(3))
+    columns = [rng.permutation(np.array([0, 0, 1, 1])), np.array([0, width - 1, width // 2, 1]) - width // 2]
+    found = [tuple(int(column[i]) for column in columns) for i in ordered(columns)]
+    assert found == sorted(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_columns_of_a_table_come_as_longs_in_the_order_asked_for():
+    table = pa.table({"a": pa.array([1, 2], pa.int32()), "b": pa.array([3, 4], pa.int64()), "c": ["x", "y"]})
+    found = longs(table, ["b", "a"])
+    assert [(column.dtype, column.tolist()) for column in found] == [(np.int64, [3, 4]), (np.int64, [1, 2])]

@@ -112,3 +112,22 @@ def test_a_stage_that_runs_has_said_nothing_and_one_that_failed_why() -> None:
 def test_an_absent_option_is_not_stored() -> None:
     assert to_json(TrussFacts(rows=0, epochs=0)) == {"rows": 0, "epochs": 0, "version": 1}
     assert to_json(TrianglesFacts(rows=1, proposals=None))["proposals"] is None
+
+
+def test_what_a_command_prints_and_a_page_shows_of_a_stage() -> None:
+    facts = IngestFacts(rows=2, quarantined=0, changed_rows=3, replaced_epochs=1, rows_before=4, quarantine_sample=[])
+    shown = [("rows", "rows", 2), ("quarantined", "quarantined", 0)]
+    replaced = [("replaced_epochs", "replaced epochs", 1), ("rows_before", "before", 4)]
+    assert [*plain(facts, "line")] == [*shown, *replaced]
+    assert [*plain(facts, "page")] == [*shown, ("changed_rows", "changed rows", 3), *replaced]
+    edges = EdgesFacts(rows=1, first_epoch=-2, broadcast=True)
+    assert [*plain(edges, "line")] == [("rows", "rows", 1), ("first_epoch", "from epoch", -2)]
+    assert [*plain(edges, "page")] == [("rows", "rows", 1)]  # a flag is no number
+    assert [*plain(FailedFacts(error="no memory", cost=Cost(jvm=5)), "page")] == []
+
+
+def test_sizes_of_a_row_that_lacks_them_are_zero() -> None:
+    facts = from_json("publish", {"revision": 1, "tables": {"edges": {}}})
+    assert isinstance(facts, PublishFacts)
+    size = facts.tables["edges"]
+    assert (size.files, size.bytes, size.rows) == (0, 0, 0)
