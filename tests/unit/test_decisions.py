@@ -19,6 +19,7 @@ from pipeline.run import planning
 from pipeline.run.decisions import (
     BROADCAST_ROWS,
     LANDED,
+    PARTS,
     Audit,
     Edges,
     Motifs,
@@ -198,9 +199,9 @@ def test_the_document_names_every_decision(home: Home) -> None:
         "edges": ("broadcast", False),
         "triangles": ("bulk", True),
         "truss": ("task", True),
-        "audit": ("4", False),
+        "audit": ("full: 4", False),
     }
-    assert document["decisions"][-1]["may"] == ["4"]
+    assert document["decisions"][-1]["may"] == ["full: 4"]
     idle = forecast(home, ledger, planning.plan(home, ledger, lambda epoch: False)).document()
     assert (idle["plans"], idle["decisions"], idle["revision"]) == ({}, [], None)
 
@@ -208,7 +209,7 @@ def test_the_document_names_every_decision(home: Home) -> None:
 def test_an_audit_says_which_epochs_it_compared() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (3,))
     audit = decisions(scope, parse("", "x"), Known())[-1]
-    assert audit.taken(AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5])) == audit.way == "3 5"
+    assert audit.taken(AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5])) == audit.way == "full: 3 5"
 
 
 def test_the_sum_of_numbers_lies_between_the_sums_of_their_bounds() -> None:
@@ -339,8 +340,7 @@ def test_more_edges_than_a_task_may_hold_are_counted(
 
 def audited(epochs: str, scope: Scope, published: Collection[int]) -> tuple[int, ...]:
     found = Audit.of(scope, parse(f'[audit]\nepochs = "{epochs}"\n' if epochs else "", "x"), Known(epochs=published))
-    assert found is not None and found.may == {found.way}
-    assert found.way == " ".join(map(str, found.epochs))
+    assert found is not None and found.may == {found.way} == {f"full: {' '.join(map(str, found.epochs))}"}
     return found.epochs
 
 
@@ -372,6 +372,61 @@ def test_a_rebuild_audits_epochs_of_all_its_history(published: int, expected: li
     assert audited("every 100", scope, range(published)) == tuple(expected)
 
 
+def audit_of(text: str, numbers: Known, epochs: tuple[int, ...] = (5,)) -> Audit:
+    found = Audit.of(Scope(replace(EMPTY, revision=1, frontier=5), epochs), parse(text, "x"), numbers)
+    assert found is not None
+    return found
+
+
+ROLLING = f"rolling {PARTS}"
+MANY = 200_000  # edges, of which a recomputation takes longer than the rest of an audit
+
+
+@pytest.mark.parametrize(
+    ("text", "there", "changed", "way", "may"),
+    [
+        ("", 100, 10, "full: 5", {"full: 5"}),  # of few edges
+        ("", 90_000, 0, "full: 5", {"full: 5"}),  # as long
+        ("", 90_001, 0, ROLLING, {ROLLING, "full: 5"}),
+        ("", MANY, 10, ROLLING, {ROLLING, "full: 5"}),
+        ('[audit]\nmode = "full"\n', MANY, 10, "full: 5", {"full: 5"}),
+        ('[audit]\nmode = "local"\n', 100, 10, "local", {"local", "full: 5"}),
+        ('[audit]\nmode = "rolling 7"\n', 100, 10, "rolling 7", {"rolling 7", "full: 5"}),
+        ('[audit]\nepochs = "all"\n', MANY, 10, "full: 5", {"full: 5"}),  # it is asked for
+        ("[truss]\nlimit_edges = 109\n[audit]\nmode = 'local'\n", 100, 10, "full: 5", {"full: 5"}),
+        ("[truss]\nlimit_edges = 110\n[audit]\nmode = 'local'\n", 100, 10, "local", {"local", "full: 5"}),
+        (MOTIFS + "[audit]\nmode = 'local'\n", 100, 10, "full: 5", {"full: 5"}),
+    ],
+)
+def test_what_cannot_be_proved_or_costs_little_is_recomputed(
+    text: str, there: int, changed: int, way: str, may: set[str]
+) -> None:
+    text = f"[truss]\nlimit_edges = {2 * MANY}\n{text}" if "limit_edges" not in text else text
+    audit = audit_of(text, Known(intervals=Number.exactly(changed), there=there))
+    assert (audit.way, audit.may) == (way, may)
+    assert audit.parts == (int(way.split()[1]) if way.startswith("rolling") else 0)
+    rest = f"prove every epoch{f', and recount one in {audit.parts} vertices' if audit.parts else ''}"
+    assert audit.words(str) == ("recompute 1 epoch: 5" if way.startswith("full") else rest)
+
+
+def test_the_audit_within_the_bounds_of_the_changes() -> None:
+    """Every count between the bounds goes one of the ways that were open, on both sides of where the cost changes."""
+    for there in (100, 50_000, 89_000, 90_000, 120_000, MANY):
+        for most in (0, 10**3, 10**5, 10**6):
+            text = f"[truss]\nlimit_edges = {10**9}\n"
+            guess = audit_of(text, Known(intervals=Number(most // 2, 0, most), there=there))
+            counted = {
+                audit_of(text, Known(intervals=Number.exactly(n), there=there)).way for n in (0, most // 2, most)
+            }
+            assert guess.may == {*counted, "full: 5"}
+
+
+def test_the_mode_that_an_audit_says_it_took() -> None:
+    said = AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5], mode=ROLLING)
+    assert Audit.taken(said) == ROLLING
+    assert Audit.taken(replace(said, mode="full")) == Audit.taken(replace(said, mode=None)) == "full: 3 5"
+
+
 @pytest.mark.parametrize(
     ("epochs", "words"),
     [
@@ -383,4 +438,4 @@ def test_a_rebuild_audits_epochs_of_all_its_history(published: int, expected: li
     ],
 )
 def test_the_audit_in_words(epochs: tuple[int, ...], words: str) -> None:
-    assert Audit(epochs).words(str) == words
+    assert Audit(epochs, "full", True, True, 0, NOTHING).words(str) == words
