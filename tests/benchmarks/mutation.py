@@ -145,16 +145,17 @@ def mutants(code: str, rng: random.Random) -> list[Mutant]:
                 family = kind.rpartition("/")[2].split("_")[0]
                 found.setdefault((begin, end, family), []).append((kind, occurrence, begin[0]))
     drawn = (rng.choice(several) for _, several in sorted(found.items()))
-    changed = (Mutant(*one, mutate_code(code, operator(one[0]), one[1]) or code) for one in drawn)
-    return [one for one in changed if one.code != code and _parses(one.code)]
+    return [Mutant(*one, text) for one in drawn if (text := changed(code, one[0], one[1]))]
 
 
-def _parses(code: str) -> bool:
+def changed(code: str, kind: str, occurrence: int) -> str | None:
+    """The module with one fault; None where cosmic-ray makes none that is Python (of a ** that is no power, of the
+    dotted name of an exception)."""
     try:
-        ast.parse(code)
-    except SyntaxError:  # of a ** that is no power
-        return False
-    return True
+        text = mutate_code(code, operator(kind), occurrence)
+        return text if ast.parse(text) and text != code else None
+    except (AttributeError, SyntaxError):
+        return None
 
 
 def run(copy: Path, suite: list[str], output: Path, limit: float) -> tuple[bool, float]:
@@ -208,8 +209,8 @@ def examined(copy: Path, module: str, sample: int, seed: int) -> tuple[int, int,
         print(f"  {told} {module}:{one.line} {one.kind} {one.occurrence} ({seconds_now:.1f} s)", flush=True)
         if survives:
             left.append(one)
-            changed = difflib.unified_diff(code.split("\n"), one.code.split("\n"), lineterm="", n=0)
-            print("\n".join(f"    {line}" for line in list(changed)[3:]), flush=True)
+            diff = difflib.unified_diff(code.split("\n"), one.code.split("\n"), lineterm="", n=0)
+            print("\n".join(f"    {line}" for line in list(diff)[3:] if line.strip(" +\\")), flush=True)
     path.write_text(code)
     return len(possible), len(chosen), left
 
