@@ -35,7 +35,7 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.operators.operator import Operator
 
 UNIT, KERNELS = "tests/unit/test_", "tests/kernels/test_"
-STATE = [f"{UNIT}{name}.py" for name in ("ledger", "other_runs", "rollback", "shown_totals", "lease")]
+STATE = [f"{UNIT}{name}.py" for name in ("runs", "ledger", "other_runs", "rollback", "shown_totals", "lease")]
 PAGES = ["tests/report/test_document.py", "tests/report/test_fresh.py"]
 WARM = [f"{KERNELS}replay.py", f"{KERNELS}warm.py", "-k", "not college"]
 STATE_MODULES = ("ledger", "revisions", "runs", "attempts", "contents", "progress", "totals")

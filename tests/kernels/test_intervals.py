@@ -71,11 +71,12 @@ def test_signed_intervals_become_those_in_which_the_edge_is_there(ids, seed):
     ],
 )
 def test_an_edge_that_cannot_be_is_an_error(row, error):
-    good = (0, 0, 1, 1), (9, 1, 3, 1), (0, 3, 3, 5), (4, FOREVER, 9, 9)  # edges before it, and after
+    # edges before it, and after; one of them comes twice
+    good = (0, 0, 0, 1, 1), (1, 9, 9, 1, 3), (3, 0, 6, 5, 3), (FOREVER, 4, 8, 9, 9)
     columns = [np.array([*some, value]) for some, value in zip(good, (1, 2, *row[:2]), strict=True)]
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
-        disjoint(*columns, np.array([1, 1, 1, 1, row[2]]))
-    assert len(disjoint(*(column[:4] for column in columns), np.ones(4, np.int64))[0]) == 4
+        disjoint(*columns, np.array([1, 1, 1, 1, 1, row[2]]))
+    assert len(disjoint(*(column[:5] for column in columns), np.ones(5, np.int64))[0]) == 5
 
 
 def test_rows_that_cancel_out_leave_nothing():
@@ -83,6 +84,8 @@ def test_rows_that_cancel_out_leave_nothing():
     diff[1] = -1
     assert [column.tolist() for column in disjoint(a, b, start, until, diff)] == [[]] * 4
     assert [column.tolist() for column in consolidate([a, b], diff)] == [[]] * 3
+    none = (np.array([value]) for value in (1, 2, 3, 9, 0))
+    assert [column.tolist() for column in disjoint(*none)] == [[]] * 4
 
 
 def test_of_no_rows_there_is_no_order():
