@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
@@ -116,13 +117,13 @@ def _month(name: str, rows: list[Entry]) -> Iterator[Entry]:
     if len(rows) == 1 or any(row["state"] != "published" or _unwell(row) for row in rows):
         yield from map(_line, rows)
         return
-    equal = sum(row["audited"] is True for row in rows)
+    right = Counter(row["audit"] for row in rows if row["audited"])
     yield {
         "epoch": name,
         "state": f"{len(rows)} published",
         "rows": f"{sum(row['rows'] for row in rows):,}",
         "revision": ranges(sorted({row["revision"] for row in rows if row["revision"]})),
-        "audited": f"{equal} equal" if equal else "",
+        "audited": ", ".join(f"{n} {word}" for word, n in sorted(right.items())),
     }
 
 

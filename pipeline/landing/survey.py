@@ -11,7 +11,7 @@ from typing import Any
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.records import Revision
-from ..state.standing import standings
+from ..state.standing import Says, standings
 from . import folder
 
 
@@ -69,6 +69,9 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
     return parent, found
 
 
+AUDITED = {Says.EQUAL: True, Says.PROVED: True, Says.DIFFERS: False, Says.STALE: None}
+
+
 def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
     """Every epoch for `status` and the page in Airflow: that of `survey`, and beside these states running, failed and
     interrupted. A run that another one overtook is none of them: its epoch is as the other left it."""
@@ -88,7 +91,7 @@ def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
                 "files": entry.files,
                 "rows": entry.rows,
                 "revision": entry.revision,
-                "audited": {"equal": True, "differs": False, "stale": None}[audit.says] if audit else None,
+                "audited": AUDITED[audit.says] if audit else None,
                 "audit": audit.told() if audit else None,
                 "error": said.error if said else unready,
             }

@@ -7,6 +7,7 @@ days after its last message. A second call finds everything published and says s
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from ..run import planning, runner
 from ..run.runner import Say
 from ..state.ledger import Ledger
 from ..state.place import opened
-from ..state.standing import Says, standings
+from ..state.standing import RIGHT, Says, standings
 
 _EVERY, _LIVE_FOR = "1d", 30
 
@@ -74,13 +75,13 @@ def demo(home: Home, name: Path, say: Say, out: Console) -> None:
 
 
 def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
-    """Every published epoch that was not yet found equal as it is now."""
+    """Every published epoch that is neither proved nor found equal as it is now."""
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
     row = ledger.at()
     stand = standings(ledger, row)
-    wanted = [e for e, at in stand.rows.items() if at.batch and not (at.audit and at.audit.says is Says.EQUAL)]
+    wanted = [e for e, at in stand.rows.items() if at.batch and not (at.audit and at.audit.says in RIGHT)]
     if wanted:
         say("audit", "")
         warehouse = Warehouse(session_for(home, ledger), home)
@@ -94,7 +95,10 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
                 f"{wrong[0]['name']} at {home.schedule.label(wrong[0]['epoch'])}: {wrong[0]['observed']}",
                 f"altneu --home {home.path} audit {wrong[0]['epoch']}",
             )
-    out.print(f"all {len(ledger.batches(row.revision))} epochs are equal to a full recomputation")
+    said = Counter(at.audit.says for at in standings(ledger, row).rows.values() if at.batch and at.audit)
+    words = {Says.PROVED: "proved", Says.EQUAL: "equal to a full recomputation"}
+    told = " and ".join(f"{said[each]} {word}" for each, word in words.items() if said[each])
+    out.print(f"all {len(ledger.batches(row.revision))} epochs are right: {told}")
 
 
 def _summary(home: Home, ledger: Ledger, out: Console) -> None:

@@ -17,7 +17,7 @@ from ..home.directory import Home
 from ..state.attempts import Attempt
 from ..state.facts import IngestFacts, TrianglesFacts, TrussFacts, without_version
 from ..state.records import Batch, CheckRecord, LandedBatch, RunState, Severity
-from ..state.standing import SUMS
+from ..state.standing import SUMS, Audit
 from ..state.totals import MEASURES, Shown
 from .html.verdict import verdict
 from .state import WINDOW, State
@@ -208,15 +208,23 @@ def _first(epoch: int, recorded: Sequence[Mapping[str, Sequence[T]] | None]) -> 
 
 
 def _audit(state: State, epoch: int) -> Document:
-    """`says`: equal, differs, stale or none; `since`: the newest revision that may have changed the epoch."""
-    audit, rows = state.audit(epoch), state.audits.get(epoch, [])
+    """`says`: equal, proved, differs, stale or none; `since`: the newest revision that may have changed the epoch. What
+    follows is of the comparison with a full recomputation; `proof` the same of the newest proof."""
+    says, rows = state.audit(epoch), state.audits.get(epoch, [])
     return {
-        "says": audit.says if audit else "none",
+        "says": says.says if says else "none",
+        **_found(state, state.comparison(epoch), rows),
+        "proof": _found(state, state.proof(epoch), state.proofs.get(epoch, [])),
+        "since": max(state.marks.contributes(epoch), state.marks.everywhere) or None,
+    }
+
+
+def _found(state: State, audit: Audit | None, rows: list[CheckRecord]) -> Document:
+    return {
         "fresh": bool(audit and audit.fresh),
         "anew": bool(audit and audit.anew),
         "revision": audit.revision if audit else None,
         "at": audit.at if audit else None,
-        "since": max(state.marks.contributes(epoch), state.marks.everywhere) or None,
         "checks": [check(state, row) for row in rows],
     }
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 import sqlalchemy as sa
 
@@ -69,6 +70,7 @@ def overview(
         why = why or reasons[entry["epoch"]] or "it stopped without saying why"
         entry["why"] = why if STATES[entry["state"]].attention else None
     count = {name: sum(1 for e in epochs if e["state"] == name) for name in STATES}
+    said = Counter(entry["audit"] for entry in epochs)
     older = len(stand.axis) - len(axis)
     published = sum(1 for row in stand.rows.values() if row.batch)
     return {
@@ -82,7 +84,7 @@ def overview(
         "frontier": None if newest.frontier is None else label(newest.frontier),
         "seconds": home.schedule.seconds,
         "starts": {epoch: begin for epoch in axis if (begin := start(home, epoch)) is not None},
-        "headline": _headline(published, count, older, bool(axis or newest.revision)),
+        "headline": _headline(published, count, said, older, bool(axis or newest.revision)),
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
         "runs": [told(*one) for one in _newest_runs(found)],
         "held_back": _held_back(home, found, newest),
@@ -153,7 +155,7 @@ def _differing(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, 
     return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
 
 
-def _headline(published: int, counts: dict[str, int], older: int, known: bool) -> str:
+def _headline(published: int, counts: dict[str, int], audits: Mapping[str, int], older: int, known: bool) -> str:
     if not known:
         return "Nothing has been run yet."
     if not published:
@@ -165,8 +167,12 @@ def _headline(published: int, counts: dict[str, int], older: int, known: bool) -
     if parts:
         return f"{done}; {listed(parts)}."
     if counts["unaudited"]:
-        return f"{done}; {number(counts['unaudited'])} not compared with a full recomputation as they are now."
-    return f"{done}, each {'of these ' if older else ''}equal to a full recomputation."
+        return f"{done}; {number(counts['unaudited'])} neither proved nor recomputed as they are now."
+    these = "of these " if older else ""
+    if not audits["proved"]:
+        return f"{done}, each {these}equal to a full recomputation."
+    more = f"; {number(audits['equal'])} equal to a full recomputation" if audits["equal"] else ""
+    return f"{done}, each {these}proved{more}."
 
 
 def look(home: Home, found: Ledger, at: str) -> Document | None:

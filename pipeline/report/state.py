@@ -23,6 +23,7 @@ from ..state.schema import batches, checks, ledger, runs
 from ..state.standing import (
     FOREVER,
     FULL,
+    PROOF,
     SUMS,
     Audit,
     EpochState,
@@ -36,6 +37,7 @@ from ..state.standing import (
     landings,
     marks_of,
     newest_checks,
+    newest_of,
     total_diffs,
 )
 from ..state.totals import NOTHING, Shown, accumulate
@@ -254,17 +256,27 @@ class State:
         mine = (checks.c.epoch >= self.low) & (checks.c.epoch <= self.high)
         self.checks: dict[int, list[CheckRecord]] = defaultdict(list)
         self.audits: dict[int, list[CheckRecord]] = defaultdict(list)
+        self.proofs: dict[int, list[CheckRecord]] = defaultdict(list)
+        kinds = {FULL: self.audits, PROOF: self.proofs}
         for row in map(CheckRecord.of, self.read(newest_checks(self.newest.revision, mine))):
-            (self.audits if row.suite == FULL else self.checks)[row.epoch].append(row)
+            kinds.get(row.suite, self.checks)[row.epoch].append(row)
 
     def audit(self, epoch: int) -> Audit | None:
-        """The newest comparison with a full recomputation."""
-        rows = self.audits.get(epoch)
+        """What says whether the numbers are right: a comparison with a full recomputation, or a proof."""
+        return newest_of(self.comparison(epoch), self.proof(epoch))
+
+    def comparison(self, epoch: int) -> Audit | None:
+        """The newest one with a full recomputation."""
+        return self._found(epoch, self.audits.get(epoch))
+
+    def proof(self, epoch: int) -> Audit | None:
+        """The newest one."""
+        return self._found(epoch, self.proofs.get(epoch), proof=True)
+
+    def _found(self, epoch: int, rows: list[CheckRecord] | None, proof: bool = False) -> Audit | None:
         if not rows:
             return None
-        revision, passed = rows[0].revision, all(row.passed for row in rows)
-        fresh = self.marks.fresh(epoch, revision)
-        return Audit(passed, revision, rows[0].at, fresh, revision < self.marks.anew)
+        return self.marks.audit(epoch, rows[0].revision, all(row.passed for row in rows), rows[0].at, proof)
 
     def fresh(self, row: CheckRecord) -> bool:
         return is_fresh(row, self.batches.get(row.epoch), self.marks)
@@ -289,7 +301,7 @@ class State:
 
     def checked_epochs(self, run_id: str) -> list[int]:
         """The last epochs at which a run has run its suites."""
-        mine = (checks.c.run_id == run_id) & (checks.c.suite != FULL)
+        mine = (checks.c.run_id == run_id) & (checks.c.suite.not_in((FULL, PROOF)))
         statement = sa.select(checks.c.epoch).where(mine).distinct().order_by(checks.c.epoch.desc()).limit(3)
         return sorted(row.epoch for row in self.read(statement))
 

@@ -28,7 +28,7 @@ from .ledger import Ledger
 from .records import Batch, CheckRecord, Revision, RunKind, RunState, Severity
 from .schema import batches, checks, ledger, runs, totals
 
-FULL = "incremental_versus_full"
+FULL, PROOF = "incremental_versus_full", "proof"
 OF_BATCH = {(check.suite, check.name) for check in VOLUMES if check.per_epoch}
 SUMS = ("vertices", "edges", "triangles")
 FOREVER = (1 << 63) - 1
@@ -51,8 +51,12 @@ class Says(StrEnum):
     """What an audit says of what is published."""
 
     EQUAL = "equal"
+    PROVED = "proved"  # by the run that computed it, and not recomputed since
     DIFFERS = "differs"  # also when the epoch has changed since: nothing says that the difference is gone
     STALE = "stale"  # nothing
+
+
+RIGHT = (Says.EQUAL, Says.PROVED)
 
 
 class Marks:
@@ -75,30 +79,47 @@ class Marks:
         """Does what was found of the graph at a revision speak of what is published now?"""
         return revision >= max(self.contributes(epoch), self.everywhere)
 
+    def audit(self, epoch: int, revision: int | None, passed: object, at: str, proof: bool = False) -> Audit | None:
+        """What was found of an epoch at a revision; None: nothing was."""
+        if revision is None:
+            return None
+        return Audit(bool(passed), revision, at, self.fresh(epoch, revision), revision < self.anew, proof)
+
 
 @dataclass(frozen=True)
 class Audit:
-    """The newest comparison of an epoch with a full recomputation."""
+    """The newest comparison of an epoch with a full recomputation, or the newest proof of it."""
 
     passed: bool
     revision: int
     at: str
     fresh: bool
     anew: bool  # everything was computed anew since
+    proof: bool = False
 
     @property
     def says(self) -> Says:
         """Of what is published now."""
         if not self.passed:
             return Says.STALE if self.anew else Says.DIFFERS
-        return Says.EQUAL if self.fresh else Says.STALE
+        if not self.fresh:
+            return Says.STALE
+        return Says.PROVED if self.proof else Says.EQUAL
 
     def told(self) -> str:
         """For `status` and the page in Airflow, in few words."""
         if self.fresh:
             return self.says
-        found = "equal" if self.passed else "differed"
+        found = "differed" if not self.passed else "proved" if self.proof else "equal"
         return f"{found} at revision {self.revision}, may have changed since"
+
+
+def newest_of(full: Audit | None, proof: Audit | None) -> Audit | None:
+    """Which of both decides: a comparison as long as it speaks of what is published, or found a difference (a proof
+    builds on the state before it, and cannot take that back); then the proof."""
+    if full is not None and full.says is not Says.STALE:
+        return full
+    return proof if proof is not None and (proof.fresh or full is None) else full
 
 
 @dataclass(frozen=True)
@@ -162,17 +183,18 @@ def dense(first: int, last: int, published: int) -> bool:
 def standings(found: Ledger, newest: Revision) -> Standings:
     """How every epoch stands: one row each, in one query, and what the runs say that did not publish."""
     big, text = sa.BigInteger, sa.String(64)
-    names = ("rows", "bad_rows", "files", "batch", *SUMS, "touched", "mark", "passed", "audited", "newest_check")
+    found_by = ("passed", "audited", "proof_passed", "proved", "newest_check")
+    names = ("rows", "bad_rows", "files", "batch", *SUMS, "touched", "mark", *found_by)
 
     def part(source: sa.Subquery, **columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
         shown = [columns.get(name, sa.cast(sa.null(), big)).label(name) for name in names]
-        digest, at = (columns.get(name, sa.cast(sa.null(), text)).label(name) for name in ("digest", "at"))
-        return sa.select(source.c.epoch, *shown, digest, at)
+        texts = [columns.get(name, sa.cast(sa.null(), text)).label(name) for name in ("digest", "at", "proved_at")]
+        return sa.select(source.c.epoch, *shown, *texts)
 
     now, every = current(newest.revision).subquery(), landings(newest.revision).subquery()
     moved = total_diffs(newest).subquery()
     said = visible(newest.revision).subquery()
-    last = audits(newest.revision).subquery()
+    last, proofs = (audits(newest.revision, suite).subquery() for suite in (FULL, PROOF))
     pivot = {name: sa.case((moved.c.measure == name, moved.c["diff"]), else_=0) for name in SUMS}
     whole = sa.union_all(
         part(now, rows=now.c.rows, bad_rows=now.c.bad_rows, files=now.c.files, batch=now.c.revision,
@@ -181,8 +203,10 @@ def standings(found: Ledger, newest: Revision) -> Standings:
         part(moved, **pivot, mark=moved.c.revision),
         part(said, newest_check=said.c.id),
         part(last, passed=last.c.passed, audited=last.c.revision, at=last.c.at),
+        part(proofs, proof_passed=proofs.c.passed, proved=proofs.c.revision, proved_at=proofs.c.at),
     ).subquery()  # fmt: skip
-    kept = [sa.func.max(whole.c[name]).label(name) for name in (*names, "digest", "at") if name not in SUMS]
+    texts = ("digest", "at", "proved_at")
+    kept = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
     kept += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
     rows = found.read(sa.select(whole.c.epoch, *kept).group_by(whole.c.epoch).order_by(whole.c.epoch))
     marks = Marks([(row.epoch, row.mark) for row in rows if row.mark is not None], *_everywhere(found, newest))
@@ -190,12 +214,11 @@ def standings(found: Ledger, newest: Revision) -> Standings:
     sums = dict.fromkeys(SUMS, 0)
     for row in rows:
         sums = {name: sums[name] + (row._mapping[name] or 0) for name in SUMS}
-        batch, audit = None, None
+        batch = None
         if row.digest:
             batch = Batch(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.batch)
-        if row.audited is not None:
-            fresh, anew = marks.fresh(row.epoch, row.audited), row.audited < marks.anew
-            audit = Audit(bool(row.passed), row.audited, row.at, fresh, anew)
+        full = marks.audit(row.epoch, row.audited, row.passed, row.at)
+        audit = newest_of(full, marks.audit(row.epoch, row.proved, row.proof_passed, row.proved_at, proof=True))
         contributes, touched, check = marks.contributes(row.epoch), row.touched or 0, row.newest_check or 0
         changed = row.edges is not None
         out[row.epoch] = Standing(row.epoch, batch, sums, contributes, touched, audit, check, changed)
@@ -249,12 +272,12 @@ def visible(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 def newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Of every check at every epoch the newest result; of audits those of an epoch's newest one alone."""
+    """Of every check at every epoch the newest result; of audits and proofs those of an epoch's newest one alone."""
     said = visible(newest, *conditions).subquery()
     place = sa.func.row_number().over(partition_by=(said.c.epoch, said.c.suite, said.c.name), order_by=said.c.id.desc())
     last = sa.func.max(said.c.at).over(partition_by=(said.c.epoch, said.c.suite))
     ranked = sa.select(said, place.label("place"), last.label("last")).subquery()
-    kept = (ranked.c.place == 1) & ((ranked.c.suite != FULL) | (ranked.c.at == ranked.c.last))
+    kept = (ranked.c.place == 1) & (ranked.c.suite.not_in((FULL, PROOF)) | (ranked.c.at == ranked.c.last))
     return sa.select(*(ranked.c[column.name] for column in checks.c)).where(kept).order_by(ranked.c.id)
 
 
@@ -271,9 +294,9 @@ def failures(found: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
     return out
 
 
-def audits(newest: int) -> sa.Select[Any]:
-    """Epoch, passed, revision, at of the newest comparison of each."""
-    rows = visible(newest, checks.c.suite == FULL).subquery()
+def audits(newest: int, suite: str) -> sa.Select[Any]:
+    """Epoch, passed, revision, at of the newest comparison, or proof, of each."""
+    rows = visible(newest, checks.c.suite == suite).subquery()
     ranked = sa.select(rows, sa.func.max(rows.c.at).over(partition_by=rows.c.epoch).label("last")).subquery()
     passed = sa.func.min(sa.case((ranked.c.passed, 1), else_=0)).label("passed")
     told = (sa.func.max(ranked.c.revision).label("revision"), sa.func.max(ranked.c.at).label("at"))
@@ -321,4 +344,4 @@ def judge(batch: Batch | None, tried: Attempt | None, audit: Audit | None, faile
         return EpochState.WRONG
     if Severity.WARNING in severities:
         return EpochState.WARNING
-    return EpochState.GOOD if says is Says.EQUAL else EpochState.UNAUDITED
+    return EpochState.GOOD if says in RIGHT else EpochState.UNAUDITED

@@ -39,6 +39,9 @@ def _corrected(found: Document) -> str:
     return f"{kind}: {became}. "
 
 
+_RIGHT = {"equal": "equal to a full recomputation", "proved": "proved at this epoch"}
+
+
 def _judged(found: Document) -> tuple[str, str, str | None]:
     label, state = found["label"], found["state"]
     failed = [check for check in found["checks"] if check["counts"]]
@@ -59,7 +62,7 @@ def _judged(found: Document) -> tuple[str, str, str | None]:
         first = next(check for check in failed if check["severity"] == "warning")
         many = sum(1 for check in failed if check["severity"] == "warning")
         said = f"{plural(many, 'check')} warned: {first['name']} ({first['observed']})."
-        equal = " The numbers are equal to a full recomputation." if says == "equal" else ""
+        equal = f" The numbers are {_RIGHT[says]}." if says in _RIGHT else ""
         return f"Loaded, but look at it. {_upper(said)}{equal}", _remedy([first]), None
     if state == "empty":
         said = "Nothing is published for this epoch."
@@ -72,18 +75,19 @@ def _judged(found: Document) -> tuple[str, str, str | None]:
         said = "A run of this epoch has started and has not finished. Nothing of it is visible yet."
         return said, "Wait for it.", f"altneu run {label}"
     if state == "unaudited":
-        stale = f" since revision {found['audit']['since']}" if found["audit"]["checks"] else ""
+        known = found["audit"]["checks"] or found["audit"]["proof"]["checks"]
+        stale = f" since revision {found['audit']['since']}" if known else ""
         said = f"Loaded well. Not compared with a full recomputation{stale or ' yet'}."
         return said, "Compare it with a full recomputation when the numbers matter.", f"altneu audit {label}"
     bad = found["landed"]["quarantined"]
     if bad:
         put = plural(bad, "malformed row was put", "malformed rows were put")
         return (
-            f"Loaded well. Equal to a full recomputation. {put} in quarantine.",
+            f"Loaded well. {_upper(_RIGHT[says])}. {put} in quarantine.",
             "Nothing for the numbers. To have the quarantined rows counted, correct the file and land it again.",
             None,
         )
-    return "Loaded well. Equal to a full recomputation. Nothing to do.", "Nothing.", None
+    return f"Loaded well. {_upper(_RIGHT[says])}. Nothing to do.", "Nothing.", None
 
 
 def _failed(found: Document) -> tuple[str, str, str | None]:
@@ -172,6 +176,12 @@ def _trust(found: Document) -> str:
     others = f" {plural(passed, 'other check')} passed{failed}." if passed + warned else ""
     if found["state"] == "failed" and found["landed"] is None:
         return "There is nothing to trust: nothing was published."
+    if audit["says"] == "proved":
+        compared = f" It was compared with a recomputation at revision {audit['revision']}."
+        before = compared if audit["checks"] else ""
+        if warned and found["state"] == "wrong":
+            return f"No: proved, but a critical check failed.{others}"
+        return f"Yes: proved at revision {audit['proof']['revision']}, by what changed.{before}{others}"
     if not audit["checks"]:
         return f"Not compared with a full recomputation yet.{others}"
     wrong = plural(sum(1 for check in audit["checks"] if not check["passed"]), "comparison")

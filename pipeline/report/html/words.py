@@ -21,9 +21,9 @@ class StateWords:
 
 
 STATES = {
-    "good": StateWords("g", "✓", "equal", "Published, and equal to a full recomputation."),
+    "good": StateWords("g", "✓", "right", "Published; proved, or equal to a full recomputation."),
     "unaudited": StateWords(
-        "u", "○", "not compared", "Published; not compared with a full recomputation as it is now."
+        "u", "○", "not checked", "Published; neither proved nor compared with a full recomputation as it is now."
     ),
     "warning": StateWords("w", "!", "with warnings", "Published; a check warned.", True),
     "wrong": StateWords("d", "≠", "wrong", "Published, but a critical check failed: do not use it.", True),
