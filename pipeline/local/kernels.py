@@ -111,6 +111,19 @@ def _kept() -> None:
     graph.make_room(graph.numbered(np.arange(40, 80), np.arange(1000, 1040)))
 
 
+def _proof() -> None:
+    """Of a graph from the tables, by all of its triangles and, then, by those of the changes alone."""
+    from algorithms.kernels import proof
+    from algorithms.proof import Ask
+    from algorithms.truss import _replay
+
+    edges = _edges()
+    rows = edges.append_column("k", pa.array(np.zeros(edges.num_rows, np.int64)))
+    list(_replay(0, 0, ask=Ask(2))(_received(rows)))
+    proof.WHOLE = 1
+    list(_replay(0, 4, ask=Ask(2))(_received(rows)))
+
+
 def _triangles() -> None:
     from algorithms.triangles import _count_all, _count_cell
 
@@ -169,6 +182,7 @@ GROUPS = {  # the longest first
     "truss: insertions": _insertions,
     "truss: deletions": _deletions,
     "truss: peel": _peel,
+    "truss: proof": _proof,
     "triangles": _triangles,
     "motifs": _motifs,
     "audit": _audit,
