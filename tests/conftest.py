@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.landing import folder
+from pipeline.state.facts import AuditFacts
 from pipeline.storage.session import SIMPLE
 from tests.postgres import postgres, server  # noqa: F401  # fixtures
 
@@ -58,6 +59,13 @@ def quiet_again() -> Iterator[None]:
     root.setLevel(level)
     own.handlers = own_before
     own.setLevel(own_level)
+
+
+@pytest.fixture
+def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of this process without the audit stage, half of a tiny run: for tests that compare with plain Python, or
+    audit what is published themselves."""
+    monkeypatch.setattr("pipeline.run.stages.audit.work", lambda run: AuditFacts(checks=0, failed=0, critical=0))
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_broken_input_stops_the_run_and_loses_nothing(altneu: Altneu, home: Path) -> None:
     """One published epoch; then every kind of broken batch: exit 1, the input named, the published state untouched."""
     land(home, "1", K4)
@@ -75,6 +76,7 @@ def test_broken_input_stops_the_run_and_loses_nothing(altneu: Altneu, home: Path
     assert (row["edges"], row["triangles"], row["revision"]) == (42, 4, 2)
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_an_empty_batch_and_removal(altneu: Altneu, home: Path) -> None:
     (home / "altneu.toml").write_text("[edges]\nlive_for = 2\n")
     land(home, "1", K4)
@@ -93,6 +95,7 @@ def test_an_empty_batch_and_removal(altneu: Altneu, home: Path) -> None:
     assert {row["edges"] for row in rows} == {0}
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_string_ids(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     (home / "altneu.toml").write_text('[vertices]\nids = "string"\n')
     land(home, "1", "src,dst\nada,bob\nbob,cy\ncy,ada\n")
@@ -145,6 +148,7 @@ def test_looking_around(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     assert all(Path(line).exists() for line in report.out.split())
 
 
+@pytest.mark.usefixtures("unaudited")
 def test_correcting_history(altneu: Altneu, home: Path) -> None:
     """The commands around history, as they are typed: plan, a backfill in parts, other settings, rollback, compact."""
     for epoch in (1, 2, 4):
@@ -207,6 +211,7 @@ def test_every_command_has_help() -> None:
         assert command.callback.__doc__, name  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_executors_in_processes_of_their_own(tmp_path: Path) -> None:
     """A run on `local-cluster[2,1,1024]`, started as a user starts it: nothing assumes one process."""
     home = tmp_path / "home"

@@ -32,7 +32,7 @@ from tests import homes, seeds
 from tests.conftest import TINY
 from tests.reference import Row
 
-pytestmark = pytest.mark.usefixtures("tiny")
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 REPO = Path(__file__).resolve().parents[2]
 SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
@@ -146,8 +146,9 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
     assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
 
 
+@pytest.mark.slow
 def test_kills_at_random_moments(spark: SparkSession, tmp_path: Path) -> None:
-    crash(spark, tmp_path, int(os.environ.get("ALTNEU_KILLS", "2")))
+    crash(spark, tmp_path, int(os.environ.get("ALTNEU_KILLS", "200")))
 
 
 def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
@@ -171,11 +172,6 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     assert {warehouse.metadata(t).main() == ledger.at().snapshots[t] for t in TABLES} == {True}
     results = audit.audit_published(warehouse, ledger.at(), [0, 1, 2], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
-
-
-@pytest.mark.slow
-def test_two_hundred_kills(spark: SparkSession, tmp_path: Path) -> None:
-    crash(spark, tmp_path, 200)
 
 
 RACER = """

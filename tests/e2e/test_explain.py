@@ -17,7 +17,7 @@ from tests import homes, reference, seeds
 from tests.e2e.conftest import Altneu
 from tests.reference import Row
 
-pytestmark = pytest.mark.usefixtures("tiny")
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 
 def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None:
@@ -85,6 +85,7 @@ def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession
     assert "no vertex is called 'eve'" in altneu("explain", "vertex", "eve").err
 
 
+@pytest.mark.slow  # tests/e2e/test_shown.py repairs in the ordinary tier
 def test_repair_replaces_what_differs(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
     home, ledger = homes.make(tmp_path / "home")
     homes.put(home, 1, [(a, b, None, "upsert", 0) for a, b in combinations(range(4), 2)])

@@ -18,7 +18,7 @@ from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.e2e.conftest import Altneu
 
-pytestmark = pytest.mark.usefixtures("tiny")
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.e2e.conftest import Altneu
 
-pytestmark = pytest.mark.usefixtures("tiny")
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 Edge = tuple[int, int]
 

@@ -17,7 +17,7 @@ from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 
-pytestmark = pytest.mark.usefixtures("tiny")
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -35,7 +35,6 @@ from pipeline.errors import AltneuError, RunFailed, UsageError
 from pipeline.run import planning, rollback, runner, stages
 from pipeline.run.compact import compact
 from pipeline.run.context import Run
-from pipeline.state.facts import AuditFacts
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.stories.world import Settings, World
@@ -294,10 +293,9 @@ def asked(name: str, default: int) -> int:
     return int(os.environ.get(name) or default)
 
 
-def test_short_stories(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the audit stage, which is half of a tiny run: the long stories have it, and the model checks more."""
-    monkeypatch.setattr("pipeline.run.stages.audit.work", lambda run: AuditFacts(checks=0, failed=0, critical=0))
-    tell(spark, asked("ALTNEU_STORIES", 20), asked("ALTNEU_STEPS", 2))
+def test_short_stories(spark: SparkSession, unaudited: None) -> None:
+    """The long stories have the audit stage; the model checks more."""
+    tell(spark, asked("ALTNEU_STORIES", 8), asked("ALTNEU_STEPS", 2))
 
 
 @pytest.mark.slow
