@@ -166,6 +166,7 @@ def test_connected_components(spark) -> None:
     assert_same(collected(iterate(start, body)), scratch, SEED)
 
 
+@pytest.mark.slow
 def test_k_core(spark) -> None:
     cases = graphs(SEED + 2, 9)
     edges = both_ways(frame(spark, cases, ["a", "b"], EPOCH_REVISION))

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
+from pipeline.state.records import Revision
 from pipeline.storage.warehouse import TABLES, Warehouse
 from tests import homes, seeds
 from tests.conftest import TINY
@@ -68,6 +69,31 @@ def batch(rng: random.Random) -> list[Row]:
     return [(rng.randrange(14), rng.randrange(14), None, op, rng.randrange(3)) for op in ops]
 
 
+def finished(home: Path, *arguments: str, server: str) -> str:
+    """What a command through the server says, once it has succeeded."""
+    process = altneu(home, *arguments, server=server)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    return output
+
+
+def is_right(warehouse: Warehouse, row: Revision, epochs: range) -> None:
+    """A full audit, through the JVM of this process."""
+    results = audit.audit_published(warehouse, row, list(epochs), lambda text: None)
+    assert len(results) > 20 and [result["name"] for result in results if not result["passed"]] == []
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_run_through_connect(spark: SparkSession, tmp_path: Path, shared: str) -> None:
+    home, ledger = homes.make(tmp_path / "home", TOML)
+    rng = random.Random(seeds.one(4))
+    for epoch in range(2):
+        homes.put(home, epoch, batch(rng))
+    finished(home.path, "backfill", "--all", server=shared)
+    is_right(Warehouse(spark, home), ledger.at(), range(2))
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_path: Path, shared: str) -> None:
     home, ledger = homes.make(tmp_path / "home", TOML)
@@ -76,10 +102,7 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
         homes.put(home, epoch, batch(rng))
 
     def done(*arguments: str) -> str:
-        process = altneu(home.path, *arguments, server=shared)
-        output, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, output
-        return output
+        return finished(home.path, *arguments, server=shared)
 
     done("backfill", "--all")
     homes.put(home, 1, batch(rng))
@@ -95,24 +118,23 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     snapshots = {table: len(warehouse.metadata(table).snapshots()) for table in TABLES}
     done("compact", "--grace", "0")
     row = ledger.at()
-    results = audit.audit_published(warehouse, row, list(range(5)), lambda text: None)
-    assert len(results) > 20 and [result["name"] for result in results if not result["passed"]] == []
+    is_right(warehouse, row, range(5))
     for table in TABLES:
         assert set(warehouse.metadata(table).refs()) == {"main"}
         assert warehouse.metadata(table).main() == row.snapshots[table]
     assert len(warehouse.metadata("upserts").snapshots()) < snapshots["upserts"]
 
 
-@pytest.mark.usefixtures("tiny")
+@pytest.mark.usefixtures("tiny", "unaudited")
 def test_metadata_files_say_what_iceberg_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, ledger = homes.make(tmp_path / "home", '[values]\nrating = "double"\n')
-    for epoch in range(3):
+    for epoch in range(2):
         homes.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
         homes.run(home, ledger, [epoch])
     warehouse = Warehouse(spark, home)
-    warehouse.metadata("edges").commit([("createBranch", "aside", ledger.at(2).snapshots["edges"])])
+    warehouse.metadata("edges").commit([("createBranch", "aside", ledger.at(1).snapshots["edges"])])
     mine = {table: warehouse.metadata(table) for table in TABLES}  # read by us
 
     def on_no_disk_of_ours(*_: object, **__: object) -> str:
@@ -134,7 +156,7 @@ def test_metadata_files_say_what_iceberg_says(
             assert [told[table].first()] == [row.snapshot_id for row in rows if row.parent_id is None]
             for row in rows:
                 assert told[table].summary(row.snapshot_id) == {"operation": row.operation, **row.summary}
-    assert mine["edges"].refs()["aside"] == ledger.at(2).snapshots["edges"] != mine["edges"].main()
+    assert mine["edges"].refs()["aside"] == ledger.at(1).snapshots["edges"] != mine["edges"].main()
 
 
 IDLE = """
@@ -155,6 +177,7 @@ print(counts)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_the_server_keeps_no_connections_to_postgresql(tmp_path: Path, shared: str, postgres: str) -> None:
     """Those of sessions that are over end; a session that idles goes on."""
@@ -167,9 +190,7 @@ def test_the_server_keeps_no_connections_to_postgresql(tmp_path: Path, shared: s
             return int(connection.execute(sa.text(named)).scalar_one())
 
     homes.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
-    process = altneu(home.path, "run", "0", server=shared)
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
+    finished(home.path, "run", "0", server=shared)
     assert kept() <= 1
     environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": shared}
     command = [sys.executable, "-c", IDLE, str(home.path)]

@@ -52,6 +52,7 @@ CASES = {
     "repair": Case(["repair"], "audit: ", signal.SIGINT, "repair"),
 }
 ALWAYS = ("Spark's start",)
+SIGNALS = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 
 
 def command(home: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -87,13 +88,13 @@ def interrupted(
     return before, said
 
 
+@pytest.mark.usefixtures("tiny", "unaudited")
 @pytest.mark.parametrize("case", [c if c in ALWAYS else pytest.param(c, marks=pytest.mark.slow) for c in CASES])
 def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
     arguments, after, number, during, outcome = CASES[case]
     home, ledger = homes.make(tmp_path / "home", TOML)
     homes.put(home, 0, [(a, b, None, "upsert", 0) for a in range(5) for b in range(a)])
-    first = command(home.path, "run", "0")
-    assert first.wait(240) == 0, first.stderr
+    homes.run(home, ledger, [0])
     homes.put(home, 1, [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)])
     process = command(home.path, *arguments)
     before, said = interrupted(process, after, number)
@@ -135,7 +136,7 @@ def test_an_interrupted_demo_goes_on(tmp_path: Path) -> None:
     assert (run.state, len(run.epochs)) == ("published", 193)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_an_interrupted_report_leaves_whole_pages(tmp_path: Path, number: signal.Signals) -> None:
     home = tmp_path / "home"
     Seed(home).good_days(400)
@@ -155,7 +156,7 @@ def test_an_interrupted_report_leaves_whole_pages(tmp_path: Path, number: signal
     assert {path.suffix for path in home.glob("reports/*")} <= {".html", ".json", ".css"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_an_interrupted_land_lands_nothing(tmp_path: Path, number: signal.Signals) -> None:
     home, _ = homes.make(tmp_path / "home")
     homes.put(home, 0, [(0, 1, None, "upsert", 0)])

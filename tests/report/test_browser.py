@@ -144,8 +144,13 @@ def test_the_offending_rows_are_there_to_see(states: Seed, browser: Any, width: 
     visit.quiet()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
+OTHER_LOOKS = [(1280, "dark"), (400, "light")]
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(1280, "light"), (400, "dark"), *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHER_LOOKS)],
+)
 @pytest.mark.parametrize("name", ["index", *(f"epoch=2004-08-{day:02d}" for day in range(9, 16))])
 def test_nothing_that_axe_finds_keeps_a_reader_out(
     states: Seed, browser: Any, name: str, width: int, scheme: str
