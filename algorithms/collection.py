@@ -8,7 +8,7 @@ Shapes   `df` has the data columns, the time columns of `time` (bigint) and `dif
          `diff`.
 Cost     Lazy: every method returns a plan and none collects or caches. `consolidate`, `as_of`, `changes`,
          `compact` and `to_intervals` shuffle once; all others are projections or unions without a shuffle.
-         Spark does not tell `a` from `A`: no two columns differ by case only. Names that begin with an underscore are
+         Spark ignores case in names: no two columns differ by case only. Names that begin with an underscore are
          the operators' own.
 Errors   ValueError when a time column or `diff` is missing, a name is there twice or is the operators' own, lattices or
          data columns do not match, or contents are asked for from before a compaction.
@@ -155,8 +155,8 @@ class Collection:
         return Collection(df, time, tuple(since[c] for c in time.columns) if since else None)
 
     def compact(self, since: Time) -> Collection:
-        """Forget what no reader at or after `since` can tell apart: times are joined with `since`, sums
-        taken.
+        """Forget what no reader at or after `since` can distinguish: times are joined with `since`, and
+        diffs summed.
 
         `as_of` is unchanged at every time >= since, and refuses others. The collection remembers `since`, and so do
         those that are made of it by operators whose contents at a time follow from their inputs' contents then; its

@@ -9,7 +9,7 @@ Shapes   A `Query` (see `query`) has atoms (relation name, variables and constan
          head. Relations are collections whose data columns correspond to the terms by position. Result: the variables
          of the head as data, or all in order of appearance.
 Plan     Per rule the attribute order is greedy: next the variable that most atoms constrain, then the one with the
-         least given `fanout`. All rules go through their steps together, told apart by a column (`extend`): so a
+         least given `fanout`. All rules go through their steps together, distinguished by a column (`extend`): so a
          triangle has 8 exchanges and a 4-clique 20, whatever the number of rules.
 Cost     Candidates per step: at most Σ min(count) (law 8), counts taken over every triple that ever was. A record of h
          triples costs h rows, so compact old histories. `explain` shows the rules without running anything.

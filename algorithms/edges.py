@@ -6,7 +6,7 @@ Law      At epoch t the edge {a, b} (a < b) is there iff at least one of the key
 Shapes   Upsert rows are diff triples of landed rows: src, dst, value columns, op, seq, epoch, `diff`. Edges are signed
          validity intervals: a, b, epoch (from), until, diff: the two triples `(epoch, +diff)`, `(until, -diff)`.
 Cost     One shuffle of the touched rows, on (a, b). The stored rows are scanned once; they are joined to the touched
-         pairs by broadcast when told so, otherwise by a shuffle.
+         pairs by broadcast with `broadcast=True`, otherwise by a shuffle.
 Source   Seed 3 (upserts), seed 2 (temporal filter, distinct is not linear).
 """
 

@@ -102,8 +102,8 @@ def query(
 def _again(
     change: Change, key: Sequence[str], operator: Callable[[Collection, list[str]], Collection], broadcast: bool
 ) -> Change:
-    """The operator on the history of the delta's keys, once with the delta and once without, in one pass: told apart by
-    a column of the key."""
+    """The operator on the history of the delta's keys, once with the delta and once without, in one pass:
+    distinguished by a column of the key."""
     after = change.after
     names = {c.lower() for c in after.df.columns}
     version = next(name for i in range(len(names) + 1) if (name := f"version{i}") not in names)

@@ -12,7 +12,7 @@ CAUTION  A delta query in the body must be `delta_query` (total tie-break) unles
          `calculus` over a partial order loses combinations. The tests hold both claims.
 Cost     EXECUTES: one job per round and collection, and a look whether anything changed; one round more than those
          that change something; `exactly` n rounds are not looked at. Every round is CACHED by `localCheckpoint`, so
-         that plans do not grow with the rounds, and let go when the next one is there: at most two frames of a
+         that plans do not grow with the rounds, and released when the next one is there: at most two frames of a
          collection are held, of `rounds` some more, and only those of the result are left. `iterate` recomputes the
          body in full each round; `semi_naive` works on the round's changes only, and applies the step once to the whole
          result, to check it. All outer times go round together: rounds = the slowest time's rounds. `rounds_again`
@@ -114,7 +114,7 @@ def _rounds(
 ) -> Iterator[tuple[Collections, Collections]]:
     """The collections after each round, the start first, and by what they changed there, where they may have."""
     if exactly is not None and exactly < 0:
-        raise ValueError(f"exactly {exactly} rounds: that is less than none")
+        raise ValueError(f"exactly must be at least 0; got {exactly}")
     current = {name: pins.pin(x.consolidate()) for name, x in start.items()}
     yield current, current
     number = 0
@@ -213,9 +213,9 @@ def semi_naive(start: Collection, step: Callable[[Collection], Collection], limi
 
 
 class _Pins:
-    """Collections that are computed and cached, their plans cut, until they are let go: `only` these are left.
+    """Collections that are computed and cached, their plans cut, until they are released: `only` these are left.
 
-    What goes wrong within `with` lets go of all.
+    An exception within `with` releases all.
     """
 
     def __init__(self) -> None:

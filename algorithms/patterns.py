@@ -145,7 +145,7 @@ def relations(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
 
 
 def kept(motifs: Mapping[str, Sequence[Pattern]]) -> list[str]:
-    """Those of `relations` that are no edges of the graph, and so are kept beside them."""
+    """Those of `relations` that are not the edges of the graph, and so are kept in addition to them."""
     return [name for name in relations(motifs) if name != PLAIN]
 
 

@@ -7,8 +7,8 @@ Text     Atoms and comparisons in any order, with commas between them: `"e(a,b),
          variables begin with a letter. A quote within a constant is written twice.
 Law      A result is a choice of one record for each atom that agrees on the variables and passes all comparisons. What
          a projection makes equal adds up: the multiplicity is the number of choices.
-Errors   ValueError with the column in the text, counted from 1, and what was expected there. Refused so are variables
-         that Spark would not tell apart (`a` beside `A`).
+Errors   ValueError with the column in the text, counted from 1, and what was expected there. Also refused are
+         variables that differ by case only (`a` and `A`), which Spark takes for one.
 Source   Seed 4.
 """
 
@@ -228,7 +228,7 @@ class _Reader:
             self.refuse(token, f"{name} is a name of the algebra's own; choose another variable")
         for other in self.columns:
             if other.lower() == name.lower() and other != name:
-                self.refuse(token, f"Spark does not tell {name} from {other}; choose another variable")
+                self.refuse(token, f"{name} and {other} differ by case only; choose another variable")
         self.columns.setdefault(name, token.column)
         if compared:
             self.unbound.setdefault(name, (token, "compared"))

@@ -6,7 +6,7 @@ Delta    The three rules of seed 4 in alt/neu order, each by count, propose and 
     d△(a,b,c) := dE(a,c) ⋈ E(a,b) ⋈ E(b,c)      rule 1: E(a,b) with them (neu), E(b,c) without
     d△(a,b,c) := dE(b,c) ⋈ E(a,b) ⋈ E(a,c)      rule 2: both with them
 
-with a < b < c. The rules are told apart by where the third vertex falls, so one pass runs all three: an edge of this
+with a < b < c. The rules are distinguished by where the third vertex falls, so one pass runs all three: an edge of this
 revision is visible to rule i iff its own relation index is below i: each triangle is claimed exactly once (law 5).
 
 Bulk     All edges in one task, or in cells of it (`kernels/history`), as the difference to what is stored. It shares
@@ -156,7 +156,7 @@ def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, interva
     """All signed edge intervals → diff triples `vertex, epoch, diff` by which the stored triangle counts change.
 
     `stored`: diff triples vertex, epoch, diff (None: there are none); `intervals`: how many rows `edges` has; with more
-    than `limit_edges` of them the graph is cut into cells, which run beside each other and add up. ValueError, in the
+    than `limit_edges` of them the graph is cut into cells, which run in parallel and add up. ValueError, in the
     task, when the intervals say that an edge is there twice.
     """
     colours = colours_for(intervals, limit_edges)

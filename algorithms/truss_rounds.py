@@ -9,7 +9,7 @@ Method   With U as in `kernels/maintain`: from any bound of kappa = trussness - 
          only if a chain of edges that rise, each in a triangle with the next and none with a kappa above the next
          one's, leads to it from a new edge, and if more than kappa(f) of its triangles can pass kappa(f). Proof: take
          the least k where others rise from k. Each triangle that lifts one of them lies among old edges of kappa > k
-         and others of them (its edges are no new ones, and none that the chain reaches). So all of them were above k.
+         and others of them (its edges are not new, and the chain reaches none of them). So all of them were above k.
          Fall: outside of that region the old kappa bounds; from there, and from what was shaken, until nothing falls.
 Shapes   Edges: a < b. The graph: a, b, r: kappa before, -1 of a new edge. Bounds: a, b, r, bound.
 Cost     EXECUTES: the state once, the epochs once, and three queries for each round: the neighbourhoods, the new

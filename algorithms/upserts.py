@@ -34,7 +34,7 @@ def winners(rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Seque
     """One row per key and `at`: the upsert in force there, with all its columns.
 
     `at` may hold further grouping columns before the epoch, such as a tag for the old and the new version of
-    a batch. Rows that agree in everything the law compares are told apart by their remaining columns of
+    a batch. Rows that agree in everything the law compares are distinguished by their remaining columns of
     simple type, so that a retry keeps the same row.
     """
     _require(rows, [*key, *value, *at, "op", "seq"])

@@ -3,8 +3,8 @@ max_revision_mb`, a run for each part, each started by the one before.
 
 Every landed epoch between **first** and **last** that is missing or has changed; empty bounds mean the
 first and the last landed one. Much faster than a run of `altneu_epoch` for each, and with the same result;
-runs of `altneu_epoch` that come later find their epoch published and finish at once. Safe beside them: see
-`publish`.
+runs of `altneu_epoch` that come later find their epoch published and finish at once. Safe at the same time:
+see `publish`.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def timetable() -> Any:
 
 
 NOTE = (
-    f"\n\n**The home cannot be read, so runs are daily until it is mended:** {CALENDAR.problem}"
+    f"\n\n**The home cannot be read, so runs are daily until it is fixed:** {CALENDAR.problem}"
     if CALENDAR.problem
     else ""
 )

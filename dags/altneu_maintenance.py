@@ -1,8 +1,8 @@
 """Keeps the tables small and fast, every week: folds history that is not kept, rewrites small files, drops what nobody
 can read, and what failed, killed or overtaken runs have left. No answer that is kept changes.
 
-`[retention]` in altneu.toml says what is kept. Readers and runs may be at work meanwhile: what is let go stays for
-**grace** hours.
+`[retention]` in altneu.toml says what is kept. Readers and runs may go on meanwhile: what expires can be read for
+**grace** hours more.
 """
 
 from __future__ import annotations

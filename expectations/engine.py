@@ -120,7 +120,7 @@ class Judge:
 
 
 def prepare() -> None:
-    """Import Great Expectations beside other work, so that the first `Judge` need not wait for it."""
+    """Import Great Expectations while other work goes on, so that the first `Judge` need not wait for it."""
     # SQLAlchemy looks for its own parts in `sys.modules`: a query of this thread would find this one half imported
     import sqlalchemy.orm  # noqa: F401
 
@@ -151,7 +151,7 @@ def _made() -> tuple[Any, Any, dict[str, Any]]:
 
 
 def to_pandas(frame: DataFrame) -> pd.DataFrame:
-    """A small Spark frame in pandas; whole numbers and truth values keep their type beside nulls."""
+    """A small Spark frame in pandas; integers and booleans keep their type where there are nulls."""
     return arrow_to_pandas(frame.toArrow())
 
 
@@ -194,7 +194,7 @@ def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A cell as JSON has it; a number that is none (NaN, infinity) as text."""
+    """A cell as JSON has it; NaN and infinity, which JSON lacks, as text."""
     import pandas as pd
 
     if value is None or value is pd.NA or value is pd.NaT:

@@ -71,7 +71,7 @@ EXPECTATIONS = [
         SUITE,
         "the total of triangles is possible with so many edges",
         "critical",
-        "A graph with m edges has at most (2m)^1.5 / 6 triangles, and never fewer than none.",
+        "A graph with m edges has at most (2m)^1.5 / 6 triangles, and never a negative number.",
         _BUG,
         on="sums",
         needs=("totals",),

@@ -1,4 +1,4 @@
-"""What an expectation is: a rule of Great Expectations with the words that a person needs beside it.
+"""What an expectation is: a rule of Great Expectations with the explanations that a person needs.
 
 `on` names the frame it is checked on (`frames.py` builds them), `needs` the given frames without which it is skipped.
 `kind` and `args` are the Great Expectations class and its arguments. Within a suite names are unique and stable: the
@@ -27,7 +27,7 @@ class Expectation:
     kind: str
     args: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
-    show: tuple[str, ...] = ()  # the columns of an offending row that are kept; none: all of them
+    show: tuple[str, ...] = ()  # the columns of an offending row that are kept; empty: all of them
     unjudged: str = ""  # what to say when the column holds nothing to judge
     per_epoch: bool = False  # one result for each epoch of the frame
 

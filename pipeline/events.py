@@ -1,4 +1,4 @@
-"""What happens, told to machines and to people: records of the logger `altneu`, their fields in `record.altneu`.
+"""What happens, for machines and for people: records of the logger `altneu`, their fields in `record.altneu`.
 
 `json_lines` prints them as JSON, `text_lines` warnings alone, because a command says itself what it does.
 """

@@ -9,7 +9,7 @@ import importlib.util
 
 from .errors import UsageError
 
-EXTRAS = {  # extra of the distribution -> the package that tells whether it is here
+EXTRAS = {  # extra of the distribution -> the package that shows whether it is installed
     "airflow": "airflow",
     "quality": "great_expectations",
     "postgres": "psycopg",

@@ -183,7 +183,7 @@ def connect(
 
 @command
 def setup() -> None:
-    """What altneu needs beside its Python packages, once: Java, jars, a class-data archive, compiled kernels.
+    """Install what altneu needs besides its Python packages, once: Java, jars, a class-data archive, compiled kernels.
 
     It goes into the Python environment; a second call does nothing. JAVA_HOME chooses the Java.
     """

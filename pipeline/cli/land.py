@@ -51,8 +51,8 @@ def land(
 ) -> None:
     """Split raw event files into epochs of the landing, or land files as one epoch.
 
-    Landing an epoch again replaces its batch. Rows that cannot be read are kept aside and told. After an error, or when
-    it is killed, settings and landing are as before.
+    Landing an epoch again replaces its batch. Malformed rows are set aside and reported. After an error, or when it is
+    killed, settings and landing are as before.
 
     `altneu land messages.txt --columns src,dst,ts --time ts --every 1d`
 

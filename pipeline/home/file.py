@@ -1,4 +1,4 @@
-"""The file `altneu.toml`: its text read whole, with every problem told at once; its template; new settings in it.
+"""The file `altneu.toml`: its text read whole, with every problem reported at once; its template; new settings in it.
 
 What is written keeps the comments, the order and the form of what is there, and the file is replaced as a whole.
 """

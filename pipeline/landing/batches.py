@@ -46,7 +46,7 @@ def land(
 
     `home` may be one that is not there yet (`Home.draft`): it is made when everything is validated. The time column
     decides the epoch and becomes `seq`, in microseconds, so that within an epoch the later event wins. Other columns
-    are values. Rows that cannot be read are kept in `landing/_rejected/` and told. Nothing changes after an error.
+    are values. Malformed rows are kept in `landing/_rejected/` and reported. Nothing changes after an error.
     """
     epoch = _epoch(home, options)
     form = None
@@ -201,7 +201,7 @@ def _settings(report: LandReport) -> str | None:
 
 
 def _add_old(old: Path, new: Path) -> None:
-    """Put the files of a batch beside the new ones, which take free names."""
+    """Put the files of a batch next to the new ones, which take free names."""
     if not old.is_dir():
         return
     kept = [file for file in old.iterdir() if file.is_file() and file.name not in (COMPLETE, EMPTY)]

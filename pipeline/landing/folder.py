@@ -115,7 +115,7 @@ def _unsettled(home: Home, folder: Path, files: list[Path]) -> str | None:
         return None
     return (
         f"still being written: {last} changed {age:.0f} s ago; it counts as landed {settle:g} s after its last change, "
-        f"or at once with a new file {COMPLETE} beside it"
+        f"or at once with a new file {COMPLETE} next to it"
     )
 
 

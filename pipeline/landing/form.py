@@ -1,4 +1,4 @@
-"""What raw files hold: header or none, separator, columns, their types, the time. Looks at their first rows only.
+"""What raw files hold: a header or not, the separator, columns, their types, the time. Looks at their first rows.
 
 `understand` takes what the user says, finds the rest in the data, and refuses what contradicts the data; it writes
 nothing. A first line is a header when it has no value where the rows below have some: text above numbers, or the names
@@ -32,7 +32,7 @@ HELP = "altneu land --help"
 
 @dataclass(frozen=True)
 class Options:
-    """What `altneu land` was told; see its help. None: found in the data."""
+    """The options of `altneu land`; see its help. None: found in the data."""
 
     columns: tuple[str, ...] = ()
     separator: str | None = None

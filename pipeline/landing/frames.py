@@ -1,4 +1,4 @@
-"""Ingest: landed files → diff triples of `upserts`, and of `quarantine` for the rows that are none.
+"""Ingest: landed files → diff triples of `upserts`, and of `quarantine` for malformed rows.
 
 A rerun of an epoch replaces its batch: what is written is the difference between the batch as landed and as published.
 Files are read inside Spark tasks, a file a task, a block at a time: once to judge them, then for their rows. A file

@@ -146,7 +146,7 @@ def discard_unused(landing: Path) -> None:
 def undo(landing: Path, folder: Path) -> list[str]:
     """Make the moves of a journal backwards, as far as they were made, and the settings; then remove the journal.
 
-    An epoch's folder that somebody has put there meanwhile stays; the former batch is kept beside, as `_before-…`.
+    An epoch's folder that somebody has put there meanwhile stays; the former batch is kept next to it, as `_before-…`.
     """
     path = folder / JOURNAL
     if not path.exists():

@@ -1,6 +1,6 @@
 """Raw event files, read as `form` understands them → a file of rows for each epoch, in a private folder.
 
-Rows that cannot be read are collected, with their reasons, to be told and kept.
+Malformed rows are collected, with their reasons, to be reported and kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The landing beside the ledger: every epoch that is landed or published, and how the one stands to the other.
+"""The landing compared with the ledger: every epoch that is landed or published, and how the one stands to the other.
 
 What a run would take up (`survey`), and what `altneu status` and the pages show of it (`grid`). Without Spark.
 """
@@ -73,8 +73,8 @@ AUDITED = {Says.EQUAL: True, Says.PROVED: True, Says.DIFFERS: False, Says.STALE:
 
 
 def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
-    """Every epoch for `status` and the page in Airflow: that of `survey`, and beside these states running, failed and
-    interrupted. A run that another one overtook is none of them: its epoch is as the other left it."""
+    """Every epoch for `status` and the page in Airflow: the states of `survey`, and running, failed and
+    interrupted. A run that another one overtook is not shown: its epoch is as the other left it."""
     parent, found = survey(home, ledger)
     stand = standings(ledger, parent)
     rows = []

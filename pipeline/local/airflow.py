@@ -70,10 +70,10 @@ def standalone(
     say: Callable[[str], None] = print,
     now: datetime | None = None,
 ) -> None:
-    """Start, tell address and password, wait for Ctrl-C (or SIGTERM), stop.
+    """Start, print address and password, wait for Ctrl-C (or SIGTERM), stop.
 
-    A home with nothing landed gets the demo's messages. `connect`: the tasks share one Spark, a Spark Connect server
-    beside Airflow, and start none of their own. Raises `UsageError` when the port is taken, `RunFailed` when Airflow
+    A home with nothing landed gets the demo's messages. `connect`: the tasks share one Spark, a Spark Connect server,
+    instead of each starting its own. Raises `UsageError` when the port is taken, `RunFailed` when Airflow
     does not come up.
     """
     need("a local Airflow", "airflow", "quality")
@@ -267,8 +267,8 @@ def _wait(parts: dict[str, Part], port: int, log: Path) -> None:
         with suppress(urllib.error.URLError, OSError, ValueError):
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v2/monitor/health", timeout=5) as answer:
                 health = json.load(answer)
-            told = ("metadatabase", "scheduler", "dag_processor", "triggerer")
-            missing = [name for name in told if (health.get(name) or {}).get("status") != "healthy"]
+            needed = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+            missing = [name for name in needed if (health.get(name) or {}).get("status") != "healthy"]
             if not missing:
                 return
         time.sleep(1)

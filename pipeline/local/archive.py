@@ -17,7 +17,7 @@ from ..storage.session import ARCHIVE, catalog, session
 
 
 def make() -> str:
-    """Write the archive; say how large it is, or that this Java saves none. Raises when Spark does not start."""
+    """Write the archive; return its size, or that this Java saves no archive. Raises when Spark does not start."""
     subprocess.run([sys.executable, "-m", __name__], check=True, capture_output=True, text=True)
     if ARCHIVE.exists():
         return f"{ARCHIVE.stat().st_size >> 20} MB"

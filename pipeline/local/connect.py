@@ -2,7 +2,7 @@
 
 A client (`[spark] master = "sc://host:port"`, or `ALTNEU_MASTER`) has no JVM to start: an Airflow task begins its work
 after a second instead of ten, and what the server has compiled once stays compiled. All clients share its cores and
-memory, and whoever reaches the port may do what the server may: it listens on this machine alone unless told otherwise.
+memory, and whoever reaches the port may do what the server may: without `--host` it listens on this machine alone.
 """
 
 from __future__ import annotations

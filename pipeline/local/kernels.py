@@ -1,7 +1,7 @@
 """Compile the numba kernels before the first run needs them: their first use takes a minute or two, and says nothing.
 
-`compile_all` runs the task functions of the stages on a small graph, in a few processes beside each other. numba keeps
-the compiled code in files beside the kernels (or in the user's cache where that folder cannot be written), by source,
+`compile_all` runs the task functions of the stages on a small graph, in a few processes at once. numba keeps
+the compiled code in files next to the kernels (or in the user's cache where that folder cannot be written), by source,
 version and CPU. The task functions get Arrow tables as Spark hands them over, because a kernel is compiled anew for
 each combination of argument types.
 """
@@ -23,7 +23,7 @@ from algorithms.times import FOREVER
 
 
 def compile_all(say: Callable[[str], None] = lambda text: None) -> None:
-    """Compile all groups, as many beside each other as there are cores. Raises `CalledProcessError`."""
+    """Compile all groups, as many at once as there are cores. Raises `CalledProcessError`."""
     waiting, running = list(GROUPS), dict[str, tuple[subprocess.Popen[str], float]]()
     while waiting or running:
         while waiting and len(running) < (os.cpu_count() or 1):

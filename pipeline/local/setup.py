@@ -1,4 +1,4 @@
-"""Set-up: what altneu needs beside its Python packages. Java, jars, a class-data archive, compiled kernels.
+"""Set-up: what altneu needs besides its Python packages. Java, jars, a class-data archive, compiled kernels.
 
 Each step leaves a stamp in `ASSETS/stamps` and is skipped while what it is made of stays the same: a second call does
 nothing, an interrupted one goes on where it stopped. Two at once take turns. Nothing outside of the Python environment

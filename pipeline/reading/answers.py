@@ -37,7 +37,7 @@ class Answer:
     columns: tuple[str, ...]
     listed: Sequence[Row] | None
     frame: DataFrame | None = None
-    notes: tuple[str, ...] = field(default=())  # what a reader has to know beside the rows
+    notes: tuple[str, ...] = field(default=())  # what a reader has to know besides the rows
 
     def rows(self, first: int | None = None) -> Iterator[Row]:
         if self.frame is None:

@@ -15,7 +15,7 @@ from ..errors import UsageError
 
 @dataclass(frozen=True)
 class View:
-    """One form of a question. `words`: the epochs it takes as words; `options`: what it takes beside `ANY`."""
+    """One form of a question. `words`: the epochs it takes as words; `options`: what it takes besides `ANY`."""
 
     name: str
     words: str

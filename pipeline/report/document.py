@@ -92,7 +92,7 @@ def _trend(state: State, epoch: int) -> list[Document]:
 
 
 def _landed(state: State, batch: Batch, published: LandedBatch) -> Document:
-    """The batch, beside those of the landed epochs before and beside the one that it replaced."""
+    """The batch, compared with those of the landed epochs before and with the one that it replaced."""
     place = bisect_right(state.landed, batch.epoch - 1)
     past = [state.batches[epoch] for epoch in state.landed[max(0, place - WINDOW) : place]]
     ingest = state.facts(published.run_id, IngestFacts)

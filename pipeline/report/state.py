@@ -285,7 +285,7 @@ class State:
         return counts(row, self.batches.get(row.epoch), self.marks)
 
     def failed(self, epoch: int) -> list[CheckRecord]:
-        """The failed checks that count, beside the audit."""
+        """The failed checks that count, other than the audit."""
         return [row for row in self.checks.get(epoch, ()) if not row.passed and self.counts(row)]
 
     def judge(self, epoch: int) -> EpochState:

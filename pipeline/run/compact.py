@@ -1,7 +1,7 @@
 """Compaction: the same answers from fewer rows and files (law 9). What expires is reported; asking for it is an error.
 
 Two frontiers of time, both from `[retention]`: revisions before the oldest kept one become that one, epochs before
-`since` become `since`; equal rows are summed and zeros dropped. Every table is written anew, sorted by its key, beside
+`since` become `since`; equal rows are summed and zeros dropped. Every table is written anew, sorted by its key, next to
 the old one; then one SQL transaction lets the kept revisions read the new one, so that a reader sees either. Revisions
 from before a rollback or a rebuild keep the snapshots that they have. What nobody can read any more goes once it has
 been out of use for the grace period, so that readers and runs at work are left in peace; a run that builds on the old

@@ -68,7 +68,7 @@ def on_failure(context: dict[str, Any]) -> None:
         module, _, function = hook.partition(":")
         getattr(importlib.import_module(module), function)(alert)
     except Exception:
-        log.exception("ALTNEU_ON_FAILURE = %r could not be told of %s", hook, alert)
+        log.exception("ALTNEU_ON_FAILURE = %r could not be called with %s", hook, alert)
 
 
 DEFAULTS = {

@@ -1,6 +1,6 @@
 """The stages as submissions to a Spark cluster: with `ALTNEU_SUBMIT`, the id of an Airflow connection of type Spark.
 
-The driver then is a process of its own beside the worker, which only waits; master and queue are the connection's. The
+The driver then is a process of its own next to the worker, which only waits; master and queue are the connection's. The
 cluster's machines must see the home (landing and database) and the packages of this one.
 """
 
@@ -36,7 +36,7 @@ class SubmittedStage(SparkSubmitOperator):
             try:
                 super().execute(context)
             except AirflowException:
-                if not answer.exists():  # it left no word: killed, or no cluster
+                if not answer.exists():  # it left no answer: killed, or no cluster
                     raise
             told = json.loads(answer.read_text())
         if "error" in told:

@@ -1,5 +1,5 @@
-"""A few rows of this process as a frame. They go by Arrow and stay in the plan: no job runs for them, and of a frame
-without rows Spark knows that it has none, and leaves out what is joined to it."""
+"""A few rows of this process as a frame. They go by Arrow and stay in the plan: no job runs for them, and Spark
+knows which of them are empty, and leaves out what is joined to those."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Iceberg's metadata: branches, tags and snapshots of one table, read and changed without reading its rows.
 
 `Tables(spark, database).of(name)` is a table as it is at the moment of the call: its metadata file, the one that the
-catalog's SQL table names. So a look costs a query to that database, and none of Spark (Iceberg's Java API would answer
+catalog's SQL table names. So a look costs a query to that database and no Spark query (Iceberg's Java API would answer
 as well, at a third of a millisecond a call and four calls an entry: half of all calls that an epoch made).
 
 Changes go through Iceberg's Java API where a JVM is in the process, and are SQL on a Spark Connect server, where there

@@ -50,7 +50,7 @@ def take(home: Home, ledger: Ledger) -> Inventory:
 
 
 def _needed(metadata: str, snapshots: set[int], there: set[str]) -> Iterator[str]:
-    """The files that some snapshots of a table need; what is behind a missing one cannot be told."""
+    """The files that some snapshots of a table need; what a missing one refers to is unknown."""
     metadata = files.plain(metadata)
     yield metadata
     if metadata not in there:

@@ -1,7 +1,7 @@
 """`altneu relocate`: make a copied or moved home's tables speak of the place where the home is now.
 
 Iceberg's metadata name whole paths: metadata files name lists of manifests, these the manifests, these the data files.
-All that lead from the tables' present state are written anew beside the old ones, under new names, with the new paths;
+All that lead from the tables' present state are written anew next to the old ones, under new names, with the new paths;
 snapshots, branches, tags and field ids stay, and no row is read or written. Then one SQL transaction points the catalog
 at them, under a name of its own, and notes the place. Stopped before it, nothing has changed, and the command is simply
 typed again; what it had written is for `altneu compact` to sweep up. Files are read where the home is now, never where

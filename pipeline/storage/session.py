@@ -130,7 +130,7 @@ def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
 
 
 def submission(conf: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """What `spark-submit` has to be told so that its session is like ours: settings and environment."""
+    """What `spark-submit` needs so that its session is like ours: settings and environment."""
     _environment()
     settings = {"spark.submit.deployMode": "client"} | _settings("the connection's", conf, few=True)
     names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")

@@ -39,7 +39,7 @@ TABLES = {
     "trussness": "a bigint, b bigint, k bigint",
 }
 MOTIFS = {  # of homes that have some
-    "motif_edges": "relation string, a bigint, b bigint, until bigint",  # what they are made of beside the edges
+    "motif_edges": "relation string, a bigint, b bigint, until bigint",  # what they are made of besides the edges
     "motif_counts": "motif string, vertex bigint",  # diff = change of the number of occurrences at the vertex
 }
 PROPERTIES = {

@@ -23,7 +23,7 @@ class Calendar:
 
 def calendar(path: str) -> Calendar:
     """The home's schedule; never raises. A home that is not there or broken counts as daily until it is
-    mended."""
+    fixed."""
     try:
         every, problem = Home.open(path).config.epochs.every, None
     except (AltneuError, OSError, ValueError) as error:

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.motifs [--scale 14 17] [--changes 1000]
 
 Seeded R-MAT graphs. `array`: the kernels alone. `run`: a home with the motifs declared, epochs of so many mixed changes
-after the load, without the motifs beside it. Prints tables in Markdown; medians with the least and the greatest.
+after the load, without the motifs. Prints tables in Markdown; medians with the least and the greatest.
 """
 
 from __future__ import annotations

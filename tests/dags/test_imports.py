@@ -43,7 +43,7 @@ def test_the_schedule_comes_from_the_home(load: Load, tmp_path: Path, toml: str 
     from airflow.serialization.encoders import coerce_to_core_timetable
 
     assert coerce_to_core_timetable(dag.timetable).summary == (schedule or "None")
-    assert ("until it is mended" in dag.doc_md) is (toml is None or "[epochs\n" in toml or "soon" in toml)
+    assert ("until it is fixed" in dag.doc_md) is (toml is None or "[epochs\n" in toml or "soon" in toml)
 
 
 def test_the_intervals_are_the_epochs_of_the_home(load: Load, tmp_path: Path) -> None:

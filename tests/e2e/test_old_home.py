@@ -49,7 +49,7 @@ def test_an_old_home_at_another_place(tmp_path: Path, spark: SparkSession, altne
     assert f"9 tables from {MADE}/warehouse are at home in" in done.out
     assert answers(Graph(home, spark), before) == before
 
-    # a copy beside it goes on: another epoch, a compaction; the original stays as it is, to the byte
+    # a copy next to it goes on: another epoch, a compaction; the original stays as it is, to the byte
     there = tmp_path / "there"
     shutil.copytree(home, there)
     untouched = contents(home)

@@ -38,7 +38,7 @@ DAYS = 6
 
 
 class Wrong(NamedTuple):
-    command: str  # {home}, {tmp}: the home, a folder beside it
+    command: str  # {home}, {tmp}: the home, a folder next to it
     code: int
     says: str  # in what the terminal shows, boxes and line ends left out
     home: str = "published"

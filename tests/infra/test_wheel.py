@@ -25,7 +25,7 @@ from tests.report.seed import Seed
 REPO = Path(__file__).resolve().parents[2]
 ROOMS = ("algorithms", "expectations", "pipeline")
 LOCK = REPO / "infra" / "requirements.txt"
-OPENED = [  # what the code opens beside itself, or hands to others by its path
+OPENED = [  # what the code opens besides itself, or hands to others by its path
     "pipeline/storage/log4j2.properties",
     "pipeline/local/launcher",
     "pipeline/local/requirements-java.txt",

@@ -38,7 +38,7 @@ REFUSED = {
     "e()": (3, "expected a variable, found )"),
     "e(a,,b)": (5, "expected a variable, found ,"),
     "e(a,b)), f(a)": (7, "expected ,, found )"),
-    "e(a,b), f(b,A)": (13, "Spark does not tell A from a"),
+    "e(a,b), f(b,A)": (13, "A and a differ by case only"),
     "e(a,_v)": (5, "_v is a name of the algebra's own"),
     "e(a, diff)": (6, "diff is a name of the algebra's own"),
     "?e(a)": (1, "expected an atom"),

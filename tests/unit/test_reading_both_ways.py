@@ -1,4 +1,4 @@
-"""Arrow's parsers and the line-by-line ones agree on every line, whatever stands beside it; no line gets lost."""
+"""Arrow's parsers and the line-by-line ones agree on every line, whatever stands next to it; no line gets lost."""
 
 from __future__ import annotations
 
