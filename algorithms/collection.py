@@ -17,10 +17,10 @@ Source   Seed 1 (triples, accumulation, compaction, enter and leave), design §1
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce as fold
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
@@ -235,7 +235,7 @@ class Collection:
 def common_since(*collections: Collection) -> Time | None:
     """From when on contents are known that are made of the contents of these: the join of what they remember."""
     known = [c.since for c in collections if c.since is not None]
-    return fold(collections[0].time.join, known) if known else None
+    return functools.reduce(collections[0].time.join, known) if known else None
 
 
 def _accumulate(df: DataFrame, data: Sequence[str]) -> DataFrame:

@@ -23,9 +23,9 @@ Source   Seed 4 (delta queries, (T, relation index), count/propose/validate); de
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce as fold
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
@@ -214,7 +214,7 @@ def _views(
             F.col(data[i]) == (F.lit(t.value) if isinstance(t, Constant) else F.col(data[t])) for i, t in same if t != i
         ]
         tests += [F.col(data[atom.terms.index(atom.variables[i])]).isNotNull() for i in meets]
-        rows = frames[atom.relation].where(fold(and_, tests)) if tests else frames[atom.relation]
+        rows = frames[atom.relation].where(functools.reduce(and_, tests)) if tests else frames[atom.relation]
         columns = [
             F.col(data[atom.terms.index(v)]).cast(kind).alias(name)
             for v, kind, name in zip(atom.variables, types, names, strict=True)
@@ -275,7 +275,7 @@ def _changes(
         changes = view.rows.where(F.col(NEU) == 1) if NEU in stamp else view.rows
         own = [F.col(c).alias(f"_at_{c}") for c in stamp]
         parts.append(changes.select(*own, *time.columns, DIFF, F.inline(F.array(*starts))))
-    return fold(DataFrame.unionByName, parts)
+    return functools.reduce(DataFrame.unionByName, parts)
 
 
 def _steps(query: Query, rule: Rule, of: Sequence[int]) -> list[list[tuple[Ask, ...]]]:
@@ -310,7 +310,7 @@ def _passing(query: Query, prefixes: DataFrame) -> DataFrame:
     for pairs, less in ((query.less_than, True), (query.different, False)):
         for pair in pairs:
             x, y = (_value(term) for term in pair)
-            open_yet = fold(Column.__or__, [F.col(v).isNull() for v in pair if isinstance(v, str)])
+            open_yet = functools.reduce(Column.__or__, [F.col(v).isNull() for v in pair if isinstance(v, str)])
             prefixes = prefixes.where(open_yet | ((x < y) if less else (x != y)))
     return prefixes
 

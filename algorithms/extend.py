@@ -17,9 +17,9 @@ Source   Seed 4 (count, propose, validate of dogsdogsdogs), law 8 of the design.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce as fold
 from operator import and_
 
 from pyspark.sql import Column, DataFrame
@@ -162,7 +162,7 @@ class Extension:
         theirs, own = [F.col(f"_r_{c}") for c in self.stamp], [F.col(f"_at_{c}") for c in self.stamp]
         agree.append(before_in_order(theirs, own, F.col("_or_equal")))
         left, right = (records, F.broadcast(asking)) if self.broadcast else (asking, records)
-        both = left.join(right, (F.col("_asked") == F.col("_key")) & fold(and_, agree))
+        both = left.join(right, (F.col("_asked") == F.col("_key")) & functools.reduce(and_, agree))
         times = self.time.columns
         later = self.time.join_columns([F.col(c) for c in times], [F.col(f"_r_{c}") for c in times])
         moved = dict(zip(times, later, strict=True)) | {DIFF: F.col(DIFF) * F.col(f"_r_{DIFF}")}
@@ -215,7 +215,7 @@ class _Index:
             salts = parts[0].sparkSession.range(SALTS)
             entry = F.array(self._entry(NOTHING, [F.col("id")]))
             parts.append(salts.select(*self._values({}), *self._triple(False), F.inline(entry)))
-        return fold(DataFrame.unionByName, parts)
+        return functools.reduce(DataFrame.unionByName, parts)
 
     @staticmethod
     def _entry(tag: int, key: Sequence[Column]) -> Column:

@@ -15,18 +15,18 @@ Source   Seed 1 (operators respond with the diffs of their recomputation), seed 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from functools import reduce as fold
 from operator import and_
 from typing import Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+import algorithms.reduce
 from algorithms import delta_query, joins
-from algorithms import reduce as reductions
 from algorithms.collection import DIFF, Collection
 from algorithms.query import Query
 
@@ -64,22 +64,22 @@ def reduce(
     broadcast: bool = False,
 ) -> Change:
     """The change of a `reduce`."""
-    return _again(change, key, lambda c, by: reductions.reduce(c, by, aggregates, rows), broadcast)
+    return _again(change, key, lambda c, by: algorithms.reduce.reduce(c, by, aggregates, rows), broadcast)
 
 
 def count(change: Change, key: Sequence[str], name: str = "count", broadcast: bool = False) -> Change:
     """The change of a `count`."""
-    return _again(change, key, lambda c, by: reductions.count(c, by, name), broadcast)
+    return _again(change, key, lambda c, by: algorithms.reduce.count(c, by, name), broadcast)
 
 
 def threshold(change: Change, function: Callable[[Column], Column], broadcast: bool = False) -> Change:
     """The change of a `threshold`."""
-    return _again(change, change.delta.data, lambda c, _: reductions.threshold(c, function), broadcast)
+    return _again(change, change.delta.data, lambda c, _: algorithms.reduce.threshold(c, function), broadcast)
 
 
 def distinct(change: Change, broadcast: bool = False) -> Change:
     """The change of a `distinct`."""
-    return _again(change, change.delta.data, lambda c, _: reductions.distinct(c), broadcast)
+    return _again(change, change.delta.data, lambda c, _: algorithms.reduce.distinct(c), broadcast)
 
 
 def join(left: Change, right: Change, on: Sequence[str] | None = None, broadcast: bool = False) -> Change:
@@ -121,6 +121,6 @@ def _among(change: Change, key: Sequence[str], broadcast: bool) -> Collection:
     if not key:
         return change.before
     away = change.delta.df.select([F.col(c).alias(f"_k_{c}") for c in key]).distinct()
-    same = fold(and_, [F.col(c).eqNullSafe(F.col(f"_k_{c}")) for c in key])
+    same = functools.reduce(and_, [F.col(c).eqNullSafe(F.col(f"_k_{c}")) for c in key])
     kept = change.before.df.join(F.broadcast(away) if broadcast else away, same, "left_semi")
     return replace(change.before, df=kept)

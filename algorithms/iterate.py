@@ -26,9 +26,9 @@ Source   Seed 1 (iterative contexts), seed 5 (semi-naive, nested clocks), law 6 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import reduce as fold
 from typing import overload
 
 from pyspark.sql import Column, DataFrame
@@ -102,7 +102,7 @@ def rounds(
                     traces[name] = [pins.pin(trace[0].concat(*trace[1:]))]
             pins.only(*current.values(), *[part for trace in traces.values() for part in trace])
         pins.only(*[part for trace in traces.values() for part in trace])
-    return {name: fold(Collection.concat, trace) for name, trace in traces.items()}
+    return {name: functools.reduce(Collection.concat, trace) for name, trace in traces.items()}
 
 
 def _rounds(
@@ -169,7 +169,7 @@ def rounds_again(
                 raise NotConverged([name or "the collection" for name in steps], limit)
             delta = after
         pins.only(*[part for trace in traces.values() for part in trace])
-    return {name: fold(Collection.concat, trace) for name, trace in traces.items()}
+    return {name: functools.reduce(Collection.concat, trace) for name, trace in traces.items()}
 
 
 def _last_round(trace: Collection) -> int:
@@ -264,4 +264,4 @@ def _only(collection: Collection, records: DataFrame) -> Collection:
     """The triples whose record is among `records` (null equals null)."""
     away = records.select([F.col(c).alias(f"_k_{c}") for c in records.columns])
     same = [F.col(c).eqNullSafe(F.col(f"_k_{c}")) for c in records.columns]
-    return replace(collection, df=collection.df.join(away, fold(Column.__and__, same), "left_semi"))
+    return replace(collection, df=collection.df.join(away, functools.reduce(Column.__and__, same), "left_semi"))

@@ -15,8 +15,8 @@ Source   Seeds 1 and 5 (bilinear delta join); law 6 of the design.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from functools import reduce as fold
 from operator import and_
 
 from pyspark.sql import functions as F
@@ -33,7 +33,7 @@ def join(left: Collection, right: Collection, on: Sequence[str] | None = None) -
     if clash:
         raise ValueError(f"both sides have data columns {clash}, and the join is on {keys}: rename them first")
     away = right.df.withColumnsRenamed({c: f"_r_{c}" for c in (*keys, *right.time.columns, DIFF)})
-    both = left.df.join(away, fold(and_, [F.col(c) == F.col(f"_r_{c}") for c in keys]))
+    both = left.df.join(away, functools.reduce(and_, [F.col(c) == F.col(f"_r_{c}") for c in keys]))
     names = left.time.columns
     later = left.time.join_columns([F.col(c) for c in names], [F.col(f"_r_{c}") for c in names])
     rest = [c for c in (*left.data, *right.data) if c not in keys]

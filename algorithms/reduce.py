@@ -22,9 +22,9 @@ Source   Seed 1 (operators respond with the diffs of their recomputation), law 6
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce as fold
 from operator import and_
 from typing import Literal
 
@@ -282,4 +282,4 @@ def _let(value: Column, body: Callable[[Column], Column]) -> Column:
 
 
 def _same(a: Sequence[Column], b: Sequence[Column]) -> Column:
-    return fold(and_, [x == y for x, y in zip(a, b, strict=True)])
+    return functools.reduce(and_, [x == y for x, y in zip(a, b, strict=True)])

@@ -19,9 +19,9 @@ Lexicographic taken in their given order: delta queries break ties with such a t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce as fold
 from operator import and_
 from typing import Protocol, TypeVar
 
@@ -137,7 +137,7 @@ class Product:
 
     def less_equal_columns(self, a: Columns, b: Columns) -> Column:
         cut = zip(self.parts, self.split(a), self.split(b), strict=True)
-        return fold(and_, [part.less_equal_columns(x, y) for part, x, y in cut])
+        return functools.reduce(and_, [part.less_equal_columns(x, y) for part, x, y in cut])
 
     def join_columns(self, a: Columns, b: Columns) -> list[Column]:
         cut = zip(self.parts, self.split(a), self.split(b), strict=True)
@@ -243,4 +243,4 @@ def finite(time: Column) -> Column:
 
 
 def _same(a: Columns, b: Columns) -> Column:
-    return fold(and_, [x == y for x, y in zip(a, b, strict=True)])
+    return functools.reduce(and_, [x == y for x, y in zip(a, b, strict=True)])

@@ -18,8 +18,8 @@ Source   Seed 3 (upserts, their conversion, state machines); the way back (`to_u
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from functools import reduce as fold
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -98,7 +98,7 @@ def timelines(
     spans = lives(rows, key, value, live_for, where, by)
     follows = F.lag("until").over(steps) == F.col("epoch")
     same = [F.col(v).eqNullSafe(F.lag(v).over(steps)) for v in value]
-    starts = (~F.coalesce(fold(Column.__and__, same, follows), F.lit(False))).cast("bigint")
+    starts = (~F.coalesce(functools.reduce(Column.__and__, same, follows), F.lit(False))).cast("bigint")
     runs = spans.withColumn("_starts", starts).withColumn("_run", F.sum("_starts").over(steps))
     merged = runs.groupBy(*key, *by, *value, "_run").agg(F.min("epoch").alias("epoch"), F.max("until").alias("until"))
     return merged.select(*key, *value, *by, "epoch", "until")

@@ -25,7 +25,7 @@ from pipeline.tasks.base import Planned, Rest
     execution_timeout=timedelta(minutes=30),
     doc_md="Begins one run over the epochs of the range that are missing or changed; with none, skips the rest.",
 )
-@common.told
+@common.translate_errors
 def plan(params: Any = None) -> Planned | None:
     first, last, again = params["first"], params["last"], params["again"]
     return orchestration.plan_range(common.HOME, first, last, again, common.say)

@@ -44,7 +44,7 @@ CALENDAR = due.calendar(common.HOME)
     doc_md="Begins a run when the epoch is missing or has changed. Otherwise skips the rest and says at "
     "which revision the epoch was published.",
 )
-@common.told
+@common.translate_errors
 def plan(epoch: int) -> Planned | None:
     return orchestration.plan(common.HOME, [epoch], common.say)
 

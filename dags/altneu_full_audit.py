@@ -22,7 +22,7 @@ from pipeline.tasks import upkeep
     doc_md="Recomputes the epochs from scratch and compares every total, count and trussness. No retry on "
     "a difference.",
 )
-@common.told
+@common.translate_errors
 def audit(params: Any = None, run_id: str | None = None) -> dict[str, Any]:
     return upkeep.full_audit(common.HOME, params["epochs"], str(run_id), common.say)
 

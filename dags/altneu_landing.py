@@ -17,7 +17,7 @@ from pipeline.tasks import upkeep
     execution_timeout=timedelta(hours=1),
     doc_md="Compares the landing with the ledger; needs no Spark. Red until the epochs that it names are published.",
 )
-@common.told
+@common.translate_errors
 def relanded() -> dict[str, Any]:
     return upkeep.relanded(common.HOME, common.say)
 

@@ -20,7 +20,7 @@ from pipeline.tasks import upkeep
     execution_timeout=timedelta(hours=6),
     doc_md="`altneu compact`: the same answers from fewer rows and files. Safe to repeat, also after a kill.",
 )
-@common.told
+@common.translate_errors
 def compact(params: Any = None) -> dict[str, Any]:
     return upkeep.compaction(common.HOME, params["grace"], common.say)
 

@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 import typer
 
-from expectations.incremental_versus_full import EXPECTATIONS as FULL
+from expectations import incremental_versus_full
 from expectations.model import Expectation
 from expectations.suite import EXPECTATIONS
 from pipeline.cli import app
@@ -291,7 +291,7 @@ def checks_page() -> list[str]:
         "",
     ]
     suites: dict[str, list[Expectation]] = {}
-    for each in [*EXPECTATIONS, *FULL]:
+    for each in [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS]:
         suites.setdefault(each.suite, []).append(each)
     for suite, found in suites.items():
         about = (sys.modules[f"expectations.{suite}"].__doc__ or "").strip().splitlines()[0].partition(": ")[2]

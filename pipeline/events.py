@@ -26,8 +26,8 @@ def _words(name: str, fields: Facts) -> str:
     >>> _words("stage failed", {"run": "r7", "stage": "truss", "error": "no space left", "cost": {"rows": 0}})
     'stage failed: run r7, stage truss, error no space left'
     """
-    told = [f"{key} {value}" for key, value in fields.items() if value is not None and not isinstance(value, dict)]
-    return f"{name}: {', '.join(told)}" if told else name
+    parts = [f"{key} {value}" for key, value in fields.items() if value is not None and not isinstance(value, dict)]
+    return f"{name}: {', '.join(parts)}" if parts else name
 
 
 def text_lines(stream: TextIO) -> None:

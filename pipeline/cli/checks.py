@@ -39,9 +39,9 @@ def audit(
     from algorithms.third_party import reference
 
     from ..checking import audit
-    from ..home.schedule import sample as draw
+    from ..home import schedule
     from ..report import refresh
-    from ..run.shadow import shadow as side_by_side
+    from ..run.shadow import side_by_side
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
@@ -58,7 +58,7 @@ def audit(
     else:
         wanted = audit.auditable(ledger, row)
     if sample:
-        wanted = draw(wanted, sample, str(time.time_ns()))
+        wanted = schedule.sample(wanted, sample, str(time.time_ns()))
     spark = session_for(home, ledger)
     warehouse = Warehouse(spark, home)
     started = time.time()

@@ -205,7 +205,7 @@ def _print_edge(edge: dict[str, Any]) -> None:
         text += (f" and {more:,} more)" if more else ")") if listed else ""
     out.print(text, markup=False)
     for row in edge["rows"]:
-        told = ("src", "dst", "file", "line", "epoch", "fate", "op")
-        values = ", ".join(f"{name} {value}" for name, value in row.items() if name not in told)
+        shown = ("src", "dst", "file", "line", "epoch", "fate", "op")
+        values = ", ".join(f"{name} {value}" for name, value in row.items() if name not in shown)
         text = f"{row['epoch']}  {row['op']} {row['src']} → {row['dst']} ({values})"
         out.print(f"    {text}  {row['file']} line {row['line']}: {row['fate']}", markup=False)

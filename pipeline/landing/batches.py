@@ -14,7 +14,7 @@ from ..home.file import Entries
 from . import raw
 from .folder import COMPLETE, EMPTY, listing, rows, seal
 from .form import HELP, Form, Options, understand
-from .journal import Draft, discard_unused, landing_lock, recover, tell
+from .journal import Draft, discard_unused, landing_lock, recover, report_undone
 
 Say = Callable[[str], None]
 Confirm = Callable[[Form], bool]
@@ -156,7 +156,7 @@ def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options,
         report.rejected_file = home.landing / "_rejected" / name
         moves.append((f"{draft.folder.relative_to(home.landing)}/rejected.jsonl", f"_rejected/{name}"))
     with landing_lock(home.landing, say):
-        tell(recover(home.landing), say)
+        report_undone(recover(home.landing), say)
         settings = _settings(report)
         there = listing(report.home) if home.landing.is_dir() else {}
         old = [there[epoch] for epoch in report.epochs if epoch in there]

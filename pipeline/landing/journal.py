@@ -32,7 +32,7 @@ class Draft:
         self.landing, self.say = landing, say
         self.folder = landing / WORK / uuid.uuid4().hex[:12]
         with landing_lock(landing, say):
-            tell(recover(landing), say)
+            report_undone(recover(landing), say)
             self.new.mkdir(parents=True)
             self._owner = _lock(self.folder / "owner")
 
@@ -95,7 +95,7 @@ def recover(landing: Path) -> list[str]:
     return undone
 
 
-def tell(undone: list[str], say: Say) -> None:
+def report_undone(undone: list[str], say: Say) -> None:
     if undone:
         say(f"a land was interrupted: its {len(undone)} epoch(s) from {undone[0]} on are as they were before it")
 

@@ -230,10 +230,11 @@ def communities(warehouse: Warehouse, revision: Revision, epoch: int, k: int, on
 
 
 def _communities(edges: pa.Table) -> pa.Table:
-    from algorithms.kernels.communities import communities as classes
+    import algorithms.kernels.communities
 
     a, b = (np.ascontiguousarray(edges[name].to_numpy(), np.int64) for name in ("a", "b"))
-    _, label, sizes = np.unique(classes(a, b, np.full(a.size, 2), 2), return_inverse=True, return_counts=True)
+    classes = algorithms.kernels.communities.communities(a, b, np.full(a.size, 2), 2)
+    _, label, sizes = np.unique(classes, return_inverse=True, return_counts=True)
     place = np.empty(sizes.size, np.int64)
     place[np.argsort(-sizes, kind="stable")] = np.arange(1, sizes.size + 1)
     return pa.table({"src": a, "dst": b, "community": place[label]})

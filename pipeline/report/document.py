@@ -30,7 +30,7 @@ Document = dict[str, Any]
 T = TypeVar("T")
 
 
-def document(state: State, epoch: int, at: str) -> Document:
+def describe(state: State, epoch: int, at: str) -> Document:
     """The facts of an epoch, one of those that the state was read for; `at`: when."""
     batch, tried = state.batches.get(epoch), state.pending(epoch)
     published = state.landings[epoch][-1] if batch else None
@@ -45,7 +45,7 @@ def document(state: State, epoch: int, at: str) -> Document:
         "weekday": _weekday(state.home, epoch),
         "previous": None if before is None else state.label(before),
         "next": None if after is None else state.label(after),
-        "before": None if before is None else state.told(before),
+        "before": None if before is None else state.sentence(before),
         "revision": batch.revision if batch else None,
         "published_at": published.published_at if published else None,
         "frontier": None if state.frontier is None else state.label(state.frontier),
@@ -58,7 +58,7 @@ def document(state: State, epoch: int, at: str) -> Document:
         "failed_run": _failed_run(state, shown) if shown is not None and shown.state is RunState.FAILED else None,
         "interrupted": tried is not None and tried.state is RunState.INTERRUPTED,
         "run": _run(state, run_id) if run_id else None,
-        "runs": [told(*one) for one in state.attempts.get(epoch, [])][-WINDOW:],
+        "runs": [run_summary(*one) for one in state.attempts.get(epoch, [])][-WINDOW:],
         "trend": _trend(state, epoch),
     }
     found["checks"].sort(key=lambda c: (c["passed"], SEVERITIES.index(c["severity"]), c["suite"], c["name"]))
@@ -237,7 +237,7 @@ def check(state: State, row: CheckRecord) -> Document:
     return {**found, "epoch": row.epoch, "label": state.label(row.epoch), "rows": row.rows}
 
 
-def told(one: Attempt, revision: int | None) -> Document:
+def run_summary(one: Attempt, revision: int | None) -> Document:
     """A run in a line."""
     names = ("run_id", "state", "error", "kind", "started_at", "finished_at", "seconds", "epochs")
     return {**{name: getattr(one, name) for name in names}, "revision": revision}
@@ -246,7 +246,7 @@ def told(one: Attempt, revision: int | None) -> Document:
 def _failed_run(state: State, run: Attempt) -> Document:
     failed = [check(state, row) for row in state.failures_of(run.run_id)]
     failed.sort(key=lambda check: (SEVERITIES.index(check["severity"]), check["epoch"]))
-    return {**told(run, None), "checks": failed}
+    return {**run_summary(run, None), "checks": failed}
 
 
 def _run(state: State, run_id: str) -> Document:
@@ -256,7 +256,7 @@ def _run(state: State, run_id: str) -> Document:
         for row in stages
     ]
     return {
-        **told(*state.attempt(run_id)),
+        **run_summary(*state.attempt(run_id)),
         "seconds": sum(row.seconds or 0 for row in stages),
         "stages": kept,
         "checked_epochs": [state.label(epoch) for epoch in state.checked_epochs(run_id)],

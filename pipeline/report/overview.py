@@ -28,7 +28,7 @@ from ..state.standing import (
     total_diffs,
 )
 from ..state.totals import MEASURES
-from .document import SEVERITIES, Document, start, told
+from .document import SEVERITIES, Document, run_summary, start
 from .html.words import STATES, listed, number, plural
 
 GRID = 3_000  # the newest epochs; older ones by name
@@ -86,7 +86,7 @@ def overview(
         "starts": {epoch: begin for epoch in axis if (begin := start(home, epoch)) is not None},
         "headline": _headline(published, count, said, older, bool(axis or newest.revision)),
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
-        "runs": [told(*one) for one in _newest_runs(found)],
+        "runs": [run_summary(*one) for one in _newest_runs(found)],
         "held_back": _held_back(home, found, newest),
         "landing": landing,
         "written": {"revision": newest.revision, "at": at},

@@ -20,8 +20,7 @@ from ..home.directory import Home
 from ..state import lease
 from ..state.ledger import Ledger
 from ..state.standing import Standings, standings
-from .document import Document
-from .document import document as _document
+from .document import Document, describe
 from .html import epoch_page, index_page, outdated_page
 from .overview import look, overview
 from .state import WINDOW, State
@@ -33,7 +32,7 @@ MANIFEST = ".pages.json"
 
 def document(home: Home, ledger: Ledger, epoch: int) -> Document:
     """What is known of one epoch: the JSON behind its page."""
-    return _document(State(home, ledger, [epoch]), epoch, lease.now())
+    return describe(State(home, ledger, [epoch]), epoch, lease.now())
 
 
 def page_name(home: Home, epoch: int) -> str:
@@ -85,9 +84,9 @@ def write(
                 _data_docs(state, epoch)
             docs = sorted((home.reports / _docs(state, epoch)).glob("*.html"))
             links = [path.relative_to(home.reports).as_posix() for path in docs]
-            files.put(epoch, epoch_page(_document(state, epoch, at), files.has, links), at)
+            files.put(epoch, epoch_page(describe(state, epoch, at), files.has, links), at)
     for epoch in put_off:
-        if not files.told(epoch):
+        if not files.marked_old(epoch):
             files.put(epoch, outdated_page(home.schedule.label(epoch), stand.newest.revision, at), at, old=True)
     files.save()
     shown = home.reports / "index.html"
@@ -170,7 +169,7 @@ class Files:
         """Does the page show what the database says?"""
         return self.entries.get(epoch, {}).get("stamp") == self.stamp(epoch)
 
-    def told(self, epoch: int) -> bool:
+    def marked_old(self, epoch: int) -> bool:
         """Does the file itself say that it is out of date?"""
         return bool(self.entries.get(epoch, {}).get("old"))
 
@@ -178,7 +177,7 @@ class Files:
         """What the index says of the page: `new`, `old`, or None where there is none."""
         if epoch not in self.entries:
             return None
-        return "new" if self.current(epoch) and not self.told(epoch) else "old"
+        return "new" if self.current(epoch) and not self.marked_old(epoch) else "old"
 
     def put(self, epoch: int, text: str, at: str, old: bool = False) -> None:
         path = self.path(epoch)

@@ -85,7 +85,7 @@ class State:
         self.attempts: dict[int, list[tuple[Attempt, int | None]]] = defaultdict(list)  # with the revision, if any
         for row in rows:
             self.landings[row.epoch].append(row)
-            told = Attempt(
+            attempt = Attempt(
                 row.run_id,
                 RunState.PUBLISHED,
                 None,
@@ -96,7 +96,7 @@ class State:
                 row.published_at,
                 epochs[row.run_id],
             )
-            self.attempts[row.epoch].append((told, row.revision))
+            self.attempts[row.epoch].append((attempt, row.revision))
         now = current(self.newest.revision).subquery()
         before = sa.select(now).where(now.c.epoch < self.low).order_by(now.c.epoch.desc()).limit(WINDOW)
         last = [group[-1] for group in self.landings.values() if group[-1].digest]
@@ -201,7 +201,7 @@ class State:
         before = place - 1 - there
         return self.axis[before] if before >= 0 else None, self.axis[place] if place < len(self.axis) else None
 
-    def told(self, epoch: int) -> str:
+    def sentence(self, epoch: int) -> str:
         """The epoch in a sentence."""
         return self.label(epoch) if self.home.schedule.seconds else f"epoch {epoch}"
 

@@ -25,7 +25,9 @@ from . import planning, runner
 from .stages import STAGES
 
 
-def shadow(home: Home, epochs: list[int], spark: SparkSession, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def side_by_side(
+    home: Home, epochs: list[int], spark: SparkSession, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
     """Epoch, label, rows landed, changes of edges, seconds maintained and recomputed, ratio, differences."""
     out = []
     maintained = [stage.name for stage in STAGES if stage.maintains]

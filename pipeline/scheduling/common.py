@@ -88,7 +88,7 @@ def say(text: str) -> None:
     log.info(text)
 
 
-def told(function: Callable[..., Any]) -> Callable[..., Any]:
+def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     """An `AltneuError` as a task failure that says what to type next, and where a run's report is; no retries where
     they cannot help."""
 
@@ -131,7 +131,7 @@ def stage(spec: Stage) -> Any:
     """The task of a stage before publish."""
 
     @task(task_id=spec.name, doc_md=spec.does, **STAGE)
-    @told
+    @translate_errors
     def work(planned: Planned) -> dict[str, Any]:
         return at_work(orchestration.stage(HOME, planned, spec.name, say))
 
@@ -145,7 +145,7 @@ def stage(spec: Stage) -> Any:
     doc_md="Makes the revision visible. When another run has published since the plan, the epochs run again here, on "
     "the newest revision. Clearing it is safe: it publishes what is missing.",
 )
-@told
+@translate_errors
 def publish(planned: Planned) -> Published:
     return orchestration.publish(HOME, planned, say)
 
@@ -168,7 +168,7 @@ def assets(published: Published, outlet_events: Any = None) -> None:
     doc_md="Red when a check warns: its message has check, epoch and rows. **The epochs are published all the same**, "
     "with a mark, and the run is a success; nobody is alerted.",
 )
-@told
+@translate_errors
 def warnings(published: Published) -> None:
     orchestration.warnings(HOME, published, say)
 
@@ -179,7 +179,7 @@ def warnings(published: Published) -> None:
     doc_md="Writes the report pages from the database, also of a run that has failed. The epochs are published whether "
     "or not this succeeds.",
 )
-@told
+@translate_errors
 def report(planned: Planned | None, published: Published | None) -> list[str]:
     if not planned:
         raise AirflowSkipException("no run was begun: there is nothing to report")

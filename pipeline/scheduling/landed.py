@@ -73,7 +73,7 @@ class LandingSensor(BaseOperator):
         super().__init__(**kwargs)
         self.home, self.patience, self.interval = home, patience.total_seconds(), interval
 
-    @common.told
+    @common.translate_errors
     def execute(self, context: Any) -> int:
         manual = context["dag_run"].run_type not in ("scheduled", "backfill")
         dates = context.get("logical_date"), context.get("data_interval_start")

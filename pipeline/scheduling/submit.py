@@ -26,7 +26,7 @@ class SubmittedStage(SparkSubmitOperator):
     def __init__(self, *, home: str, stage: str, planned: str, **kwargs: Any) -> None:
         super().__init__(application=str(APPLICATION), application_args=[home, stage, planned], **kwargs)
 
-    @common.told
+    @common.translate_errors
     def execute(self, context: Any) -> Any:
         path, stage, planned = (str(each) for each in self.application_args or [])
         self.conf, self.env_vars = orchestration.submission(path)
@@ -38,7 +38,7 @@ class SubmittedStage(SparkSubmitOperator):
             except AirflowException:
                 if not answer.exists():  # it left no answer: killed, or no cluster
                     raise
-            told = json.loads(answer.read_text())
-        if "error" in told:
-            raise common.failure(**told["error"])
-        return common.at_work(told["done"])
+            answered = json.loads(answer.read_text())
+        if "error" in answered:
+            raise common.failure(**answered["error"])
+        return common.at_work(answered["done"])

@@ -213,9 +213,9 @@ def _failed(ledger: Ledger, run_id: str, severity: Severity) -> list[Check]:
 
 def submission(path: str) -> tuple[dict[str, str], dict[str, str]]:
     """What `spark-submit` needs besides a master, for a home: conf and environment."""
-    from ..storage.session import submission as settings
+    from ..storage import session
 
-    return settings(Home.open(path).config.spark.conf)
+    return session.submission(Home.open(path).config.spark.conf)
 
 
 def submitted(path: str, name: str, planned: str, answer: str) -> int:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from algorithms import third_party
 from pipeline.checking import audit
-from pipeline.run.shadow import shadow
+from pipeline.run.shadow import side_by_side
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.reference import Row
@@ -59,7 +59,7 @@ def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path
     assert (offending["maintained"] or 0) - (offending["recomputed"] or 0) == 1
 
     said: list[str] = []
-    (entry,) = shadow(home, [1], spark, said.append)
+    (entry,) = side_by_side(home, [1], spark, said.append)
     assert (entry["epoch"], entry["rows"], entry["differences"]) == (1, 25, 0)
     assert entry["maintained_s"] > 0 and entry["recomputed_s"] > 0 and said
     assert ledger.at() == row and len(ledger.runs()) == 1  # the home itself is as it was

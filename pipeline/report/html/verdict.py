@@ -169,9 +169,10 @@ def _changed(found: Document) -> str:
 
 def _trust(found: Document) -> str:
     audit = found["audit"]
-    told = [check for check in found["checks"] if check["severity"] != "info"]  # what informs neither passes nor fails
-    warned = sum(1 for check in told if check["counts"])
-    passed = sum(1 for check in told if check["passed"] and check["fresh"])
+    # what informs neither passes nor fails
+    judged = [check for check in found["checks"] if check["severity"] != "info"]
+    warned = sum(1 for check in judged if check["counts"])
+    passed = sum(1 for check in judged if check["passed"] and check["fresh"])
     failed = f", {warned} failed" if warned else ""
     others = f" {plural(passed, 'other check')} passed{failed}." if passed + warned else ""
     if found["state"] == "failed" and found["landed"] is None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from algorithms import edges as graph
-from algorithms import patterns
+from algorithms import edges, patterns
 from algorithms.plans import WHOLE_ROWS
 
 from ...state.facts import EdgesFacts
@@ -26,12 +25,12 @@ def work(run: Run) -> EdgesFacts:
     motif_edges: int | None = None
     relations = patterns.kept(config.patterns())
     if decision.upserts.value:
-        pairs = None if tiny else graph.touched_pairs(delta, values)
-        new = graph.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, broadcast=few)
+        pairs = None if tiny else edges.touched_pairs(delta, values)
+        new = edges.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, broadcast=few)
         rows = run.write("edges", new)
         if relations:
             how = (values, relations, config.edges.live_for, config.condition)
-            motif_edges = run.write("motif_edges", graph.relation_changes(base, delta, pairs, *how, few))
+            motif_edges = run.write("motif_edges", edges.relation_changes(base, delta, pairs, *how, few))
     else:
         rows = run.write("edges", None)
     if config.motifs and not motif_edges:
@@ -41,13 +40,13 @@ def work(run: Run) -> EdgesFacts:
         run.put_totals(["edges", "vertices", "wedges"], [])
         return EdgesFacts(rows=0, broadcast=few, motif_edges=motif_edges)
     delta_edges = run.delta("edges")
-    run.write("degrees", graph.degree_changes(delta_edges))
-    edge_diffs = graph.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
-    degree_diffs = graph.degree_total_changes(run.before("degrees"), run.delta("degrees"), few, whole=tiny)
+    run.write("degrees", edges.degree_changes(delta_edges))
+    edge_diffs = edges.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
+    degree_diffs = edges.degree_total_changes(run.before("degrees"), run.delta("degrees"), few, whole=tiny)
     known = run.ledger.total_diffs(run.parent.revision) if run.keeps("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):
         # no wedge yet, or published before they were counted: from nothing
-        all_diffs = graph.degree_total_changes(run.warehouse.empty("degrees"), run.after("degrees"), broadcast=few)
+        all_diffs = edges.degree_total_changes(run.warehouse.empty("degrees"), run.after("degrees"), broadcast=few)
         degree_diffs = degree_diffs.where("measure <> 'wedges'").unionByName(all_diffs.where("measure = 'wedges'"))
     found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
     run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])
