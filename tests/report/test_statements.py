@@ -13,7 +13,7 @@ from pipeline import report
 from pipeline.landing.survey import grid
 from pipeline.report import document, write
 from pipeline.report import pages as files
-from pipeline.report.document import document as make
+from pipeline.report.document import describe
 from pipeline.report.html import epoch_page
 from pipeline.report.html.words import STATES, number, signed
 from pipeline.report.state import State
@@ -294,7 +294,7 @@ def judge(world: World) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     epochs = list(range(DAY - 1, DAY + DAYS + 1))
     state = State(home, ledger, epochs)  # all at once, as the files are written; and one alone, as on request
-    documents = {epoch: make(state, epoch, lease.now()) for epoch in epochs}
+    documents = {epoch: describe(state, epoch, lease.now()) for epoch in epochs}
     alone = document(home, ledger, world.dice.choice(epochs))
     assert alone | {"written": None} == documents[alone["epoch"]] | {"written": None}
     for epoch, found in documents.items():
@@ -413,7 +413,7 @@ def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
 
 
 def history(path: Path, seed: int, steps: int, toml: str = DAILY) -> None:
-    world, story = World.make(path, seed, toml), []
+    world, story = World.describe(path, seed, toml), []
     try:
         for _ in range(steps):
             story.append(world.step())
