@@ -413,7 +413,7 @@ def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
 
 
 def history(path: Path, seed: int, steps: int, toml: str = DAILY) -> None:
-    world, story = World.describe(path, seed, toml), []
+    world, story = World.make(path, seed, toml), []
     try:
         for _ in range(steps):
             story.append(world.step())
