@@ -222,8 +222,9 @@ def test_a_killed_run_is_given_up_and_said_to_have_stopped(ledger: Ledger, wait:
     assert (published.state, published.error) == ("published", None)
 
 
+@pytest.mark.parametrize("end", [RunState.FAILED, RunState.INTERRUPTED, RunState.SUPERSEDED])
 def test_a_run_that_ends_meanwhile_is_not_given_up(
-    ledger: Ledger, wait: Clock, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, wait: Clock, monkeypatch: pytest.MonkeyPatch, end: RunState
 ) -> None:
     """Between the look and the end of the lease: another process takes it, or writes how it ended."""
     ledger.begin("a", 0, [1], {})
@@ -232,13 +233,13 @@ def test_a_run_that_ends_meanwhile_is_not_given_up(
     rows = ledger._leftovers()
     assert [row.run_id for row in rows] == ["a", "r1"]
     monkeypatch.setattr(ledger, "_leftovers", lambda: rows[:1])
-    ledger.finish("a", RunState.INTERRUPTED, "by a signal")
+    ledger.finish("a", end, "its cause")
     assert ledger.give_up() == []
     monkeypatch.setattr(ledger, "_leftovers", lambda: rows[1:])
     other = Ledger(ledger.uri)
     other.take("r1")
     assert ledger.give_up() == [] and ledger.run("r1").owner == other.owner()
-    assert (ledger.run("a").state, ledger.run("a").error) == ("interrupted", "by a signal")
+    assert (ledger.run("a").state, ledger.run("a").error) == (end, "its cause")
 
 
 def test_what_overtakes_a_run(ledger: Ledger) -> None:
