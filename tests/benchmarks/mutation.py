@@ -204,10 +204,9 @@ def examined(copy: Path, module: str, sample: int, seed: int) -> tuple[int, int,
     rng = random.Random(f"{seed} {module}")
     possible = mutants(code, rng)
     chosen = sorted(rng.sample(possible, min(sample, len(possible))), key=lambda one: one.line)
-    fine, seconds = run(copy, suite, output, 1800)  # the first compiles the kernels
+    fine, seconds = run(copy, suite, output, 1800)
     if not fine:
         sys.exit(f"{module}: the tests fail without a mutant:\n{output.read_text()[-3000:]}")
-    fine, seconds = run(copy, suite, output, 1800)
     print(f"{module}: {len(possible)} possible mutants, the tests take {seconds:.1f} s", flush=True)
     left = []
     for one in chosen:
