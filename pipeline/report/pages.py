@@ -160,6 +160,7 @@ class Files:
             max(row.revision, self.stand.marks.everywhere),
             row.check,
             frontier is not None and epoch <= frontier,
+            self.stand.put_back,  # up to there it says what its batch did to later epochs
             [tried.run_id, tried.state, tried.last] if tried else None,
             len(self.stand.tried.get(epoch, ())),
             [[self.home.schedule.label(each), self.has(self.name(each))] for each in around],

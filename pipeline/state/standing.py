@@ -144,6 +144,7 @@ class Standings:
     marks: Marks
     rows: dict[int, Standing]
     tried: dict[int, list[Attempt]]  # its runs that did not publish
+    put_back: int | None = None  # the frontier, while it is behind where it once was: a rollback has put it back
 
     def at(self, epoch: int) -> Standing:
         """How an epoch stands, also one of which nothing is known."""
@@ -222,7 +223,9 @@ def standings(found: Ledger, newest: Revision) -> Standings:
         contributes, touched, check = marks.contributes(row.epoch), row.touched or 0, row.newest_check or 0
         changed = row.edges is not None
         out[row.epoch] = Standing(row.epoch, batch, sums, contributes, touched, audit, check, changed)
-    return Standings(newest, marks, out, unpublished(found))
+    (highest,) = found.read(sa.select(sa.func.max(ledger.c.frontier).label("frontier")))
+    behind = newest.frontier is not None and newest.frontier < highest.frontier
+    return Standings(newest, marks, out, unpublished(found), newest.frontier if behind else None)
 
 
 def marks_of(found: Ledger, newest: Revision, low: int, high: int) -> Marks:

@@ -46,6 +46,11 @@ def audit(epoch: int, wrong: str | None = None, **other: Any) -> list[dict[str, 
     return [check(epoch, f"{kind} equal", kind != wrong, **suite, **(other if kind == wrong else {})) for kind in kinds]
 
 
+def proof(epoch: int) -> list[dict[str, Any]]:
+    """A proof of an epoch, as a run brings it that was published: nothing fails."""
+    return [check(epoch, f"{kind} are proved", suite="proof") for kind in ("edges", "rows", "trussness values")]
+
+
 class Seed:
     """A home whose database is filled run by run."""
 

@@ -22,7 +22,7 @@ from pipeline.state.facts import from_json, to_json, without_version
 from pipeline.state.standing import standings
 from tests.report.seed import DAILY
 from tests.report.test_pages import unwritten
-from tests.report.world import DAY, DAYS, SUMS, World, match, median, positive
+from tests.report.world import DAY, DAYS, SUMS, Check, World, match, median, positive
 
 STAGES = ("ingest", "edges", "triangles", "truss", "audit")
 COMMANDS = {
@@ -51,20 +51,29 @@ def final(world: World, epoch: int) -> bool:
 
 
 def audited(world: World, epoch: int) -> dict[str, Any]:
-    _, full = world.newest_checks(epoch)
-    checks = [world.told(one, epoch) | {"counts": None} for one in full]
+    _, full, proof = world.newest_checks(epoch)
     since = world.may_have_changed(epoch, 0)
-    found = {"says": "none", "fresh": False, "anew": False, "revision": None, "at": None}
+    one, other = (found_of(world, epoch, checks) for checks in (full, proof))
+    says = "none"
     if full:
-        passed, revision = all(one.row["passed"] for one in full), full[0].revision
-        fresh, anew = not world.may_have_changed(epoch, revision), world.anew(revision)
-        says = ("stale" if anew else "differs") if not passed else "equal" if fresh else "stale"
-        if says == "equal":
-            assert world.right(epoch), "it says equal, and is not"
-        found = {"says": says, "fresh": fresh, "anew": anew, "revision": revision, "at": full[0].at}
+        passed = all(check.row["passed"] for check in full)
+        says = ("stale" if one["anew"] else "differs") if not passed else "equal" if one["fresh"] else "stale"
+    if proof and says in ("none", "stale"):
+        says = "proved" if other["fresh"] else "stale"
+    if says in ("equal", "proved"):
+        assert world.right(epoch), f"it says {says}, and is not"
+    return {"says": says, **one, "since": since[-1] if since else None, "proof": other}
+
+
+def found_of(world: World, epoch: int, found: list[Check]) -> dict[str, Any]:
+    checks = [world.told(one, epoch) | {"counts": None} for one in found]
     for check in checks:
         check["counts"] = not check["passed"] and not world.anew(check["revision"])
-    return {**found, "since": since[-1] if since else None, "checks": checks}
+    if not found:
+        return {"fresh": False, "anew": False, "revision": None, "at": None, "checks": []}
+    revision = found[0].revision
+    fresh, anew = not world.may_have_changed(epoch, revision), world.anew(revision)
+    return {"fresh": fresh, "anew": anew, "revision": revision, "at": found[0].at, "checks": checks}
 
 
 def judged(world: World, epoch: int) -> str:
@@ -78,7 +87,7 @@ def judged(world: World, epoch: int) -> str:
         return "wrong"
     if any(one["counts"] for one in counting):
         return "warning"
-    return "good" if says == "equal" else "unaudited"
+    return "good" if says in ("equal", "proved") else "unaudited"
 
 
 def graph(world: World, epoch: int) -> dict[str, Any] | None:
@@ -181,7 +190,7 @@ def run_of(world: World, epoch: int) -> tuple[Any, Any]:
     suites = {
         one.row["epoch"]
         for one in world.checks
-        if one.run_id == shown["run_id"] and one.row["suite"] != "incremental_versus_full"
+        if one.run_id == shown["run_id"] and one.row["suite"] not in ("incremental_versus_full", "proof")
     }
     assert suites <= of_run
     return {
@@ -210,8 +219,8 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
     audit, here, tried = audited(world, epoch), landed(world, epoch), world.pending(epoch)
 
     def headline(said: str) -> bool:
-        claims = "Equal to a full recomputation" in said or "are equal to a full recomputation" in said
-        assert claims == (state in ("good", "warning") and audit["says"] == "equal"), said
+        for says, words in (("equal", "qual to a full recomputation"), ("proved", "roved at this epoch")):
+            assert (words in said) == (state in ("good", "warning") and audit["says"] == says), said
         former = here["former"] if here and state != "failed" else None
         told = "" if not former else "Published again" if former["taken_back"] else "Corrected: "
         told = "Rolled back: " if former and former["by"] == "rollback" and not former["taken_back"] else told
@@ -233,7 +242,8 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
     def trust(said: str) -> bool:
         if state == "failed" and here is None:
             return "nothing was published" in said
-        start = {"none": "Not compared", "equal": "Yes: ", "stale": "It was compared at", "differs": "No: "}
+        start = {"none": "Not compared", "equal": "Yes: recomputed", "proved": "Yes: proved", "differs": "No: "}
+        start["stale"] = "It was compared at" if audit["checks"] else "It was proved at"
         passed = sum(1 for c in checks if c["passed"] and c["fresh"])
         counting = sum(1 for c in checks if c["counts"])
         others = f"{number(passed)} other check" in said or not passed + counting
@@ -359,7 +369,7 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
             "seconds": 86_400,
             "starts": {epoch: home.schedule.start(epoch) for epoch in axis(world)},
             "headline": lambda said: (
-                ("each equal" in said)
+                ("each equal" in said or "each proved" in said)
                 == (bool(newest and newest.batches) and not {"failed", "wrong", "warning", "unaudited"} & {*states})
             ),
             "trend": lambda trend: [e["epoch"] for e in trend] == [e for e in axis(world) if final(world, e)],
@@ -392,9 +402,11 @@ def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
         one = documents[epoch]
         says = one["audit"]["says"]
         told = None if says == "none" else says
-        if says != "none" and not one["audit"]["fresh"]:
-            passed = all(check["passed"] for check in one["audit"]["checks"])
-            told = f"{'equal' if passed else 'differed'} at revision {one['audit']['revision']}, may have changed since"
+        decides = one["audit"] if one["audit"]["checks"] else one["audit"]["proof"]
+        if says in ("stale", "differs") and not decides["fresh"]:
+            passed = all(check["passed"] for check in decides["checks"])
+            what = "differed" if not passed else "equal" if decides is one["audit"] else "proved"
+            told = f"{what} at revision {decides['revision']}, may have changed since"
         match(
             {
                 "epoch": epoch,
@@ -403,7 +415,7 @@ def status(world: World, documents: dict[int, dict[str, Any]]) -> None:
                 "files": 0,
                 "rows": one["landed"]["rows"],
                 "revision": one["revision"],
-                "audited": {"equal": True, "differs": False}.get(says),
+                "audited": {"equal": True, "proved": True, "differs": False}.get(says),
                 "audit": told,
                 "error": None,
             },

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.report.seed import DAILY, DAY, Seed, audit, check
+from tests.report.seed import DAILY, DAY, Seed, audit, check, proof
 
 SUMS = ("vertices", "edges", "triangles")
 LIVE, DAYS, VERTICES = 3, 9, 6
@@ -163,6 +163,10 @@ class World:
         mine = audit(frontier, None if self.shown(made, frontier) == self.truth(batches, frontier) else "edge totals")
         if all(row["passed"] for row in mine):  # else the run would not have published
             results += mine
+        low = min(batches) if kind == "rebuild" else min(epochs)
+        touched = [epoch for epoch in sorted({*batches, frontier}) if epoch >= low]
+        if self.dice.random() < 0.6 and all(self.shown(made, e) == self.truth(batches, e) for e in touched):
+            results += [row for epoch in touched for row in proof(epoch)]
         landed = {epoch: (len(batches[epoch].edges), batches[epoch].bad) for epoch in epochs}
         run_id = self.seed.run(landed, diffs, results, kind=kind)
         return self.add(made, run_id, diffs, results)
@@ -301,12 +305,13 @@ class World:
     def batch_of(self, epoch: int) -> Batch | None:
         return self.newest.batches.get(epoch) if self.newest else None
 
-    def newest_checks(self, epoch: int) -> tuple[list[Check], list[Check]]:
-        """The newest result of each check, and those of the newest audit."""
+    def newest_checks(self, epoch: int) -> tuple[list[Check], list[Check], list[Check]]:
+        """The newest result of each check, those of the newest audit, and those of the newest proof."""
         mine = [one for one in self.checks if one.row["epoch"] == epoch]
-        full = [one for one in mine if one.row["suite"] == "incremental_versus_full"]
-        last = {one.row["name"]: one for one in mine if one not in full}
-        return list(last.values()), [one for one in full if one.at == full[-1].at]
+        full, proofs = ([one for one in mine if one.row["suite"] == s] for s in ("incremental_versus_full", "proof"))
+        last = {one.row["name"]: one for one in mine if one not in full and one not in proofs}
+        newest = [[one for one in found if one.at == found[-1].at] for found in (full, proofs)]
+        return list(last.values()), newest[0], newest[1]
 
     def told(self, one: Check, epoch: int) -> dict[str, Any]:
         """A check as its document: fresh, and whether it counts."""

@@ -183,10 +183,13 @@ def _trust(found: Document) -> str:
         if warned and found["state"] == "wrong":
             return f"No: proved, but a critical check failed.{others}"
         return f"Yes: proved at revision {audit['proof']['revision']}, by what changed.{before}{others}"
-    if not audit["checks"]:
+    if not audit["checks"] and not audit["proof"]["checks"]:
         return f"Not compared with a full recomputation yet.{others}"
     wrong = plural(sum(1 for check in audit["checks"] if not check["passed"]), "comparison")
-    since = f"revision {audit['since']} {'has computed it anew' if audit['anew'] else 'may have changed it'} since"
+    decides = audit if audit["checks"] else audit["proof"]
+    since = f"revision {audit['since']} {'has computed it anew' if decides['anew'] else 'may have changed it'} since"
+    if audit["says"] == "stale" and decides is not audit:
+        return f"It was proved at revision {decides['revision']}; {since}.{others}"
     if audit["says"] == "stale":
         what = "and was equal then" if all(check["passed"] for check in audit["checks"]) else "and differed then"
         return f"It was compared at revision {audit['revision']} {what}; {since}.{others}"
