@@ -325,3 +325,46 @@ def test_labels_are_made_for_batches_to_come_and_not_for_the_last():
     here = both.epoch == 5
     assert here.any() and not here.all()
     assert all((x == y[here]).all() for x, y in zip(alone, both, strict=True))
+
+
+def test_columns_of_different_lengths_are_named():
+    a, b, start, until = columns([(1, 2, 0, OPEN), (2, 3, 0, OPEN)])
+    none = np.empty(0, np.int64)
+    for i in range(4):
+        cut = [column[: 1 if j == i else 2] for j, column in enumerate((a, b, start, until))]
+        lengths = ", ".join(str(column.size) for column in cut)
+        with pytest.raises(ValueError, match=f"^a, b, start, until differ in length: {lengths}$"):
+            replay(*cut, none, none, none, 0, 9)
+
+
+def test_a_step_says_what_came_and_went_and_how():
+    history = {1: clique(6), 2: clique(6) - {(0, 1)}, 3: clique(6), 4: (clique(6) - {(0, 1)}) | {(0, 9)}, 5: set()}
+    steps = check_history(history, 1, 5, "incremental")
+    assert [(step.epoch, step.inserted, step.deleted, step.method) for step in steps] == [
+        (1, 15, 0, "lift"),
+        (2, 0, 1, "descend"),
+        (3, 1, 0, "lift"),
+        (4, 1, 1, "mixed"),
+        (5, 0, 15, "descend"),
+    ]
+    assert [step.changed for step in steps] == [15, 15, 15, 16, 15]
+    peeled = check_history(history, 1, 5, "peel")
+    assert [step.method for step in peeled] == ["peel"] * 5
+    assert all(step.steps == step.peel > 0 for step in peeled if step.epoch > 1)
+
+
+def test_how_far_changes_spread_is_learned_from_each_batch():
+    """Half-way to what a batch showed; of one that was given up, the least that it would have cost."""
+    kept = maintained.Maintained(build(3, *(np.array(x, np.int32) for x in ([0], [1], [0]))), 2)
+    assert kept.spread == maintained.SPREAD and kept.spread is not maintained.SPREAD
+    kept.spread = {"descend": 1.0}
+    kept._learn("descend", 30, 10.0, True)
+    assert kept.spread == {"descend": 2.0}
+    kept._learn("descend", 5, 10.0, True)
+    assert kept.spread == {"descend": 1.25}
+    kept._learn("descend", 5, 10.0, False)  # 0.75 at the least: less than what is known
+    assert kept.spread == {"descend": 1.25}
+    kept._learn("descend", 15, 10.0, False)
+    assert kept.spread == {"descend": 1.75}
+    kept._learn("descend", 3, 0.0, True)  # of no triangle: as of one step
+    assert kept.spread == {"descend": 2.375}

@@ -186,3 +186,74 @@ def test_a_state_of_other_edges_is_refused() -> None:
     gone = [np.array([x], np.int64) for x in (5, 6, 0, 3, 1)]
     with pytest.raises(Mismatch):
         resume(graph, 0, tuple(gone), np.array([True]), 1, 4)
+
+
+def test_a_state_is_compacted_when_more_than_a_quarter_is_absent(tmp_path: Path) -> None:
+    edges = sorted({(u, v) for u in range(9) for v in range(u + 1, 9)})
+    assert len(edges) == 36
+    for gone, kept in ((0, 36), (9, 36), (10, 26), (36, 0)):
+        graph = made({0: set(edges), 1: set(edges[gone:])})
+        graph.save(tmp_path, f"without {gone}", epoch=7)
+        opened = Warm.open(tmp_path, f"without {gone}")
+        facts = warm.manifest(tmp_path, f"without {gone}")
+        assert opened is not None and facts is not None
+        assert (opened.used.edges, facts["edges"], facts["epoch"]) == (kept, 36 - gone, 7)
+        assert opened.kept.certified == graph.kept.certified
+        assert (opened.kept.spread, opened.kept.rent) == (graph.kept.spread, graph.kept.rent)
+        check_structure(opened.levels)
+    assert warm.manifest(tmp_path, "none") is None
+
+
+def test_what_a_graph_has_learned_goes_into_its_files(tmp_path: Path) -> None:
+    graph = made({0: {(0, 1), (1, 2), (0, 2), (2, 3)}})
+    graph.kept.spread, graph.kept.rent, graph.kept.certified = (
+        {"descend": 1.5, "lift": 2.5, "unlabelled lift": 3.5},
+        9,
+        False,
+    )
+    for state in (graph, graph.compacted()):
+        state.save(tmp_path, "key")
+        opened = Warm.open(tmp_path, "key")
+        assert opened is not None
+        assert (opened.kept.spread, opened.kept.rent, opened.kept.certified) == (graph.kept.spread, 9, False)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 31, 32, 33, 64])
+def test_the_checksum_is_of_every_byte_its_place_and_how_many_there_are(size: int) -> None:
+    rng = np.random.default_rng(seeds.one(11))
+    whole = rng.integers(1, 255, size, dtype=np.uint8)
+    others = [np.append(whole, np.uint8(0)), np.append(whole, np.uint8(1))]
+    for i in range(size):
+        one = whole.copy()
+        one[i] ^= 1
+        others += [one, np.delete(whole, i)]
+    if size >= 16:
+        words = whole[: size // 8 * 8].reshape(-1, 8)
+        others.append(np.concatenate([words[[1, 0, *range(2, len(words))]].reshape(-1), whole[words.size :]]))
+    sums = {other.tobytes(): warm._sum(other) for other in others if other.tobytes() != whole.tobytes()}
+    assert warm._sum(whole) == warm._sum(whole.copy()) and 0 <= warm._sum(whole) < 2**64
+    assert warm._sum(whole) not in sums.values() and len({*sums.values()}) == len(sums)
+
+
+def test_changes_that_do_not_fit_are_refused_before_anything_changes() -> None:
+    graph = made({0: {(0, 1), (1, 2), (0, 2)}, 1: {(0, 1), (1, 2)}})
+    numbers = graph.numbered(*(np.array(ends, np.int64) for ends in ((0, 0, 1), (1, 2, 2))))
+    before = graph.levels.level.copy()
+    there, absent, none = numbers[[0, 2]], numbers[[1]], np.empty(0, np.int32)
+    for removed, inserted in ((absent, none), (none, there), (there, there), (absent, absent)):
+        with pytest.raises(Mismatch, match="an edge goes that is absent, or one comes that is present"):
+            graph.apply(removed, inserted)
+        assert (graph.levels.level == before).all()
+    graph.apply(there[:1], absent)
+    assert (graph.levels.level[numbers] >= 0).tolist() == [False, True, True]
+
+
+def test_ends_come_with_the_lesser_first_and_numbers_are_kept() -> None:
+    graph = made({0: {(5, 9), (-3, 5)}})
+    a, b = np.array([5, -3, -7, 5], np.int64), np.array([9, 5, 2**62, 6], np.int64)
+    numbers = graph.numbered(a, b)
+    assert [column.tolist() for column in graph.ends(numbers)] == [a.tolist(), b.tolist()]
+    assert (graph.levels.level[numbers] >= 0).tolist() == [True, True, False, False]
+    again = graph.numbered(b[::-1].copy(), a[::-1].copy())  # in either direction
+    assert again.tolist() == numbers[::-1].tolist()
+    assert (graph.used.vertices, graph.used.edges) == (6, 4)
