@@ -38,7 +38,7 @@ UNIT, KERNELS = "tests/unit/test_", "tests/kernels/test_"
 ROWS = [f"{UNIT}{name}.py" for name in ("runs", "ledger", "shown_totals", "rollback")]
 LEASE = [*ROWS, f"{UNIT}lease.py"]
 PAGES = [f"{UNIT}runs.py", "tests/report/test_document.py", "tests/report/test_fresh.py"]
-WARM = [f"{KERNELS}replay.py", f"{KERNELS}warm.py", "-k", "not college", "-m", "not slow"]
+WARM = [f"{KERNELS}replay.py", f"{KERNELS}warm.py", f"{KERNELS}proof.py", "-k", "not college", "-m", "not slow"]
 SUITES: dict[str, list[str]] = {
     "pipeline/state/ledger.py": LEASE,
     "pipeline/state/runs.py": LEASE,
@@ -55,13 +55,7 @@ SUITES: dict[str, list[str]] = {
     "pipeline/state/versions.py": [f"{UNIT}versions.py"],
     "pipeline/run/planning.py": [f"{UNIT}planning.py"],
     "pipeline/run/decisions.py": [f"{UNIT}decisions.py"],
-    "pipeline/storage/warehouse.py": [  # starts Spark
-        f"{UNIT}retries.py",
-        "tests/plans/test_small_files.py",
-        "tests/e2e/test_settings.py",
-        "-k",
-        "not conditions",
-    ],
+    "pipeline/storage/warehouse.py": [f"{UNIT}retries.py", "tests/e2e/test_warehouse.py"],  # starts Spark
     "algorithms/kernels/intervals.py": [
         "--doctest-modules",
         "algorithms/kernels/intervals.py",
