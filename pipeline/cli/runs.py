@@ -16,7 +16,8 @@ from ..landing.survey import Epoch
 from ..run.planning import Plan
 from ..state.facts import IngestFacts
 from ..state.ledger import Ledger
-from ..state.records import RunKind
+from ..state.prints import differences
+from ..state.records import Revision, RunKind
 from .base import command, opened
 from .printing import Document, Progress, err, out, print_totals, some
 
@@ -266,8 +267,27 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
             f"published revision {revision.revision}{mark}: {len(epochs) or len(found.epochs):,} epoch(s){rate}, "
             f"{seconds:.1f} s"
         )
+        if part.kind is not RunKind.RUN:
+            print_same(home, ledger, revision)
         done += sum(size.get(epoch, 0) for epoch in epochs)
         if done < total:
             left = (time.time() - started) * (total - done) / done
             err.print(f"  {decimal(done)} of {decimal(total)}, about {left:,.0f} s left")
     print_totals(home, ledger)
+
+
+def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
+    """Which tables a rebuild has made as they were published before, and which not: by their fingerprints."""
+    known = ledger.fingerprints_at([revision.parent, revision.revision])
+    before, after = known[revision.parent], known[revision.revision]
+    other = {each.table: each for each in differences(before, after)}
+    same = sorted(table for table in after if table in before and table not in other)
+    if not same and not other:
+        out.print(f"whether the tables are as before is not known: revision {revision.parent} has no fingerprints")
+    elif not other:
+        out.print(f"every table holds what was published as revision {revision.parent}")
+    else:
+        if same:
+            out.print(f"as published as revision {revision.parent}: {', '.join(same)}")
+        from_ = (f"{table} from epoch {home.schedule.label(each.epoch)} on" for table, each in sorted(other.items()))
+        out.print(f"[yellow]other than revision {revision.parent}[/]: {', '.join(from_)}")

@@ -15,6 +15,7 @@ from rich.filesize import decimal
 from ..errors import UsageError
 from ..home.directory import Home
 from ..landing.survey import grid
+from ..state import prints
 from .base import command, opened
 from .printing import Document, out, print_rows, ranges, some
 
@@ -55,6 +56,9 @@ def status(
             "readable_revisions": readable,
             "holes": holes,
             "tables": {table: asdict(size) for table, size in sizes.items()},
+            "fingerprints": prints.at(
+                prints.folded(ledger.fingerprints(parent.revision), parent.since), parent.frontier
+            ),
             "epochs": shown,
         }
         print(json.dumps(document, indent=1))

@@ -2,10 +2,11 @@
 
 Two frontiers of time, both from `[retention]`: revisions before the oldest kept one become that one, epochs before
 `since` become `since`; equal rows are summed and zeros dropped. Every table is written anew, sorted by its key, next to
-the old one; then one SQL transaction lets the kept revisions read the new one, so that a reader sees either. Revisions
-from before a rollback or a rebuild keep the snapshots that they have. What nobody can read any more goes once it has
-been out of use for the grace period, so that readers and runs at work are left in peace; a run that builds on the old
-snapshots is right all the same, and the next compaction takes its rows along.
+the old one, and must have its fingerprint (`unchanged`); then one SQL transaction lets the kept revisions read the new
+one, so that a reader sees either. Revisions from before a rollback or a rebuild keep the snapshots that they have. What
+nobody can read any more goes once it has been out of use for the grace period, so that readers and runs at work are
+left in peace; a run that builds on the old snapshots is right all the same, and the next compaction takes its rows
+along.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunState, StageState, new_run_id
 from ..storage.branches import Branches
 from ..storage.warehouse import INTERVALS, Warehouse, shown
+from . import unchanged
 
 Say = Callable[[str], None]
 
@@ -122,7 +124,12 @@ def compact(
         say(f"{table}: {sizes[table].files:,} files, {sizes[table].rows:,} rows")
         return _rewrite(warehouse, table, row, run_id, since, oldest, sizes[table], live_for)
 
-    facts = replace_and_drop(home, ledger, warehouse, row, rewrite, warehouse.remove_orphans, grace, say)
+    def verify(pins: dict[str, int], since: int | None, revisions: list[int]) -> bool:
+        say("comparing fingerprints")
+        unchanged.verify(home, ledger, warehouse, row, pins, since, revisions)
+        return True
+
+    facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
     refresh(home, ledger)
     return replace(facts, before=sizes)
 
@@ -133,11 +140,13 @@ def replace_and_drop(
     warehouse: Branches,
     row: Revision,
     rewrite: Callable[[str, str, int | None, int], int],
+    verify: Callable[[dict[str, int], int | None, list[int]], bool],
     remove_orphans: Callable[[str], int],
     grace: float,
     say: Say,
 ) -> CompactFacts:
-    """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot."""
+    """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot; `verify`
+    raises where the new ones say anything else than the old ones."""
     warehouse.discard_leftovers(ledger)
     since, line, dropped = horizon(home, ledger, row)
     run_id = new_run_id()
@@ -147,6 +156,7 @@ def replace_and_drop(
         ledger.stage(run_id, "compact", StageState.RUNNING, started)
         try:
             pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
+            verified = verify(pins, since, line)
             ledger.pin(run_id, pins, line, since, dropped)
             after = {table: Size(**warehouse.size(table, snapshot)) for table, snapshot in pins.items()}
             warehouse.follow(ledger, run_id)
@@ -173,6 +183,7 @@ def replace_and_drop(
             expired_snapshots=expired,
             orphans=orphans,
             tables=after,
+            verified=verified,
         )
         ledger.stage(run_id, "compact", StageState.DONE, started, facts)
         ledger.finish(run_id, RunState.DONE)

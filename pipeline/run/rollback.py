@@ -6,10 +6,13 @@ import contextlib
 
 import sqlalchemy as sa
 
+from algorithms.fingerprint import Fingerprint
+
 from ..errors import LeaseLost, UsageError, explained
 from ..home.directory import Home
 from ..interrupt import asked
 from ..report import refresh
+from ..state import prints
 from ..state.lease import held
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunState, StagedBatch, new_run_id
@@ -64,6 +67,8 @@ def _publish_again(
             sums[measure, k, epoch] = sums.get((measure, k, epoch), 0) - diff
     measures = {measure for measure, _, _ in sums}
     ledger.put_totals(run_id, measures, [(*key, diff) for key, diff in sums.items()])
+    if steps := _fingerprints(ledger, parent, target):
+        ledger.put_fingerprints(run_id, steps)
     return ledger.publish(
         run_id,
         parent.revision,
@@ -74,3 +79,11 @@ def _publish_again(
         target.since,
         again=target,
     )
+
+
+def _fingerprints(ledger: Ledger, parent: Revision, target: Revision) -> dict[str, dict[int, Fingerprint] | None]:
+    """What makes the tables' fingerprints those of the target; of the empty state all are known."""
+    known = ledger.fingerprints_at([parent.revision, target.revision])
+    before = known[parent.revision]
+    empty = target.frontier is None
+    return prints.step(before, {table: {} for table in before} if empty else known[target.revision])

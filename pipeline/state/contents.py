@@ -3,7 +3,7 @@ fingerprints of what they change in the tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
 import sqlalchemy as sa
@@ -11,12 +11,13 @@ import sqlalchemy as sa
 from algorithms.fingerprint import Fingerprint
 from algorithms.proof import Proof
 
-from .records import Batch, Row, StagedBatch
+from .prints import UNKNOWN, running
+from .prints import Prints as Prints
+from .records import Batch, StagedBatch
 from .schema import batches, fingerprints, ledger, proofs, totals
 from .store import Store
 from .totals import TotalDiff
-
-Prints = dict[str, dict[int, Fingerprint]]  # table → epoch → fingerprint of what changes there
+from .versions import Outdated
 
 
 class Contents(Store):
@@ -69,20 +70,32 @@ class Contents(Store):
     def fingerprints(self, revision: int) -> Prints:
         """Of the tables as they are at a revision. A table is missing if its fingerprint is not known: no run has taken
         it since homes have them."""
-        statement = sa.select(fingerprints).join(ledger, ledger.c.run_id == fingerprints.c.run_id)
-        return _summed(self.read(statement.where(ledger.c.revision <= revision)))
+        return self.fingerprints_at([revision])[revision]
+
+    def fingerprints_at(self, revisions: Iterable[int]) -> dict[int, Prints]:
+        """The same of several revisions, read once. A database of before there were any knows none."""
+        wanted = list(revisions)
+        statement = sa.select(fingerprints, ledger.c.revision).join(ledger, ledger.c.run_id == fingerprints.c.run_id)
+        newest = statement.where(ledger.c.revision <= max(wanted, default=0)).order_by(ledger.c.revision)
+        try:
+            rows = self.read(newest)
+        except Outdated:
+            rows = []
+        return running([(row.revision, row.collection, row.epoch, row.fingerprint) for row in rows], wanted)
 
     def staged_fingerprints(self, run_id: str) -> Prints:
         """What a run changes, published or not."""
-        return _summed(self.read(sa.select(fingerprints).where(fingerprints.c.run_id == run_id)))
+        rows = self.read(sa.select(fingerprints).where(fingerprints.c.run_id == run_id))
+        return running([(0, row.collection, row.epoch, row.fingerprint) for row in rows], [0])[0]
 
-    def put_fingerprints(self, run_id: str, found: Mapping[str, Mapping[int, Fingerprint]]) -> None:
-        """Replace what a run changes in these tables. A table without an epoch gets a row of nothing: it is known."""
+    def put_fingerprints(self, run_id: str, found: Mapping[str, Mapping[int, Fingerprint] | None]) -> None:
+        """Replace what a run changes in these tables. A table without an epoch gets a row of nothing: it is known.
+        None: from this run on it is not, until a later one puts the whole table's."""
         where = (fingerprints.c.run_id == run_id) & fingerprints.c.collection.in_(list(found))
         rows = [
-            {"run_id": run_id, "collection": table, "epoch": epoch, "fingerprint": str(each)}
+            {"run_id": run_id, "collection": table, "epoch": epoch, "fingerprint": text}
             for table, by_epoch in found.items()
-            for epoch, each in (by_epoch or {0: Fingerprint()}).items()
+            for epoch, text in _texts(by_epoch).items()
         ]
         self._replace(run_id, fingerprints, where, rows)
 
@@ -97,10 +110,7 @@ class Contents(Store):
         return Proof.from_json(found[0].proof) if found else None
 
 
-def _summed(rows: Sequence[Row]) -> Prints:
-    """Epochs at which nothing is left are not in it."""
-    sums: Prints = {}
-    for row in rows:
-        by_epoch = sums.setdefault(row.collection, {})
-        by_epoch[row.epoch] = by_epoch.get(row.epoch, Fingerprint()) + Fingerprint.parse(row.fingerprint)
-    return {table: {epoch: each for epoch, each in sorted(found.items()) if each} for table, found in sums.items()}
+def _texts(by_epoch: Mapping[int, Fingerprint] | None) -> dict[int, str]:
+    if by_epoch is None:
+        return {0: UNKNOWN}
+    return {epoch: str(each) for epoch, each in (by_epoch or {0: Fingerprint()}).items()}

@@ -166,6 +166,7 @@ class CompactFacts(Facts):
     orphans: int
     tables: Mapping[str, Size]
     before: Mapping[str, Size] = field(default_factory=dict)  # of the same tables; not stored
+    verified: bool = False  # the new tables have the fingerprints of the old ones
 
 
 F = TypeVar("F", bound=Facts)

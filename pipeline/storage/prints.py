@@ -9,16 +9,17 @@ Cost    One Spark job: one scan of each table, one row by table and epoch comes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from algorithms.edges import steps
-from algorithms.fingerprint import lanes, of_row, sums
+from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
 
-from ..state.contents import Prints
+from ..state.prints import Prints
+from ..state.records import Revision
 from .warehouse import INTERVALS, Warehouse, quoted
 
 ALWAYS = {  # the bigint columns of a table that are never null
@@ -37,28 +38,58 @@ WIDE = ("degrees", "triangle_counts", "motif_counts")  # whose diffs are counts:
 
 def of_tables(read: Callable[[str], DataFrame], warehouse: Warehouse, tables: Iterable[str]) -> Prints:
     """Fingerprints of what `read` gives of each table, by epoch; EXECUTES. Epochs whose rows cancel are left out."""
-    found: Prints = {table: {} for table in tables}
-    kinds: dict[bool, list[DataFrame]] = {}
-    for table in found:
-        kinds.setdefault(table in WIDE, []).append(_halves(table, read(table), warehouse.column_names(table)))
-    summed = [reduce(DataFrame.unionByName, rows).groupBy("_table", "epoch").agg(*sums()) for rows in kinds.values()]
-    for row in reduce(DataFrame.unionByName, summed).collect() if summed else ():
+    return _by_epoch(read, {table: warehouse.column_names(table) for table in tables})
+
+
+def of_published(warehouse: Warehouse, row: Revision) -> Prints:
+    """Of the tables that a revision pins, with the columns that they were written with, whatever altneu.toml says by
+    now; EXECUTES. Raises `AltneuError` when a compaction has expired the revision."""
+    frames = {table: warehouse.as_written(table, row) for table in row.snapshots}
+    return _by_epoch(frames.__getitem__, {table: rows.columns for table, rows in frames.items()})
+
+
+def of_revisions(
+    read: Callable[[str], DataFrame], warehouse: Warehouse, tables: Iterable[str], revisions: Sequence[int]
+) -> dict[int, Prints]:
+    """Of what each of some revisions in a row, oldest first, sees of the rows that `read` gives: those of itself and
+    of all before it; EXECUTES."""
+    columns = {table: warehouse.column_names(table) for table in tables}
+    diffs: dict[int, list[tuple[str, int, Fingerprint]]] = {}
+    bucket = F.greatest("revision", F.lit(revisions[0]).cast("bigint"))
+    for row in _summed(lambda table: read(table).withColumn("revision", bucket), columns, ["epoch", "revision"]):
+        diffs.setdefault(row["revision"], []).append((row["_table"], row["epoch"], of_row(row)))
+    sums: Prints = {table: {} for table in columns}
+    found = {}
+    for revision in revisions:
+        for table, epoch, each in diffs.get(revision, ()):
+            sums[table][epoch] = sums[table].get(epoch, Fingerprint()) + each
+        found[revision] = {table: {e: each for e, each in sums[table].items() if each} for table in sums}
+    return found
+
+
+def _by_epoch(read: Callable[[str], DataFrame], columns: Mapping[str, Iterable[str]]) -> Prints:
+    found: Prints = {table: {} for table in columns}
+    for row in _summed(read, columns, ["epoch"]):
         if each := of_row(row):
             found[row["_table"]][row["epoch"]] = each
     return {table: dict(sorted(by_epoch.items())) for table, by_epoch in found.items()}
 
 
-def data_columns(columns: Iterable[str]) -> list[str]:
-    """Those of a table that are data."""
-    return [column for column in columns if column not in TIME]
+def _summed(read: Callable[[str], DataFrame], columns: Mapping[str, Iterable[str]], by: Sequence[str]) -> Sequence[Row]:
+    """One row of `sums` by table and `by`; in one job. Sums that may be large are decimals, and slower."""
+    kinds: dict[bool, list[DataFrame]] = {}
+    for table in columns:
+        kinds.setdefault(table in WIDE, []).append(_halves(table, read(table), columns[table], by))
+    summed = [reduce(DataFrame.unionByName, rows).groupBy("_table", *by).agg(*sums()) for rows in kinds.values()]
+    return reduce(DataFrame.unionByName, summed).collect() if summed else []
 
 
-def _halves(table: str, rows: DataFrame, columns: Iterable[str]) -> DataFrame:
-    """Of each diff triple the halves of its hashes, for `sums`; `_table` and `epoch`."""
-    data = data_columns(columns)
-    triples = steps(rows, data) if table in INTERVALS else rows
+def _halves(table: str, rows: DataFrame, columns: Iterable[str], by: Sequence[str]) -> DataFrame:
+    """Of each diff triple the halves of its hashes, for `sums`; `_table` and `by`."""
+    data = [column for column in columns if column not in TIME]
+    triples = steps(rows, [*data, *(column for column in by if column != "epoch")]) if table in INTERVALS else rows
     diff = F.col("diff").cast("decimal(20, 0)") if table in WIDE else F.col("diff")
-    return triples.select(F.lit(table).alias("_table"), "epoch", *lanes(hashed(table, data), diff))
+    return triples.select(F.lit(table).alias("_table"), *by, *lanes(hashed(table, data), diff))
 
 
 def hashed(table: str, data: Sequence[str]) -> list[Column]:

@@ -158,15 +158,25 @@ class Warehouse(Branches):
         """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
         if revision.frontier is None:
             return self.empty(table)
+        return self._visible(self.snapshot(table, self._pinned(table, revision)), revision)
+
+    def as_written(self, table: str, revision: Revision) -> DataFrame:
+        """The same with the columns that the snapshot has, whatever value columns altneu.toml declares by now."""
+        return self._visible(self._written(table, self._pinned(table, revision)), revision)
+
+    def _pinned(self, table: str, revision: Revision) -> int:
         if table not in revision.snapshots:
             raise AltneuError(
                 f"revision {revision.revision} cannot be read any more: a compaction kept only the newest ones "
                 "([retention] revisions). Its totals can.",
                 "altneu status",
             )
+        return revision.snapshots[table]
+
+    @staticmethod
+    def _visible(rows: DataFrame, revision: Revision) -> DataFrame:
         # A compacted snapshot serves all revisions that were kept then.
-        rows = self.snapshot(table, revision.snapshots[table]).where(F.col("revision") <= revision.revision)
-        return shown(rows, revision)
+        return shown(rows.where(F.col("revision") <= revision.revision), revision)
 
     def snapshot(self, table: str, snapshot: int) -> DataFrame:
         """A snapshot's rows: looked up once, since it does not change."""
@@ -178,7 +188,7 @@ class Warehouse(Branches):
         metadata = self.metadata(table)
         if snapshot in metadata.snapshots() and metadata.summary(snapshot).get("total-records") == "0":
             return self.empty(table)
-        frame = self.spark.read.option("versionAsOf", snapshot).table(self.name(table))
+        frame = self._written(table, snapshot)
         columns = self.column_names(table)
         there = frame.columns
         if there == columns:
@@ -187,6 +197,9 @@ class Warehouse(Branches):
             if column not in there:  # a value column that was declared later
                 frame = frame.withColumn(column, F.lit(None).cast(SQL_TYPES[self.home.config.values[column]]))
         return frame.select(*columns)
+
+    def _written(self, table: str, snapshot: int) -> DataFrame:
+        return self.spark.read.option("versionAsOf", snapshot).table(self.name(table))
 
     # -- writers ------------------------------------------------------------------------------------------------
 

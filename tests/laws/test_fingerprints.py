@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import struct
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from algorithms.fingerprint import Fingerprint
 from algorithms.times import FOREVER
+from pipeline.errors import CheckFailed
+from pipeline.run import compact as compaction
+from pipeline.run import planning, rollback
+from pipeline.run.compact import compact
+from pipeline.state import prints, schema
+from pipeline.state.prints import Prints
 from pipeline.storage import few
-from pipeline.storage.prints import ALWAYS, TIME, of_tables
+from pipeline.storage.prints import ALWAYS, TIME, of_published, of_tables
 from pipeline.storage.warehouse import INTERVALS, MOTIFS, TABLES, Warehouse
 from tests import homes, seeds
+from tests.laws.test_history import EPOCHS, World
+from tests.prints import another_number
 
 _P = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 _ALL = (1 << 64) - 1
 VALUES = '[values]\nk = "long"\nmy-weight = "double"\nnote = "string"\nseen = "boolean"\n'
 MOTIF = '[motifs]\nsquare = "a-b, b-c, c-d, d-a"\n'
-Prints = dict[str, dict[int, Fingerprint]]
 
 
 def _rotated(x: int, by: int) -> int:
@@ -145,10 +154,135 @@ def test_similar_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
         names = ["src", "dst", *values, "op", "seq", "file", "line", "epoch", "revision", "diff"]
         types = {name: "string" if name in (*values, "op", "file") else "bigint" for name in names}
         row = [1, 2, *values.values(), "upsert", 0, "f", 1, 0, 1, 1]
-        return of_tables(lambda table: few.frame(spark, types, [row]), Warehouse(spark, home), ["upserts"])["upserts"][
-            0
-        ]
+        found = of_tables(lambda table: few.frame(spark, types, [row]), Warehouse(spark, home), ["upserts"])
+        return found["upserts"][0]
 
     pairs = [("a", None), (None, "a"), (None, None), ("", None), (None, ""), ("", ""), ("y", None), ("ya", None)]
     assert len({one(x=x, y=y) for x, y in pairs}) == len(pairs)
     assert one(x="a") == one(x="a", y=None) == one(y=None, x="a")
+
+
+def recorded(world: World, revision: int | None = None) -> Prints:
+    """What the ledger says of a revision (default: the newest), for what its tables answer for."""
+    row = world.ledger.at(revision)
+    return prints.folded(world.ledger.fingerprints(row.revision), row.since)
+
+
+def held(world: World) -> None:
+    """What the ledger says of each revision that can be read is what its tables hold."""
+    warehouse = Warehouse(world.spark, world.home)
+    for row in world.ledger.revisions():
+        if row.snapshots:
+            found = prints.folded(of_published(warehouse, row), row.since)
+            wanted = recorded(world, row.revision)
+            assert {table: wanted[table] for table in found} == found, (world.seed, row.revision)
+
+
+def test_any_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """In any order and grouping, corrected, put back, rolled back and forward, rebuilt from the landing, compacted: the
+    same by epoch. Other batches give others."""
+    world = World(spark, tmp_path / "one", live_for=4)
+    for epoch in range(EPOCHS):
+        world.land(epoch)
+    batches = copy.deepcopy(world.landed)
+    homes.run(world.home, world.ledger, world.landed)
+    expected = recorded(world)
+    assert all(expected[table] for table in ("upserts", "edges", "degrees", "trussness"))
+
+    other = World(spark, tmp_path / "other", seed=world.seed + 1, live_for=4)
+    order = other.rng.sample(range(EPOCHS), EPOCHS)
+    wrong = order[0]  # the epoch whose batch is wrong at first
+    for group in (order[:2], order[2:]):
+        for epoch in group:
+            homes.put(other.home, epoch, other.batch() if epoch == wrong else batches[epoch])
+        homes.run(other.home, other.ledger, group)
+    assert recorded(other)["upserts"] != expected["upserts"]
+    homes.put(other.home, wrong, batches[wrong])
+    homes.run(other.home, other.ledger, [wrong])
+    right = other.ledger.at().revision
+    assert recorded(other) == expected, world.seed
+    rollback.rollback(other.home, other.ledger, 1)
+    assert recorded(other) == recorded(other, 1)
+    rollback.rollback(other.home, other.ledger, right)
+    assert recorded(other) == expected, world.seed
+    homes.run_as_planned(other.home, other.ledger, planning.plan_rebuild(other.home, other.ledger, from_landing=True))
+    assert not any(other.ledger.staged_fingerprints(other.ledger.at().run_id).values()), world.seed
+    rollback.rollback(other.home, other.ledger, 0)
+    assert not any(recorded(other).values())
+    rollback.rollback(other.home, other.ledger, right)
+    assert compact(other.home, other.ledger, spark, grace=0).verified
+    assert recorded(other) == expected, world.seed
+    held(other)
+
+
+@pytest.mark.slow
+def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """At each kept revision, with epochs that are folded, late and corrected ones; and a rebuild after it."""
+    world = World(spark, tmp_path / "home", live_for=3, retention="[retention]\nepochs = 4\nrevisions = 2\n")
+    for epochs in ([0, 2], [1, 3, 4], [1, 5]):
+        world.deliver(*epochs)
+    before = recorded(world)
+    assert compact(world.home, world.ledger, spark, grace=0).verified
+    since = world.ledger.at().since
+    assert since == 2 and recorded(world) == prints.folded(before, since)
+    held(world)
+    world.deliver(3)
+    after = recorded(world)
+    held_by_tables = prints.folded(of_published(Warehouse(spark, world.home), world.ledger.at()), since)
+    assert after == held_by_tables, world.seed
+    assert compact(world.home, world.ledger, spark, grace=0).verified
+    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
+    assert recorded(world) == after
+    assert prints.folded(of_published(Warehouse(spark, world.home), world.ledger.at()), since) == after, world.seed
+
+
+def test_a_compaction_that_changes_something_replaces_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a home of before there were fingerprints: then the old tables are read for them."""
+    world = World(spark, tmp_path / "home")
+    world.deliver(0, 1)
+    world.deliver(2)
+    row, fold = world.ledger.at(), compaction.fold
+    victim = world.rng.choice(["upserts", "edges", "degrees", "trussness"])
+    print(f"{victim=}")
+
+    def lossy(table: str, *arguments: Any) -> DataFrame:
+        found = fold(table, *arguments)
+        return found.subtract(found.orderBy("epoch", *found.columns).limit(1)) if table == victim else found
+
+    monkeypatch.setattr(compaction, "fold", lossy)
+    for _ in ("known", "not known"):
+        what = f"the new tables are not the old ones at revision 2: table {victim}, epoch "
+        with pytest.raises(CheckFailed, match=what) as said:
+            compact(world.home, world.ledger, spark, grace=0)
+        assert "altneu compact" in (said.value.next or "")
+        assert world.ledger.at() == row and world.ledger.runs()[-1].state == "failed"
+        with world.ledger.engine.begin() as connection:
+            connection.execute(schema.fingerprints.delete())
+    monkeypatch.setattr(compaction, "fold", fold)
+    assert compact(world.home, world.ledger, spark, grace=0).verified
+    world.check(1, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("table", "column"), [("upserts", "line"), ("edges", "epoch"), ("names", "id")])
+def test_a_compaction_finds_silent_damage(spark: SparkSession, tmp_path: Path, table: str, column: str) -> None:
+    """Damaged files are not compacted: what is lost in them would be lost for good. (tests/e2e has the trussness.)"""
+    home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n')
+    seed = seeds.one()
+    rng = random.Random(seed)
+    for epoch in range(2):
+        rows = (rng.sample("abcdefg", 2) for _ in range(12))
+        homes.put(home, epoch, [(src, dst, None, "upsert", seq) for seq, (src, dst) in enumerate(rows)])
+        homes.run(home, ledger, [epoch])
+    row = ledger.at()
+    another_number(home.path, table, column, seed)
+    with pytest.raises(CheckFailed, match="what is stored is not what was published as revision 2") as said:
+        compact(home, ledger, spark, grace=0)
+    assert f"table {table}, epoch " in said.value.what and "Nothing was replaced" in said.value.what
+    landing = "" if table == "edges" else " --from-landing"
+    assert (said.value.next or "").endswith(f"altneu rebuild{landing}")
+    assert ledger.at() == row
+    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=bool(landing)))
+    assert compact(home, ledger, spark, grace=0).verified

@@ -190,7 +190,7 @@ class World:
 
         said: Callable[[str], None] = lambda text: None  # noqa: E731
         home, grace = self.protocol.home, self.protocol.grace
-        compact.replace_and_drop(home, book, branches, row, rewrite, lambda table: 0, grace, said)
+        compact.replace_and_drop(home, book, branches, row, rewrite, lambda *_: True, lambda table: 0, grace, said)
         return "done"
 
     def roll_back(self, name: str, revision: int) -> str:

@@ -1,0 +1,100 @@
+"""Fingerprints of tables by epoch (`algorithms.fingerprint`), as the ledger has them: added up, folded, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from algorithms.fingerprint import Fingerprint
+
+Prints = dict[str, dict[int, Fingerprint]]  # table → epoch → fingerprint of what changes there
+UNKNOWN = ""  # in place of a fingerprint: from this run on nobody knows that of the table, until a run takes it anew
+TIMELESS = ("names", "quarantine")  # tables that a compaction does not fold to an epoch
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where a table is not what it should be: the first such epoch, and how many there are."""
+
+    table: str
+    epoch: int
+    expected: Fingerprint
+    found: Fingerprint
+    epochs: int
+
+    def words(self, label: str) -> str:
+        more = f", and of {self.epochs - 1:,} more epoch(s)" if self.epochs > 1 else ""
+        return f"table {self.table}, epoch {label}: fingerprint {self.found} instead of {self.expected}{more}"
+
+
+def running(diffs: Iterable[tuple[int, str, int, str]], revisions: Iterable[int]) -> dict[int, Prints]:
+    """The sums of `(revision, table, epoch, fingerprint)` rows, in the order of revisions, up to some of these. Epochs
+    at which nothing is left are not in them, and tables whose fingerprint is not known."""
+    sums: Prints = {}
+    found: dict[int, Prints] = {}
+    rows = iter(diffs)
+    row = next(rows, None)
+    for revision in sorted(set(revisions)):
+        while row is not None and row[0] <= revision:
+            _, table, epoch, text = row
+            if text == UNKNOWN:
+                sums.pop(table, None)
+            else:
+                by_epoch = sums.setdefault(table, {})
+                by_epoch[epoch] = by_epoch.get(epoch, Fingerprint()) + Fingerprint.parse(text)
+            row = next(rows, None)
+        found[revision] = {
+            table: {epoch: each for epoch, each in sorted(by.items()) if each} for table, by in sums.items()
+        }
+    return found
+
+
+def step(before: Prints, after: Prints) -> dict[str, dict[int, Fingerprint] | None]:
+    """What a run has to stage on `before` so that `after` is there; None: of this table nothing is known any more."""
+    found: dict[str, dict[int, Fingerprint] | None] = {table: None for table in before if table not in after}
+    for table, wanted in after.items():
+        had, nothing = before.get(table, {}), Fingerprint()
+        changes = {epoch: wanted.get(epoch, nothing) - had.get(epoch, nothing) for epoch in {*had, *wanted}}
+        found[table] = {epoch: each for epoch, each in changes.items() if each}
+    return found
+
+
+def folded(prints: Prints, since: int | None) -> Prints:
+    """Those of the tables after a compaction: epochs before `since` count as `since`. Of upserts those before it are
+    left out, since a compaction keeps only those that are in force."""
+    if since is None:
+        return prints
+    return {table: found if table in TIMELESS else _folded(table, found, since) for table, found in prints.items()}
+
+
+def _folded(table: str, found: dict[int, Fingerprint], since: int) -> dict[int, Fingerprint]:
+    kept = {epoch: each for epoch, each in found.items() if epoch >= since}
+    if table == "upserts":
+        return kept
+    first = Fingerprint.total(each for epoch, each in found.items() if epoch <= since)
+    return {**({since: first} if first else {}), **{epoch: each for epoch, each in kept.items() if epoch > since}}
+
+
+def differences(expected: Prints, found: Prints) -> list[Difference]:
+    """Of the tables that both know, those that differ."""
+    each = (_difference(table, expected[table], found[table]) for table in expected if table in found)
+    return [one for one in each if one is not None]
+
+
+def _difference(table: str, expected: dict[int, Fingerprint], found: dict[int, Fingerprint]) -> Difference | None:
+    nothing = Fingerprint()
+    epochs = [epoch for epoch in {*expected, *found} if expected.get(epoch) != found.get(epoch)]
+    if not epochs:
+        return None
+    first = min(epochs)
+    return Difference(table, first, expected.get(first, nothing), found.get(first, nothing), len(epochs))
+
+
+def at(prints: Prints, epoch: int | None) -> dict[str, str]:
+    """The fingerprint of each table's contents at an epoch."""
+    if epoch is None:
+        return {}
+    return {
+        table: str(Fingerprint.total(each for at, each in found.items() if at <= epoch))
+        for table, found in prints.items()
+    }

@@ -1,0 +1,68 @@
+"""Fingerprints as a user meets them: status, audit, compact, rebuild, and the statement of the reference page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+
+from pipeline.state import schema
+from pipeline.storage.warehouse import Warehouse
+from tests import homes, seeds
+from tests.docs.pages import blocks, read
+from tests.e2e.conftest import Altneu
+from tests.prints import another_number
+
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
+
+K4 = [(a, b, None, "upsert", 0) for a in range(1, 5) for b in range(a + 1, 5)]
+
+
+def test_what_is_stored_is_what_was_published(altneu: Altneu, spark: SparkSession, tmp_path: Path) -> None:
+    home, ledger = homes.make(tmp_path / "home", "[edges]\nlive_for = 3\n")
+    homes.put(home, 1, K4)
+    homes.put(home, 2, [(4, 5, None, "upsert", 0), (3, 5, None, "upsert", 0)])
+    for epoch in (1, 2):
+        homes.run(home, ledger, [epoch])
+    fine = altneu("audit", "--fingerprints")
+    assert (fine.code, "7 tables hold what was published as revision 2, at every epoch" in fine.out) == (0, True), fine
+    status = json.loads(altneu("status", "--format", "json").out)
+    assert set(status["fingerprints"]) == set(status["tables"])
+
+    # the statement of the reference, on copies
+    (statement,) = (block for block in blocks(read("docs/reference.md")) if block.language == "sql")
+    warehouse, row = Warehouse(spark, home), ledger.at()
+    for table in ("trussness", "edges"):
+        warehouse.at(table, row).orderBy("b", "a").write.parquet(str(tmp_path / table))
+        spark.read.parquet(str(tmp_path / table)).createOrReplaceTempView(table)
+    text, numbers = re.subn(r"\b12\b", str(status["frontier"]), statement.text)
+    assert numbers == 3
+    copies = {found["name"]: found["fingerprint"] for found in spark.sql(text).collect()}
+    assert copies == {table: status["fingerprints"][table] for table in ("trussness", "edges")}
+
+    # damage that nothing but the rows can show
+    another_number(home.path, "trussness", "k", seeds.one())
+    found = altneu("audit", "--fingerprints")
+    assert found.code == 1 and re.search(r"table trussness, epoch [12]: fingerprint \w{32} instead of", found.err), (
+        found
+    )
+    assert "1 of 7 tables do not hold what was published as revision 2: trussness." in found.err
+    assert "or: altneu rebuild\n" in found.err
+    refused = altneu("compact", "--grace", "0")
+    assert refused.code == 1 and "Nothing was replaced" in refused.err and "altneu rebuild" in refused.err
+    again = altneu("rebuild")
+    assert (again.code, "every table holds what was published as revision 2" in again.out) == (0, True), again
+    compacted = altneu("compact", "--grace", "0")
+    assert (compacted.code, "verified: " in compacted.out) == (0, True), compacted
+    assert altneu("audit", "--fingerprints").code == 0
+
+    # a home of before there were fingerprints
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.delete(schema.fingerprints))
+    unknown = altneu("audit", "--fingerprints")
+    assert unknown.code == 1 and "before fingerprints were recorded" in unknown.err and "altneu rebuild" in unknown.err
+    assert altneu("audit", "1", "--fingerprints").code == 2

@@ -1,0 +1,140 @@
+"""Fingerprints as the ledger adds them up: over runs and revisions, through rollbacks, folded, compared. No Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from algorithms.fingerprint import Fingerprint
+from pipeline.cli.runs import print_same
+from pipeline.run import rollback
+from pipeline.state import prints
+from pipeline.state.ledger import Ledger
+from tests.report.seed import DAY, Seed
+
+Diffs = dict[str, dict[int, int]]
+NOTHING = Fingerprint()
+
+
+def of(found: dict[str, dict[int, int]]) -> prints.Prints:
+    return {table: {epoch: one(number) for epoch, number in by.items()} for table, by in found.items()}
+
+
+def one(number: int) -> Fingerprint:
+    """Of something; linear, and with carries."""
+    return Fingerprint(number * 2**63 % 2**64 + number, -number % 2**64)
+
+
+@pytest.fixture
+def seed(tmp_path: Path) -> Seed:
+    return Seed(tmp_path / "home")
+
+
+def publish(seed: Seed, staged: Diffs | None) -> None:
+    """One more revision; `staged`: what its run says of fingerprints. None: it is of before there were any."""
+    begin = seed.ledger.begin
+
+    def and_stage(run_id: str, *arguments: object, **named: object) -> None:
+        begin(run_id, *arguments, **named)  # type: ignore[arg-type]
+        if staged is not None:
+            seed.ledger.put_fingerprints(run_id, of(staged))
+
+    seed.ledger.begin = and_stage  # type: ignore[method-assign]
+    seed.run({DAY + seed.ledger.at().revision: (1, 0)}, {DAY: {"edges": 1, "vertices": 2}})
+    seed.ledger.begin = begin  # type: ignore[method-assign]
+    newest = seed.ledger.at()
+    seed.ledger.pin(newest.run_id, {"edges": newest.revision}, [newest.revision], None, [])
+
+
+def test_what_cancels_leaves_no_trace(seed: Seed) -> None:
+    publish(seed, {"edges": {1: 5, 2: 7}, "names": {}})
+    publish(seed, {"edges": {2: -7, 3: 1}, "names": {}})
+    ledger = seed.ledger
+    assert ledger.fingerprints(0) == {}
+    assert ledger.fingerprints(1) == of({"edges": {1: 5, 2: 7}, "names": {}})
+    assert ledger.fingerprints(2) == of({"edges": {1: 5, 3: 1}, "names": {}})
+    assert ledger.fingerprints_at([2, 1]) == {n: ledger.fingerprints(n) for n in (1, 2)}
+    run_id = ledger.at().run_id
+    assert ledger.staged_fingerprints(run_id) == of({"edges": {2: -7, 3: 1}, "names": {}})
+    ledger.put_fingerprints(run_id, of({"edges": {9: 1}}))  # a stage that is tried again replaces what it wrote
+    assert ledger.staged_fingerprints(run_id) == of({"edges": {9: 1}, "names": {}})
+
+
+def test_a_rollback_restores_every_fingerprint(seed: Seed) -> None:
+    publish(seed, {"edges": {1: 5}, "degrees": {1: 1}})
+    publish(seed, {"edges": {1: -5, 2: 8}, "degrees": {}})
+    publish(seed, {"edges": {2: 3}, "motif_counts": {4: 4}})  # a table that came with this revision
+    home, ledger = seed.home, seed.ledger
+    for target in (1, 2, 3, 0, 3, 1, 0, 2):
+        row, _ = rollback.rollback(home, ledger, target)
+        wanted = ledger.fingerprints(target) if target else {table: {} for table in ledger.fingerprints(row.parent)}
+        assert ledger.fingerprints(row.revision) == wanted
+
+
+def test_what_nobody_took_is_not_known(seed: Seed) -> None:
+    """A home of before there were fingerprints: after a rollback to a revision whose fingerprints are not known, they
+    are not known until a run takes those of whole tables again."""
+    publish(seed, None)
+    publish(seed, {"edges": {1: 5}})  # the first run that knows them stages those of the whole table
+    home, ledger = seed.home, seed.ledger
+    assert (ledger.fingerprints(1), ledger.fingerprints(2)) == ({}, of({"edges": {1: 5}}))
+    assert rollback.rollback(home, ledger, 1)[0].revision == 3
+    assert ledger.fingerprints(3) == {}
+    publish(seed, {"edges": {1: 2}})
+    assert ledger.fingerprints(4) == of({"edges": {1: 2}})
+    rollback.rollback(home, ledger, 2)
+    assert ledger.fingerprints(5) == of({"edges": {1: 5}})
+    rollback.rollback(home, ledger, 3)
+    rollback.rollback(home, ledger, 2)  # from a state that is not known to one that is
+    assert ledger.fingerprints(6) == {} and ledger.fingerprints(7) == of({"edges": {1: 5}})
+    assert ledger.fingerprints(2) == of({"edges": {1: 5}})
+
+
+def test_an_older_database_knows_none(tmp_path: Path) -> None:
+    ledger = Ledger(f"sqlite:///{tmp_path / 'l.db'}")
+    with ledger.engine.begin() as connection:
+        connection.exec_driver_sql("drop table fingerprints")
+        connection.exec_driver_sql("update altneu_version set version_num = 'v0005'")
+    assert Ledger(ledger.uri).fingerprints(3) == {}
+
+
+def test_folding() -> None:
+    found = of({"edges": {1: 5, 2: 7, 4: 1}, "upserts": {1: 5, 2: 7, 4: 1}, "names": {1: 5}, "degrees": {1: 1, 3: -1}})
+    assert prints.folded(found, None) == found
+    folded = prints.folded(found, 3)
+    assert folded == of({"edges": {3: 12, 4: 1}, "upserts": {4: 1}, "names": {1: 5}, "degrees": {}})
+    assert prints.folded(folded, 3) == folded
+    assert prints.at(found, 2) == {
+        "edges": str(one(12)), "upserts": str(one(12)), "names": str(one(5)), "degrees": str(one(1))
+    }  # fmt: skip
+    assert prints.at(found, None) == {}
+
+
+def test_differences_name_the_first_epoch() -> None:
+    expected = of({"edges": {1: 5, 2: 7}, "degrees": {3: 1}, "trussness": {1: 1}})
+    found = of({"edges": {1: 5, 3: 7}, "degrees": {3: 1}, "names": {1: 1}})
+    assert prints.differences(expected, expected) == []
+    (difference,) = prints.differences(expected, found)
+    assert difference == prints.Difference("edges", 2, one(7), NOTHING, 2)
+    assert difference.words("2004-05-15") == (
+        f"table edges, epoch 2004-05-15: fingerprint {'0' * 32} instead of {one(7)}, and of 1 more epoch(s)"
+    )
+
+
+def test_a_rebuild_says_what_is_as_before(seed: Seed, capsys: pytest.CaptureFixture[str]) -> None:
+    publish(seed, None)
+    publish(seed, {"edges": {DAY: 5}, "names": {}, "degrees": {DAY: 1}})
+    publish(seed, {"edges": {}, "names": {}, "degrees": {}})
+    publish(seed, {"edges": {DAY + 1: 2}, "names": {}, "degrees": {DAY: 1}})
+
+    def said(revision: int) -> str:
+        print_same(seed.home, seed.ledger, seed.ledger.at(revision))
+        return " ".join(capsys.readouterr().out.split())
+
+    assert said(2) == "whether the tables are as before is not known: revision 1 has no fingerprints"
+    assert said(3) == "every table holds what was published as revision 2"
+    assert said(4) == (
+        "as published as revision 3: names "
+        "other than revision 3: degrees from epoch 2004-07-01 on, edges from epoch 2004-07-02 on"
+    )
