@@ -116,7 +116,7 @@ def code(text: object) -> str:
 
 
 def plain(text: str) -> str:
-    """A sentence of the program for the page: settings and options in it stand as code."""
+    """A sentence of the program for the page: settings and options in it are code."""
     keys = "|".join(setting.key for setting in SETTINGS if setting.key)
     return re.sub(rf"(?<![`\w-])(\[[a-z]+\](?: (?:{keys})\b)?|--[a-z][a-z-]+)(?![\w`(])", r"`\1`", text)
 

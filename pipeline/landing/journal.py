@@ -75,7 +75,7 @@ class Draft:
             raise
 
     def close(self) -> None:
-        """Remove the private folder, but not a journal that could not be taken back, nor what it speaks of."""
+        """Remove the private folder, but not a journal that could not be taken back, nor the files that it names."""
         if not (self.folder / JOURNAL).exists():
             shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self._owner)

@@ -271,7 +271,7 @@ def _where(rows: list[dict[str, Any]], columns: Sequence[str], where: str) -> li
 
 
 def _checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
-    """The newest results that speak of what is published, or whose failure nothing has undone; failures first."""
+    """The newest results about what is published, or whose failure nothing has undone; failures first."""
     from ..state.records import CheckRecord, Severity
     from ..state.schema import checks
     from ..state.standing import counts, is_fresh, newest_checks, standings

@@ -230,7 +230,7 @@ def _found(state: State, audit: Audit | None, rows: list[CheckRecord]) -> Docume
 
 
 def check(state: State, row: CheckRecord) -> Document:
-    """`fresh`: it speaks of what is published now; `counts`: a failure that does, or that nothing has undone."""
+    """`fresh`: it is about what is published now; `counts`: a failure that does, or that nothing has undone."""
     names = ("suite", "name", "severity", "meaning", "observed", "remedy", "revision", "at")
     found = {name: getattr(row, name) for name in names}
     found |= {"passed": row.passed, "fresh": state.fresh(row), "counts": not row.passed and state.counts(row)}

@@ -1,7 +1,7 @@
 """Where Airflow finds its files: the DAGs (its `[core] dags_folder`) and the plugin (its `[core] plugins_folder`).
 
 In a clone the DAG files are the folder `dags/` at the top. A wheel has them next to this file, as `setup.py` says: a
-package `dags` at the top of an environment would be in the way of everybody else's.
+package `dags` at the top of an environment would collide with those of other projects.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What `spark-submit` runs for a task of the DAGs: `stage.py HOME TASK PLANNED ANSWER`. PLANNED is JSON; what the task
-hands on, or its error, is written to the file ANSWER.
+returns, or its error, is written to the file ANSWER.
 
 The master and the resources are those of the submission.
 """

@@ -21,7 +21,7 @@ APPLICATION = Path(__file__).with_name("stage.py")
 
 
 class SubmittedStage(SparkSubmitOperator):
-    """A stage as `spark-submit`; fails with the words of the stage, and hands on what it has done."""
+    """A stage as `spark-submit`; fails with the stage's error message, and returns what it has done."""
 
     def __init__(self, *, home: str, stage: str, planned: str, **kwargs: Any) -> None:
         super().__init__(application=str(APPLICATION), application_args=[home, stage, planned], **kwargs)

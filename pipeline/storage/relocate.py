@@ -1,10 +1,10 @@
-"""`altneu relocate`: make a copied or moved home's tables speak of the place where the home is now.
+"""`altneu relocate`: make the tables of a copied or moved home name the place where the home is now.
 
 Iceberg's metadata name whole paths: metadata files name lists of manifests, these the manifests, these the data files.
 All that lead from the tables' present state are written anew next to the old ones, under new names, with the new paths;
 snapshots, branches, tags and field ids stay, and no row is read or written. Then one SQL transaction points the catalog
 at them, under a name of its own, and notes the place. Stopped before it, nothing has changed, and the command is simply
-typed again; what it had written is for `altneu compact` to sweep up. Files are read where the home is now, never where
+typed again; what it had written is removed by `altneu compact`. Files are read where the home is now, never where
 it was: a copy does not touch the original.
 
 Source: the Iceberg table specification (table metadata, manifest lists, manifests).
@@ -146,7 +146,7 @@ class _Moving:
         found: dict[str, Any] = json.loads(self._read(self.location))
         self.old = found["location"].rstrip("/")
         found["location"] = self.new
-        found["metadata-log"] = []  # they speak of the old place
+        found["metadata-log"] = []  # they name the old place
         for snapshot in found.get("snapshots", ()):
             if "manifest-list" not in snapshot:
                 raise AltneuError(f"table {self.table}: a snapshot of Iceberg's first format.", "altneu rebuild")

@@ -1,4 +1,4 @@
-"""What the tasks share: the home, how they speak, and what they hand on to each other by XCom."""
+"""What the tasks share: the home, the format of their errors, and what they pass to each other by XCom."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Planned(TypedDict):
 
 
 class Published(TypedDict):
-    """What `publish` hands on: the run that published; `revision` None: others had published the same meanwhile."""
+    """What `publish` returns: the run that published; `revision` None: others had published the same meanwhile."""
 
     run_id: str
     revision: int | None

@@ -170,7 +170,7 @@ def _revision_of(ledger: Ledger, run_id: str) -> int | None:
 
 
 def warnings(path: str, published: Published, say: Say = quiet) -> None:
-    """The checks that warned in what `publish` handed on. Raises `CheckFailed` when there are any: it is published,
+    """The checks that warned in what `publish` returned. Raises `CheckFailed` when there are any: it is published,
     with its mark."""
     if published["revision"] is None:
         say("this run published nothing itself")
@@ -187,7 +187,7 @@ def warnings(path: str, published: Published, say: Say = quiet) -> None:
 
 
 def report(path: str, planned: Planned, published: Published | None, say: Say = quiet) -> list[str]:
-    """Write the report pages of a run's epochs, also of one that has failed (then nothing was handed on by `publish`);
+    """Write the report pages of a run's epochs, also of one that has failed (then `publish` returned nothing);
     their paths. Needs no Spark."""
     import time
 
@@ -219,7 +219,7 @@ def submission(path: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def submitted(path: str, name: str, planned: str, answer: str) -> int:
-    """The work of one submission: a task of the run that `planned` (JSON) describes. What it hands on, or its error, is
+    """The work of one submission: a task of the run that `planned` (JSON) describes. What it returns, or its error, is
     written to the file `answer`. Returns the exit code."""
 
     def say(text: str) -> None:

@@ -1,5 +1,5 @@
 """What a person sees in the grid: red where something is wrong, skipped where nothing was done, tasks in every run; and
-what those who follow the assets are told."""
+what those who follow the assets get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`altneu audit` beyond its own recomputation: a third party's count, and maintenance beside recomputation."""
+"""`altneu audit` beyond its own recomputation: a third party's count, and maintenance compared with recomputation."""
 
 from __future__ import annotations
 

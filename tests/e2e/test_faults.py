@@ -299,7 +299,7 @@ def found_and_blocked(scene: Scene, check: tuple[str, str], row: dict[str, Any])
 
 
 def test_the_first_difference_is_explained(scene: Scene) -> None:
-    """The diffs that are stored, the landed rows and their fate: beside both values, in the check and on the page."""
+    """The diffs that are stored, the landed rows and their fate: next to both values, in the check and on the page."""
     before = scene.change("trussness", altered(EDGE, k="k + 1"))
     try:
         with pytest.raises(CheckFailed):

@@ -1,4 +1,4 @@
-"""A home beside a model of it: what was landed, published and asked, in plain Python, and what readers must then see.
+"""A home and a model of it: what was landed, published and asked, in plain Python, and what readers must then see.
 
 The model shares no logic with the product: a batch is its rows, a revision the batches and settings it was published
 with, and the truth of an epoch is recomputed by `tests.reference`. `World.check` compares every kind of reader with it.

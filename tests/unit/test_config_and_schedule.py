@@ -1,4 +1,4 @@
-"""Settings: all problems told at once. Epochs: labels and integers are two names of one thing."""
+"""Settings: all problems reported at once. Epochs: labels and integers are two names of one thing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One engine a database and process, gone with its users; waiting for another writer is told, and ends."""
+"""One engine a database and process, gone with its users; waiting for another writer is reported, and ends."""
 
 from __future__ import annotations
 
