@@ -147,6 +147,7 @@ def test_reachability_semi_naive(spark) -> None:
     assert_same(collected(got), scratch, SEED)
 
 
+@pytest.mark.slow
 def test_connected_components(spark) -> None:
     cases = graphs(SEED + 1, 6)
     edges = both_ways(frame(spark, cases, ["a", "b"], EPOCH_REVISION))

@@ -184,6 +184,7 @@ def test_replacement_publishes_the_difference_and_nothing_twice(spark) -> None:
     assert want and change == want, f"seed {SEED}"
 
 
+@pytest.mark.slow  # tests/laws/test_published_state.py has it of the whole pipeline
 def test_confluence_batches_in_any_order_give_one_state(spark) -> None:
     """Each epoch's batch arrives as a revision of its own, in random order; the sum over revisions is the same."""
     rows = [r for r in rows_of(SEED, 40) if r[6] < 4]

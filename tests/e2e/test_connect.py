@@ -144,18 +144,18 @@ def test_metadata_files_say_what_iceberg_says(
     apart = Warehouse(spark, home)
     theirs = {table: apart.metadata(table) for table in TABLES}  # by Spark
     long = {"bigint": "long"}
-    for told in (mine, theirs):
-        for table in TABLES:
-            name = warehouse.name(table)
-            fields = {f.name: f.dataType.simpleString() for f in spark.table(name).schema}
-            assert told[table].types() == {column: long.get(type_, type_) for column, type_ in fields.items()}
-            refs = spark.sql(f"SELECT name, snapshot_id FROM {name}.refs").collect()
-            assert told[table].refs() == {row.name: row.snapshot_id for row in refs}
-            rows = spark.sql(f"SELECT snapshot_id, parent_id, operation, summary FROM {name}.snapshots").collect()
-            assert told[table].snapshots() == {row.snapshot_id for row in rows}
-            assert [told[table].first()] == [row.snapshot_id for row in rows if row.parent_id is None]
+    for table in TABLES:
+        name = warehouse.name(table)
+        fields = {f.name: f.dataType.simpleString() for f in spark.table(name).schema}
+        refs = spark.sql(f"SELECT name, snapshot_id FROM {name}.refs").collect()
+        rows = spark.sql(f"SELECT snapshot_id, parent_id, operation, summary FROM {name}.snapshots").collect()
+        for found in (mine[table], theirs[table]):
+            assert found.types() == {column: long.get(type_, type_) for column, type_ in fields.items()}
+            assert found.refs() == {row.name: row.snapshot_id for row in refs}
+            assert found.snapshots() == {row.snapshot_id for row in rows}
+            assert [found.first()] == [row.snapshot_id for row in rows if row.parent_id is None]
             for row in rows:
-                assert told[table].summary(row.snapshot_id) == {"operation": row.operation, **row.summary}
+                assert found.summary(row.snapshot_id) == {"operation": row.operation, **row.summary}
     assert mine["edges"].refs()["aside"] == ledger.at(1).snapshots["edges"] != mine["edges"].main()
 
 

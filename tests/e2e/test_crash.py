@@ -151,6 +151,7 @@ def test_kills_at_random_moments(spark: SparkSession, tmp_path: Path) -> None:
     crash(spark, tmp_path, int(os.environ.get("ALTNEU_KILLS", "200")))
 
 
+@pytest.mark.slow  # tests/protocol stops a run after each of its steps in the ordinary tier
 def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,8 +181,11 @@ from pathlib import Path
 from pipeline.run import planning, runner
 from pipeline.home.directory import Home
 from pipeline.errors import Conflict
+from pipeline.run.stages import audit
+from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
 
+audit.work = lambda run: AuditFacts(checks=0, failed=0, critical=0)  # what both have published is audited in the end
 path, me, races = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 home = Home.open(path)
 ledger = Ledger(home.database)

@@ -17,7 +17,7 @@ from tests.e2e.conftest import Altneu
 from tests.e2e.graphs import GRAPHS, Graph, find
 from tests.reference import neighbours
 
-QUICK = ("as20000102.txt.gz", "soc-sign-bitcoinalpha.csv.gz")
+QUICK = ("as20000102.txt.gz",)
 
 
 @pytest.mark.parametrize(

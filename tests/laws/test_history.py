@@ -120,6 +120,7 @@ class World:
 KINDS = ("edge", "trussness_of_edge", "triangles_at_vertex")
 
 
+@pytest.mark.slow  # test_a_filter_and_value_columns rebuilds in the ordinary tier
 def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     world = World(spark, tmp_path / "home", live_for=2)
     world.deliver(0, 1, 3)
@@ -201,6 +202,7 @@ def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None
     world.check(5, 6, 7)
 
 
+@pytest.mark.slow  # test_a_consumer_follows_names rolls back to nothing in the ordinary tier
 def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
     world = World(spark, tmp_path / "home")
     world.deliver(0, 1)
@@ -345,7 +347,7 @@ def test_compaction_leaves_a_revision_published_meanwhile_alone(
 def test_a_landing_that_changes_while_it_is_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
 ) -> None:
-    """Files are read twice, to judge them and for their rows: what changes in between is told, and loses nothing."""
+    """Files are read twice, to judge them and for their rows: a change in between is reported, and loses nothing."""
     world = World(spark, tmp_path / "home")
     world.deliver(0)
     world.land(1)
