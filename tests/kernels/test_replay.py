@@ -368,3 +368,41 @@ def test_how_far_changes_spread_is_learned_from_each_batch():
     assert kept.spread == {"descend": 1.75}
     kept._learn("descend", 3, 0.0, True)  # of no triangle: as of one step
     assert kept.spread == {"descend": 2.375}
+
+
+def unlabelled(present: bool) -> tuple[maintained.Maintained, np.ndarray]:
+    """A torus and an edge in no triangle, with known levels and no labels; and the number of that edge."""
+    edges = [*sorted(torus(6)), (0, 36)]
+    trussness = slow_trussness(set(edges))
+    levels = np.array([trussness[edge] - 2 for edge in edges], np.int32)
+    levels[-1] = 0 if present else -1
+    u, v = (ends.astype(np.int32) for ends in arrays(edges))
+    return maintained.Maintained(build(37, u, v, levels), 37), np.array([len(edges) - 1], np.int32)
+
+
+def test_the_cost_of_a_batch_is_of_that_batch():
+    """In steps of a descent, whatever the batches before it have cost."""
+    kept, edge = unlabelled(present=False)
+    none = np.empty(0, np.int32)
+    clock, costs = kept.graph.clock, []
+    for _ in range(3):
+        for removed, inserted, worth in ((none, edge, maintained.LIFT_STEP), (edge, none, 1)):
+            before, rent = int(clock[maintained.STEPS]), kept.rent
+            cost = kept.apply(removed, inserted, "incremental").effort[2]
+            assert 0 < cost <= int((int(clock[maintained.STEPS]) - before) * worth)
+            assert kept.rent - rent == (cost if inserted.size else 0)
+            costs.append(cost)
+    assert costs[:2] == costs[2:4] == costs[4:]
+
+
+def test_once_lifts_without_labels_have_cost_a_peel_a_peel_makes_labels():
+    none = np.empty(0, np.int32)
+    for rent, last, expected in ((0, False, "lift"), (10**9, False, "peel"), (10**9, True, "lift")):
+        kept, edge = unlabelled(present=False)
+        kept.rent = rent
+        done = kept.apply(none, edge, last=last)
+        assert (done.effort[0], kept.certified) == (expected, expected == "peel")
+        assert kept.rent == 0 if expected == "peel" else kept.rent > rent
+    kept, edge = unlabelled(present=True)
+    kept.rent = 10**9
+    assert kept.apply(edge, none).effort[0] == "descend"  # it needs no labels
