@@ -188,9 +188,11 @@ def _landed(run: Run, epochs: list[int], whole: bool, ask: Ask | None, proof: Pr
         _folded(found.get("landed", {}), since), {e: -x for e, x in _folded(found.get("stored", {}), since).items()}
     )
     running = _Running(apart)
-    rows = [
-        _row(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in epochs if running.at(epoch)
-    ]
+    wrong = [epoch for epoch in epochs if running.at(epoch)]
+    later = [epoch for epoch in apart if epoch > run.frontier and running.at(epoch)]  # when they will expire
+    rows = [_row(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
+    if later and not wrong:
+        rows = [_row(run.frontier, "landed", f"edges of the pairs that landed, at epoch {later[0]}", None, None)]
     if ask is not None and proof is not None:
         for table in COLLECTIONS:
             if found.get(table, {}).get(run.frontier, Fingerprint()) != proof.part[table]:

@@ -1,0 +1,156 @@
+"""Runs that are proved instead of recomputed: faults that are planted between the stages are found wherever the run has
+changed something; damage elsewhere by the part of the vertices that is recounted, within as many runs as there are
+parts, and not before: each mode finds what it promises."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from algorithms.proof import Wrong
+from pipeline.errors import CheckFailed
+from pipeline.run import planning, runner
+from pipeline.state import schema as books
+from pipeline.state.facts import AuditFacts
+from pipeline.state.standing import Says, standings
+from pipeline.storage.warehouse import Warehouse
+from tests import homes, reference, seeds
+from tests.e2e.test_faults import Scene, altered, twice, without
+
+pytestmark = pytest.mark.usefixtures("tiny")
+LAST = 4  # the epoch of the run that is examined
+
+
+def rows(rng: random.Random, n: int = 40) -> list[reference.Row]:
+    ends = [rng.sample(range(14), 2) for _ in range(n)]
+    return [(u, v, None, rng.choice(["upsert", "upsert", "delete"]), seq) for seq, (u, v) in enumerate(ends)]
+
+
+@pytest.fixture(scope="module")
+def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """A home whose fourth run has reached its audit."""
+    home, ledger = homes.make(
+        tmp_path_factory.mktemp("proof") / "home", '[audit]\nmode = "local"\n[edges]\nlive_for = 6\n'
+    )
+    rng = random.Random(seeds.one(4))
+    for epoch in range(LAST):
+        homes.put(home, epoch, rows(rng))
+    homes.run(home, ledger, range(LAST))
+    facts = ledger.facts(ledger.at().run_id, AuditFacts)
+    assert (facts.mode, facts.proved, facts.epochs) == ("local", LAST, [])
+    assert {standings(ledger, ledger.at()).at(epoch).audit.says for epoch in range(LAST)} == {Says.PROVED}  # type: ignore[union-attr]
+    clique: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(100, 104) for b in range(a + 1, 104)]
+    homes.put(home, LAST, rows(rng, 20) + clique)
+    run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
+    assert run_id
+    for name in ("ingest", "edges", "triangles", "truss"):
+        runner.stage(home, ledger, run_id, name)
+    yield Scene(home, ledger, Warehouse(spark, home), run_id)
+
+
+def judged(scene: Scene) -> set[str]:
+    """The checks of the proof that fail when the run is audited."""
+    with pytest.raises(CheckFailed, match="Nothing was published"):
+        runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+    found = scene.ledger.checks(run_id=scene.run_id)
+    assert {row.epoch for row in found if row.suite == "incremental_versus_full"}, "rows that differ are looked for"
+    return {row.name for row in found if row.suite == "proof" and not row.passed}
+
+
+ROWS, LANDED = "stored rows are those that are proved", "edges follow from the landed rows"
+TABLES: dict[str, tuple[str, Callable[[DataFrame], DataFrame], set[str]]] = {
+    "a lost edge": ("edges", without("a = 100 AND b = 101"), {ROWS, LANDED}),
+    "an edge twice": ("edges", twice("a = 100 AND b = 101"), {ROWS, LANDED}),
+    "an edge that will end early": ("edges", altered("a = 100 AND b = 101", until="until - 1"), {LANDED}),
+    "a degree": ("degrees", altered("vertex = 100", diff="diff + 1"), {ROWS}),
+    "a lost count": ("triangle_counts", without("vertex = 102"), {ROWS}),
+    "counts of two vertices": ("triangle_counts", altered("vertex = 102", vertex="103"), {ROWS}),
+    "a trussness": ("trussness", altered("a = 100 AND b = 101", k="k + 1"), {ROWS}),
+    "a trussness an epoch late": ("trussness", altered("a = 100 AND b = 101", epoch="epoch + 1"), {ROWS}),
+    "a row of long ago": (
+        "trussness",
+        lambda table: table.withColumn("k", F.expr("if(revision = 1, k + 1, k)")),
+        set(),  # that part of the proof was given by the run before; this run has not touched it
+    ),
+}
+ALWAYS = ("a lost edge", "a lost count", "a trussness an epoch late", "a row of long ago")
+
+
+@pytest.mark.parametrize("fault", [f if f in ALWAYS else pytest.param(f, marks=pytest.mark.slow) for f in TABLES])
+def test_what_a_run_has_written_wrong_is_found(scene: Scene, fault: str) -> None:
+    table, change, checks = TABLES[fault]
+    before = scene.change(table, change)
+    try:
+        if checks:
+            assert judged(scene) == checks
+        else:
+            runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+    finally:
+        scene.restore(table, before)
+
+
+@pytest.mark.parametrize("measure", ["edges", "triangles", "truss"])
+def test_wrong_totals_are_found(scene: Scene, measure: str) -> None:
+    mine = (books.totals.c.run_id == scene.run_id) & (books.totals.c.measure == measure)
+    with scene.ledger.engine.begin() as connection:
+        connection.execute(books.totals.update().where(mine).values(diff=books.totals.c.diff + 1))
+    try:
+        assert judged(scene) == {"totals are those that are proved"}
+    finally:
+        with scene.ledger.engine.begin() as connection:
+            connection.execute(books.totals.update().where(mine).values(diff=books.totals.c.diff - 1))
+
+
+def test_a_proof_that_fails_or_is_of_another_state_blocks(scene: Scene) -> None:
+    proof = scene.ledger.proof(scene.run_id)
+    assert proof is not None and proof.steps and not proof.wrong
+    try:
+        told = replace(proof, wrong=1, shown=[Wrong(100, 101, 4, "too low")])
+        scene.ledger.put_proof(scene.run_id, told.to_json())
+        assert judged(scene) == {"trussness values are proved"}
+        base = {**proof.base, "trussness": proof.base["trussness"] + proof.base["edges"]}
+        scene.ledger.put_proof(scene.run_id, replace(proof, base=base).to_json())
+        assert judged(scene) == {ROWS}
+    finally:
+        scene.ledger.put_proof(scene.run_id, proof.to_json())
+
+
+def test_and_without_a_fault_it_passes(scene: Scene) -> None:
+    facts = runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+    assert isinstance(facts, AuditFacts) and (facts.critical, facts.mode, facts.epochs) == (0, "local", [])
+
+
+@pytest.mark.parametrize("mode", ["local", "rolling 3"])
+def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    """Rows of an old revision that were changed after they were published, and that no run touches again."""
+    home, ledger = homes.make(tmp_path / "home", f'[audit]\nmode = "{mode}"\n')
+    old: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(6) for b in range(a + 1, 6)]
+    homes.put(home, 0, old)
+    homes.run(home, ledger, [0])
+    warehouse, row = Warehouse(spark, home), ledger.at()
+    spoilt = warehouse.snapshot("triangle_counts", row.snapshots["triangle_counts"])
+    spoilt = spoilt.withColumn("diff", F.expr("if(vertex = 3, diff + 1, diff)")).localCheckpoint()
+    spoilt.writeTo(warehouse.name("triangle_counts")).overwrite(F.lit(True))
+    pins = {**row.snapshots, "triangle_counts": warehouse.metadata("triangle_counts").main()}
+    with ledger.engine.begin() as connection:
+        values = {"snapshots": {table: str(snapshot) for table, snapshot in pins.items()}}
+        connection.execute(sa.update(books.ledger).values(**values))
+    found = 0
+    for epoch in range(1, 4):
+        homes.put(home, epoch, [(50 + epoch, 60 + epoch, None, "upsert", 0)])
+        try:
+            homes.run(home, ledger, [epoch])
+        except CheckFailed:
+            found += 1
+            names = {check.name for check in ledger.checks(run_id=ledger.runs()[-1].run_id) if not check.passed}
+            assert "a part of the vertices is as recounted" in names
+            assert "triangle counts of vertices equal a full recomputation" in names, "the rows are shown as well"
+            return
+    assert mode == "local", "within as many runs as there are parts"
