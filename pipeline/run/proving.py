@@ -26,8 +26,8 @@ from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
 from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, added
 
 from ..checking import landed
-from ..state.contents import Prints
 from ..state.facts import TrussFacts
+from ..state.prints import Prints
 from ..state.totals import accumulate, at_epochs
 from ..storage import prints
 from .context import Run
@@ -101,13 +101,11 @@ def fingerprints(run: Run) -> tuple[Prints, Prints]:
     since = parent.since if run.keeps("upserts") else None
     before, change = dict(known), dict(found)
     for table in found:
-        if adds(table):
+        if run.keeps(table):  # its rows are added; or all of them were read, for the first time
             continue
-        # all of its rows are new, or read for the first time: what was known of it goes
-        before[table] = {} if run.keeps(table) else _folded(known.get(table, {}), since)
+        # all of its rows are new: what was known of it goes
+        before[table] = _folded(known.get(table, {}), since)
         change[table] = _sum(_folded(found[table], since), {e: -x for e, x in before[table].items()})
-        if run.keeps(table):
-            del before[table]
     return {table: dict(each) for table, each in before.items()}, {table: dict(each) for table, each in change.items()}
 
 

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from algorithms.fingerprint import Fingerprint
 from algorithms.proof import Proof
 
-from .prints import UNKNOWN, running
-from .prints import Prints as Prints
+from .prints import UNKNOWN, Prints, running
 from .records import Batch, StagedBatch
 from .schema import batches, fingerprints, ledger, proofs, totals
 from .store import Store
