@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from algorithms.proof import Ask, Counts, Proof
 from pipeline.errors import AltneuError, Conflict
 from pipeline.state import lease, totals
 from pipeline.state.attempts import Attempt, attempt, pending, unpublished
@@ -394,6 +395,18 @@ def test_what_a_run_that_did_not_publish_still_says() -> None:
         None,
     ]
     assert pending([], 0) is None and pending(tried[2:], 0) is None
+
+
+def test_the_proof_of_a_run_is_replaced_and_taken_away(ledger: Ledger) -> None:
+    for run_id in ("a", "b"):
+        ledger.begin(run_id, 0, [1], {})
+    one, other = (Proof({}, Counts(n, 2, 1, 0, {3: n}), [], {}, n, 0, [], Ask(8, 3)) for n in (5, 6))
+    for proof in (other, one):
+        ledger.put_proof("a", proof.to_json())
+    ledger.put_proof("b", other.to_json())
+    assert (ledger.proof("a"), ledger.proof("b")) == (one, other)
+    ledger.put_proof("b", None)
+    assert (ledger.proof("a"), ledger.proof("b")) == (one, None)
 
 
 # -- totals -------------------------------------------------------------------------------------------------------
