@@ -244,7 +244,7 @@ TABLES: dict[str, tuple[str, Change, tuple[str, str], dict[str, Any]]] = {
         "upserts", altered(ENDS, diff="2L"), ("upserts", "each row is added once"), {"src": 100, "diff": 2},
     ),
 }  # fmt: skip
-ALWAYS = {"lost diff", "count off by one at one vertex"}
+ALWAYS = {"lost diff"}
 
 
 @pytest.mark.parametrize("fault", [f if f in ALWAYS else pytest.param(f, marks=pytest.mark.slow) for f in TABLES])

@@ -323,6 +323,7 @@ def assert_consolidated(world: World) -> None:
         assert frame.where("diff = 0").count() == 0, table
 
 
+@pytest.mark.slow  # tests/protocol has a compaction and a writer in every order in the ordinary tier
 def test_compaction_leaves_a_revision_published_meanwhile_alone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
