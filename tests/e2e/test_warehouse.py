@@ -3,6 +3,8 @@ what is hidden, folded or expired."""
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,7 +62,6 @@ def test_a_reader_of_a_revision_sees_its_rows_alone(tiny: SparkSession, tmp_path
     )
     assert seen(replace(pinned, revision=4, snapshots={"degrees": anew})) == TRIPLES[3:]
     assert warehouse.stage("degrees", "nothing", snapshot, None) == snapshot
-    assert warehouse.remove_orphans("degrees") == 0
 
 
 def test_value_columns_come_later_and_change_their_type_only_when_asked(tiny: SparkSession, tmp_path: Path) -> None:
@@ -97,6 +98,20 @@ def test_the_tables_that_are_made_and_made_again(tiny: SparkSession, tmp_path: P
     assert {table: again.metadata(table).first() for table in TABLES} == firsts
     assert all(again.metadata(table).main() == again.metadata(table).first() for table in again.tables)
     assert again.metadata("edges").properties()["write.distribution-mode"] == "none"
+
+
+def test_files_of_nobody_go_when_no_write_can_be_making_them(tiny: SparkSession, tmp_path: Path) -> None:
+    home, _ = homes.make(tmp_path / "home")
+    warehouse = made(tiny, home)
+    assert warehouse.remove_orphans("degrees") == 0
+    folder = next(Path(home.warehouse).glob("*/degrees")) / "data"
+    folder.mkdir(exist_ok=True)
+    for hours in (1, 47, 49):
+        file = folder / f"{hours}.parquet"
+        file.touch()
+        os.utime(file, (time.time() - hours * 3600,) * 2)
+    assert warehouse.remove_orphans("degrees") == 1
+    assert sorted(file.name for file in folder.glob("*.parquet")) == ["1.parquet", "47.parquet"]
 
 
 def test_columns_as_sql_declares_them() -> None:
