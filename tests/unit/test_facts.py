@@ -131,3 +131,7 @@ def test_sizes_of_a_row_that_lacks_them_are_zero() -> None:
     assert isinstance(facts, PublishFacts)
     size = facts.tables["edges"]
     assert (size.files, size.bytes, size.rows) == (0, 0, 0)
+
+
+def test_the_version_of_a_stored_row_is_not_shown() -> None:
+    assert without_version(json.loads('{"rows": 1, "version": 1}')) == {"rows": 1}
