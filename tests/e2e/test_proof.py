@@ -130,7 +130,8 @@ def test_and_without_a_fault_it_passes(scene: Scene) -> None:
 @pytest.mark.parametrize("mode", ["local", "rolling 3"])
 def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     """Rows of an old revision that were changed after they were published, and that no run touches again."""
-    home, ledger = homes.make(tmp_path / "home", f'[audit]\nmode = "{mode}"\n')
+    # the plan that enumerates all triangles would notice by itself, since it writes the difference to what is stored
+    home, ledger = homes.make(tmp_path / "home", f'[triangles]\nplan = "delta"\n[audit]\nmode = "{mode}"\n')
     old: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(6) for b in range(a + 1, 6)]
     homes.put(home, 0, old)
     homes.run(home, ledger, [0])
@@ -142,13 +143,11 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
     with ledger.engine.begin() as connection:
         values = {"snapshots": {table: str(snapshot) for table, snapshot in pins.items()}}
         connection.execute(sa.update(books.ledger).values(**values))
-    found = 0
     for epoch in range(1, 4):
         homes.put(home, epoch, [(50 + epoch, 60 + epoch, None, "upsert", 0)])
         try:
             homes.run(home, ledger, [epoch])
         except CheckFailed:
-            found += 1
             names = {check.name for check in ledger.checks(run_id=ledger.runs()[-1].run_id) if not check.passed}
             assert "a part of the vertices is as recounted" in names
             assert "triangle counts of vertices equal a full recomputation" in names, "the rows are shown as well"
