@@ -80,7 +80,9 @@ class Contents(Store):
             rows = self.read(newest)
         except Outdated:
             rows = []
-        return running([(row.revision, row.collection, row.epoch, row.fingerprint) for row in rows], wanted)
+        published = [row.revision for row in self.read(sa.select(ledger.c.revision).order_by(ledger.c.revision))]
+        diffs = [(row.revision, row.collection, row.epoch, row.fingerprint) for row in rows]
+        return running(diffs, wanted, published)
 
     def staged_fingerprints(self, run_id: str) -> Prints:
         """What a run changes, published or not."""

@@ -27,26 +27,29 @@ class Difference:
         return f"table {self.table}, epoch {label}: fingerprint {self.found} instead of {self.expected}{more}"
 
 
-def running(diffs: Iterable[tuple[int, str, int, str]], revisions: Iterable[int]) -> dict[int, Prints]:
+def running(
+    diffs: Iterable[tuple[int, str, int, str]], revisions: Iterable[int], published: Iterable[int] = ()
+) -> dict[int, Prints]:
     """The sums of `(revision, table, epoch, fingerprint)` rows, in the order of revisions, up to some of these. Epochs
-    at which nothing is left are not in them, and tables whose fingerprint is not known."""
+    at which nothing is left are not in them, and tables whose fingerprint is not known: a revision among those that are
+    `published` which says nothing of a table was made by an earlier version, and may have changed it."""
+    by_revision: dict[int, list[tuple[str, int, str]]] = {revision: [] for revision in published}
+    for revision, table, epoch, text in diffs:
+        by_revision.setdefault(revision, []).append((table, epoch, text))
     sums: Prints = {}
     found: dict[int, Prints] = {}
-    rows = iter(diffs)
-    row = next(rows, None)
-    for revision in sorted(set(revisions)):
-        while row is not None and row[0] <= revision:
-            _, table, epoch, text = row
-            if text == UNKNOWN:
-                sums.pop(table, None)
-            else:
+    for revision in sorted({*revisions, *by_revision}):
+        if revision in by_revision:
+            said = {table for table, _, text in by_revision[revision] if text != UNKNOWN}
+            sums = {table: by_epoch for table, by_epoch in sums.items() if table in said}
+        for table, epoch, text in by_revision.get(revision, ()):
+            if text != UNKNOWN:
                 by_epoch = sums.setdefault(table, {})
                 by_epoch[epoch] = by_epoch.get(epoch, Fingerprint()) + Fingerprint.parse(text)
-            row = next(rows, None)
         found[revision] = {
             table: {epoch: each for epoch, each in sorted(by.items()) if each} for table, by in sums.items()
         }
-    return found
+    return {revision: found[revision] for revision in revisions}
 
 
 def step(before: Prints, after: Prints) -> dict[str, dict[int, Fingerprint] | None]:

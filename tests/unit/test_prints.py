@@ -91,6 +91,14 @@ def test_what_nobody_took_is_not_known(seed: Seed) -> None:
     assert ledger.fingerprints(2) == of({"edges": {1: 5}})
 
 
+def test_a_revision_of_an_earlier_version_leaves_nothing_known(seed: Seed) -> None:
+    """Somebody went back to it for a run: what it wrote is in no fingerprint."""
+    for staged in ({"edges": {1: 5}}, None, {"edges": {1: 9}}, {"edges": {2: 1}}):
+        publish(seed, staged)
+    found = [seed.ledger.fingerprints(revision) for revision in (1, 2, 3, 4)]
+    assert found == [of({"edges": {1: 5}}), {}, of({"edges": {1: 9}}), of({"edges": {1: 9, 2: 1}})]
+
+
 def test_an_older_database_knows_none(tmp_path: Path) -> None:
     ledger = Ledger(f"sqlite:///{tmp_path / 'l.db'}")
     with ledger.engine.begin() as connection:
