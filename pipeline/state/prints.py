@@ -38,7 +38,8 @@ def running(
         by_revision.setdefault(revision, []).append((table, epoch, text))
     sums: Prints = {}
     found: dict[int, Prints] = {}
-    for revision in sorted({*revisions, *by_revision}):
+    wanted = {*revisions}
+    for revision in sorted(wanted | {*by_revision}):
         if revision in by_revision:
             said = {table for table, _, text in by_revision[revision] if text != UNKNOWN}
             sums = {table: by_epoch for table, by_epoch in sums.items() if table in said}
@@ -46,10 +47,11 @@ def running(
             if text != UNKNOWN:
                 by_epoch = sums.setdefault(table, {})
                 by_epoch[epoch] = by_epoch.get(epoch, Fingerprint()) + Fingerprint.parse(text)
-        found[revision] = {
-            table: {epoch: each for epoch, each in sorted(by.items()) if each} for table, by in sums.items()
-        }
-    return {revision: found[revision] for revision in revisions}
+        if revision in wanted:
+            found[revision] = {
+                table: {epoch: each for epoch, each in sorted(by.items()) if each} for table, by in sums.items()
+            }
+    return found
 
 
 def step(before: Prints, after: Prints) -> dict[str, dict[int, Fingerprint] | None]:
