@@ -224,7 +224,7 @@ def init() -> None:
 
 @command
 def demo() -> None:
-    """Real messages, daily epochs, every stage, audited at every epoch; prints where to look."""
+    """Real messages, daily epochs, every stage, proved at every epoch; prints where to look."""
     from ..local import demo
 
     need("the demo", "demo", "quality")

@@ -16,8 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..extras import have, install
+
+if TYPE_CHECKING:
+    from ..home.directory import Home
+    from ..state.ledger import Ledger
 
 ASSETS = Path(sys.prefix) / "altneu"
 SET_UP = "altneu setup"
@@ -287,6 +292,24 @@ def _place(home: Path) -> Iterator[Check]:
         yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
     elif found.files:
         yield Check("Tables", True, f"{found.files:,} files, all there")
+    yield from _kept(settings, ledger)
+
+
+def _kept(home: Home, ledger: Ledger) -> Iterator[Check]:
+    """The graph that the next run begins with: a cache, so that nothing is wrong without it."""
+    from ..storage import kept
+
+    row = ledger.at()
+    if row.frontier is None:
+        return
+    key = kept.of(ledger, row)
+    size = sum(file.stat().st_size for file in kept.folder(home).rglob("*") if file.is_file())
+    if key is not None and (kept.folder(home) / key / "manifest.json").exists():
+        yield Check("Kept graph", True, f"{kept.folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)")
+    else:
+        yield Check(
+            "Kept graph", True, "none: the next run begins with the tables, which takes longer"
+        )
 
 
 def _spark() -> Check:

@@ -32,6 +32,7 @@ from ..state.facts import CompactFacts, Size
 from ..state.lease import held
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunState, StageState, new_run_id
+from ..storage import kept
 from ..storage.branches import Branches
 from ..storage.warehouse import INTERVALS, Warehouse, shown
 from . import unchanged
@@ -130,6 +131,7 @@ def compact(
         return True
 
     facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
+    kept.keep_only(home, kept.of(ledger, row), kept.of(ledger, ledger.at()))  # what killed runs have left goes
     refresh(home, ledger)
     return replace(facts, before=sizes)
 
