@@ -372,7 +372,7 @@ def test_exactly_so_many_rounds(spark, times: int) -> None:
 
 def test_less_than_no_round_is_refused(spark) -> None:
     _, root = path(spark, 1)
-    with pytest.raises(ValueError, match="exactly -1 rounds"):
+    with pytest.raises(ValueError, match="exactly must be at least 0; got -1"):
         iterate(root, lambda x: x, exactly=-1)
     with pytest.raises(ValueError, match="cannot add data"):
         iterate(root, lambda x: x.rename({"v": "w"}))
