@@ -300,7 +300,7 @@ def test_the_rounds_of_the_outer_times_before_are_taken_up(spark) -> None:
 
 def test_only_changes_go_through_the_rounds_that_are_taken_up(spark) -> None:
     """One more edge behind a long path: each round gets at most the one vertex that it brings."""
-    known, root = path(spark, 10)
+    known, root = path(spark, 6)
     none = Collection(root.df.limit(0), EPOCH)
     new = Collection(spark.createDataFrame([(3, 99, 5, 1)], "v long, w long, epoch long, diff long"), EPOCH)
     seen: list[int] = []
@@ -314,7 +314,7 @@ def test_only_changes_go_through_the_rounds_that_are_taken_up(spark) -> None:
     trace = rounds({"x": root}, lambda xs: {"x": reductions.distinct(root.concat(step(xs["x"])))})
     more = rounds_again(trace, {"x": none}, body)
     assert collected(more["x"].leave(EPOCH)) == Counter({((99,), (5,)): 1})
-    assert len(seen) == 11 and max(seen) == 1
+    assert len(seen) == 7 and max(seen) == 1
 
 
 def persisted(spark: SparkSession) -> int:
@@ -330,7 +330,7 @@ def path(spark: SparkSession, length: int) -> tuple[Collection, Collection]:
 
 def test_rounds_are_let_go_and_no_more_than_the_result_is_left(spark) -> None:
     """Each call leaves a frame for each collection of its result; one that fails leaves none."""
-    edges, root = path(spark, 12)
+    edges, root = path(spark, 8)
     held = []
 
     def step(x: Collection) -> Collection:
@@ -359,7 +359,7 @@ def test_rounds_are_let_go_and_no_more_than_the_result_is_left(spark) -> None:
             assert not most
         assert persisted(spark) - before <= most
         assert max(held) - before <= 4 + PARTS, "while it runs, too"
-    assert collected(kept[0]) == collected(kept[2]) == Counter({((v,), (0,)): 1 for v in range(13)})
+    assert collected(kept[0]) == collected(kept[2]) == Counter({((v,), (0,)): 1 for v in range(9)})
 
 
 @pytest.mark.parametrize("times", [0, 1, 4, 20])
