@@ -330,7 +330,7 @@ def path(spark: SparkSession, length: int) -> tuple[Collection, Collection]:
 
 def test_rounds_are_let_go_and_no_more_than_the_result_is_left(spark) -> None:
     """Each call leaves a frame for each collection of its result; one that fails leaves none."""
-    edges, root = path(spark, 8)
+    edges, root = path(spark, 10)
     held = []
 
     def step(x: Collection) -> Collection:
@@ -359,7 +359,7 @@ def test_rounds_are_let_go_and_no_more_than_the_result_is_left(spark) -> None:
             assert not most
         assert persisted(spark) - before <= most
         assert max(held) - before <= 4 + PARTS, "while it runs, too"
-    assert collected(kept[0]) == collected(kept[2]) == Counter({((v,), (0,)): 1 for v in range(9)})
+    assert collected(kept[0]) == collected(kept[2]) == Counter({((v,), (0,)): 1 for v in range(11)})
 
 
 @pytest.mark.parametrize("times", [0, 1, 4, 20])
