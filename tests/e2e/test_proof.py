@@ -80,7 +80,7 @@ TABLES: dict[str, tuple[str, Callable[[DataFrame], DataFrame], set[str]]] = {
         set(),  # that part of the proof was given by the run before; this run has not touched it
     ),
 }
-ALWAYS = ("a lost edge", "a lost count", "a trussness an epoch late", "a row of long ago")
+ALWAYS = ("a lost edge", "a trussness an epoch late", "a row of long ago")
 
 
 @pytest.mark.parametrize("fault", [f if f in ALWAYS else pytest.param(f, marks=pytest.mark.slow) for f in TABLES])
@@ -96,7 +96,9 @@ def test_what_a_run_has_written_wrong_is_found(scene: Scene, fault: str) -> None
         scene.restore(table, before)
 
 
-@pytest.mark.parametrize("measure", ["edges", "triangles", "truss"])
+@pytest.mark.parametrize(
+    "measure", ["triangles", *(pytest.param(m, marks=pytest.mark.slow) for m in ("edges", "truss"))]
+)
 def test_wrong_totals_are_found(scene: Scene, measure: str) -> None:
     mine = (books.totals.c.run_id == scene.run_id) & (books.totals.c.measure == measure)
     with scene.ledger.engine.begin() as connection:
@@ -127,7 +129,7 @@ def test_and_without_a_fault_it_passes(scene: Scene) -> None:
     assert isinstance(facts, AuditFacts) and (facts.critical, facts.mode, facts.epochs) == (0, "local", [])
 
 
-@pytest.mark.parametrize("mode", ["local", "rolling 3"])
+@pytest.mark.parametrize("mode", [pytest.param("local", marks=pytest.mark.slow), "rolling 3"])
 def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     """Rows of an old revision that were changed after they were published, and that no run touches again."""
     # the plan that enumerates all triangles would notice by itself, since it writes the difference to what is stored
