@@ -307,9 +307,7 @@ def _kept(home: Home, ledger: Ledger) -> Iterator[Check]:
     if key is not None and (kept.folder(home) / key / "manifest.json").exists():
         yield Check("Kept graph", True, f"{kept.folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)")
     else:
-        yield Check(
-            "Kept graph", True, "none: the next run begins with the tables, which takes longer"
-        )
+        yield Check("Kept graph", True, "none: the next run begins with the tables, which takes longer")
 
 
 def _spark() -> Check:

@@ -182,7 +182,8 @@ def _trust(found: Document) -> str:
         before = compared if audit["checks"] else ""
         if warned and found["state"] == "wrong":
             return f"No: proved, but a critical check failed.{others}"
-        return f"Yes: proved at revision {audit['proof']['revision']}, by what changed.{before}{others}"
+        run = f"the run of revision {audit['proof']['revision']}, which counted all that changed a second time"
+        return f"Yes: proved by {run}.{before}{others}"
     if not audit["checks"] and not audit["proof"]["checks"]:
         return f"Not compared with a full recomputation yet.{others}"
     wrong = plural(sum(1 for check in audit["checks"] if not check["passed"]), "comparison")
