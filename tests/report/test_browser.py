@@ -68,7 +68,7 @@ def test_filter_and_search(states: Seed, browser: Any) -> None:
     visit = Visit(browser, states.home.reports / "index.html")
     page = visit.page
     assert page.locator(".c:visible").count() == 45
-    page.get_by_label("equal 40").uncheck()
+    page.get_by_label("correct 40").uncheck()
     assert page.locator(".c:visible").count() == 5
     assert page.locator("#found").inner_text() == "5 of 45 epochs"
     page.get_by_label("Search").fill("08-11")
@@ -81,7 +81,7 @@ def test_filter_and_search(states: Seed, browser: Any) -> None:
 def test_an_epoch_without_a_page_says_the_command(seed: Seed, browser: Any) -> None:
     seed.good_days(30)
     visit = Visit(browser, write(seed.home, seed.ledger, [DAY])[0])
-    visit.page.get_by_role("button", name="3 July 2004: equal", exact=True).click()
+    visit.page.get_by_role("button", name="3 July 2004: correct", exact=True).click()
     assert "altneu report 2004-07-03" in visit.page.locator("#hint").inner_text()
     visit.page.get_by_role("button", name="Show more").click()
     assert visit.page.locator("#list tbody tr").count() == 30

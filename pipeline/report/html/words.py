@@ -21,7 +21,7 @@ class StateWords:
 
 
 STATES = {
-    "good": StateWords("g", "✓", "right", "Published; proved, or equal to a full recomputation."),
+    "good": StateWords("g", "✓", "correct", "Published; proved, or equal to a full recomputation."),
     "unaudited": StateWords(
         "u", "○", "not checked", "Published; neither proved nor compared with a full recomputation as it is now."
     ),
