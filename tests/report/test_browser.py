@@ -116,7 +116,7 @@ def test_two_thousand_epochs_filter_at_once(seed: Seed, browser: Any) -> None:
     visit.page.get_by_label("Search").fill("")
     assert 300 < visit.page.locator(".c:visible").count() < 400  # what the search has opened is folded again
     summaries = visit.page.locator("details.older > summary")
-    assert summaries.first.inner_text() == "January 2008 to December 2008: 366 equal"
+    assert summaries.first.inner_text() == "January 2008 to December 2008: 366 correct"
     visit.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
     assert visit.page.locator(".c:visible").count() == 2_000
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 400
