@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from algorithms.fingerprint import Fingerprint
 from algorithms.kernels.graph import Ints, Shorts, by_degree
-from algorithms.kernels.levels import PROBE, find
+from algorithms.kernels.levels import PROBE, find, reach
 from algorithms.kernels.warm import Warm
 from algorithms.proof import COLLECTIONS, SHOWN, Ask, Counts, Proof, Step, Wrong, added
 
@@ -127,8 +127,7 @@ class Prover:
         counts = self._counted(np.empty(0, np.int32), edges, np.full(edges.size, -1, np.int32), level)
         counts.triangles = self._count
         if not _sound(levels):
-            self.wrong += 1
-            self.shown.append(Wrong(0, 0, 0, "the lists of neighbours are not those of the edges"))
+            self._unsound()
         return prints, counts
 
     def part(self, parts: int, which: int) -> dict[str, Fingerprint]:
@@ -173,8 +172,14 @@ class Prover:
         self.graph.triangles = self._print, self._count
 
     def _judge(self, edges: Shorts) -> None:
-        backing, own = _counted(self.graph.levels, edges, *self._wings())
+        backing, own, sound = _counted(self.graph.levels, edges, self._checked, *self._wings())
+        if not sound:
+            self._unsound()
         self._note(*_verdict(edges, self.graph.levels.level[edges], backing, own), self.graph.levels.level)
+
+    def _unsound(self) -> None:
+        self.wrong += 1
+        self.shown.append(Wrong(0, 0, 0, "the lists of neighbours are not those of the edges, or not in their order"))
 
     def _note(self, edges: Shorts, why: NDArray[Any], level: Shorts) -> None:
         self.wrong += edges.size
@@ -230,7 +235,7 @@ class Prover:
         levels = self.graph.levels
         self._flag, self._seen = np.zeros(levels.level.size, np.uint8), np.zeros(levels.level.size, np.uint8)
         self._delta, self._mark = np.zeros(levels.live.size, np.int64), np.zeros(levels.live.size, np.int64)
-        self._stamp = np.zeros(1, np.int64)
+        self._stamp, self._checked = np.zeros(1, np.int64), np.zeros(levels.live.size, np.bool_)
 
     def _fit(self) -> None:
         """The graph may have grown."""
@@ -263,17 +268,17 @@ def _verdict(edges: Shorts, level: Shorts, backing: Shorts, own: Shorts) -> tupl
 
 
 @njit(cache=True, nogil=True)
-def _wings_of(g, e, mark, stamp, left, right):
-    """The pairs of edges that close a triangle over e: how many; the pairs are in left, right."""
+def _wings_of(g, e, least, mark, stamp, left, right):
+    """The pairs of edges, of level `least` or more, that close a triangle over e: how many; they are in left, right."""
     u, v = np.int64(g.tail[e]), np.int64(g.head[e])
-    if g.live[u] > g.live[v]:
-        u, v = v, u
-    du, dv = g.live[u], g.live[v]
+    du, dv = (reach(g, u, least), reach(g, v, least)) if least else (g.live[u], g.live[v])
+    if du > dv:
+        u, v, du, dv = v, u, dv, du
     found = 0
     if du * PROBE < dv:
         for i in range(g.begin[u], g.begin[u] + du):
             f = find(g, v, np.int64(g.neighbour[i]))
-            if f >= 0 and g.level[f] >= 0:
+            if f >= 0 and g.level[f] >= least:
                 left[found], right[found] = g.edge[i], f
                 found += 1
         return found
@@ -302,7 +307,7 @@ def _closed(g, edges, counted, mark, stamp, left, right, flag, seen, delta):
     busy = 0
     vertices = np.empty(1024, np.int64)
     for e in edges:
-        found = _wings_of(g, e, mark, stamp, left, right)
+        found = _wings_of(g, e, 0, mark, stamp, left, right)
         for t in range(found):
             f, h = left[t], right[t]
             for x in (f, h):
@@ -336,20 +341,28 @@ def _closed(g, edges, counted, mark, stamp, left, right, flag, seen, delta):
 
 
 @njit(cache=True, nogil=True)
-def _counted(g, edges, mark, stamp, left, right):
-    """Per edge: the triangles whose other edges have its level or more, and those of which it is the first."""
+def _counted(g, edges, checked, mark, stamp, left, right):
+    """Per edge: the triangles whose other edges have its level or more, and those of which it is the first edge; and
+    whether the lists that were used are in order, so that these triangles are found in their first parts."""
     level, label = g.level, g.label
     backing, own = np.zeros(edges.size, np.int32), np.zeros(edges.size, np.int32)
+    sound = True
     for i in range(edges.size):
         e = edges[i]
+        for v in (g.tail[e], g.head[e]):
+            if not checked[v]:
+                checked[v] = True
+                for slot in range(g.begin[v] + 1, g.begin[v] + g.live[v]):
+                    sound = sound and level[g.edge[slot]] <= level[g.edge[slot - 1]]
         k = level[e]
-        for t in range(_wings_of(g, e, mark, stamp, left, right)):
+        for t in range(_wings_of(g, e, k, mark, stamp, left, right)):
             f, h = left[t], right[t]
-            if level[f] >= k and level[h] >= k:
-                backing[i] += 1
-                before = (level[f] == k and label[f] < label[e]) or (level[h] == k and label[h] < label[e])
-                own[i] += not before
-    return backing, own
+            backing[i] += 1
+            before = (level[f] == k and label[f] < label[e]) or (level[h] == k and label[h] < label[e])
+            own[i] += not before
+    for e in edges:
+        checked[g.tail[e]] = checked[g.head[e]] = False
+    return backing, own, sound
 
 
 @njit(cache=True, nogil=True)
@@ -396,7 +409,7 @@ def _around(g, vertices, mark, stamp, left, right):
         for slot in range(g.begin[v], g.begin[v] + g.live[v]):
             edges[at] = g.edge[slot]
             at += 1
-            triangles[i] += _wings_of(g, g.edge[slot], mark, stamp, left, right)
+            triangles[i] += _wings_of(g, g.edge[slot], 0, mark, stamp, left, right)
     return edges, triangles // 2
 
 
