@@ -3,11 +3,12 @@
 The state before was proved, by the run before. Of the state after it is shown here that
 
 - the edges of all pairs that landed again are those that the landed rows leave, derived by another plan (`landed`);
-- edges, degrees, triangle counts, trussness and their totals are, at every epoch, those that the truss stage has proved
-  in its task from the edges alone (`algorithms.proof`): by fingerprints of the rows as they are stored;
+- edges, degrees, triangle counts, trussness and their totals are, wherever they change, those that the truss stage has
+  proved in its task from the edges alone (`algorithms.proof`): by fingerprints of the rows as they are stored;
 - one part of the vertices holds the same when all of it is counted afresh, where `[audit] mode` asks for that.
 
-Where nothing is known of the state before (a home of an earlier version), all pairs and all rows are looked at once.
+Where nothing is known of the state before (a home of an earlier version), all pairs and all rows are looked at once:
+the state on which the first change builds is proved with it, and nothing is said of the epochs before.
 """
 
 from __future__ import annotations
@@ -27,15 +28,11 @@ from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, added
 
 from ..checking import landed
 from ..state.facts import TrussFacts
-from ..state.prints import Prints
+from ..state.prints import ByEpoch, Prints, folded, minus, plus
 from ..state.totals import accumulate, at_epochs
 from ..storage import prints
 from .context import Run
 from .decisions import Audit, Edges, Way
-
-ByEpoch = Mapping[int, Fingerprint]
-_KEYS = {"edges": ("a", "b"), "degrees": ("vertex",), "triangle_counts": ("vertex",), "trussness": ("a", "b", "k")}
-_TOTALS = ("edges", "vertices", "wedges", "triangles", "trusses")
 
 
 @dataclass(frozen=True)
@@ -54,31 +51,37 @@ def asked(audit: Audit, revision: int) -> Ask:
     return Ask(audit.parts, revision % audit.parts) if audit.parts else Ask()
 
 
-def provable(run: Run) -> bool:
-    """Whether the truss stage has made a proof, or had nothing to do; not in rounds, beyond one task."""
-    return not run.ledger.facts(run.run_id, TrussFacts).epochs or run.ledger.proof(run.run_id) is not None
+def unprovable(run: Run) -> str | None:
+    """Why there is no proof of what the run has written; None: there is one, or nothing has changed."""
+    if run.ledger.proof(run.run_id) is not None:
+        return None
+    if run.ledger.facts(run.run_id, TrussFacts).epochs:
+        return "the graph was too large for one task"
+    if run.parent.frontier is not None and not _known(run.ledger.fingerprints(run.parent.revision)):
+        return "nothing changes, and nothing is known of the state before"
+    return None
 
 
 def proved(run: Run, audit: Audit) -> Proved | None:
     """Compare what is stored with what is proved, and stage the fingerprints of what the run has written; EXECUTES.
-    None: it is not `provable`."""
+    None: it is `unprovable`."""
     found, proof = run.ledger.facts(run.run_id, TrussFacts), run.ledger.proof(run.run_id)
     before, change = fingerprints(run)
     run.ledger.put_fingerprints(run.run_id, change)
-    if proof is None and found.epochs:
+    if unprovable(run):
         return None
-    whole = not run.keeps("edges") or not set(COLLECTIONS) <= set(before)
-    epochs = _epochs(run, found, whole)
-    after = {table: _sum(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
+    first = _first(run, found)
+    epochs = sorted(epoch for epoch in _batches(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
-    rows = _landed(run, epochs, whole, ask, proof)
+    rows = _landed(run, epochs, not run.keeps("edges") or not _known(before), ask, proof)
     if proof is None:  # nothing was replayed: nothing may have changed
-        rows += [_row(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table] if not whole]
+        rows += [_row(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
         rows += [
             {**_row(epochs[-1], "facts", f"{a}-{b}", k, None), "count": proof.wrong, "why": why}
             for a, b, k, why in proof.shown
         ]
+        after = {table: plus(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
         rows += _stored(run, proof, found, after, epochs)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
@@ -98,44 +101,56 @@ def fingerprints(run: Run) -> tuple[Prints, Prints]:
         return run.delta(table) if adds(table) else run.after(table)
 
     found = prints.of_tables(read, run.warehouse, run.warehouse.tables)
-    since = parent.since if run.keeps("upserts") else None
-    before, change = dict(known), dict(found)
-    for table in found:
-        if run.keeps(table):  # its rows are added; or all of them were read, for the first time
-            continue
-        # all of its rows are new: what was known of it goes
-        before[table] = _folded(known.get(table, {}), since)
-        change[table] = _sum(_folded(found[table], since), {e: -x for e, x in before[table].items()})
-    return {table: dict(each) for table, each in before.items()}, {table: dict(each) for table, each in change.items()}
+    # A table that is not kept has new rows alone: what was known of it goes.
+    new = {table: each for table, each in found.items() if not run.keeps(table)}
+    gone = folded({table: known.get(table, {}) for table in new}, _since(run))
+    new = folded(new, _since(run))
+    return {**known, **gone}, {**found, **{table: minus(new[table], gone[table]) for table in new}}
 
 
-def _epochs(run: Run, found: TrussFacts, whole: bool) -> list[int]:
-    """The epochs of which the run says something: from the first that it may have changed to the frontier."""
-    known = {*run.ledger.batches(run.parent.revision), *run.epochs, run.frontier}
-    first = min([*run.epochs, *([] if found.first_epoch is None else [found.first_epoch])], default=min(known))
-    since = run.parent.since
-    low = min(known) if whole else first
-    if since is not None and run.keeps("upserts"):
-        low = max(low, since)
-    return sorted(epoch for epoch in known if low <= epoch <= run.frontier)
+def _known(before: Prints) -> bool:
+    return set(COLLECTIONS) <= set(before)
+
+
+def _since(run: Run) -> int | None:
+    """The epoch to which a compaction has folded what is older, where the landed rows are as it left them."""
+    return run.parent.since if run.keeps("upserts") else None
+
+
+def _first(run: Run, found: TrussFacts) -> int:
+    """The first epoch that the run may have changed: of it and all after it something is said."""
+    first = min(_batches(run))
+    if run.keeps("edges"):
+        first = min([*run.epochs, *([] if found.first_epoch is None else [found.first_epoch])], default=first)
+    since = _since(run)
+    return first if since is None else max(first, since)
+
+
+def _batches(run: Run) -> set[int]:
+    return {*run.ledger.batches(run.parent.revision), *run.epochs, run.frontier}
 
 
 def _stored(
     run: Run, proof: Proof, found: TrussFacts, after: Mapping[str, ByEpoch], epochs: list[int]
 ) -> list[dict[str, Any]]:
-    """Where tables or totals are not what was proved, by epoch."""
+    """Where tables or totals are not what was proved: on what the first step builds, at every epoch that the run speaks
+    of, and wherever anything changes between them, as where edges expire and nothing lands."""
+    assert found.first_epoch is not None, "there is a proof of what was replayed from it on"
+    base = found.first_epoch - 1
+    changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
+    looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
-    shown = at_epochs(accumulate(diffs, run.frontier), [(found.first_epoch or 0) - 1, *epochs])
+    shown = at_epochs(accumulate(diffs, run.frontier), looked_at)
     held = {table: _Running(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
     step = next(steps)
     rows = []
-    for epoch in sorted({(found.first_epoch or 0) - 1, *epochs}):
+    for epoch in looked_at:
         while step is not None and step.epoch <= epoch:
             right = {table: right[table] + step.prints[table] for table in COLLECTIONS}
             counts = added(counts, step.counts)
             step = next(steps)
-        at = max(epoch, epochs[0])  # the state before is what the first epoch builds on
+        at = max(epoch, _first(run, found))  # the state before is what the first epoch builds on
         for table in COLLECTIONS:
             if held[table].at(epoch) != right[table]:
                 rows.append(_row(at, "stored", f"the rows of {table}", None, None))
@@ -145,7 +160,7 @@ def _stored(
 
 def _unlike(shown: Mapping[str, Any], counts: Counts) -> Iterable[tuple[str, tuple[int, int]]]:
     """The totals that are not those of the proof, and both values."""
-    for name in _TOTALS[:-1]:
+    for name in ("edges", "vertices", "wedges", "triangles"):
         if shown[name] != getattr(counts, name):
             yield name, (shown[name], getattr(counts, name))
     for k in sorted({*shown["trusses"], *counts.trusses}):
@@ -168,25 +183,19 @@ def _landed(run: Run, epochs: list[int], whole: bool, ask: Ask | None, proof: Pr
         test = F.col("_landed").isNotNull()
         return joined.where(test if ask is None else test | _in_part("a", ask)).drop("_landed")
 
+    pair, diff = [F.col("a"), F.col("b")], F.col("diff")
     upserts = landed.edge_steps(chosen(landed.with_pairs(run.after("upserts"))), run.home)
     stored = edge_steps(chosen(run.after("edges")), ["a", "b"])
-    pair = [F.col("a"), F.col("b")]
-    frames = [
-        frame.select(F.lit(kind).alias("kind"), "epoch", *lanes(pair, F.col("diff")))
-        for kind, frame in (("landed", upserts), ("stored", stored))
-    ]
-    jobs = [reduce(DataFrame.unionByName, frames).groupBy("kind", "epoch").agg(*sums())]
+    jobs = [_summed([_lanes("landed", upserts, pair, diff), _lanes("stored", stored, pair, diff)])]
     if ask is not None:
-        jobs.append(_part(run, ask))
-    found: dict[str, dict[int, Fingerprint]] = {}
+        jobs.append(_summed(_part(run, ask)))
+    found: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
     for row in reduce(DataFrame.unionByName, jobs).collect():
         found.setdefault(row["kind"], {})[row["epoch"]] = of_row(row)
-    since = run.parent.since if run.keeps("upserts") else None
-    apart = _sum(
-        _folded(found.get("landed", {}), since), {e: -x for e, x in _folded(found.get("stored", {}), since).items()}
-    )
-    running = _Running(apart)
-    wrong = [epoch for epoch in epochs if running.at(epoch)]
+    pairs_found = folded({kind: found[kind] for kind in ("landed", "stored")}, _since(run))
+    apart = minus(pairs_found["landed"], pairs_found["stored"])
+    running, first = _Running(apart), _first(run, run.ledger.facts(run.run_id, TrussFacts))
+    wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.at(at)]
     later = [epoch for epoch in apart if epoch > run.frontier and running.at(epoch)]  # when they will expire
     rows = [_row(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
     if later and not wrong:
@@ -198,23 +207,27 @@ def _landed(run: Run, epochs: list[int], whole: bool, ask: Ask | None, proof: Pr
     return rows
 
 
-def _part(run: Run, ask: Ask) -> DataFrame:
-    """Fingerprints of the rows at the frontier that belong to a part of the vertices: kind (the table), epoch."""
+def _part(run: Run, ask: Ask) -> list[DataFrame]:
+    """The rows at the frontier that belong to a part of the vertices, as `_lanes`; kind: the table."""
     frames = []
     for table in COLLECTIONS:
         rows = run.after(table)
         if table == "edges":
             rows = edge_steps(rows, ["a", "b"])
-        rows = rows.where((F.col("epoch") <= run.frontier) & _in_part(_KEYS[table][0], ask))
-        data, diff = [F.col(name) for name in _KEYS[table]], F.col("diff").cast("decimal(20, 0)")
-        frames.append(rows.select(F.lit(table).alias("kind"), *lanes(data, diff)))
-    at = F.lit(run.frontier).cast("bigint").alias("epoch")
-    return (
-        reduce(DataFrame.unionByName, frames)
-        .select("kind", at, "_l0", "_l1", "_l2", "_l3")
-        .groupBy("kind", "epoch")
-        .agg(*sums())
-    )
+        keys = prints.ALWAYS[table]
+        rows = rows.where((F.col("epoch") <= run.frontier) & _in_part(keys[0], ask))
+        rows = rows.withColumn("epoch", F.lit(run.frontier).cast("bigint"))
+        frames.append(_lanes(table, rows, [F.col(key) for key in keys], F.col("diff").cast("decimal(20, 0)")))
+    return frames
+
+
+def _lanes(kind: str, rows: DataFrame, data: list[Column], diff: Column) -> DataFrame:
+    return rows.select(F.lit(kind).alias("kind"), "epoch", *lanes(data, diff))
+
+
+def _summed(frames: list[DataFrame]) -> DataFrame:
+    """One row by kind and epoch, for `of_row`."""
+    return reduce(DataFrame.unionByName, frames).groupBy("kind", "epoch").agg(*sums())
 
 
 def _in_part(vertex: str, ask: Ask) -> Column:
@@ -233,21 +246,6 @@ class _Running:
         while self.rest and self.rest[-1][0] <= epoch:
             self.sum += self.rest.pop()[1]
         return self.sum
-
-
-def _sum(*parts: ByEpoch) -> dict[int, Fingerprint]:
-    out: dict[int, Fingerprint] = {}
-    for part in parts:
-        for epoch, each in part.items():
-            out[epoch] = out.get(epoch, Fingerprint()) + each
-    return {epoch: each for epoch, each in sorted(out.items()) if each}
-
-
-def _folded(found: ByEpoch, since: int | None) -> dict[int, Fingerprint]:
-    """What a compaction has folded into `since` counts as of it."""
-    if since is None:
-        return dict(found)
-    return _sum(*({max(epoch, since): each} for epoch, each in found.items()))
 
 
 def _row(epoch: int, what: str, a: str, maintained: int | None, recomputed: int | None) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from algorithms.fingerprint import Fingerprint
 
+ByEpoch = Mapping[int, Fingerprint]
 Prints = dict[str, dict[int, Fingerprint]]  # table → epoch → fingerprint of what changes there
 UNKNOWN = ""  # in place of a fingerprint: from this run on nobody knows that of the table, until a run takes it anew
 TIMELESS = ("names", "quarantine")  # tables that a compaction does not fold to an epoch
@@ -58,10 +59,20 @@ def step(before: Prints, after: Prints) -> dict[str, dict[int, Fingerprint] | No
     """What a run has to stage on `before` so that `after` is there; None: of this table nothing is known any more."""
     found: dict[str, dict[int, Fingerprint] | None] = {table: None for table in before if table not in after}
     for table, wanted in after.items():
-        had, nothing = before.get(table, {}), Fingerprint()
-        changes = {epoch: wanted.get(epoch, nothing) - had.get(epoch, nothing) for epoch in {*had, *wanted}}
-        found[table] = {epoch: each for epoch, each in changes.items() if each}
+        found[table] = minus(wanted, before.get(table, {}))
     return found
+
+
+def plus(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
+    """By epoch, in order; epochs at which nothing is left are not in it."""
+    return minus(first, {epoch: -each for epoch, each in second.items()})
+
+
+def minus(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
+    """As `plus`."""
+    nothing = Fingerprint()
+    both = {epoch: first.get(epoch, nothing) - second.get(epoch, nothing) for epoch in sorted({*first, *second})}
+    return {epoch: each for epoch, each in both.items() if each}
 
 
 def folded(prints: Prints, since: int | None) -> Prints:

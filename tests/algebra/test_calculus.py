@@ -191,7 +191,7 @@ def relation_frames(spark: SparkSession, cases: dict[str, list]) -> dict[str, Co
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in QUERIES])
 def test_delta_queries(spark, name: str) -> None:
     """Whole, and in the two forms that give what one revision adds; with prefixes exchanged, and broadcast."""
-    cases, query = relation_cases(f"{SEED}{name}", 8), Query.parse(QUERIES[name])
+    cases, query = relation_cases(f"{SEED}{name}", 20), Query.parse(QUERIES[name])
     used = sorted({atom.relation for atom in query.atoms})
     sides = [cases[n] for n in used]
     want = expected(sides, EPOCH_REVISION, lambda *r: brute(QUERIES[name], dict(zip(used, r, strict=True))))

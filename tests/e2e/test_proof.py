@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms.proof import Wrong
+from algorithms.proof import COLLECTIONS, Wrong
 from pipeline.errors import CheckFailed
 from pipeline.run import planning, runner
 from pipeline.state import schema as books
@@ -127,6 +127,52 @@ def test_a_proof_that_fails_or_is_of_another_state_blocks(scene: Scene) -> None:
 def test_and_without_a_fault_it_passes(scene: Scene) -> None:
     facts = runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
     assert isinstance(facts, AuditFacts) and (facts.critical, facts.mode, facts.epochs) == (0, "local", [])
+
+
+def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Edges expire at an epoch at which nothing lands: what is wrong there, and right again at the next batch, shows."""
+    home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n[edges]\nlive_for = 3\n')
+    for epoch in (0, 10):
+        homes.put(home, epoch, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
+    homes.run(home, ledger, [0])
+    run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [10]))
+    assert run_id
+    for name in ("ingest", "edges", "triangles", "truss"):
+        runner.stage(home, ledger, run_id, name)
+    scene = Scene(home, ledger, Warehouse(spark, home), run_id)
+    before = scene.change("trussness", altered("a = 1 AND b = 2 AND epoch = 3", epoch="epoch + 1"))
+    assert judged(scene) == {ROWS}
+    wrong = [row for row in ledger.checks(run_id=run_id) if row.suite == "proof" and not row.passed]
+    assert {row.epoch for row in wrong} == {3}
+    scene.restore("trussness", before)
+    runner.stage(home, ledger, run_id, "audit")
+
+
+def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: SparkSession, tmp_path: Path) -> None:
+    """As an earlier version has left it: nothing wrong is said of it, and nothing is claimed that was not looked at."""
+    home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n')
+    rng = random.Random(seeds.one(6))
+    for epoch in range(4):
+        homes.put(home, epoch, rows(rng))
+    homes.run(home, ledger, range(3))
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.delete(books.fingerprints))
+    homes.run(home, ledger, [3])
+    facts = ledger.facts(ledger.at().run_id, AuditFacts)
+    assert (facts.mode, facts.proved, facts.epochs) == ("local", 1, [])
+    assert set(ledger.fingerprints(ledger.at().revision)) >= set(COLLECTIONS), "known from here on"
+
+
+def test_and_an_epoch_without_a_change_is_recomputed_there(spark: SparkSession, tmp_path: Path) -> None:
+    home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n')
+    for epoch, rows_of in enumerate(([(1, 2, None, "upsert", 0)], [], [])):
+        homes.put(home, epoch, rows_of)
+    homes.run(home, ledger, [0])
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.delete(books.fingerprints))
+    for epoch, mode in ((1, "full"), (2, "local")):
+        homes.run(home, ledger, [epoch])
+        assert ledger.facts(ledger.at().run_id, AuditFacts).mode == mode
 
 
 @pytest.mark.parametrize("mode", [pytest.param("local", marks=pytest.mark.slow), "rolling 3"])

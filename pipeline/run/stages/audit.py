@@ -12,7 +12,7 @@ from ...errors import CheckFailed
 from ...state.facts import AuditFacts
 from ..context import Run
 from ..decisions import FULL, Audit
-from ..proving import provable, proved
+from ..proving import proved, unprovable
 from ..suites import suites
 
 
@@ -21,9 +21,10 @@ def work(run: Run) -> AuditFacts:
 
     decision = run.decide(Audit)
     labels = run.home.schedule.label
-    in_full = decision.mode == FULL or not provable(run)
-    if decision.mode != FULL and in_full:
-        run.say("there is no proof, since the graph was too large for one task: recomputing")
+    why = None if decision.mode == FULL else unprovable(run)
+    in_full = decision.mode == FULL or why is not None
+    if why is not None:
+        run.say(f"there is no proof ({why}): recomputing")
     # The recomputation is one task per epoch, the others are many short queries: at the same time on two cores.
     with ThreadPoolExecutor(2) as pool:
         full = pool.submit(_recomputed, run, decision.epochs) if in_full else None
@@ -36,7 +37,7 @@ def work(run: Run) -> AuditFacts:
             full = pool.submit(_recomputed, run, sorted({*decision.epochs, wrong}))
         if proof is not None:
             part = f"{proof.part.which + 1} of {proof.part.parts}" if proof.part else None
-            names = {epoch: labels(epoch) for epoch in proof.epochs}
+            names = {epoch: labels(epoch) for epoch in (*proof.epochs, *(row["epoch"] for row in proof.rows))}
             context = {"epochs": proof.epochs, "labels": names, "looked_at": proof.looked_at, "part": part}
             results += check_proof(proof.rows, context)
         epochs, found = full.result() if full is not None else ([], None)
