@@ -6,7 +6,9 @@ there must be none, of any kind, at any audited epoch.
 
 from __future__ import annotations
 
-from .model import Expectation
+from functools import partial
+
+from .model import Expectation, no_difference
 
 SUITE = "incremental_versus_full"
 _REMEDY = (
@@ -15,18 +17,7 @@ _REMEDY = (
 )
 
 
-def _none(kind: str, name: str, meaning: str) -> Expectation:
-    return Expectation(
-        SUITE,
-        name,
-        "critical",
-        meaning,
-        _REMEDY,
-        on="differences",
-        kind="ExpectColumnValuesToBeInSet",
-        args={"column": kind, "value_set": [0]},
-        per_epoch=True,
-    )
+_none = partial(no_difference, SUITE, "differences", _REMEDY)
 
 
 def _equal(kind: str, name: str, meaning: str) -> Expectation:

@@ -32,6 +32,12 @@ class Expectation:
     per_epoch: bool = False  # one result for each epoch of the frame
 
 
+def no_difference(suite: str, on: str, remedy: str, kind: str, name: str, meaning: str) -> Expectation:
+    """At no epoch of the frame `on` does its column `kind`, a number of differences, hold more than 0."""
+    rule, args = "ExpectColumnValuesToBeInSet", {"column": kind, "value_set": [0]}
+    return Expectation(suite, name, "critical", meaning, remedy, on, rule, args, per_epoch=True)
+
+
 class Check(TypedDict):
     """What a check found at an epoch, passed or not: as the ledger keeps it. `rows`: some that are wrong, as JSON."""
 

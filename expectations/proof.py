@@ -6,7 +6,9 @@ knows only that nothing may differ, of any kind, at any epoch.
 
 from __future__ import annotations
 
-from .model import Expectation
+from functools import partial
+
+from .model import no_difference
 
 SUITE = "proof"
 _REMEDY = (
@@ -15,20 +17,7 @@ _REMEDY = (
 )
 
 
-def _holds(kind: str, name: str, meaning: str) -> Expectation:
-    return Expectation(
-        SUITE,
-        name,
-        "critical",
-        meaning,
-        _REMEDY,
-        on="proof",
-        kind="ExpectColumnValuesToBeInSet",
-        args={"column": kind, "value_set": [0]},
-        per_epoch=True,
-    )
-
-
+_holds = partial(no_difference, SUITE, "proof", _REMEDY)
 OPTIONAL = ("part",)  # where a part of the vertices was recounted; said of the last epoch alone
 
 EXPECTATIONS = [

@@ -66,34 +66,6 @@ class Levels(NamedTuple):
     clock: Ints
 
 
-def build(n: int, tail: Shorts, head: Shorts, level: Shorts) -> Levels:
-    """The structure over edges tail[i], head[i] (distinct, in any direction); O(n + m)."""
-    m = tail.size
-    begin = np.zeros(n + 1, np.int64)
-    begin[1:] = np.cumsum(np.bincount(tail, minlength=n) + np.bincount(head, minlength=n))
-    graph = Levels(
-        tail=tail,
-        head=head,
-        level=level,
-        label=np.zeros(m, np.int64),
-        own=np.zeros(m, np.int32),
-        backing=np.full(m, UNKNOWN, np.int32),
-        need=np.zeros(m, np.int32),
-        begin=begin,
-        live=np.zeros(n, np.int64),
-        neighbour=np.empty(2 * m, np.int32),
-        edge=np.empty(2 * m, np.int32),
-        place=np.empty((m, 2), np.int32),
-        slots=np.zeros(2 * m + 1, np.uint64),
-        mark=np.zeros(n, np.int64),
-        state=np.zeros(m, np.uint8),
-        clock=np.array([0, 0, 0, -LABEL_GAP, LABEL_GAP], np.int64),
-    )
-    enter(graph, 0, m)
-    arrange(graph)
-    return graph
-
-
 @njit(cache=True, nogil=True)
 def arrange(g):
     """Lay all lists out anew for the levels as they are."""

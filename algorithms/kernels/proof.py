@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from algorithms.fingerprint import Fingerprint
 from algorithms.kernels.graph import Ints, Shorts, by_degree
+from algorithms.kernels.hashing import hashes
 from algorithms.kernels.levels import PROBE, find, reach
 from algorithms.kernels.warm import Warm
 from algorithms.proof import COLLECTIONS, SHOWN, Ask, Counts, Proof, Step, Wrong, added
@@ -112,7 +113,7 @@ class Prover:
             self.graph.triangles = self._print, self._count
         self.looked_at += looked_at
         prints = {**self._of_edges(changed, old, new), "triangle_counts": triangles}
-        counts = self._counted(removed, inserted, old, new)
+        counts = self._counts(removed, inserted, old, new)
         counts.triangles = count
         self.steps.append(Step(epoch, prints, counts, looked_at))
 
@@ -122,9 +123,9 @@ class Prover:
         """All collections as they are, from every edge; of the triangles what was counted so far."""
         levels = self.graph.levels
         edges = np.flatnonzero(levels.level >= 0).astype(np.int32)
-        level = levels.level[edges]
-        prints = {**self._of_edges(edges, np.full(edges.size, -1, np.int32), level), "triangle_counts": self._print}
-        counts = self._counted(np.empty(0, np.int32), edges, np.full(edges.size, -1, np.int32), level)
+        absent, level = np.full(edges.size, -1, np.int32), levels.level[edges]
+        prints = {**self._of_edges(edges, absent, level), "triangle_counts": self._print}
+        counts = self._counts(np.empty(0, np.int32), edges, absent, level)
         counts.triangles = self._count
         if not _sound(levels):
             self._unsound()
@@ -136,13 +137,11 @@ class Prover:
         levels, graph = self.graph.levels, self.graph
         chosen = np.flatnonzero(in_part(graph.ids[: graph.used.vertices], parts, which))
         edges, support = _around(levels, chosen, *self._wings())
-        self._judge(np.unique(edges))
+        edges = np.unique(edges)
+        self._judge(edges)
         self.looked_at += edges.size
-        lesser = np.unique(edges)
-        a, _ = graph.ends(lesser)
-        lesser = lesser[in_part(a, parts, which)]
-        old = np.full(lesser.size, -1, np.int32)
-        prints = self._of_edges(lesser, old, levels.level[lesser])
+        lesser = edges[in_part(graph.ends(edges)[0], parts, which)]
+        prints = self._of_edges(lesser, np.full(lesser.size, -1, np.int32), levels.level[lesser])
         ids = [graph.ids[chosen]]
         return prints | {
             "degrees": Fingerprint.of_rows(ids, levels.live[chosen]),
@@ -172,7 +171,7 @@ class Prover:
         self.graph.triangles = self._print, self._count
 
     def _judge(self, edges: Shorts) -> None:
-        backing, own, sound = _counted(self.graph.levels, edges, self._checked, *self._wings())
+        backing, own, sound = _facts(self.graph.levels, edges, self._checked, *self._wings())
         if not sound:
             self._unsound()
         self._note(*_verdict(edges, self.graph.levels.level[edges], backing, own), self.graph.levels.level)
@@ -205,7 +204,7 @@ class Prover:
             "trussness": Fingerprint.of_rows([x.astype(np.int64) for x in triples], signs),
         }
 
-    def _counted(self, removed: Shorts, inserted: Shorts, old: Shorts, new: Shorts) -> Counts:
+    def _counts(self, removed: Shorts, inserted: Shorts, old: Shorts, new: Shorts) -> Counts:
         levels = self.graph.levels
         ends = np.concatenate([end[edges] for edges in (removed, inserted) for end in (levels.tail, levels.head)])
         signs = np.repeat([-1, 1], [2 * removed.size, 2 * inserted.size])
@@ -250,8 +249,6 @@ class Prover:
 
 def in_part(vertices: Ints, parts: int, which: int) -> NDArray[np.bool_]:
     """Which vertices belong to a part: pmod(xxhash64(vertex), parts) = which, as Spark writes it."""
-    from algorithms.kernels.hashing import hashes
-
     chosen: NDArray[np.bool_] = np.mod(hashes(vertices)[0].view(np.int64), parts) == which
     return chosen
 
@@ -269,7 +266,8 @@ def _verdict(edges: Shorts, level: Shorts, backing: Shorts, own: Shorts) -> tupl
 
 @njit(cache=True, nogil=True)
 def _wings_of(g, e, least, mark, stamp, left, right):
-    """The pairs of edges, of level `least` or more, that close a triangle over e: how many; they are in left, right."""
+    """The pairs of edges, of level `least` or more, that close a triangle over e: how many; they are in left, right.
+    Not `levels.closing`, by which the maintenance has found them: a fault in it must show here."""
     u, v = np.int64(g.tail[e]), np.int64(g.head[e])
     du, dv = (reach(g, u, least), reach(g, v, least)) if least else (g.live[u], g.live[v])
     if du > dv:
@@ -341,7 +339,7 @@ def _closed(g, edges, counted, mark, stamp, left, right, flag, seen, delta):
 
 
 @njit(cache=True, nogil=True)
-def _counted(g, edges, checked, mark, stamp, left, right):
+def _facts(g, edges, checked, mark, stamp, left, right):
     """Per edge: the triangles whose other edges have its level or more, and those of which it is the first edge; and
     whether the lists that were used are in order, so that these triangles are found in their first parts."""
     level, label = g.level, g.label

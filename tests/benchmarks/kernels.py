@@ -30,9 +30,9 @@ import numpy as np
 from algorithms.kernels import triangles, truss
 from algorithms.kernels.bucket import bucket_trussness
 from algorithms.kernels.graph import compact
-from algorithms.kernels.levels import build
 from algorithms.kernels.maintained import Maintained
 from algorithms.kernels.replay import replay
+from algorithms.kernels.warm import Warm
 from tests.kernels.references import data_file, read_rows, simple_edges
 from tests.kernels.test_replay import message_intervals
 
@@ -159,7 +159,7 @@ def maintenance(graphs: dict[str, Edges], repeat: int, batches: list[int]) -> It
 
 
 def _maintained(n: int, tail: np.ndarray, head: np.ndarray, level: np.ndarray) -> Maintained:
-    return Maintained(build(n, tail, head, level), int(np.bincount(np.concatenate([tail, head]), minlength=1).max()))
+    return Warm.over(np.arange(n), tail, head, level, spare=False).kept
 
 
 def row(name: str, n: int, u: np.ndarray, v: np.ndarray, changes: int, repeat: int, bare: float) -> str:

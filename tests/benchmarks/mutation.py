@@ -17,6 +17,7 @@ import ast
 import difflib
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
@@ -176,13 +177,15 @@ def run(copy: Path, suite: list[str], output: Path, limit: float) -> tuple[bool,
             code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--tb=line", *suite]))
         finally:
             os._exit(code)
-    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
-        if time.monotonic() - began > limit:
+    handle = os.pidfd_open(pid)
+    try:
+        in_time = bool(select.select([handle], [], [], limit)[0])
+        if not in_time:
             os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return False, time.monotonic() - began
-        time.sleep(0.02)
-    return os.waitstatus_to_exitcode(ended[1]) == 0, time.monotonic() - began
+    finally:
+        os.close(handle)
+    status = os.waitpid(pid, 0)[1]
+    return in_time and os.waitstatus_to_exitcode(status) == 0, time.monotonic() - began
 
 
 def copied(repository: Path, copy: Path) -> None:

@@ -130,7 +130,7 @@ def test_and_without_a_fault_it_passes(scene: Scene) -> None:
 
 
 def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: Path) -> None:
-    """Edges expire at an epoch at which nothing lands: what is wrong there, and right again at the next batch, shows."""
+    """Edges expire at an epoch at which nothing lands: what is wrong there alone is found."""
     home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n[edges]\nlive_for = 3\n')
     for epoch in (0, 10):
         homes.put(home, epoch, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])

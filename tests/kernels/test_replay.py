@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from algorithms.kernels import maintained, truss
-from algorithms.kernels.levels import build
-from algorithms.kernels.replay import replay
+from algorithms.kernels.replay import Changes, replay
+from algorithms.kernels.warm import Warm
 from tests import seeds
 from tests.kernels.references import (
     TOTALS,
@@ -48,6 +48,17 @@ def known(edges: set[Edge], trussness: dict[Edge, int]) -> tuple[np.ndarray, np.
     return a, b, np.array([trussness[edge] for edge in sorted(edges)], np.int32)
 
 
+def follow(changes: Changes, state: dict[Edge, int], history: dict[int, set[Edge]], first: int, last: int) -> None:
+    """Apply the changes to a trussness, epoch by epoch: each finds what it says was there, and leaves the true one."""
+    for epoch in sorted(e for e in history if first <= e <= last):
+        here = changes.epoch == epoch
+        for a, b, old, new in zip(*(column[here].tolist() for column in changes[:2] + changes[3:]), strict=True):
+            assert state.pop((a, b), 0) == old, f"epoch {epoch}: ({a}, {b}) was not {old}"
+            if new:
+                state[a, b] = new
+        assert state == slow_trussness(history[epoch]), f"epoch {epoch} differs"
+
+
 def check_history(history: dict[int, set[Edge]], first: int, last: int, method: str = "auto", rng=None):
     """Every change that replay reports, and no other, turns each epoch's true trussness into the next's."""
     rows = intervals(history, last)
@@ -58,13 +69,7 @@ def check_history(history: dict[int, set[Edge]], first: int, last: int, method: 
     changes, steps, *_ = replay(*columns(rows), *known(set(state), state), first, last, method)
     assert (changes.before != changes.after).all()
     assert (np.diff(changes.epoch) >= 0).all()
-    for epoch in sorted(e for e in history if first <= e <= last):
-        here = changes.epoch == epoch
-        for a, b, old, new in zip(*(column[here].tolist() for column in changes[:2] + changes[3:]), strict=True):
-            assert state.pop((a, b), 0) == old, f"epoch {epoch}: ({a}, {b}) was not {old}"
-            if new:
-                state[a, b] = new
-        assert state == slow_trussness(history[epoch]), f"epoch {epoch} differs"
+    follow(changes, state, history, first, last)
     assert set(changes.epoch.tolist()) <= set(history)
     return steps
 
@@ -104,7 +109,7 @@ def test_certified_maintenance(seed):
     names = {v: i for i, v in enumerate(sorted({v for e in pool for v in e}))}
     pool, n = [(names[u], names[v]) for u, v in pool], len(names)
     u, v = (x.astype(np.int32) for x in arrays(pool))
-    kept = maintained.Maintained(build(n, u, v, np.full(u.size, -1, np.int32)), u.size)
+    kept = Warm.over(np.arange(n), u, v, np.full(u.size, -1, np.int32), spare=False).kept
     alive = rng.random(u.size) < 0.6
     kept.apply(np.empty(0, np.int32), np.flatnonzero(alive).astype(np.int32), "peel")
     assert kept.certified
@@ -355,7 +360,7 @@ def test_a_step_says_what_came_and_went_and_how():
 
 def test_how_far_changes_spread_is_learned_from_each_batch():
     """Half-way to what a batch showed; of one that was given up, the least that it would have cost."""
-    kept = maintained.Maintained(build(3, *(np.array(x, np.int32) for x in ([0], [1], [0]))), 2)
+    kept = Warm.over(np.arange(3), *(np.array(x, np.int32) for x in ([0], [1], [0])), spare=False).kept
     assert kept.spread == maintained.SPREAD and kept.spread is not maintained.SPREAD
     kept.spread = {"descend": 1.0}
     kept._learn("descend", 30, 10.0, True)
@@ -377,7 +382,7 @@ def unlabelled(present: bool) -> tuple[maintained.Maintained, np.ndarray]:
     levels = np.array([trussness[edge] - 2 for edge in edges], np.int32)
     levels[-1] = 0 if present else -1
     u, v = (ends.astype(np.int32) for ends in arrays(edges))
-    return maintained.Maintained(build(37, u, v, levels), 37), np.array([len(edges) - 1], np.int32)
+    return Warm.over(np.arange(37), u, v, levels, spare=False).kept, np.array([len(edges) - 1], np.int32)
 
 
 def test_the_cost_of_a_batch_is_of_that_batch():

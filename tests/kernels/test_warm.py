@@ -15,7 +15,15 @@ from algorithms.kernels.replay import replay, resume
 from algorithms.kernels.warm import Mismatch, Warm
 from tests import seeds
 from tests.kernels.references import Edge, random_graph, slow_trussness
-from tests.kernels.test_replay import check_certificate, check_structure, columns, intervals, known, random_history
+from tests.kernels.test_replay import (
+    check_certificate,
+    check_structure,
+    columns,
+    follow,
+    intervals,
+    known,
+    random_history,
+)
 
 History = dict[int, set[Edge]]
 
@@ -57,14 +65,7 @@ def check_resumed(graph: Warm, before: History, after: History, first: int, last
     table = [np.array([row[i] for row in inside], np.int64) for i in range(5)]
     flags = np.array([row[5] for row in inside], bool)
     changes, _, graph, _ = resume(graph, frontier, tuple(table), flags, first, last)
-    state = slow_trussness(at(after, first - 1))
-    for epoch in sorted(e for e in after if first <= e <= last):
-        here = changes.epoch == epoch
-        for a, b, was, now in zip(*(c[here].tolist() for c in changes[:2] + changes[3:]), strict=True):
-            assert state.pop((a, b), 0) == was, f"epoch {epoch}: ({a}, {b}) was not {was}"
-            if now:
-                state[a, b] = now
-        assert state == slow_trussness(after[epoch]), f"epoch {epoch} differs"
+    follow(changes, slow_trussness(at(after, first - 1)), after, first, last)
     return graph
 
 
