@@ -2,8 +2,8 @@
 
 Law     Given a graph whose levels were right before a batch, and labels (see `maintain`), two local facts prove them
         after it: every edge of level k has at least k triangles whose other edges have level k or more (not too high),
-        and at most k triangles of which no other edge comes before it by level and label (not too low: taken away in
-        that order, no edge of level k has more than k triangles left). They are counted afresh for every edge for which
+        and at most k triangles of which no other edge comes before it by level, label and number (not too low: taken
+        away in that order, no edge of level k has more than k triangles left). They are counted afresh for every edge for which
         they may have changed: those with another level or label, those that come, and all that share a triangle with
         one of these or with an edge that goes. Triangles are counted by those that come and go.
         From the same arrays come the fingerprints and counts that the tables must show at every epoch. Nothing here
@@ -157,7 +157,7 @@ class Prover:
         n = levels.live.size
         by_rank, indptr, tail, head, origin = by_degree(n, levels.tail[ids], levels.head[ids])
         ids = ids[origin]
-        support, backing, own = _enumerated(indptr, head, levels.level[ids], levels.label[ids])
+        support, backing, own = _enumerated(indptr, head, levels.level[ids], levels.label[ids], ids)
         self._note(*_verdict(ids, levels.level[ids], backing, own), levels.level)
         per_vertex = np.zeros(n, np.int64)
         twice = sum(np.bincount(end, support, n).astype(np.int64) for end in (tail, head))  # on two edges each
@@ -356,15 +356,20 @@ def _facts(g, edges, checked, mark, stamp, left, right):
         for t in range(_wings_of(g, e, k, mark, stamp, left, right)):
             f, h = left[t], right[t]
             backing[i] += 1
-            before = (level[f] == k and label[f] < label[e]) or (level[h] == k and label[h] < label[e])
-            own[i] += not before
+            own[i] += _first(level, label, e, f) and _first(level, label, e, h)
     for e in edges:
         checked[g.tail[e]] = checked[g.head[e]] = False
     return backing, own, sound
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _first(level, label, e, f):
+    """Does edge e come before f, of its level or higher?"""
+    return level[f] > level[e] or label[f] > label[e] or (label[f] == label[e] and f > e)
+
+
 @njit(cache=True, nogil=True)
-def _enumerated(indptr, head, level, label):
+def _enumerated(indptr, head, level, label, number):
     """The same for every edge of an oriented graph, and its triangles, by one enumeration."""
     m, n = head.size, indptr.size - 1
     support, backing, own = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m, np.int32)
@@ -382,13 +387,13 @@ def _enumerated(indptr, head, level, label):
                     support[k] += 1
                     x, y, z = level[i], level[j], level[k]
                     least = min(x, y, z)
-                    first = np.iinfo(np.int64).max
+                    first = np.int64(-1)
                     for e in (i, j, k):
                         if level[e] == least:
                             backing[e] += 1
-                            first = min(first, label[e])
-                    for e in (i, j, k):
-                        own[e] += level[e] == least and label[e] == first
+                            if first < 0 or (label[e], number[e]) < (label[first], number[first]):
+                                first = np.int64(e)
+                    own[first] += 1
         for i in range(indptr[u], indptr[u + 1]):
             mark[head[i]] = -1
     return support, backing, own

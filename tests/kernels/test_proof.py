@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from algorithms.fingerprint import Fingerprint
@@ -14,9 +15,10 @@ from algorithms.kernels.proof import Prover, in_part
 from algorithms.kernels.replay import replay, resume
 from algorithms.kernels.warm import Warm
 from algorithms.proof import Ask, Counts, Proof, added
+from pipeline.local.demo import messages
 from tests import seeds
 from tests.kernels.references import Edge, slow_triangles, slow_trussness
-from tests.kernels.test_replay import columns, intervals, known, random_history
+from tests.kernels.test_replay import columns, intervals, known, random_history, windows
 from tests.kernels.test_warm import History, at, revised, signed
 
 PARTS = 3
@@ -97,6 +99,39 @@ def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch
         result = resume(graph, frontier, table, flags, first, last, Ask(PARTS, revision))
         check_proof(result.proof, after, first, revision % PARTS)
         graph, history = result.graph, after
+
+
+def test_every_day_of_the_demo_is_proved() -> None:
+    """Its labels meet: edges that moved behind another, and one that fell to where they are."""
+    rows = pd.read_csv(messages())
+    second = pd.to_datetime(rows["Timestamp"], format="%m/%d/%y %I:%M %p").to_numpy("datetime64[s]").astype(np.int64)
+    table = windows(np.stack([rows["Source"], rows["Target"], second], axis=1), 30, 86400.0)
+    first, last = int(table[2].min()), int(table[2].max())
+    found = replay(*table, *known(set(), {}), first, last, ask=Ask()).proof
+    assert found is not None and (len(found.steps), found.wrong, found.shown) == (193, 0, [])
+
+
+@pytest.mark.parametrize("seed", seeds.several(range(20)))
+def test_labels_that_are_equal_come_in_the_order_of_the_numbers(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    edges = random_edges(rng)
+    graph = replay(*columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=bool(seed % 2), ask=Ask()).graph
+    levels = graph.levels
+    levels.label[:] = rng.integers(3, size=levels.label.size)
+    graph.triangles = None
+    place = {edge: (levels.level[e], levels.label[e], e) for e, edge in enumerate(zip(*ends(graph), strict=True))}
+    own = Counter(min((a, b), (a, c), (b, c), key=place.__getitem__) for a, b, c in slow_triangles(edges))
+    wrong = sorted(edge for edge in edges if own[edge] > place[edge][0])
+    prover = Prover(graph, Ask())
+    before = prover.wrong
+    assert before == len(wrong), "by one enumeration"
+    prover.part(1, 0)
+    assert prover.wrong - before == len(wrong), "edge by edge"
+
+
+def ends(graph: Warm) -> tuple[list[int], list[int]]:
+    a, b = graph.ends(np.arange(graph.used.edges, dtype=np.int32))
+    return a.tolist(), b.tolist()
 
 
 def test_a_base_that_is_wrong_is_not_proved() -> None:

@@ -227,11 +227,16 @@ def test_state_that_does_not_fit_is_named():
 
 
 def message_intervals(name: str, time: int, live_for: int, every: float) -> list[np.ndarray]:
-    """An edge per message, alive for `live_for` epochs of `every` seconds after it; overlaps joined."""
+    """An edge per message of a file, see `windows`. time: the column of its seconds."""
     rows = read_rows(name)
+    return windows(rows[:, [0, 1, time]], live_for, every)
+
+
+def windows(rows: np.ndarray, live_for: int, every: float) -> list[np.ndarray]:
+    """Edges from (vertex, vertex, second), alive for `live_for` epochs of `every` seconds; overlaps joined."""
     rows = rows[rows[:, 0] != rows[:, 1]]
     a, b = rows[:, :2].min(axis=1).astype(np.int64), rows[:, :2].max(axis=1).astype(np.int64)
-    day = np.floor(rows[:, time] / every).astype(np.int64)
+    day = np.floor(rows[:, 2] / every).astype(np.int64)
     out: dict[Edge, list[list[int]]] = {}
     for u, v, t in sorted(zip(a.tolist(), b.tolist(), day.tolist(), strict=True), key=lambda row: row[2]):
         spans = out.setdefault((u, v), [])
