@@ -17,7 +17,7 @@ from ..context import Run
 from ..decisions import Audit, Truss, Way
 from ..proving import asked
 
-LOOKED_AT, ENTERED = 50_000_000, 50  # rows times epochs that the search for a core's newcomers may cost; how many
+ENTERED = 50  # newcomers of a core that are named
 
 
 def work(run: Run) -> TrussFacts:
@@ -112,8 +112,7 @@ def _replayed(run: Run, decision: Truss, first: int, keep: tuple[truss.Files, st
 def _entered_core(run: Run) -> dict[str, list[int | str]]:
     """Epoch → vertices that are in the densest truss there and were not in that k-truss before, for the report."""
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
-    rows = run.warehouse.size("trussness", run.heads().snapshots["trussness"])["rows"]
-    epochs = sorted(run.epochs)[-max(1, min(REPORTED, LOOKED_AT // max(rows, 1))) :]
+    epochs = sorted(run.epochs)[-REPORTED:]
     points = at_epochs(accumulate(diffs, run.frontier), epochs)
     cores = [(epoch, points[epoch]["max_trussness"]) for epoch in epochs if points[epoch]["max_trussness"] > 2]
     if not cores:
@@ -122,12 +121,15 @@ def _entered_core(run: Run) -> dict[str, list[int | str]]:
     come = (F.col("k") >= least) & F.col("epoch").isin([at for at, _ in cores]) & (F.col("diff") > 0)
     if run.after("trussness").where(come).isEmpty():  # rows of few epochs: their files are found by their bounds
         return {}
-    core = F.broadcast(few.frame(run.spark, {"at": "bigint", "core": "bigint"}, cores))
-    dense = run.after("trussness").where(F.col("k") >= least)
-    inside = dense.join(core, (F.col("k") >= F.col("core")) & (F.col("epoch") <= F.col("at")))
-    ends = inside.select("at", "epoch", "diff", F.explode(F.array("a", "b")).alias("vertex"))
-    before = F.sum(F.when(F.col("epoch") < F.col("at"), F.col("diff")).otherwise(0)).alias("before")
-    new = ends.groupBy("at", "vertex").agg(F.sum("diff").alias("now"), before).where("now > 0 AND before = 0")
+    # A vertex is in the k-truss as often as it has edges of trussness k or more: one pass for each k that is a core's.
+    level = F.broadcast(few.frame(run.spark, {"core": "bigint"}, [(k,) for k in sorted({core for _, core in cores})]))
+    inside = run.after("trussness").where(F.col("k") >= least).join(level, F.col("k") >= F.col("core"))
+    ends = inside.select("core", "epoch", "diff", F.explode(F.array("a", "b")).alias("vertex"))
+    steps = ends.groupBy("core", "vertex", "epoch").agg(F.sum("diff").alias("step"))
+    now = F.sum("step").over(Window.partitionBy("core", "vertex").orderBy("epoch"))
+    came = steps.withColumn("now", now).where("now > 0 AND now = step")
+    at = F.broadcast(few.frame(run.spark, {"epoch": "bigint", "core": "bigint"}, cores))
+    new = came.join(at, ["epoch", "core"]).select(F.col("epoch").alias("at"), "vertex")
     order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
     first = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
     found: dict[str, list[int | str]] = {}
