@@ -1,17 +1,18 @@
 """A maintained graph, proved epoch by epoch: that every trussness is right, and what the tables must hold.
 
-Law     Given a graph whose levels were right before a batch, and labels (see `maintain`), two local facts prove them
-        after it: every edge of level k has at least k triangles whose other edges have level k or more (not too high),
-        and at most k triangles of which no other edge comes before it by level, label and number (not too low: taken
-        away in that order, no edge of level k has more than k triangles left). They are counted afresh for every edge for which
-        they may have changed: those with another level or label, those that come, and all that share a triangle with
-        one of these or with an edge that goes. Triangles are counted by those that come and go.
+Law     Two local facts prove the levels of a graph with labels (see `maintain`): every edge of level k has at least k
+        triangles whose other edges have level k or more (not too high), and at most k triangles of which no other edge
+        comes before it by level, label and number (not too low: taken away in that order, no edge of level k has more
+        than k triangles left). Both are counts of triangles. With a batch, the triangles of which an edge comes, goes,
+        or gets another level or label, are taken out of the counts as they were and into them as they are; so if the
+        counts were right before, they are right after it, and the facts need a look only where counts or levels are
+        new. Triangles are counted by those that come and go.
         From the same arrays come the fingerprints and counts that the tables must show at every epoch. Nothing here
-        uses what the maintenance says that it has done: changes are found by comparing levels and labels with copies.
+        uses what the maintenance says that it has done: changes are found by comparing levels and labels with copies,
+        and the counts are its own (`warm.Counted`); those of a part of the vertices are compared with a recount.
 Shapes  As in `warm`; what is found, as in `algorithms.proof`.
-Cost    A batch: the triangles of the changed edges, and those of the edges that share one with them; and one comparison
-        of 12 bytes for each edge of the graph. Where that is not less, one enumeration of all triangles. Memory: 25
-        bytes an edge besides.
+Cost    A batch: the triangles on the changed edges that have their level; and one comparison of 12 bytes for each edge
+        of the graph. Where that is not less, one enumeration of all triangles. Memory: 22 bytes an edge besides.
 Source  The certificate of `maintain`; reference/truss of the design.
 """
 
@@ -20,7 +21,7 @@ Source  The certificate of `maintain`; reference/truss of the design.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -30,11 +31,24 @@ from algorithms.fingerprint import Fingerprint
 from algorithms.kernels.graph import Ints, Shorts, by_degree
 from algorithms.kernels.hashing import hashes
 from algorithms.kernels.levels import PROBE, find, reach
-from algorithms.kernels.warm import Warm
+from algorithms.kernels.warm import Counted, Warm
 from algorithms.proof import COLLECTIONS, SHOWN, Ask, Counts, Proof, Step, Wrong, added
 
 WHOLE = 8  # a batch that moves more than one in so many edges is proved by one enumeration of all triangles
 FINE, TOO_HIGH, TOO_LOW = range(3)
+LISTS = "the lists of neighbours are not those of the edges, or not in their order"
+
+
+class _Followed(NamedTuple):
+    """The edges whose counts may have changed; the vertices of triangles that come or go, and in how many each is."""
+
+    touched: Shorts
+    vertices: Ints
+    times: Ints
+
+    @classmethod
+    def nothing(cls) -> _Followed:
+        return cls(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class Prover:
@@ -48,17 +62,21 @@ class Prover:
         self._level, self._label = levels.level.copy(), levels.label.copy()
         self._left = self._right = np.empty(0, np.int32)
         self._scratch()
-        self._halo = np.empty(0, np.int32)
-        self._gone: tuple[Ints, Ints] = _nothing()
+        self._gone = _Followed.nothing()
         if not graph.kept.certified:
             lied = graph.kept.certify()
             self._note(lied, np.full(lied.size, TOO_LOW), self._level)
             self._level, self._label = levels.level.copy(), levels.label.copy()
-        if graph.triangles is None:
-            self._set_triangles(self._all())
+            graph.counted = None
+        if graph.counted is None:
             self.looked_at += graph.kept.present
-        else:
-            self._print, self._count = graph.triangles
+            graph.counted = self._recounted()
+        self._judge(np.flatnonzero(levels.level >= 0).astype(np.int32))
+
+    @property
+    def _counted(self) -> Counted:
+        assert self.graph.counted is not None
+        return self.graph.counted
 
     def begin(self) -> None:
         """Forget the batches so far, but not what they have shown to be wrong."""
@@ -79,42 +97,38 @@ class Prover:
     def before(self, removed: Shorts, inserted: Shorts) -> None:
         """To be called with the batch that comes next."""
         self._fit()
-        levels = self.graph.levels
         self._whole = (removed.size + inserted.size) * WHOLE > self.graph.kept.present
-        self._halo, self._gone = np.empty(0, np.int32), _nothing()
-        if removed.size and not self._whole:
-            wings = self._wings()
-            self._halo, *gone = _closed(levels, removed, removed, *wings, self._flag, self._seen, self._delta)
-            self._gone = gone[0], gone[1]
+        self._gone = _Followed.nothing() if self._whole else self._follow(removed, True)
 
     def after(self, epoch: int, removed: Shorts, inserted: Shorts) -> None:
         """To be called when the batch has been applied: what has changed, proved."""
         self._fit()
-        levels = self.graph.levels
+        levels, counted = self.graph.levels, self._counted
         changed = np.flatnonzero((levels.level != self._level) | (levels.label != self._label)).astype(np.int32)
         old, new = self._level[changed], levels.level[changed]
-        self._level[changed], self._label[changed] = new, levels.label[changed]
         present = changed[new >= 0]
-        if self._whole or changed.size * WHOLE > self.graph.kept.present:
-            looked_at, before = self.graph.kept.present, (self._print, self._count)
-            self._set_triangles(self._all())
-            triangles, count = self._print - before[0], self._count - before[1]
+        whole = self._whole or changed.size * WHOLE > self.graph.kept.present
+        if whole:
+            touched = np.flatnonzero(levels.level >= 0).astype(np.int32)
+            self.graph.counted = self._recounted()
         else:
-            scratch = (*self._wings(), self._flag, self._seen, self._delta)
-            halo, vertices, times = _closed(levels, present, inserted, *scratch)
-            halo = np.concatenate([self._halo, halo, present])
-            halo = np.unique(halo[levels.level[halo] >= 0])
-            looked_at = halo.size
-            self._judge(halo)
-            vertices = np.concatenate([vertices, self._gone[0]])
-            times = np.concatenate([times, -self._gone[1]])
-            triangles, count = Fingerprint.of_rows([self.graph.ids[vertices]], times), int(times.sum()) // 3
-            self._print, self._count = self._print + triangles, self._count + count
-            self.graph.triangles = self._print, self._count
+            come = self._follow(present, False)
+            touched = np.unique(np.concatenate([self._gone.touched, come.touched, present]))
+            touched = touched[levels.level[touched] >= 0]
+            vertices = self.graph.ids[np.concatenate([self._gone.vertices, come.vertices])]
+            times = np.concatenate([-self._gone.times, come.times])
+            self.graph.counted = counted._replace(
+                vertices=counted.vertices + Fingerprint.of_rows([vertices], times),
+                triangles=counted.triangles + int(times.sum()) // 3,
+            )
+        self._level[changed], self._label[changed] = new, levels.label[changed]
+        self._judge(touched)
+        looked_at = touched.size
         self.looked_at += looked_at
+        triangles = self._counted.vertices - counted.vertices
         prints = {**self._of_edges(changed, old, new), "triangle_counts": triangles}
         counts = self._counts(removed, inserted, old, new)
-        counts.triangles = count
+        counts.triangles = self._counted.triangles - counted.triangles
         self.steps.append(Step(epoch, prints, counts, looked_at))
 
     # -- the whole graph -----------------------------------------------------------------------------------------
@@ -124,11 +138,17 @@ class Prover:
         levels = self.graph.levels
         edges = np.flatnonzero(levels.level >= 0).astype(np.int32)
         absent, level = np.full(edges.size, -1, np.int32), levels.level[edges]
-        prints = {**self._of_edges(edges, absent, level), "triangle_counts": self._print}
-        counts = self._counts(np.empty(0, np.int32), edges, absent, level)
-        counts.triangles = self._count
+        prints = {**self._of_edges(edges, absent, level), "triangle_counts": self._counted.vertices}
+        degree, sizes = levels.live, np.bincount(level)
+        counts = Counts(
+            edges=edges.size,
+            vertices=int((degree > 0).sum()),
+            wedges=int((degree * (degree - 1) // 2).sum()),
+            triangles=self._counted.triangles,
+            trusses={k + 2: int(sizes[k]) for k in np.flatnonzero(sizes).tolist()},
+        )
         if not _sound(levels):
-            self._unsound()
+            self._note_state(LISTS)
         return prints, counts
 
     def part(self, parts: int, which: int) -> dict[str, Fingerprint]:
@@ -138,7 +158,9 @@ class Prover:
         chosen = np.flatnonzero(in_part(graph.ids[: graph.used.vertices], parts, which))
         edges, support = _around(levels, chosen, *self._wings())
         edges = np.unique(edges)
-        self._judge(edges)
+        backing, own = _facts(levels, edges, *self._wings())
+        if (backing != self._counted.backing[edges]).any() or (own != self._counted.own[edges]).any():
+            self._note_state("the triangles that were counted along the changes are not those that are there")
         self.looked_at += edges.size
         lesser = edges[in_part(graph.ends(edges)[0], parts, which)]
         prints = self._of_edges(lesser, np.full(lesser.size, -1, np.int32), levels.level[lesser])
@@ -150,35 +172,43 @@ class Prover:
 
     # -- parts of these ------------------------------------------------------------------------------------------
 
-    def _all(self) -> Ints:
-        """Judge every edge by one enumeration; the triangles of every vertex."""
+    def _recounted(self) -> Counted:
+        """Everything, by one enumeration."""
         levels = self.graph.levels
         ids = np.flatnonzero(levels.level >= 0).astype(np.int32)
         n = levels.live.size
         by_rank, indptr, tail, head, origin = by_degree(n, levels.tail[ids], levels.head[ids])
         ids = ids[origin]
-        support, backing, own = _enumerated(indptr, head, levels.level[ids], levels.label[ids], ids)
-        self._note(*_verdict(ids, levels.level[ids], backing, own), levels.level)
+        support, *facts = _enumerated(indptr, head, levels.level[ids], levels.label[ids], ids)
+        backing, own = np.zeros(levels.level.size, np.int32), np.zeros(levels.level.size, np.int32)
+        backing[ids], own[ids] = facts
         per_vertex = np.zeros(n, np.int64)
         twice = sum(np.bincount(end, support, n).astype(np.int64) for end in (tail, head))  # on two edges each
         per_vertex[by_rank] = twice // 2
-        return per_vertex
-
-    def _set_triangles(self, per_vertex: Ints) -> None:
         busy = np.flatnonzero(per_vertex)
-        self._print = Fingerprint.of_rows([self.graph.ids[busy]], per_vertex[busy])
-        self._count = int(per_vertex.sum()) // 3
-        self.graph.triangles = self._print, self._count
+        vertices = Fingerprint.of_rows([self.graph.ids[busy]], per_vertex[busy])
+        return Counted(vertices, int(per_vertex.sum()) // 3, backing, own)
+
+    def _follow(self, edges: Shorts, leave: bool) -> _Followed:
+        before = self._level, self._label
+        counts = self._counted.backing, self._counted.own
+        scratch = self._flag, self._seen, self._delta, self._checked, *self._wings()
+        *found, sound = _followed(self.graph.levels, edges, leave, *before, *counts, *scratch)
+        if not sound:
+            self._note_state(LISTS)
+        return _Followed(*found)
 
     def _judge(self, edges: Shorts) -> None:
-        backing, own, sound = _facts(self.graph.levels, edges, self._checked, *self._wings())
-        if not sound:
-            self._unsound()
-        self._note(*_verdict(edges, self.graph.levels.level[edges], backing, own), self.graph.levels.level)
+        """Both facts, by the counts."""
+        level = self.graph.levels.level
+        why = np.where(self._counted.backing[edges] < level[edges], TOO_HIGH, FINE)
+        why[self._counted.own[edges] > level[edges]] = TOO_LOW
+        at = np.flatnonzero(why != FINE)
+        self._note(edges[at], why[at], level)
 
-    def _unsound(self) -> None:
+    def _note_state(self, why: str) -> None:
         self.wrong += 1
-        self.shown.append(Wrong(0, 0, 0, "the lists of neighbours are not those of the edges, or not in their order"))
+        self.shown.append(Wrong(0, 0, 0, why))
 
     def _note(self, edges: Shorts, why: NDArray[Any], level: Shorts) -> None:
         self.wrong += edges.size
@@ -253,17 +283,6 @@ def in_part(vertices: Ints, parts: int, which: int) -> NDArray[np.bool_]:
     return chosen
 
 
-def _nothing() -> tuple[Ints, Ints]:
-    return np.empty(0, np.int64), np.empty(0, np.int64)
-
-
-def _verdict(edges: Shorts, level: Shorts, backing: Shorts, own: Shorts) -> tuple[Shorts, NDArray[np.int64]]:
-    """The edges that are not proved, and why."""
-    why = np.where(backing < level, TOO_HIGH, np.where(own > level, TOO_LOW, FINE))
-    at = np.flatnonzero(why != FINE)
-    return edges[at], why[at]
-
-
 @njit(cache=True, nogil=True)
 def _wings_of(g, e, least, mark, stamp, left, right):
     """The pairs of edges, of level `least` or more, that close a triangle over e: how many; they are in left, right.
@@ -295,71 +314,106 @@ def _wings_of(g, e, least, mark, stamp, left, right):
 
 
 @njit(cache=True, nogil=True)
-def _closed(g, edges, counted, mark, stamp, left, right, flag, seen, delta):
-    """The other edges of all triangles on `edges`; and of the triangles with one of `counted` (among `edges`) the
-    vertices, and in how many of them each is."""
-    for e in counted:
-        flag[e] = 1
-    size = 0
-    halo = np.empty(1024, np.int32)
-    busy = 0
-    vertices = np.empty(1024, np.int64)
+def _followed(
+    g, edges, leave, old_level, old_label, backing, own, flag, seen, delta, checked, mark, stamp, left, right
+):
+    """Take the triangles of some edges out of the counts as they were, and into them as they are. leave: these edges
+    are about to go, and nothing else has changed; else they have come, or have another level or label.
+
+    As `_Followed`; and whether the lists that were used are in order, so that their first parts are enough: a triangle
+    whose other edges are both lower than the edge was and is does not count for it. Each is met at the lowest of these
+    edges, at the level that it has or had, whichever is less.
+    """
+    level, label = g.level, g.label
     for e in edges:
-        found = _wings_of(g, e, 0, mark, stamp, left, right)
-        for t in range(found):
+        flag[e] = 1
+    touched, size = np.empty(1024, np.int32), 0
+    vertices, busy = np.empty(1024, np.int64), 0
+    sound = True
+    for e in edges:
+        least = np.int32(0) if leave else _lowest(old_level, level, e)
+        if least > 0:
+            for v in (g.tail[e], g.head[e]):
+                if not checked[v]:
+                    checked[v] = True
+                    for slot in range(g.begin[v] + 1, g.begin[v] + g.live[v]):
+                        if level[g.edge[slot]] > level[g.edge[slot - 1]]:
+                            sound = False
+        for t in range(_wings_of(g, e, least, mark, stamp, left, right)):
             f, h = left[t], right[t]
+            met = False
             for x in (f, h):
+                if flag[x]:
+                    lowest = np.int32(0) if leave else _lowest(old_level, level, x)
+                    if lowest < least or (lowest == least and x < e):
+                        met = True
+            if met:
+                continue
+            was = old_level[e] >= 0 and old_level[f] >= 0 and old_level[h] >= 0
+            if was:
+                _count(old_level, old_label, backing, own, e, f, h, -1)
+            if not leave:
+                _count(level, label, backing, own, e, f, h, 1)
+            if size + 3 > touched.size:
+                touched = np.concatenate((touched, np.empty(size, np.int32)))
+            for x in (e, f, h):
                 if not seen[x]:
                     seen[x] = 1
-                    if size == halo.size:
-                        halo = np.concatenate((halo, np.empty(size, np.int32)))
-                    halo[size] = x
+                    touched[size] = x
                     size += 1
-            if not flag[e] or (flag[f] and f < e) or (flag[h] and h < e):
-                continue  # counted at the least of its counted edges
+            if was and not leave:
+                continue
+            if busy + 3 > vertices.size:
+                vertices = np.concatenate((vertices, np.empty(busy, np.int64)))
             w = g.tail[f]
             if w == g.tail[e] or w == g.head[e]:
                 w = g.head[f]
             for x in (g.tail[e], g.head[e], w):
                 if delta[x] == 0:
-                    if busy == vertices.size:
-                        vertices = np.concatenate((vertices, np.empty(busy, np.int64)))
                     vertices[busy] = x
                     busy += 1
                 delta[x] += 1
-    for e in counted:
+    for e in edges:
         flag[e] = 0
-    halo = halo[:size].copy()
-    for x in halo:
+        checked[g.tail[e]] = checked[g.head[e]] = False
+    touched = touched[:size].copy()
+    for x in touched:
         seen[x] = 0
     vertices = vertices[:busy].copy()
     times = delta[vertices]
     delta[vertices] = 0
-    return halo, vertices, times
+    return touched, vertices, times, sound
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _lowest(old, new, e):
+    return np.int32(0) if old[e] < 0 else min(old[e], new[e])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _count(level, label, backing, own, e, f, h, sign):
+    """One triangle: it backs its lowest edges, and is the first one's own."""
+    least = min(level[e], level[f], level[h])
+    first = np.int64(-1)
+    for x in (np.int64(e), np.int64(f), np.int64(h)):
+        if level[x] == least:
+            backing[x] += sign
+            if first < 0 or _first(level, label, x, first):
+                first = x
+    own[first] += sign
 
 
 @njit(cache=True, nogil=True)
-def _facts(g, edges, checked, mark, stamp, left, right):
-    """Per edge: the triangles whose other edges have its level or more, and those of which it is the first edge; and
-    whether the lists that were used are in order, so that these triangles are found in their first parts."""
+def _facts(g, edges, mark, stamp, left, right):
+    """Per edge: the triangles whose other edges have its level or more, and those of which it is the first edge."""
     level, label = g.level, g.label
     backing, own = np.zeros(edges.size, np.int32), np.zeros(edges.size, np.int32)
-    sound = True
     for i in range(edges.size):
         e = edges[i]
-        for v in (g.tail[e], g.head[e]):
-            if not checked[v]:
-                checked[v] = True
-                for slot in range(g.begin[v] + 1, g.begin[v] + g.live[v]):
-                    sound = sound and level[g.edge[slot]] <= level[g.edge[slot - 1]]
-        k = level[e]
-        for t in range(_wings_of(g, e, k, mark, stamp, left, right)):
-            f, h = left[t], right[t]
+        for t in range(_wings_of(g, e, level[e], mark, stamp, left, right)):
             backing[i] += 1
-            own[i] += _first(level, label, e, f) and _first(level, label, e, h)
-    for e in edges:
-        checked[g.tail[e]] = checked[g.head[e]] = False
-    return backing, own, sound
+            own[i] += _first(level, label, e, left[t]) and _first(level, label, e, right[t])
+    return backing, own
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -152,7 +152,7 @@ def _apply(
     last: bool = False,
 ) -> Done:
     if prover is None:
-        graph.triangles = None  # nobody counts them
+        graph.counted = None  # nobody counts on
         return graph.apply(removed, inserted, method, last)
     prover.before(removed, inserted)
     done = graph.apply(removed, inserted, method)

@@ -9,7 +9,7 @@ Files   FOLDER/KEY/{array}.npy and manifest.json, written beside and renamed: a 
 Growth  `Levels` with room to spare: vertices and edges not seen before get the next free number; a neighbour list
         that is full moves to the end of the pool with half as much again. What removed edges and moved lists hold is
         won back when a quarter of the edges are absent (`compacted`).
-Cost    82 bytes an edge and an eighth to spare. Opening reads all of it once (a checksum, about 5 GB/s).
+Cost    90 bytes an edge and an eighth to spare. Opening reads all of it once (a checksum, about 5 GB/s).
 Source  reference/truss/region of the design.
 """
 
@@ -34,9 +34,10 @@ from algorithms.kernels.graph import Ints, Shorts
 from algorithms.kernels.levels import LABEL_GAP, STAMP, UNKNOWN, Levels, arrange, enter, find
 from algorithms.kernels.maintained import Done, Maintained
 
-FORMAT = 1  # of the files
+FORMAT = 2  # of the files
 SPARE = 8  # an eighth more vertices, edges and slots than there are,
 SPARE_FLOOR = 1024  # and so many
+COUNTS = ("backing", "own")  # the arrays of `Counted`
 SCRATCH = ("need", "state", "mark")  # zeros between operations: not kept
 
 
@@ -52,13 +53,27 @@ class Used(NamedTuple):
     slots: int  # of the pool of neighbour lists
 
 
+class Counted(NamedTuple):
+    """What `proof` has counted of the graph as it is: the fingerprint of the vertices by their triangles, how many
+    triangles there are, and by edge those whose other edges have its level or more, and those that it owns."""
+
+    vertices: Fingerprint
+    triangles: int
+    backing: Shorts
+    own: Shorts
+
+    def of(self, edges: NDArray[Any] | slice, room: int) -> Counted:
+        """The same with some of the edges, in arrays of another size."""
+        return self._replace(backing=_longer(self.backing[edges], room), own=_longer(self.own[edges], room))
+
+
 class Warm:
     """levels: at full capacity; ids: int64[capacity], the vertex of each number; room: int64[capacity], the slots of
-    each vertex's list; triangles: the fingerprint of the vertices' counts and how many there are, if `proof` knows."""
+    each vertex's list; counted: None where `proof` has not followed it."""
 
     def __init__(self, levels: Levels, ids: Ints, room: Ints, used: Used, kept: Maintained) -> None:
         self.levels, self.ids, self.room, self.used, self.kept = levels, ids, room, used, kept
-        self.triangles: tuple[Fingerprint, int] | None = None
+        self.counted: Counted | None = None
         self._index()
 
     @classmethod
@@ -165,6 +180,8 @@ class Warm:
             slots=np.zeros(2 * m_all + 1, np.uint64),
         )
         enter(self.levels, 0, edges)
+        if self.counted is not None:
+            self.counted = self.counted.of(slice(None), m_all)
         self.ids, self.room = _longer(self.ids, n_all), _longer(self.room, n_all)
         self._index()
         self.kept.attach(self.levels)
@@ -203,7 +220,8 @@ class Warm:
         new.levels.clock[:] = levels.clock
         kept, widest = self.kept, int(new.room.max(initial=0))
         new.kept = Maintained(new.levels, widest, kept.spread, kept.rent, kept.certified)
-        new.triangles = self.triangles
+        if self.counted is not None:
+            new.counted = self.counted.of(on, new.levels.level.size)
         return new
 
     # -- files --------------------------------------------------------------------------------------------------
@@ -219,6 +237,8 @@ class Warm:
         part.mkdir(parents=True)
         arrays = {name: x for name, x in self.levels._asdict().items() if name not in SCRATCH}
         arrays |= {"ids": self.ids, "room": self.room}
+        if (counted := self.counted) is not None:
+            arrays |= {f"counted_{name}": getattr(counted, name) for name in COUNTS}
         try:
             for name, x in arrays.items():
                 np.save(part / f"{name}.npy", x)
@@ -231,7 +251,7 @@ class Warm:
                 "spread": self.kept.spread,
                 "rent": self.kept.rent,
                 "edges": present,
-                "triangles": None if self.triangles is None else (str(self.triangles[0]), self.triangles[1]),
+                "counted": None if counted is None else (str(counted.vertices), counted.triangles),
                 **facts,
             }
             (part / "manifest.json").write_text(json.dumps(manifest))
@@ -255,14 +275,15 @@ class Warm:
             return None
         m, n = arrays["tail"].size, arrays["ids"].size
         ids, room = arrays.pop("ids"), arrays.pop("room")
+        counts = [arrays.pop(f"counted_{name}") for name in COUNTS] if facts["counted"] else None
         scratch = {"need": np.zeros(m, np.int32), "state": np.zeros(m, np.uint8), "mark": np.zeros(n, np.int64)}
         arrays["clock"][STAMP] = 0  # of `mark`
         levels = Levels(**arrays, **scratch)
         learned = facts["spread"], facts["rent"], facts["certified"]
         kept = Maintained(levels, int(room.max(initial=0)), *learned)
         graph = cls(levels, ids, room, Used(*facts["used"]), kept)
-        if facts.get("triangles"):
-            graph.triangles = Fingerprint.parse(facts["triangles"][0]), int(facts["triangles"][1])
+        if counts is not None:
+            graph.counted = Counted(Fingerprint.parse(facts["counted"][0]), int(facts["counted"][1]), *counts)
         return graph
 
 

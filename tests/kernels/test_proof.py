@@ -83,6 +83,7 @@ def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch
     result = replay(*rows, first, times[-1], method, kept=True, ask=Ask(PARTS, 1))
     check_proof(result.proof, history, first, 1)
     graph = result.graph
+    check_counts(graph)
     for revision in range(3):
         if rng.random() < 0.7:
             graph.save(tmp_path, f"r{revision}")
@@ -99,6 +100,14 @@ def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch
         result = resume(graph, frontier, table, flags, first, last, Ask(PARTS, revision))
         check_proof(result.proof, after, first, revision % PARTS)
         graph, history = result.graph, after
+        check_counts(graph)
+
+
+def check_counts(graph: Warm) -> None:
+    """What was counted along the changes is what one enumeration counts."""
+    followed, fresh = graph.counted, Prover(graph, Ask())._recounted()
+    assert followed is not None and followed[:2] == fresh[:2]
+    assert (followed.backing == fresh.backing).all() and (followed.own == fresh.own).all()
 
 
 def test_every_day_of_the_demo_is_proved() -> None:
@@ -118,7 +127,7 @@ def test_labels_that_are_equal_come_in_the_order_of_the_numbers(seed: int) -> No
     graph = replay(*columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=bool(seed % 2), ask=Ask()).graph
     levels = graph.levels
     levels.label[:] = rng.integers(3, size=levels.label.size)
-    graph.triangles = None
+    graph.counted = None
     place = {edge: (levels.level[e], levels.label[e], e) for e, edge in enumerate(zip(*ends(graph), strict=True))}
     own = Counter(min((a, b), (a, c), (b, c), key=place.__getitem__) for a, b, c in slow_triangles(edges))
     wrong = sorted(edge for edge in edges if own[edge] > place[edge][0])
@@ -126,7 +135,12 @@ def test_labels_that_are_equal_come_in_the_order_of_the_numbers(seed: int) -> No
     before = prover.wrong
     assert before == len(wrong), "by one enumeration"
     prover.part(1, 0)
-    assert prover.wrong - before == len(wrong), "edge by edge"
+    assert prover.wrong == before, "edge by edge it is the same"
+    levels.label[:] = levels.label[::-1].copy()
+    counts = prover._recounted()
+    differ = (counts.own != graph.counted.own).any() or (counts.backing != graph.counted.backing).any()
+    prover.part(1, 0)
+    assert prover.wrong - before == differ, "and what was changed behind its back shows there"
 
 
 def ends(graph: Warm) -> tuple[list[int], list[int]]:

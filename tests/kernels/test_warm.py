@@ -13,6 +13,7 @@ import pytest
 from algorithms.kernels import warm
 from algorithms.kernels.replay import replay, resume
 from algorithms.kernels.warm import Mismatch, Warm
+from algorithms.proof import Ask
 from tests import seeds
 from tests.kernels.references import Edge, random_graph, slow_trussness
 from tests.kernels.test_replay import (
@@ -69,9 +70,9 @@ def check_resumed(graph: Warm, before: History, after: History, first: int, last
     return graph
 
 
-def made(history: History) -> Warm:
+def made(history: History, ask: Ask | None = None) -> Warm:
     rows = intervals(history, max(history))
-    return replay(*columns(rows), *known(set(), {}), min(history), max(history), kept=True).graph
+    return replay(*columns(rows), *known(set(), {}), min(history), max(history), kept=True, ask=ask).graph
 
 
 @pytest.mark.parametrize("seed", seeds.several(range(60)))
@@ -157,11 +158,12 @@ def damage(folder: Path, how: str) -> None:
 DAMAGES = ["no manifest", "half a manifest", "of a later format", "of another key", "an array is missing"]
 DAMAGES += ["a truncated array", "an empty array"]
 DAMAGES += [f"one bit of {name}" for name in ("level", "label", "own", "neighbour", "edge", "ids", "clock", "slots")]
+DAMAGES += ["one bit of counted_own", "one bit of counted_backing"]
 
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_what_is_not_right_counts_as_absent(tmp_path: Path, how: str) -> None:
-    graph = made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}})
+    graph = made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, Ask())
     graph.save(tmp_path, "key")
     assert Warm.open(tmp_path, "key") is not None
     damage(tmp_path / "key", how)
