@@ -138,7 +138,7 @@ def _output(collection: Collection, update: Update) -> list[Column]:
 def _stamp(time: Lattice, given: Mapping[str, Column]) -> list[Column]:
     """A time with the given coordinates; the others are the record's own, so that they stay what they are.
 
-    But an index starts anew at a stamped time: there it is at its minimum.
+    But an index starts again at a stamped time: there it is at its minimum.
     """
     restart = {i.name for i in indices(time) if set(i.inner.columns) & set(given)}
     own = {c: F.lit(0) if c in restart else F.col(c) for c in time.columns}

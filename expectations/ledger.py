@@ -7,7 +7,7 @@ from .model import Expectation
 SUITE = "ledger"
 _BUG = (
     "nothing of this run is published; altneu repair shows whether what was published before is wrong, and then "
-    "publishes it anew; otherwise: altneu rebuild"
+    "publishes it again; otherwise: altneu rebuild"
 )
 
 

@@ -1,6 +1,6 @@
 """Rules of Great Expectations, prepared once.
 
-Great Expectations makes the configuration of a rule, and the list of metrics that it needs, anew for every question
+Great Expectations makes the configuration of a rule, and the list of metrics that it needs, again for every question
 about it: some 150 times for one verdict. Neither depends on the data. A rule here is a custom expectation, derived from
 Great Expectations' own and registered under the same name, which keeps both. What a rule means, and its result, are
 Great Expectations'.
@@ -26,7 +26,7 @@ def rule_class(kind: str) -> Any:
     known: _Dependencies = {}
 
     def configuration(self: Any) -> Any:
-        fields = tuple(map(id, self.__dict__.values()))  # a field that is set anew is another object
+        fields = tuple(map(id, self.__dict__.values()))  # a field that is set again is another object
         if self._made is None or self._made[0] != fields:
             self._made = fields, base.configuration.fget(self)
         return self._made[1]

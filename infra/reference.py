@@ -1,6 +1,6 @@
 """Writes docs/reference.md from the code: settings, commands, views, tables, checks, exit codes.
 
-    python infra/reference.py            writes the page anew
+    python infra/reference.py            writes the page again
     python infra/reference.py --check    says whether it is out of date (exit code 1), and writes nothing
 
 Everything comes from where the program itself reads it: the models of `altneu.toml`, the command line, the table of

@@ -68,7 +68,7 @@ class Levels(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def arrange(g):
-    """Lay all lists out anew for the levels as they are."""
+    """Lay all lists out again for the levels as they are."""
     m = g.level.size
     greatest = 0
     for e in range(m):

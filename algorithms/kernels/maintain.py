@@ -250,7 +250,7 @@ def lift(g, heap, certified, changed, limit, left, right):
 
 @njit(cache=True, nogil=True)
 def _welcome(g, risen, k, heap, left, right):
-    """Place the edges that rose to level k at its front, those with the fewest triangles first, and count anew."""
+    """Place the edges that rose to level k at its front, those with the fewest triangles first, and count again."""
     label, level, own, backing, state = g.label, g.level, g.own, g.backing, g.state
     backing_now = g.need[risen]
     g.clock[FRONT] -= risen.size * LABEL_GAP

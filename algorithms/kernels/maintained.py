@@ -140,7 +140,7 @@ class Maintained:
         return finished, spent, lowered, raised
 
     def _peel(self, edges: Shorts, before: Shorts, removed: Shorts, inserted: Shorts) -> tuple[Shorts, Shorts]:
-        """All levels and labels anew; what maintenance did so far (edges, before; oldest first) is undone first."""
+        """All levels and labels again; what maintenance did so far (edges, before; oldest first) is undone first."""
         graph = self.graph
         old = graph.level.copy()
         old[edges[::-1]] = before[::-1]

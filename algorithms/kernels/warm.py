@@ -5,7 +5,7 @@ Shapes  a, b: int64 vectors, a[i] < b[i], any ids. Levels: kappa = trussness - 2
 Files   FOLDER/KEY/{array}.npy and manifest.json, written beside and renamed: a state is there whole, or it is absent.
         It is never changed in place; arrays are mapped copy-on-write. Each array has a checksum, verified when it is
         opened: a state that was truncated, damaged, or written in another format counts as absent. A state is a cache:
-        whoever finds none builds it anew from the tables.
+        whoever finds none builds it again from the tables.
 Growth  `Levels` with room to spare: vertices and edges not seen before get the next free number; a neighbour list
         that is full moves to the end of the pool with half as much again. What removed edges and moved lists hold is
         won back when a quarter of the edges are absent (`compacted`).

@@ -346,8 +346,8 @@ def differences(
     found = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in found]
     if shown is not None:
         context["kinds"] = shown.kinds
-        told = {(row["epoch"], row["what"]) for row in found}
-        wrong = [row for row in differing_totals(shown, counted) if (row["epoch"], row["what"]) not in told]
+        known = {(row["epoch"], row["what"]) for row in found}
+        wrong = [row for row in differing_totals(shown, counted) if (row["epoch"], row["what"]) not in known]
         for row in wrong:
             if row["what"] == "motifs":
                 row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"

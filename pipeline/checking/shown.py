@@ -87,11 +87,11 @@ def differing_rows(shown: Shown, stored: Mapping[tuple[int, str], int]) -> list[
     """Where a batch is said to have another number of rows, or of quarantined ones, than are stored."""
     found = []
     for epoch, said in shown.batches.items():
-        for (table, what), told in zip(ROWS.items(), said, strict=True):
+        for (table, what), stated in zip(ROWS.items(), said, strict=True):
             there = stored.get((epoch, table), 0)
-            if told != there:
+            if stated != there:
                 row = {"epoch": epoch, "what": what, "a": None, "b": None, "count": 1}
-                found.append({**row, "maintained": told, "recomputed": there})
+                found.append({**row, "maintained": stated, "recomputed": there})
     return found
 
 

@@ -83,7 +83,7 @@ def _print_compaction(home: Home, ledger: Ledger) -> None:
     kept = [each.revision for each in ledger.revisions() if each.snapshots and each.revision not in dropped]
     sizes = ledger.sizes().values()
     out.print(
-        f"would write {len(sizes)} tables anew ({sum(s.files for s in sizes):,} files now, "
+        f"would write {len(sizes)} tables again ({sum(s.files for s in sizes):,} files now, "
         f"{decimal(sum(s.bytes for s in sizes))})"
     )
     out.print(f"  epochs     the tables answer for {_answers(home, since)} afterwards")
@@ -101,7 +101,7 @@ def relocate(
 ) -> None:
     """Make a home work where it is now, after it was copied, moved or mounted elsewhere; takes no Spark.
 
-    The tables' metadata name whole paths and are written anew with those of this place; no row is read or written, the
+    The tables' metadata name whole paths and are rewritten with those of this place; no row is read or written, the
     original is not touched, and all revisions stay. Stopped in the middle, type it again.
     """
     from ..storage import relocate

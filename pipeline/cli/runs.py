@@ -159,7 +159,7 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
 
     guess = forecast(home, ledger, found)
     source = "the landed files" if found.kind is RunKind.RELOAD else "the rows as stored"
-    out.print(f"would publish {len(found.epochs):,} epoch(s) anew as revision {guess.revision}, from {source}")
+    out.print(f"would publish {len(found.epochs):,} epoch(s) again as revision {guess.revision}, from {source}")
     out.print(f"  rows       about {guess.rows:,}")
     for name, text in guess.words.items():
         out.print(f"  {name:<10} {text}")

@@ -92,7 +92,7 @@ def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
                 "rows": entry.rows,
                 "revision": entry.revision,
                 "audited": AUDITED[audit.says] if audit else None,
-                "audit": audit.told() if audit else None,
+                "audit": audit.words() if audit else None,
                 "error": said.error if said else unready,
             }
         )

@@ -97,8 +97,8 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
             )
     said = Counter(at.audit.says for at in standings(ledger, row).rows.values() if at.batch and at.audit)
     words = {Says.PROVED: "proved", Says.EQUAL: "equal to a full recomputation"}
-    told = " and ".join(f"{said[each]} {word}" for each, word in words.items() if said[each])
-    out.print(f"all {len(ledger.batches(row.revision))} epochs are correct: {told}")
+    words_of = " and ".join(f"{said[each]} {word}" for each, word in words.items() if said[each])
+    out.print(f"all {len(ledger.batches(row.revision))} epochs are correct: {words_of}")
 
 
 def _summary(home: Home, ledger: Ledger, out: Console) -> None:

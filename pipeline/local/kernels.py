@@ -2,7 +2,7 @@
 
 `compile_all` runs the task functions of the stages on a small graph, in a few processes at once. numba keeps
 the compiled code in files next to the kernels (or in the user's cache where that folder cannot be written), by source,
-version and CPU. The task functions get Arrow tables as Spark hands them over, because a kernel is compiled anew for
+version and CPU. The task functions get Arrow tables as Spark hands them over, because a kernel is compiled again for
 each combination of argument types.
 """
 

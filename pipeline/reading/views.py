@@ -139,7 +139,7 @@ def changes_since(
 
 
 def _naming(warehouse: Warehouse, old: Revision, new: Revision) -> Revision | None:
-    """Which of two revisions has the names of both; None when neither has: a rebuild from the landing makes them anew,
+    """Which of two revisions has the names of both; None when neither has: a rebuild from the landing makes them again,
     and after a rollback their numbers go to others."""
     if warehouse.home.config.vertices.ids == "integer":
         return new
@@ -259,7 +259,7 @@ def support(warehouse: Warehouse, revision: Revision, epoch: int, only: Only | N
     `[triangles] limit_edges` by a join that lists every triangle."""
     answerable(warehouse.home, revision, epoch)
     edges = _edges_at(warehouse, revision, epoch).select("a", "b")
-    if warehouse.size("edges", revision.snapshots["edges"])["rows"] <= warehouse.home.config.triangles.limit_edges:
+    if warehouse.size("edges", revision.snapshots["edges"]).rows <= warehouse.home.config.triangles.limit_edges:
         found = edges.coalesce(1).mapInArrow(_support, "src bigint, dst bigint, support bigint")
     else:
         always = edges.withColumn("diff", F.lit(1).cast("bigint")).select(*_always())

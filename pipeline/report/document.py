@@ -222,7 +222,7 @@ def _audit(state: State, epoch: int) -> Document:
 def _found(state: State, audit: Audit | None, rows: list[CheckRecord]) -> Document:
     return {
         "fresh": bool(audit and audit.fresh),
-        "anew": bool(audit and audit.anew),
+        "recomputed": bool(audit and audit.recomputed),
         "revision": audit.revision if audit else None,
         "at": audit.at if audit else None,
         "checks": [check(state, row) for row in rows],

@@ -1,7 +1,7 @@
 """The pages as files in the home's `reports`, and on request.
 
 Beside the files stands what each of them shows (`.pages.json`): a *stamp* of everything that its content hangs on. A
-page whose stamp is not that of the database any more is out of date: it is written anew, or, of more than `PAGES` of
+page whose stamp is not that of the database any more is out of date: it is rewritten, or, of more than `PAGES` of
 them, replaced by a short one that says so. So a page never goes on saying what is not true any more, and a history of
 which nothing has changed is not written again.
 """

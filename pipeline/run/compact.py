@@ -1,7 +1,7 @@
 """Compaction: the same answers from fewer rows and files (law 9). What expires is reported; asking for it is an error.
 
 Two frontiers of time, both from `[retention]`: revisions before the oldest kept one become that one, epochs before
-`since` become `since`; equal rows are summed and zeros dropped. Every table is written anew, sorted by its key, next to
+`since` become `since`; equal rows are summed and zeros dropped. Every table is rewritten, sorted by its key, next to
 the old one, and must have its fingerprint (`unchanged`); then one SQL transaction lets the kept revisions read the new
 one, so that a reader sees either. Revisions from before a rollback or a rebuild keep the snapshots that they have. What
 nobody can read any more goes once it has been out of use for the grace period, so that readers and runs at work are
@@ -119,7 +119,7 @@ def compact(
     warehouse = Warehouse(spark, home)
     warehouse.ensure()
     live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
-    sizes = {table: Size(**warehouse.size(table, snapshot)) for table, snapshot in row.snapshots.items()}
+    sizes = {table: warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
 
     def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
         say(f"{table}: {sizes[table].files:,} files, {sizes[table].rows:,} rows")
@@ -160,7 +160,7 @@ def replace_and_drop(
             pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
             verified = verify(pins, since, line)
             ledger.pin(run_id, pins, line, since, dropped)
-            after = {table: Size(**warehouse.size(table, snapshot)) for table, snapshot in pins.items()}
+            after = {table: warehouse.size(table, snapshot) for table, snapshot in pins.items()}
             warehouse.follow(ledger, run_id)
             at = lease.clock().timestamp()
             before_ms = int((at - grace if grace > 0 else at + 60) * 1000)
@@ -203,7 +203,7 @@ def _rewrite(
     size: Size,
     live_for: int | None,
 ) -> int:
-    """Write a table anew; return its snapshot, or the one that it has when there is nothing to gain."""
+    """Write a table again; return its snapshot, or the one that it has when there is nothing to gain."""
     base = row.snapshots[table]
     if not size.rows or (size.files == 1 and since == row.since):
         return base

@@ -63,7 +63,7 @@ class Run:
         return Warehouse(self.spark, self.home)
 
     def keeps(self, table: str) -> bool:
-        """Does the run add to a table, or make it anew?"""
+        """Does the run add to a table, or make it again?"""
         return self.scope.keeps(table)
 
     @cached_property
@@ -112,7 +112,7 @@ class Run:
     def stored(self) -> int:
         """How many rows the stages after ingest have to do with, about."""
         pins = self.heads().snapshots
-        return sum(self.warehouse.size(table, pins[table])["rows"] for table in ("upserts", "edges", "trussness"))
+        return sum(self.warehouse.size(table, pins[table]).rows for table in ("upserts", "edges", "trussness"))
 
     def write(self, table: str, frame: DataFrame | None) -> int:
         """Write the run's rows of a table; how many."""
@@ -153,10 +153,10 @@ class Counted:
     def upserts(self) -> Number:
         if self.run.keeps("edges"):
             return Number.exactly(self.run.ledger.facts(self.run.run_id, IngestFacts).changed_rows)
-        return Number.exactly(self.run.warehouse.size("upserts", self.run.head("upserts"))["rows"])
+        return Number.exactly(self.run.warehouse.size("upserts", self.run.head("upserts")).rows)
 
     def stored(self, table: str) -> int:
-        return self.run.warehouse.size(table, self.run.base(table))["rows"]
+        return self.run.warehouse.size(table, self.run.base(table)).rows
 
     def changed(self, table: str) -> Number:
         facts = self.run.ledger.facts(self.run.run_id, EdgesFacts)

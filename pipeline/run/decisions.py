@@ -62,7 +62,7 @@ class Scope:
         return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])], default=None)
 
     def keeps(self, table: str) -> bool:
-        """Does the run add to a table? A rebuild makes all but the landed rows anew, a reload those as well."""
+        """Does the run add to a table? A rebuild makes all but the landed rows again, a reload those as well."""
         return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and table in LANDED)
 
 
@@ -94,7 +94,7 @@ class Numbers(Protocol):
         """Rows of `upserts` from which the edges are made: the changed ones, or of a rebuild all."""
 
     def stored(self, table: str) -> int:
-        """Rows of a table that the run adds to; 0 where it makes the table anew."""
+        """Rows of a table that the run adds to; 0 where it makes the table again."""
 
     def changed(self, table: str) -> Number:
         """Rows that the run writes into `edges` or `motif_edges`."""

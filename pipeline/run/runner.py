@@ -39,7 +39,7 @@ from .planning import Plan
 from .stages import NAMES, STAGES, named
 
 Say = Callable[[str, str], None]  # stage, text
-# what a run of this kind computes anew: a change of meaning needs one of these
+# what a run of this kind computes again: a change of meaning needs one of these
 _COVERS = {
     RunKind.RUN: ("run",),
     RunKind.REBUILD: ("run", "rebuild"),
@@ -60,7 +60,7 @@ def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
     if not meaning.allows(plan.kind):
         raise UsageError(
             f"{home.path / 'altneu.toml'} gives another meaning to history than what revision {plan.parent.revision} "
-            f"was published with: {'; '.join(meaning.words)}. Put it back, or publish history anew.",
+            f"was published with: {'; '.join(meaning.words)}. Put it back, or publish history again.",
             meaning.advice,
         )
     run_id = new_run_id()

@@ -25,10 +25,10 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
 
     values = list(run.home.config.values)
     epoch = run.frontier
-    anew = run.kind is not RunKind.RUN  # all edges are new then: what explains them are all landed rows
-    delta = run.after("upserts") if anew else run.delta("upserts")
+    recomputed = run.kind is not RunKind.RUN  # all edges are new then: what explains them are all landed rows
+    delta = run.after("upserts") if recomputed else run.delta("upserts")
     data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
-    batches_of_run = run.after("upserts") if anew else run.after("upserts").where(F.col("epoch").isin(run.epochs))
+    batches_of_run = run.after("upserts") if recomputed else run.after("upserts").where(F.col("epoch").isin(run.epochs))
     copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
     alive = run.after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
 
@@ -42,11 +42,11 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
 
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
     published = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
-    before = {} if anew else published
+    before = {} if recomputed else published
     points = at_epochs(accumulate(diffs, epoch), [*before, epoch])
     now = points[epoch]
-    batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if anew else ())]
-    landed = {} if anew or run.home.schedule.seconds is None else landing.listing(run.home)
+    batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if recomputed else ())]
+    landed = {} if recomputed or run.home.schedule.seconds is None else landing.listing(run.home)
     times = {
         b.epoch: {"landed_at": landed[b.epoch].newest(), "over_at": run.home.schedule.end(b.epoch)}
         for b in batches

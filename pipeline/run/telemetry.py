@@ -25,7 +25,7 @@ import psutil
 from ..events import event, log
 from ..home.directory import Home
 from ..state.facts import Cost, Facts, FailedFacts, own
-from ..state.lease import beside
+from ..state.lease import every
 from ..state.ledger import Ledger
 from ..state.records import RunRecord, StageState
 
@@ -106,7 +106,7 @@ def _written(run: Run, before: dict[str, int]) -> dict[str, int]:
         if snapshot != before[table]:
             after, base = run.warehouse.size(table, snapshot), run.warehouse.size(table, run.base(table))
             for unit in total:
-                total[unit] += after[unit] - base[unit]
+                total[unit] += getattr(after, unit) - getattr(base, unit)
     return total
 
 
@@ -119,7 +119,7 @@ def _memory(peaks: dict[str, int]) -> Iterator[None]:
             peaks[kind] = max(peaks.get(kind, 0), size)
 
     try:
-        with beside(LOOK, look):
+        with every(LOOK, look):
             yield
     finally:
         look()

@@ -1,4 +1,4 @@
-"""Runs as they are told, and those that did not publish: which of them still say something of an epoch."""
+"""Runs as they are shown, and those that did not publish: which of them still say something of an epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .schema import runs
 
 @dataclass(frozen=True)
 class Attempt:
-    """A run of some epochs, as it is told: one that says `running` without a heartbeat has failed."""
+    """A run of some epochs, as it is shown: one that says `running` without a heartbeat has failed."""
 
     run_id: str
     state: RunState
@@ -36,7 +36,7 @@ class Attempt:
 
 
 def attempt(run: RunRecord) -> Attempt:
-    """A run, as it is told."""
+    """A run, as it is shown."""
     state, error = run.state, run.error
     if state is RunState.RUNNING and not run.alive:
         state, error = RunState.FAILED, f"run {run.run_id} stopped without a word (last heartbeat {run.last_word})"
@@ -58,9 +58,9 @@ def unpublished(found: Ledger) -> dict[int, list[Attempt]]:
     tried = sa.func.coalesce(runs.c.kind, RunKind.RUN) != RunKind.COMPACT
     out: dict[int, list[Attempt]] = defaultdict(list)
     rows = map(RunRecord.of, found.read(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)))
-    for told, epochs in sorted(((attempt(run), run.epochs) for run in rows), key=lambda pair: pair[0].last):
+    for shown, epochs in sorted(((attempt(run), run.epochs) for run in rows), key=lambda pair: pair[0].last):
         for epoch in epochs:
-            out[epoch].append(told)
+            out[epoch].append(shown)
     return out
 
 

@@ -22,7 +22,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from ..errors import Unavailable, explained
 from ..extras import need
 
-SAY = 2.0  # seconds of waiting for another writer until that is told
+SAY = 2.0  # seconds of waiting for another writer until that is said
 PATIENCE = 60.0  # and until it is an error
 LOCKED = "is locked by another writer"
 CONNECT = 10  # seconds for a server that is away

@@ -87,7 +87,7 @@ def held(ledger: Ledger, run_id: str) -> Iterator[None]:
 
     ledger.take(run_id)
     try:
-        with beside(BEAT, beat):
+        with every(BEAT, beat):
             yield
     finally:
         with contextlib.suppress(sa.exc.SQLAlchemyError):  # then it expires
@@ -95,7 +95,7 @@ def held(ledger: Ledger, run_id: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def beside(seconds: float, work: Callable[[], None]) -> Iterator[None]:
+def every(seconds: float, work: Callable[[], None]) -> Iterator[None]:
     """Do `work` every so many seconds, from a thread, until the block has ended."""
     done = threading.Event()
 

@@ -2,7 +2,7 @@
 
 Iceberg's catalog keeps tables by the catalog's name. That of a home is drawn once and stored, so that a password, a
 host's name or a path may change. With it stands the place for which the tables were made: their metadata name whole
-paths. A home at another place is not opened before `altneu relocate` (`relocate.py`) has written these anew, so a copy
+paths. A home at another place is not opened before `altneu relocate` (`relocate.py`) has written these again, so a copy
 never reads or writes the original's files.
 
 Homes of before there were homes have a name that was made of the database's URI and the warehouse; it is looked up

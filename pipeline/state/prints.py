@@ -9,7 +9,7 @@ from algorithms.fingerprint import Fingerprint
 
 ByEpoch = Mapping[int, Fingerprint]
 Prints = dict[str, dict[int, Fingerprint]]  # table → epoch → fingerprint of what changes there
-UNKNOWN = ""  # in place of a fingerprint: from this run on nobody knows that of the table, until a run takes it anew
+UNKNOWN = ""  # in place of a fingerprint: from this run on nobody knows that of the table, until a run takes it again
 TIMELESS = ("names", "quarantine")  # tables that a compaction does not fold to an epoch
 
 

@@ -134,7 +134,7 @@ class Runs(Revisions):
         )
 
     def give_up(self) -> list[str]:
-        """End the leases of `leftovers`, so that their branches can go; one that was killed is told as such. Which."""
+        """End the leases of `leftovers`, so that their branches can go; of one that was killed that is recorded."""
         gone = []
         killed = {"state": RunState.FAILED, "error": "it stopped without a word (killed, or the machine went down)"}
         for row in self._leftovers():

@@ -3,10 +3,10 @@
 The one place that decides it, for `status`, the pages, their JSON and the page in Airflow:
 
 - a check of the graph (an audit, say) is *fresh* at an epoch as long as no revision was published since that may have
-  changed the graph there: with a batch or a total of this or an earlier epoch, or because it computed everything anew;
+  changed the graph there: with a batch or a total of this or an earlier epoch, or because it computed everything again;
 - a check of a batch (how many rows it has) is fresh as long as the batch is the same;
 - what is not fresh any more is shown as such. A failure goes on counting until it is checked again or, for the graph,
-  computed anew (by a rebuild); a success does not.
+  computed again (by a rebuild); a success does not.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ RIGHT = (Says.EQUAL, Says.PROVED)
 
 
 class Marks:
-    """The newest revision that contributes to the state at an epoch, and the newest that computed everything anew."""
+    """The newest revision that contributes to the state at an epoch, and the newest that computed everything again."""
 
-    def __init__(self, pairs: Iterable[tuple[int, int]], anew: int, everywhere: int) -> None:
-        self.anew, self.everywhere = anew, everywhere
+    def __init__(self, pairs: Iterable[tuple[int, int]], recomputed: int, everywhere: int) -> None:
+        self.recomputed, self.everywhere = recomputed, everywhere
         self._epochs: list[int] = []
         self._newest: list[int] = []
         for epoch, revision in sorted(pairs):
@@ -83,7 +83,7 @@ class Marks:
         """What was found of an epoch at a revision; None: nothing was."""
         if revision is None:
             return None
-        return Audit(bool(passed), revision, at, self.fresh(epoch, revision), revision < self.anew, proof)
+        return Audit(bool(passed), revision, at, self.fresh(epoch, revision), revision < self.recomputed, proof)
 
 
 @dataclass(frozen=True)
@@ -94,19 +94,19 @@ class Audit:
     revision: int
     at: str
     fresh: bool
-    anew: bool  # everything was computed anew since
+    recomputed: bool  # everything was computed again since
     proof: bool = False
 
     @property
     def says(self) -> Says:
         """Of what is published now."""
         if not self.passed:
-            return Says.STALE if self.anew else Says.DIFFERS
+            return Says.STALE if self.recomputed else Says.DIFFERS
         if not self.fresh:
             return Says.STALE
         return Says.PROVED if self.proof else Says.EQUAL
 
-    def told(self) -> str:
+    def words(self) -> str:
         """For `status` and the page in Airflow, in few words."""
         if self.fresh:
             return self.says
@@ -302,13 +302,13 @@ def audits(newest: int, suite: str) -> sa.Select[Any]:
     rows = visible(newest, checks.c.suite == suite).subquery()
     ranked = sa.select(rows, sa.func.max(rows.c.at).over(partition_by=rows.c.epoch).label("last")).subquery()
     passed = sa.func.min(sa.case((ranked.c.passed, 1), else_=0)).label("passed")
-    told = (sa.func.max(ranked.c.revision).label("revision"), sa.func.max(ranked.c.at).label("at"))
-    return sa.select(ranked.c.epoch, passed, *told).where(ranked.c.at == ranked.c.last).group_by(ranked.c.epoch)
+    columns = (sa.func.max(ranked.c.revision).label("revision"), sa.func.max(ranked.c.at).label("at"))
+    return sa.select(ranked.c.epoch, passed, *columns).where(ranked.c.at == ranked.c.last).group_by(ranked.c.epoch)
 
 
 def _everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
-    """The newest revision that computed everything anew; the newest one that may have changed every epoch: this one, or
-    a rollback to before it."""
+    """The newest revision that computed everything again; the newest one that may have changed every epoch: this one,
+    or a rollback to before it."""
     mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (ledger.c.revision <= newest.revision)
     joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
     spans = sa.select(runs.c.kind, sa.func.min(ledger.c.revision), sa.func.max(ledger.c.revision))
@@ -317,15 +317,15 @@ def _everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
     back = by_kind.pop(RunKind.ROLLBACK, (0, 0))[1]
     if not by_kind:
         return 0, 0
-    first, anew = min(low for low, _ in by_kind.values()), max(high for _, high in by_kind.values())
-    return anew, max(anew, back if back > first else 0)
+    first, recomputed = min(low for low, _ in by_kind.values()), max(high for _, high in by_kind.values())
+    return recomputed, max(recomputed, back if back > first else 0)
 
 
 def counts(check: CheckRecord, batch: Batch | None, marks: Marks) -> bool:
     """Does a failed check still say something? See the contract above."""
     if (check.suite, check.name) in OF_BATCH:
         return batch is not None and batch.revision <= check.revision
-    return check.revision >= marks.anew
+    return check.revision >= marks.recomputed
 
 
 def is_fresh(check: CheckRecord, batch: Batch | None, marks: Marks) -> bool:

@@ -6,7 +6,7 @@ versions were stored counts as of the newest one that its tables and columns sho
 
 Only those who write bring a database up to date (`upgrade`): one process at a time, in one transaction, so that it is
 of the old version or of the new one. A reader of an older database works as long as it asks for nothing that is missing
-there, and is told then what to type (`explain`). A database of a later version is refused.
+there; the error then says what to type (`explain`). A database of a later version is refused.
 """
 
 from __future__ import annotations

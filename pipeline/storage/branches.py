@@ -16,6 +16,7 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 
 from ..errors import Disturbed, Unavailable
 from ..state import lease
+from ..state.facts import Size
 from . import iceberg
 
 if TYPE_CHECKING:
@@ -63,11 +64,10 @@ class Branches:
         """The empty snapshot with which every table begins."""
         return self.metadata(table).first()
 
-    def size(self, table: str, snapshot: int) -> dict[str, int]:
-        """What a reader of a snapshot has to open: files, bytes, rows; from Iceberg's metadata alone."""
+    def size(self, table: str, snapshot: int) -> Size:
+        """What a reader of a snapshot has to open; from Iceberg's metadata alone."""
         summary = self.metadata(table).summary(snapshot)
-        names = {"files": "total-data-files", "bytes": "total-files-size", "rows": "total-records"}
-        return {name: int(summary.get(key) or 0) for name, key in names.items()}
+        return Size(*(int(summary.get(f"total-{what}") or 0) for what in ("data-files", "files-size", "records")))
 
     def added(self, table: str, snapshot: int) -> int:
         """How many rows a snapshot has that the one before it had not."""
@@ -89,7 +89,7 @@ class Branches:
         return self._alone(table, run_id, base)
 
     def rewrite(self, table: str, run_id: str, base: int, rows: Any) -> int:
-        """Write a table anew on the run's branch: these rows instead of those of `base`; return its snapshot."""
+        """Write a table again on the run's branch: these rows instead of those of `base`; return its snapshot."""
         self._begin(table, run_id, base).overwrite(branch_of(run_id), rows)
         return self._alone(table, run_id, base)
 

@@ -7,7 +7,7 @@ as well, at a third of a millisecond a call and four calls an entry: half of all
 Changes go through Iceberg's Java API where a JVM is in the process, and are SQL on a Spark Connect server, where there
 is none (a query each). A change is a list of steps, each named as in the Java API; `commit` does them in order. Over
 SQL each is a commit of its own, so they must be right one by one and when they are done again: `Warehouse` makes them
-anew from what is there.
+again from what is there.
 
 Source: the Iceberg table specification (metadata files), Iceberg's JDBC catalog (`iceberg_tables`).
 """

@@ -1,6 +1,6 @@
 """What PySpark asks the JVM for by name, asked once in a process.
 
-Every column expression asks anew for its class and for the class's function: two calls to the JVM before the one that
+Every column expression asks again for its class and for the class's function: two calls to the JVM before the one that
 does something, and for a short name (`functions`) the JVM looks through all jars for a class of just that name first.
 A class and its static methods stay what they are as long as the JVM lives, so they are kept here.
 """

@@ -1,7 +1,7 @@
 """`altneu relocate`: make the tables of a copied or moved home name the place where the home is now.
 
 Iceberg's metadata name whole paths: metadata files name lists of manifests, these the manifests, these the data files.
-All that lead from the tables' present state are written anew next to the old ones, under new names, with the new paths;
+All that lead from the tables' present state are rewritten next to the old ones, under new names, with the new paths;
 snapshots, branches, tags and field ids stay, and no row is read or written. Then one SQL transaction points the catalog
 at them, under a name of its own, and notes the place. Stopped before it, nothing has changed, and the command is simply
 typed again; what it had written is removed by `altneu compact`. Files are read where the home is now, never where
@@ -34,7 +34,7 @@ DELETES = 1  # the content of a manifest of delete files: we write none
 
 @dataclass(frozen=True)
 class Relocated:
-    """From where to where, and how many tables and files were written anew."""
+    """From where to where, and how many tables and files were rewritten."""
 
     old: str
     new: str
@@ -127,7 +127,7 @@ def _commit(home: Home, identity: place.Identity, old: dict[str, str], new: dict
 
 @dataclass
 class _Moving:
-    """One table on its way into `warehouse`: what is read, and what was written anew."""
+    """One table on its way into `warehouse`: what is read, and what was rewritten."""
 
     warehouse: str
     table: str  # namespace/name
@@ -142,7 +142,7 @@ class _Moving:
         self.here = files.sizes(self.new)
 
     def metadata(self) -> str:
-        """Write the table's metadata anew, and all that it leads to; its new metadata file."""
+        """Write the table's metadata again, and all that it leads to; its new metadata file."""
         found: dict[str, Any] = json.loads(self._read(self.location))
         self.old = found["location"].rstrip("/")
         found["location"] = self.new
@@ -159,7 +159,7 @@ class _Moving:
         return self._write(f"{version}-{self.token}.metadata.json", json.dumps(found).encode())
 
     def _list(self, location: str, name: str) -> str:
-        """Write a list of manifests anew, and those of them that are not yet; its location."""
+        """Write a list of manifests again, and those of them that are not yet; its location."""
         path = ""
 
         def moved(old: str) -> str:
@@ -182,7 +182,7 @@ class _Moving:
         return self._write(name, self._copied(location, changes))
 
     def _manifest(self, location: str) -> tuple[str, int]:
-        """Write a manifest anew; its location and bytes. Its files have to be here, whole."""
+        """Write a manifest again; its location and bytes. Its files have to be here, whole."""
         entry: dict[str, Any] = {}
 
         def note(name: str) -> avro.Change:

@@ -110,8 +110,8 @@ class Warehouse(Branches):
         """Make the tables that are not there, each with a first, empty snapshot, so that it can be branched.
 
         A value column that was declared since is added. One with another type is an error, or with `retype` replaced
-        (old snapshots keep theirs): only for a run that writes all upserts anew. Another process may do the same at the
-        same moment: whoever comes second is refused by the catalog, and finds all there when it looks again.
+        (old snapshots keep theirs): only for a run that writes all upserts again. Another process may do the same at
+        the same moment: whoever comes second is refused by the catalog, and finds all there when it looks again.
         """
         place.claim(self.home)
         retry = Retrying(

@@ -200,7 +200,7 @@ def test_confluence_batches_in_any_order_give_one_state(spark) -> None:
 
 
 def test_state_machine_equals_a_loop(spark) -> None:
-    """A complex event: the pattern a, b, c in a row, started anew by any a; the key holds how far it is."""
+    """A complex event: the pattern a, b, c in a row, started again by any a; the key holds how far it is."""
     rng = random.Random(SEED)
     events = [
         (case, epoch, seq, rng.choice("abc"))

@@ -50,7 +50,7 @@ def scan(index: DataFrame) -> None:
 def recount(warehouse: Warehouse, ledger: Ledger) -> tuple[int, int]:
     """How many cells counted all edges again, and how many diff triples of the stored counts they would change."""
     row = ledger.at()
-    rows = warehouse.size("edges", row.snapshots["edges"])["rows"]
+    rows = warehouse.size("edges", row.snapshots["edges"]).rows
     limit = rows
     while (colours := colours_for(rows, limit)) ** 3 < 8:
         limit -= rows // 100

@@ -137,7 +137,7 @@ def test_the_bounds_are_those_of_the_schedule(
 
 
 def test_a_schedule_that_an_older_version_has_serialised_still_loads(load: Load, tmp_path: Path) -> None:
-    """Its timetable once was in another module; until the files are parsed anew, Airflow's database has that path."""
+    """Its timetable once was in another module; until the files are parsed again, Airflow's database has that path."""
     from airflow.serialization.serialized_objects import DagSerialization
 
     (tmp_path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n')

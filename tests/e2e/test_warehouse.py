@@ -57,10 +57,10 @@ def test_a_reader_of_a_revision_sees_its_rows_alone(tiny: SparkSession, tmp_path
         warehouse.at("edges", pinned)
     assert warehouse.snapshot("degrees", snapshot) is warehouse.snapshot("degrees", snapshot)
     assert warehouse.empty("edges").columns == ["a", "b", "until", "epoch", "revision", "diff"]
-    anew = warehouse.rewrite(
+    recomputed = warehouse.rewrite(
         "degrees", "again", snapshot, rows.where("revision = 4").select("revision", *rows.columns[:2], "diff")
     )
-    assert seen(replace(pinned, revision=4, snapshots={"degrees": anew})) == TRIPLES[3:]
+    assert seen(replace(pinned, revision=4, snapshots={"degrees": recomputed})) == TRIPLES[3:]
     assert warehouse.stage("degrees", "nothing", snapshot, None) == snapshot
 
 

@@ -414,7 +414,7 @@ def test_a_dry_run_says_and_does_nothing(tmp_path: Path, call: Call) -> None:
     said = {
         "rollback 1 --dry-run": "would publish revision 1 again as revision 3 epochs 1 taken back: 2004-07-04",
         "rollback 0 --dry-run": "4 taken back",
-        "rebuild --dry-run": "would publish 4 epoch(s) anew as revision 3, from the rows as stored",
+        "rebuild --dry-run": "would publish 4 epoch(s) again as revision 3, from the rows as stored",
         "compact --dry-run": "revisions 1…2 can be read afterwards; none expired",
     }
     for command, says in said.items():

@@ -443,7 +443,7 @@ def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
-    """A dictionary of names that was made anew, or went back, gives the same numbers to other names: changes speak of
+    """A dictionary of names that was made again, or went back, gives the same numbers to other names: changes speak of
     names, in whichever dictionary each side has them."""
     home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n')
     graph = Graph(home.path, spark)

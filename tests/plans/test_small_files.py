@@ -20,7 +20,7 @@ def test_many_revisions_are_few_manifests_and_few_tasks(tiny: SparkSession, tmp_
         base = warehouse.stage("degrees", f"r{number}", base, row)
         warehouse.metadata("degrees").commit([("replaceBranch", "main", base), ("removeBranch", f"run_r{number}")])
     whole = tiny.table(name)
-    assert whole.count() == 9 == warehouse.size("degrees", base)["files"]
+    assert whole.count() == 9 == warehouse.size("degrees", base).files
     assert tiny.table(f"{name}.manifests").count() <= int(PROPERTIES["commit.manifest.min-count-to-merge"])
     assert whole.rdd.getNumPartitions() == 1
 

@@ -43,7 +43,7 @@ class Protocol:
         self.stages: dict[str, Callable[[Run], Facts]] = {"audit": see, "publish": publish_stage.work}
         self.grace = GRACE
         patch.setattr(lease, "clock", lambda: self.now)
-        patch.setattr(lease, "beside", lambda seconds, work: contextlib.nullcontext())
+        patch.setattr(lease, "every", lambda seconds, work: contextlib.nullcontext())
         patch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
         patch.setattr("pipeline.storage.session.session_for", lambda *_: None)
         patch.setattr("pipeline.storage.session.plans_for", lambda *_: contextlib.nullcontext())

@@ -77,7 +77,7 @@ def test_a_rebuild_makes_every_comparison_stale_and_a_difference_too(seed: Seed)
     seed.run({}, {}, audit(DAY + 2), kind="rebuild")
     write(seed.home, seed.ledger, ALL)
     assert [document(seed.home, seed.ledger, day)["state"] for day in ALL] == ["unaudited", "unaudited", "good"]
-    assert "It was compared at revision 3 and differed then; revision 4 has computed it anew since." in text(
+    assert "It was compared at revision 3 and differed then; revision 4 has computed it again since." in text(
         seed, DAY + 1
     )
 

@@ -57,7 +57,7 @@ def audited(world: World, epoch: int) -> dict[str, Any]:
     says = "none"
     if full:
         passed = all(check.row["passed"] for check in full)
-        says = ("stale" if one["anew"] else "differs") if not passed else "equal" if one["fresh"] else "stale"
+        says = ("stale" if one["recomputed"] else "differs") if not passed else "equal" if one["fresh"] else "stale"
     if proof and says in ("none", "stale"):
         says = "proved" if other["fresh"] else "stale"
     if says in ("equal", "proved"):
@@ -68,12 +68,12 @@ def audited(world: World, epoch: int) -> dict[str, Any]:
 def found_of(world: World, epoch: int, found: list[Check]) -> dict[str, Any]:
     checks = [world.told(one, epoch) | {"counts": None} for one in found]
     for check in checks:
-        check["counts"] = not check["passed"] and not world.anew(check["revision"])
+        check["counts"] = not check["passed"] and not world.recomputed(check["revision"])
     if not found:
-        return {"fresh": False, "anew": False, "revision": None, "at": None, "checks": []}
+        return {"fresh": False, "recomputed": False, "revision": None, "at": None, "checks": []}
     revision = found[0].revision
-    fresh, anew = not world.may_have_changed(epoch, revision), world.anew(revision)
-    return {"fresh": fresh, "anew": anew, "revision": revision, "at": found[0].at, "checks": checks}
+    fresh, recomputed = not world.may_have_changed(epoch, revision), world.recomputed(revision)
+    return {"fresh": fresh, "recomputed": recomputed, "revision": revision, "at": found[0].at, "checks": checks}
 
 
 def judged(world: World, epoch: int) -> str:

@@ -287,10 +287,10 @@ class World:
 
     def may_have_changed(self, epoch: int, since: int) -> list[int]:
         """The revisions after `since` that may have changed an epoch."""
-        out, anew = [], False
+        out, recomputed = [], False
         for one in self.revisions:
-            everywhere = one.kind == "rebuild" or (one.kind == "rollback" and anew)
-            anew = anew or one.kind == "rebuild"
+            everywhere = one.kind == "rebuild" or (one.kind == "rollback" and recomputed)
+            recomputed = recomputed or one.kind == "rebuild"
             if one.revision > since and (everywhere or any(e <= epoch for e in self.reach(one))):
                 out.append(one.revision)
         return out
@@ -299,7 +299,7 @@ class World:
         """The epochs of what it published that is visible."""
         return [*one.epochs, *(e for e in one.diffs if e <= self.revisions[-1].frontier)]
 
-    def anew(self, since: int) -> bool:
+    def recomputed(self, since: int) -> bool:
         return any(one.kind == "rebuild" and one.revision > since for one in self.revisions)
 
     def batch_of(self, epoch: int) -> Batch | None:
@@ -319,7 +319,7 @@ class World:
         batch = self.batch_of(epoch)
         same = batch is not None and batch.revision <= one.revision
         fresh = same if of_batch else not self.may_have_changed(epoch, one.revision)
-        stands = same if of_batch else not self.anew(one.revision)
+        stands = same if of_batch else not self.recomputed(one.revision)
         return {
             **one.row,
             "revision": one.revision,

@@ -299,7 +299,7 @@ class World:
     def _consumer(self, row: Revision) -> None:
         """Who applies the changes since the revision that he has, has the newest one."""
         kept = {r.revision for r in self.ledger.revisions() if r.snapshots}
-        if self.held_at and self.held_at not in kept:  # compacted away under him: he begins anew
+        if self.held_at and self.held_at not in kept:  # compacted away under him: he begins again
             self.held, self.held_at = Counter(), 0
         for r in Graph(self.home.path, self.spark).changes_since(self.held_at).collect():
             self.held[(*sorted((int(r.src), int(r.dst))), r.trussness)] += r["diff"]

@@ -109,8 +109,8 @@ def test_scheduled_expiries_are_replayed_though_nothing_changes() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (9,))
     truss = Truss.of(scope, parse("", "x"), Known(intervals=NOTHING, first=None))
     assert (truss.first, truss.last, truss.way, truss.may) == (6, 9, "task", {"task"})
-    anew = Truss.of(replace(scope, kind=RunKind.RELOAD), parse("", "x"), Known(intervals=NOTHING, first=None))
-    assert anew.way is Way.NOTHING
+    recomputed = Truss.of(replace(scope, kind=RunKind.RELOAD), parse("", "x"), Known(intervals=NOTHING, first=None))
+    assert recomputed.way is Way.NOTHING
 
 
 def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
@@ -118,8 +118,8 @@ def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
     truss = Truss.of(scope, parse("", "x"), Known(kept=True))
     assert (truss.way, truss.may) == ("resume", {"resume", "task", "nothing"})
     assert truss.words(str).endswith(", from the kept graph if it is there")
-    anew = Truss.of(replace(scope, kind=RunKind.REBUILD), parse("", "x"), Known(kept=True))
-    assert anew.may == {"task", "nothing"}
+    recomputed = Truss.of(replace(scope, kind=RunKind.REBUILD), parse("", "x"), Known(kept=True))
+    assert recomputed.may == {"task", "nothing"}
     assert Truss.taken(TrussFacts(rows=1, epochs=2, plan="resume", methods={"lift": 2})) == "resume"
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from pipeline import cli, events
 from pipeline.run import telemetry
-from pipeline.state.facts import EdgesFacts, Facts, PublishFacts, TrussFacts
+from pipeline.state.facts import EdgesFacts, Facts, PublishFacts, Size, TrussFacts
 from tests.report.seed import DAY, Seed
 
 
@@ -58,7 +58,7 @@ class Tables:
 
     @property
     def warehouse(self) -> Any:
-        sizes = {1: {"rows": 10, "files": 1, "bytes": 100}, 2: {"rows": 17, "files": 3, "bytes": 150}}
+        sizes = {1: Size(rows=10, files=1, bytes=100), 2: Size(rows=17, files=3, bytes=150)}
         return SimpleNamespace(size=lambda table, snapshot: sizes[snapshot])
 
 

@@ -89,7 +89,7 @@ def _trusses(found: Document) -> Document | None:
 
 
 def outdated_page(label: str, revision: int, at: str) -> str:
-    """In place of a page that shows what has changed since: the command that writes it anew."""
+    """In place of a page that shows what has changed since: the command that writes it again."""
     return _environment().get_template("outdated.html").render(label=label, revision=revision, at=at)
 
 

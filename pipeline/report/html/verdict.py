@@ -188,7 +188,9 @@ def _trust(found: Document) -> str:
         return f"Not compared with a full recomputation yet.{others}"
     wrong = plural(sum(1 for check in audit["checks"] if not check["passed"]), "comparison")
     decides = audit if audit["checks"] else audit["proof"]
-    since = f"revision {audit['since']} {'has computed it anew' if decides['anew'] else 'may have changed it'} since"
+    since = (
+        f"revision {audit['since']} {'has computed it again' if decides['recomputed'] else 'may have changed it'} since"
+    )
     if audit["says"] == "stale" and decides is not audit:
         return f"It was proved at revision {decides['revision']}; {since}.{others}"
     if audit["says"] == "stale":

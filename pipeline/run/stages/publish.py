@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...errors import explained
-from ...state.facts import AuditFacts, PublishFacts, Size
+from ...state.facts import AuditFacts, PublishFacts
 from ...state.records import RunKind, Severity
 from ..context import Run
 
@@ -27,7 +27,7 @@ def work(run: Run) -> PublishFacts:
             Severity.WARNING if warned else None,
             None if run.kind is RunKind.RELOAD else run.parent.since,
         )
-    sizes = {table: Size(**run.warehouse.size(table, snapshot)) for table, snapshot in row.snapshots.items()}
+    sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
     facts = PublishFacts(revision=row.revision, tables=sizes)
     try:
         run.warehouse.follow(run.ledger, run.run_id)
