@@ -80,9 +80,8 @@ def status(
     fold = not (all_ or since or last or failed) and len(rows) > FOLDED
     lines = folded(shown[:-RECENT]) + [_line(entry) for entry in shown[-RECENT:]] if fold else map(_line, shown)
     print_rows(lines, ("epoch", "state", "rows", "revision", "audited"))
-    for entry in shown:
-        if entry["error"]:
-            out.print(f"{entry['label']}: {entry['error']}", markup=False)
+    for line in errors(shown):
+        out.print(line, markup=False)
 
 
 def _chosen(home: Home, rows: list[Entry], since: str | None, last: int | None, failed: bool) -> list[Entry]:
@@ -115,6 +114,15 @@ def folded(rows: list[Entry]) -> list[Entry]:
         return entry["label"][:7] if "-" in entry["label"][1:] else f"{entry['epoch'] // 100 * 100}…"
 
     return [line for name, entries in groupby(rows, group) for line in _month(name, list(entries))]
+
+
+def errors(rows: list[Entry]) -> Iterator[str]:
+    """What went wrong, once for epochs in a row of which the same is said."""
+    for error, entries in groupby(rows, lambda row: row["error"]):
+        labels = [entry["label"] for entry in entries]
+        if error:
+            which = labels[0] if len(labels) == 1 else f"{labels[0]} … {labels[-1]} ({len(labels):,} epochs)"
+            yield f"{which}: {error}"
 
 
 def _month(name: str, rows: list[Entry]) -> Iterator[Entry]:
