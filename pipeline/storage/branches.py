@@ -67,7 +67,8 @@ class Branches:
     def size(self, table: str, snapshot: int) -> Size:
         """What a reader of a snapshot has to open; from Iceberg's metadata alone."""
         summary = self.metadata(table).summary(snapshot)
-        return Size(*(int(summary.get(f"total-{what}") or 0) for what in ("data-files", "files-size", "records")))
+        names = {"files": "total-data-files", "bytes": "total-files-size", "rows": "total-records"}
+        return Size(**{name: int(summary.get(key) or 0) for name, key in names.items()})
 
     def added(self, table: str, snapshot: int) -> int:
         """How many rows a snapshot has that the one before it had not."""
