@@ -32,6 +32,7 @@ def test_a_third_party_counts_as_the_definition_does(spark: SparkSession, tmp_pa
     assert list((tmp_path / "exchange").glob("*")) == []
 
 
+@pytest.mark.slow
 def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home", "[edges]\nlive_for = 2\n")
     rng = random.Random(seeds.one(4))

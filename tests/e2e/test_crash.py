@@ -235,7 +235,8 @@ def race(spark: SparkSession, folder: Path, database: str | None, races: int) ->
     assert [result["name"] for result in results if not result["passed"]] == []
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_races(spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     database = request.getfixturevalue("postgres") if kind == "postgresql" else None
     race(spark, tmp_path, database, int(os.environ.get("ALTNEU_RACES", "1")))

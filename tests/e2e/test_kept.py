@@ -115,6 +115,7 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
         assert len(there) <= 2 and kept.of(ledger, ledger.published()) in there
 
 
+@pytest.mark.slow
 def test_rollback_compaction_and_a_moved_home(tmp_path: Path, spark: SparkSession) -> None:
     rng = random.Random(seeds.one(12))
     home, ledger = homes.make(tmp_path / "home", "[retention]\nepochs = 2\n")

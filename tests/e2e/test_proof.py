@@ -163,6 +163,7 @@ def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: Sp
     assert set(ledger.fingerprints(ledger.at().revision)) >= set(COLLECTIONS), "known from here on"
 
 
+@pytest.mark.slow
 def test_and_an_epoch_without_a_change_is_recomputed_there(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n')
     for epoch, rows_of in enumerate(([(1, 2, None, "upsert", 0)], [], [])):

@@ -66,6 +66,7 @@ def published(home: Home, ledger: Ledger, spark: SparkSession) -> list[str]:
     return [result["name"] for result in results if not result["passed"]]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unaudited")
 def test_value_columns_of_unusual_names(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -155,10 +155,10 @@ DAMAGE: dict[str, tuple[Callable[[Scene], None], str]] = {  # what is planted ->
         "every vertex has one name",
     ),
 }  # fmt: skip
-ALWAYS = ("triangles",)
 
 
-@pytest.mark.parametrize("damage", [d if d in ALWAYS else pytest.param(d, marks=pytest.mark.slow) for d in DAMAGE])
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_damage_is_found_and_repaired(scene: Scene, damage: str) -> None:
     plant, check = DAMAGE[damage]
     right = scene.totals(), scene.batches()

@@ -171,6 +171,7 @@ def test_a_filter_and_value_columns(spark: SparkSession, tmp_path: Path) -> None
     assert old.count() == 5
 
 
+@pytest.mark.slow
 def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
     world = World(spark, tmp_path / "home", live_for=3)
     world.deliver(0, 1)
@@ -442,6 +443,7 @@ def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> N
     assert spark.sql("SELECT max(edges) FROM t_totals").first()[0] is not None
 
 
+@pytest.mark.slow
 def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
     """A dictionary of names that was made again, or went back, gives the same numbers to other names: changes speak of
     names, in whichever dictionary each side has them."""

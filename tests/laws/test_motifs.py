@@ -171,6 +171,7 @@ def test_joins_find_what_one_task_finds(spark: SparkSession, names: list[str]) -
     assert {row.motif for row in found[0]} == set(wanted)
 
 
+@pytest.mark.slow
 def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home")
     square = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]

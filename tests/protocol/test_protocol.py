@@ -57,7 +57,13 @@ def explore(world: Protocol, scene: str, bound: int, wide: bool) -> None:
     print(f"{scene}: {executions:,} executions, {steps:,} steps, {time.time() - began:.1f} s")
 
 
-@pytest.mark.parametrize("scene", [scene for scene in SCENES if scene != "all"])
+QUICK = ("two writers", "a compaction and its readers")
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [scene if scene in QUICK else pytest.param(scene, marks=pytest.mark.slow) for scene in SCENES if scene != "all"],
+)
 def test_the_invariants_hold_whatever_one_process_does(world: Protocol, scene: str) -> None:
     """One switch, crash or lost reply, before each step that writes."""
     explore(world, scene, 1, wide=False)

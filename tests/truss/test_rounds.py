@@ -94,6 +94,7 @@ def late(history: History, at: int, seed: int) -> History:
     return history | {at: history[at] ^ flipped}
 
 
+@pytest.mark.slow
 def test_rounds_equal_the_replay_and_the_definition(spark: SparkSession) -> None:
     """From the middle of a history on, one epoch of which is not what was stored."""
     history = packed(range(1, 6), 4)
