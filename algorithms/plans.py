@@ -7,7 +7,7 @@ from dataclasses import dataclass
 BROADCAST_ROWS = 1_000_000  # a side of a join with more rows is shuffled: about 150 bytes a row in every executor
 # Up to so many stored rows all of them are looked at: to choose those that a change touches is a query more.
 WHOLE_ROWS = 20_000
-NAMES = {"delta": "delta query", "bulk": "enumeration of all"}
+NAMES = {"resume": "from the kept graph", "delta": "delta query", "bulk": "enumeration of all"}
 MOTIF_NAMES = {"joins": "delta query in joins", "delta": "delta query in one task", "bulk": NAMES["bulk"]}
 
 
@@ -16,35 +16,37 @@ class Choice:
     """Which plan counts a change: the wanted one, or with "auto" the one that is estimated to cost less.
 
     `index`, `delta`: edge intervals before and of the change; `proposals`: of the delta query, None until they are
-    counted (a scan of the index): until then ten for each changed edge.
+    counted (a scan of the index): until then ten for each changed edge. `kept`: whether the last run's graph is there.
     """
 
     wanted: str
     index: int
     delta: int
     proposals: int | None = None
+    kept: bool = False
 
     def seconds(self) -> dict[str, float]:
-        """What either plan costs, about: measured on one machine of two cores, so trust the ratio."""
+        """What each plan costs, about: measured on one machine of two cores, so trust the ratio."""
         edges = self.index + self.delta
         proposals = 10 * self.delta if self.proposals is None else self.proposals
-        return {
+        resume = {"resume": 0.5 + 0.1e-6 * self.index + 15e-6 * self.delta} if self.kept else {}
+        return resume | {
             "delta": 1.0 + 0.4e-6 * self.index + 3e-6 * self.delta + 0.65e-6 * proposals,
             "bulk": 0.3 + 0.5e-6 * edges + 0.35e-9 * edges**1.5,
         }
 
     @property
     def plan(self) -> str:
-        """`delta` or `bulk`."""
+        """`resume`, `delta` or `bulk`."""
         estimate = self.seconds()
         return self.wanted if self.wanted in estimate else min(estimate, key=lambda name: estimate[name])
 
     def words(self) -> str:
         """The choice and its reason, for a person."""
         estimate = self.seconds()
-        other = "bulk" if self.plan == "delta" else "delta"
-        why = "by cost" if self.wanted == "auto" else "as [triangles] plan says"
-        return f"{NAMES[self.plan]}, {why}: about {estimate[self.plan]:.1f} s ({NAMES[other]}: {estimate[other]:.1f} s)"
+        others = ", ".join(f"{NAMES[name]}: {estimate[name]:.1f} s" for name in estimate if name != self.plan)
+        why = "as [triangles] plan says" if self.wanted == self.plan else "by cost"
+        return f"{NAMES[self.plan]}, {why}: about {estimate[self.plan]:.1f} s ({others})"
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class MotifChoice:
         if not self.stored:
             return "bulk"
         auto = "delta" if self.rules * self.changed < self.stored else "bulk"
-        return auto if self.wanted == "auto" else self.wanted
+        return self.wanted if self.wanted in ("delta", "bulk") else auto
 
     def words(self) -> str:
         """The choice, for a person."""

@@ -1,4 +1,5 @@
-"""Triangles, by two plans: delta queries for few changed edges, one enumeration of the whole history for many.
+"""Triangles, by three plans: delta queries for few changed edges, one enumeration of the whole history for many, and
+from a kept graph where there is one.
 
 Delta    The three rules of seed 4 in alt/neu order, each by count, propose and validate:
 
@@ -11,6 +12,9 @@ revision is visible to rule i iff its own relation index is below i: each triang
 
 Bulk     All edges in one task, or in cells of it (`kernels/history`), as the difference to what is stored. It shares
          nothing with the rules, and gives the same diff triples.
+
+Resume   From the graph that the run before has kept, in one task, edge by edge (`kernels/following`). Not where edges
+         live for a number of epochs: when they will expire is not in that graph.
 
 Shapes   Edges: a, b (a < b), epoch, until, diff: signed validity intervals. A triangle lives on the intersection of its
          edges' intervals, with the product of their diffs; so many epochs go through in one pass.
@@ -31,8 +35,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.edges import on_pair, steps
+from algorithms.kept import Kept, apart, resuming
+from algorithms.kernels import following
 from algorithms.kernels.history import colours_for, vertex_changes
-from algorithms.kernels.intervals import Longs, disjoint, longs
+from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
+from algorithms.kernels.warm import Warm
 
 
 def _adjacency(edges: DataFrame, neu: bool) -> DataFrame:
@@ -174,6 +181,31 @@ def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, interva
     if stored is not None:
         new = new.unionByName(stored.select("vertex", "epoch", (-F.col("diff")).alias("diff")))
     return new.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: Kept, first: int, last: int) -> DataFrame:
+    """The same from a kept graph, with a `note`: see `kept.absent`. Intervals that end after `last` must be open.
+
+    `edges`: the intervals that begin or end within `first`..max(`kept.at`, `last`), others do no harm, and `fresh`:
+    those that the kept graph has not seen; `stored`: the stored triples from `first` on.
+    """
+    zero = F.lit(0).cast("bigint")
+    rows = edges.select("a", "b", "epoch", "until", "diff", "fresh", zero.alias("vertex"), zero.alias("mark"))
+    there = stored.where(F.col("epoch").between(first, last)).select("vertex", "epoch", "diff")
+    none, mark = [zero.alias(name) for name in ("a", "b", "until")], F.lit(1).cast("bigint").alias("mark")
+    both = rows.unionByName(there.select("*", *none, F.lit(False).alias("fresh"), mark))
+
+    def changes(graph: Warm, table: pa.Table) -> pa.Table:
+        intervals, old, (vertex, epoch, diff) = apart(table, "mark", ["vertex", "epoch", "diff"])
+        new = following.vertex_changes(graph, kept.at, intervals, old, first, last)
+        vertex, epoch, diff = consolidate(
+            [np.concatenate([new[0], vertex]), np.concatenate([new[1], epoch])], np.concatenate([new[2], -diff])
+        )
+        note = pa.nulls(len(vertex), pa.string())
+        return pa.table({"vertex": vertex, "epoch": epoch, "diff": diff, "note": note})
+
+    schema = "vertex bigint, epoch bigint, diff bigint, note string"
+    return both.coalesce(1).mapInArrow(resuming(kept, ("vertex", "epoch", "diff"), changes), schema)
 
 
 def _count_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

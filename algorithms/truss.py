@@ -21,9 +21,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -32,30 +31,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import truss_rounds
+from algorithms.kept import Files, Kept, Task, apart, in_task, resuming
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
 from algorithms.kernels.replay import Result, replay, resume
-from algorithms.kernels.warm import Mismatch, Warm
+from algorithms.kernels.warm import Warm
 from algorithms.proof import Ask
 from algorithms.times import FOREVER
 
 PROOF = 1  # no edge has this trussness
 SCHEMA = "a bigint, b bigint, k bigint, epoch bigint, diff bigint, note string"
-Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-@dataclass(frozen=True)
-class Files:
-    """A folder of kept graphs. A task uses it only where a file `here` holds `token`: on the machine that it is on, or
-    where that machine's files are shared."""
-
-    folder: Path
-    token: str
-
-    def there(self) -> bool:
-        try:
-            return (self.folder / "here").read_text() == self.token
-        except OSError:
-            return False
 
 
 def trussness_changes(
@@ -90,38 +74,24 @@ def trussness_changes(
 
 
 def resumed_changes(
-    edges: DataFrame,
-    trussness: DataFrame,
-    at: int,
-    first: int,
-    last: int,
-    files: Files,
-    key: str,
-    keep: str,
-    ask: Ask | None = None,
+    edges: DataFrame, trussness: DataFrame, kept: Kept, first: int, last: int, keep: str, ask: Ask | None = None
 ) -> DataFrame:
-    """The same from the graph that is kept under `key` as it was at epoch `at`, to be kept under `keep`.
+    """The same from a graph that is kept, to be kept under `keep`.
 
-    `edges`: the intervals that begin or end within `first`..max(`at`, `last`), others do no harm, and `fresh`: those
-    that the kept graph has not seen; `trussness`: the stored triples from `first` on. The result is one row with an
-    epoch of null, and the reason as its note, when the graph is not there any more or does not fit (see `absent`).
+    `edges`: the intervals that begin or end within `first`..max(`kept.at`, `last`), others do no harm, and `fresh`:
+    those that the kept graph has not seen; `trussness`: the stored triples from `first` on. The result is one row with
+    an epoch of null, and the reason as its note, when the graph is not there any more or does not fit (`kept.absent`).
     """
     zero = F.lit(0).cast("bigint")
     stored = trussness.where(F.col("epoch").between(first, last)).select("a", "b", "k", "epoch", "diff")
     both = edges.select("a", "b", "epoch", "until", "diff", "fresh", zero.alias("k"))
     both = both.unionByName(stored.select("*", zero.alias("until"), F.lit(False).alias("fresh")))
-    return both.coalesce(1).mapInArrow(_resume(first, last, at, files, key, keep, ask), SCHEMA)
-
-
-def absent(changes: DataFrame) -> str | None:
-    """Why a result of `resumed_changes` is none; EXECUTES."""
-    row = changes.where("epoch IS NULL").first()
-    return None if row is None else str(row["note"])
+    return both.coalesce(1).mapInArrow(_resume(kept, first, last, keep, ask), SCHEMA)
 
 
 def _replay(first: int, last: int, keep: tuple[Files, str] | None = None, ask: Ask | None = None) -> Task:
     def changes(rows: pa.Table) -> pa.Table:
-        intervals, (sa, sb, sk, se, sd) = _apart(rows, "epoch", "until", "diff")
+        intervals, (sa, sb, sk, se, sd) = _apart(rows)
         del rows
         earlier = se < first
         ea, eb, ek, present = consolidate([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
@@ -132,40 +102,23 @@ def _replay(first: int, last: int, keep: tuple[Files, str] | None = None, ask: A
             _save(result, *keep, last)
         return _triples(result, [column[~earlier] for column in (sa, sb, sk, se, sd)])
 
-    return _task(changes)
+    return in_task(changes)
 
 
-def _resume(first: int, last: int, at: int, files: Files, key: str, keep: str, ask: Ask | None) -> Task:
-    def changes(rows: pa.Table) -> pa.Table:
-        (a, b, epoch, until, diff, fresh), stored = _apart(rows, "epoch", "until", "diff", "fresh")
-        graph = Warm.open(files.folder, key) if files.there() else None
-        if graph is None:
-            return _failed("the kept graph is not there any more")
-        try:
-            result = resume(graph, at, (a, b, epoch, until, diff), fresh == 0, first, last, ask)
-        except Mismatch as error:
-            return _failed(f"the kept graph does not fit: {error}")
-        _save(result, files, keep, last)
+def _resume(kept: Kept, first: int, last: int, keep: str, ask: Ask | None) -> Task:
+    def changes(graph: Warm, rows: pa.Table) -> pa.Table:
+        intervals, old, stored = apart(rows, "k", ["a", "b", "k", "epoch", "diff"])
+        result = resume(graph, kept.at, intervals, old, first, last, ask)
+        _save(result, kept.files, keep, last)
         return _triples(result, stored)
 
-    return _task(changes)
+    return resuming(kept, ("a", "b", "k", "epoch", "diff"), changes)
 
 
-def _task(changes: Callable[[pa.Table], pa.Table]) -> Task:
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = list(batches)
-        if parts:
-            yield from changes(pa.Table.from_batches(parts)).to_batches(max_chunksize=1 << 20)
-
-    return task
-
-
-def _apart(rows: pa.Table, *columns: str) -> tuple[list[Longs], list[Longs]]:
-    """The intervals (a, b, and these columns) and the stored triples (a, b, k, epoch, diff)."""
+def _apart(rows: pa.Table) -> tuple[list[Longs], list[Longs]]:
+    """The intervals (a, b, epoch, until, diff) and the stored triples (a, b, k, epoch, diff)."""
     interval = pc.equal(rows["k"], 0)
-    if "fresh" in columns:
-        rows = rows.set_column(rows.column_names.index("fresh"), "fresh", pc.cast(rows["fresh"], pa.int64()))
-    intervals = longs(rows.filter(interval), ["a", "b", *columns])
+    intervals = longs(rows.filter(interval), ["a", "b", "epoch", "until", "diff"])
     return intervals, longs(rows.filter(pc.invert(interval)), ["a", "b", "k", "epoch", "diff"])
 
 
@@ -208,11 +161,6 @@ def _triples(result: Result, stored: list[Longs]) -> pa.Table:
             "note": pa.array([None] * len(oa) + [note for *_, note in notes], pa.string()),
         }
     )
-
-
-def _failed(why: str) -> pa.Table:
-    columns = {name: pa.nulls(1, pa.int64()) for name in ("a", "b", "k", "epoch", "diff")}
-    return pa.table({**columns, "note": pa.array([why])})
 
 
 @dataclass(frozen=True)

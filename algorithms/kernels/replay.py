@@ -14,6 +14,7 @@ Source  `maintain` and `truss` in this folder.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from time import perf_counter
 from typing import NamedTuple
 
@@ -56,6 +57,9 @@ class Step(NamedTuple):
     estimate: int
     peel: int
     seconds: float
+
+
+Batch = tuple[int, Shorts, Shorts]  # epoch, edges that go, edges that come
 
 
 class Result(NamedTuple):
@@ -103,7 +107,9 @@ def replay(
     level = _known_levels(vertices, u, v, ea, eb, ek, times > 0, first)
     at, touched, sign = _events(edge, start, until, first, last)
     graph = Warm.over(vertices, u, v, level, spare=kept)
-    return _maintained(graph, times, at, touched, sign, method, kept, None if ask is None else Prover(graph, ask))
+    steps = _by_epoch(graph, times, at, touched, sign)
+    final = int(at[-1]) if at.size and not kept else None
+    return _maintained(graph, steps, method, final, None if ask is None else Prover(graph, ask))
 
 
 def resume(
@@ -120,6 +126,23 @@ def resume(
     rows: a, b, epoch, until, diff of the signed intervals that begin or end within first..max(at, last), in any order;
     old: those of them that the graph was made with. ValueError when they do not fit the graph: it is of no use then.
     """
+    steps = batches(graph, at, rows, old, first, last)
+    back = next(steps)
+    prover = None if ask is None else Prover(graph, ask)
+    _apply(graph, *back, prover)
+    return _maintained(graph, steps, "auto", None, prover)
+
+
+def batches(
+    graph: Warm,
+    at: int,
+    rows: tuple[Ints, Ints, Ints, Ints, Ints],
+    old: NDArray[np.bool_],
+    first: int,
+    last: int,
+) -> Iterator[Batch]:
+    """(epoch, edges that go, edges that come), by number, each to be applied to the graph before the next is asked for:
+    at first what makes it the graph of the epoch before `first`, then what each epoch changes. As `resume`."""
     a, b, start, until, diff = rows
     pa, pb, place = _pairs(a, b)
     edges = graph.numbered(pa, pb)
@@ -131,15 +154,28 @@ def resume(
     times += back.astype(np.int32)
     if (times < 0).any() or (times > 1).any():
         raise Mismatch(f"the state at epoch {at} is not that of the stored intervals")
-    prover = None if ask is None else Prover(graph, ask)
-    _apply(graph, first - 1, edges[back < 0], edges[back > 0], prover)  # the graph just before `first`
+    yield first - 1, edges[back < 0], edges[back > 0]
     begins, ends = ((time >= first) & (time <= last) for time in (start, until))
     epochs = np.concatenate([start[begins], until[ends]])
     touched = np.concatenate([place[begins], place[ends]])
     signs = np.concatenate([diff[begins], -diff[ends]])
     order = np.argsort(epochs, kind="stable")
-    signs = signs[order].astype(np.int32)
-    return _maintained(graph, times, epochs[order], touched[order], signs, "auto", True, prover, edges)
+    yield from _by_epoch(graph, times, epochs[order], touched[order], signs[order].astype(np.int32), edges)
+
+
+def _by_epoch(
+    graph: Warm, times: Shorts, at: Ints, touched: Shorts, sign: Shorts, edges: Shorts | None = None
+) -> Iterator[Batch]:
+    """Each epoch's events in turn. touched: places in `times` and, if given, in `edges`, the numbers in the graph."""
+    epochs, bounds = np.unique(at, return_index=True)
+    for epoch, low, high in zip(epochs.tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
+        here = np.unique(touched[low:high])
+        np.add.at(times, touched[low:high], sign[low:high])
+        if (times[here] < 0).any():
+            raise Mismatch(f"at epoch {epoch} an edge ends that is absent")
+        numbers = here if edges is None else edges[here]
+        alive, was = times[here] > 0, graph.levels.level[numbers] >= 0
+        yield epoch, numbers[was & ~alive], numbers[alive & ~was]
 
 
 def _apply(
@@ -161,36 +197,24 @@ def _apply(
 
 
 def _maintained(
-    graph: Warm,
-    times: Shorts,
-    at: Ints,
-    touched: Shorts,
-    sign: Shorts,
-    method: str,
-    kept: bool,
-    prover: Prover | None = None,
-    edges: Shorts | None = None,
+    graph: Warm, steps: Iterator[Batch], method: str, final: int | None, prover: Prover | None = None
 ) -> Result:
-    """Each epoch's events in turn. touched: places in `times` and, if given, in `edges`, the numbers in the graph."""
+    """Apply the batches. final: the epoch after which the graph will not be used, if it will not."""
     if prover is not None:
         prover.begin()
-    epochs, bounds = np.unique(at, return_index=True)
+    epochs: list[int] = []
     parts: list[Done] = []
-    steps: list[Step] = []
-    for epoch, low, high in zip(epochs.tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
-        began = perf_counter()
-        here = np.unique(touched[low:high])
-        np.add.at(times, touched[low:high], sign[low:high])
-        if (times[here] < 0).any():
-            raise Mismatch(f"at epoch {epoch} an edge ends that is absent")
-        numbers = here if edges is None else edges[here]
-        alive, was = times[here] > 0, graph.levels.level[numbers] >= 0
-        removed, inserted = numbers[was & ~alive], numbers[alive & ~was]
-        done = _apply(graph, epoch, removed, inserted, prover, method, last=not kept and epoch == epochs[-1])
+    made: list[Step] = []
+    began = perf_counter()
+    for epoch, removed, inserted in steps:
+        done = _apply(graph, epoch, removed, inserted, prover, method, last=epoch == final)
         parts.append(done)
+        epochs.append(epoch)
         effort, seconds = done.effort, round(perf_counter() - began, 6)
-        steps.append(Step(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))
-    return Result(_changes(graph, epochs, parts), steps, graph, None if prover is None else prover.proof())
+        made.append(Step(epoch, inserted.size, removed.size, done.edges.size, *effort, seconds))
+        began = perf_counter()
+    changes = _changes(graph, np.array(epochs, np.int64), parts)
+    return Result(changes, made, graph, None if prover is None else prover.proof())
 
 
 def _pairs(a: Ints, b: Ints) -> tuple[Ints, Ints, Shorts]:

@@ -119,12 +119,13 @@ class Ingest(Section):
 
 class Triangles(Section):
     plan: Annotated[
-        Literal["auto", "delta", "bulk"],
+        Literal["auto", "resume", "delta", "bulk"],
         About(
             '"auto"',
+            '"resume": from the graph that the last run has kept, where it is there and edges do not expire; '
             '"delta": by delta queries from the changed edges; "bulk": all triangles of all epochs are enumerated and '
             'compared with what is stored; "auto": what is estimated to cost less',
-            '"auto", "delta" or "bulk"',
+            '"auto", "resume", "delta" or "bulk"',
         ),
     ] = "auto"
     limit_edges: Annotated[

@@ -39,7 +39,7 @@ class Way(StrEnum):
     DELTA = "delta"  # triangles, motifs
     BULK = "bulk"
     JOINS = "joins"  # motifs
-    RESUME = "resume"  # truss
+    RESUME = "resume"  # triangles, truss
     TASK = "task"
     ROUNDS = "rounds"
 
@@ -186,14 +186,18 @@ class Triangles(Decision):
     stored: int
     changed: Number
     proposals: int | None = None
+    kept: bool = False  # the run before has left its graph, and nothing expires that is not in it
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
-        return cls(config.triangles.plan, numbers.stored("edges"), numbers.changed("edges"), numbers.proposals())
+        adds = scope.keeps("edges") and scope.keeps("triangle_counts") and config.edges.live_for is None
+        kept = adds and numbers.has_kept_graph()
+        stored, changed = numbers.stored("edges"), numbers.changed("edges")
+        return cls(config.triangles.plan, stored, changed, numbers.proposals(), kept)
 
     @property
     def choice(self) -> Choice:
-        first = Choice(self.wanted, self.stored, self.changed.value)
+        first = Choice(self.wanted, self.stored, self.changed.value, kept=self.kept)
         return replace(first, proposals=self.proposals) if first.plan == Way.DELTA else first
 
     def counted(self, proposals: int) -> Self:
@@ -205,7 +209,8 @@ class Triangles(Decision):
 
     @property
     def may(self) -> frozenset[str]:
-        return _unless_nothing(self.changed, {Way.DELTA, Way.BULK} if self.wanted == "auto" else {self.wanted})
+        found = {Way.RESUME, Way.DELTA, Way.BULK} if self.kept else {Way.DELTA, Way.BULK}  # it may have gone since
+        return _unless_nothing(self.changed, {self.wanted} if self.wanted in (Way.DELTA, Way.BULK) else found)
 
     def words(self, label: Label) -> str:
         return self.choice.words()

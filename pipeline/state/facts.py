@@ -102,7 +102,7 @@ class EdgesFacts(Facts):
 class TrianglesFacts(Facts):
     STAGE = "triangles"
     rows: int  # changed counts of vertices
-    plan: str | None = field(default=None, metadata=_on("line"))  # delta, bulk
+    plan: str | None = field(default=None, metadata=_on("line"))  # resume, delta, bulk
     chosen: str | None = field(default=None, metadata=_on("line"))  # the same and why, in words
     proposals: int | None  # of the delta query; None: not counted
     estimate: Mapping[str, float] = field(default_factory=dict)  # plan → seconds

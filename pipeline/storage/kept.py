@@ -19,7 +19,7 @@ from ..state.ledger import Ledger
 from ..state.records import Revision
 
 if TYPE_CHECKING:
-    from algorithms.truss import Files
+    from algorithms.kept import Files
 
 
 def folder(home: Home) -> Path:
@@ -28,7 +28,7 @@ def folder(home: Home) -> Path:
 
 def place(home: Home) -> Files | None:
     """Where tasks find and leave graphs; None when there is no room even for a word."""
-    from algorithms.truss import Files
+    from algorithms.kept import Files
 
     with contextlib.suppress(OSError):
         folder(home).mkdir(exist_ok=True)

@@ -22,7 +22,7 @@ from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.run import runner, stages
 from pipeline.run.context import Run
-from pipeline.state.facts import Facts, PublishFacts, from_json
+from pipeline.state.facts import Facts, PublishFacts, Size, from_json
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
 from pipeline.state.standing import standings
@@ -70,7 +70,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
 
     tables = Mock(tables=TABLES)
     tables.head.return_value = tables.first.return_value = tables.base.return_value = 1
-    tables.size.return_value = {"rows": 0, "files": 0, "bytes": 0}
+    tables.size.return_value = Size()
     monkeypatch.setattr(Run, "warehouse", tables)
     monkeypatch.setattr("pipeline.storage.session.plans_for", lambda *_: nullcontext())
     monkeypatch.setattr("pipeline.storage.session.session", lambda *_: None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.run import rollback
 from pipeline.run.compact import compact
-from pipeline.state.facts import TrussFacts
+from pipeline.state.facts import TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage import kept
 from pipeline.storage.warehouse import Warehouse
@@ -31,10 +32,10 @@ def rows(rng: random.Random, n: int = 40) -> list[reference.Row]:
 
 
 def check(spark: SparkSession, home: homes.Home, ledger: Ledger, history: History, live_for: int | None) -> None:
-    """The stored trussness at every epoch up to the frontier."""
+    """The stored trussness and triangle counts at every epoch up to the frontier."""
     row = ledger.published()
     assert row.frontier is not None
-    found = Warehouse(spark, home).at("trussness", row).collect()
+    found, counts = (Warehouse(spark, home).at(table, row).collect() for table in ("trussness", "triangle_counts"))
     for epoch in range(min(history), row.frontier + 1):
         state: dict[tuple[int, int, int], int] = {}
         for r in found:
@@ -42,10 +43,20 @@ def check(spark: SparkSession, home: homes.Home, ledger: Ledger, history: Histor
                 state[r.a, r.b, r.k] = state.get((r.a, r.b, r.k), 0) + r.diff
         expected = reference.trussness(reference.edges(history, epoch, live_for))
         assert {key: n for key, n in state.items() if n} == {(*e, k): 1 for e, k in expected.items()}, epoch
+        triangles: Counter[int] = Counter()
+        for r in counts:
+            triangles[r.vertex] += r.diff if r.epoch <= epoch else 0
+        corners = reference.triangles(reference.edges(history, epoch, live_for))
+        wanted = Counter(v for each in corners for v in each)
+        assert triangles == wanted, epoch  # a vertex without triangles is equal to none
 
 
 def plan(ledger: Ledger) -> str | None:
     return ledger.facts(ledger.published().run_id, TrussFacts).plan
+
+
+def triangle_plan(ledger: Ledger) -> str | None:
+    return ledger.facts(ledger.published().run_id, TrianglesFacts).plan
 
 
 def damage(home: homes.Home, ledger: Ledger, how: str) -> None:
@@ -87,13 +98,15 @@ STEPS = [
 
 
 @pytest.mark.parametrize(
-    ("live_for", "steps"), [(3, STEPS[:4]), *(pytest.param(each, STEPS, marks=pytest.mark.slow) for each in (None, 3))]
+    ("live_for", "steps"),
+    [(None, STEPS[:5]), *(pytest.param(each, STEPS, marks=pytest.mark.slow) for each in (None, 3))],
 )
 def test_every_epoch_is_right_whatever_became_of_the_files(
     tmp_path: Path, spark: SparkSession, live_for: int | None, steps: list[tuple[str, list[int], str]]
 ) -> None:
     rng = random.Random(seeds.one(11))
-    home, ledger = homes.make(tmp_path / "home", f"[edges]\nlive_for = {live_for}\n" if live_for else "")
+    window = f"[edges]\nlive_for = {live_for}\n" if live_for else ""
+    home, ledger = homes.make(tmp_path / "home", '[triangles]\nplan = "resume"\n' + window)
     history: History = {epoch: rows(rng, 80) for epoch in (1, 2)}
     for epoch, batch in history.items():
         homes.put(home, epoch, batch)
@@ -107,6 +120,7 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
             homes.put(home, epoch, history[epoch])
         homes.run(home, ledger, epochs)
         assert plan(ledger) == expected, (how, epochs)
+        assert (triangle_plan(ledger) == "resume") == (expected == "resume" and live_for is None), (how, epochs)
         if how == "no folder can be made":
             kept.folder(home).unlink()
             continue

@@ -54,7 +54,7 @@ class World:
     def configure(self, live_for: int | None) -> None:
         self.live_for = live_for
         window = "" if live_for is None else f"[edges]\nlive_for = {live_for}\n"
-        plan = f'[triangles]\nplan = "{self.rng.choice(["delta", "bulk"])}"\n'  # both hold the laws, and mix
+        plan = f'[triangles]\nplan = "{self.rng.choice(["delta", "bulk", "resume"])}"\n'  # both hold the laws, and mix
         (self.path / "altneu.toml").write_text(window + self.retention + plan)
         self.home = Home.open(self.path)
         self.ledger = Ledger(self.home.database)

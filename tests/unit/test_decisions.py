@@ -123,6 +123,21 @@ def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
     assert Truss.taken(TrussFacts(rows=1, epochs=2, plan="resume", methods={"lift": 2})) == "resume"
 
 
+def test_triangles_are_followed_from_a_kept_graph_where_nothing_expires() -> None:
+    scope, few = Scope(replace(EMPTY, revision=1, frontier=5), (5,)), Known(kept=True, there=2_000_000)
+    found = Triangles.of(scope, parse("", "x"), few)
+    assert (found.way, found.may) == ("resume", {"resume", "delta", "bulk", "nothing"})
+    assert found.words(str).startswith(
+        "from the kept graph, by cost: about 0.7 s (delta query: 1.8 s, enumeration of all"
+    )
+    assert replace(found, kept=False).way == "delta", "when its files have gone"
+    assert Triangles.of(scope, parse("[edges]\nlive_for = 3\n", "x"), few).way == "delta"
+    assert Triangles.of(scope, parse('[triangles]\nplan = "delta"\n', "x"), few).may == {"delta", "nothing"}
+    recomputed = Triangles.of(replace(scope, kind=RunKind.REBUILD), parse('[triangles]\nplan = "resume"\n', "x"), few)
+    assert recomputed.may == {"delta", "bulk", "nothing"}
+    assert Triangles.taken(TrianglesFacts(rows=1, plan="resume", proposals=None)) == "resume"
+
+
 def test_a_change_after_the_frontier_is_not_replayed() -> None:
     truss = Truss.of(Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse("", "x"), Known(first=6))
     assert truss.may == {"nothing"}
@@ -130,7 +145,7 @@ def test_a_change_after_the_frontier_is_not_replayed() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.sampled_from(["auto", "delta", "bulk"]),
+    st.sampled_from(["auto", "delta", "bulk", "resume"]),
     st.integers(0, 60),
     st.integers(0, 40),
     st.integers(0, 40),
@@ -252,7 +267,7 @@ def test_few_touched_pairs_are_sent_to_every_task(bounds: tuple[int, int, int | 
     assert decision.words(str) == ("broadcast the touched pairs" if way == "broadcast" else "shuffle by pair")
 
 
-@pytest.mark.parametrize("wanted", ["auto", "delta", "bulk"])
+@pytest.mark.parametrize("wanted", ["auto", "delta", "bulk", "resume"])
 def test_the_ways_of_motifs_are_those_of_the_counts_within_the_bounds(wanted: str) -> None:
     for stored, limit, rules in product(range(9), (4, 9), (1, 2, 3)):
         ways = [Motifs(wanted, limit, rules, ("edges",), stored, Number.exactly(n)).way for n in range(12)]

@@ -10,9 +10,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import motifs, patterns, triangles
+from algorithms.kept import absent
 from algorithms.plans import BROADCAST_ROWS
 
-from ...state.facts import TrianglesFacts
+from ...state.facts import EdgesFacts, TrianglesFacts
+from ...storage import kept
+from .. import resuming
 from ..changed import most_changed
 from ..context import Run
 from ..decisions import Motifs, Triangles, Way
@@ -68,7 +71,8 @@ def count_motifs(run: Run) -> tuple[int | None, str | None]:
 
 
 def count_triangles(run: Run) -> TrianglesFacts:
-    """Changed edges → changed triangles, per vertex and in total: by the delta query, or by one enumeration of all."""
+    """Changed edges → changed triangles, per vertex and in total: from a kept graph, by the delta query, or by one
+    enumeration of all."""
     decision = run.decide(Triangles)
     rows, stored = decision.changed.value, decision.stored
     if decision.way is Way.NOTHING:
@@ -78,13 +82,19 @@ def count_triangles(run: Run) -> TrianglesFacts:
     config, few = run.home.config, rows <= BROADCAST_ROWS
     index, delta = run.before("edges"), run.delta("edges")
     counted: DataFrame | None = None
+    resumed = _resumed(run) if decision.way is Way.RESUME else None
+    if resumed is None:
+        decision = replace(decision, kept=False)
     try:
         if decision.way is Way.DELTA:
             counted = triangles.count(index, delta, broadcast=few).persist()
             row = counted.agg(F.sum("proposals")).first()
             proposals = int(row[0] or 0) if row else 0
             decision = decision.counted(proposals)
-        if counted is not None and decision.way is Way.DELTA:
+        if resumed is not None:
+            run.say(f"from the kept graph: {rows:,} changed edge intervals")
+            new = resumed.drop("note")
+        elif counted is not None and decision.way is Way.DELTA:
             run.say(f"delta query: {rows:,} changed edge intervals, at most {proposals:,} proposals")
             candidates = triangles.propose(index, delta, counted, broadcast=few)
             found = triangles.validate(index, delta, candidates, broadcast=proposals <= BROADCAST_ROWS)
@@ -97,8 +107,9 @@ def count_triangles(run: Run) -> TrianglesFacts:
             )
         written = run.write("triangle_counts", new)
     finally:
-        if counted is not None:
-            counted.unpersist()
+        for frame in (counted, resumed):
+            if frame is not None:
+                frame.unpersist()
     diffs = run.delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
     run.put_totals(["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()])
     most = most_changed(run, run.after("triangle_counts"), ["vertex"], F.col("diff"), "triangles")
@@ -110,3 +121,19 @@ def count_triangles(run: Run) -> TrianglesFacts:
         estimate={name: round(value, 2) for name, value in decision.choice.seconds().items()},
         top_vertices=most,
     )
+
+
+def _resumed(run: Run) -> DataFrame | None:
+    """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
+    graph = resuming.graph(run, kept.place(run.home))
+    first = run.ledger.facts(run.run_id, EdgesFacts).first_epoch
+    if graph is None or first is None:
+        return None
+    edges, stored = resuming.moved(run, graph, first), run.before("triangle_counts")
+    new = triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier).persist()
+    why = absent(new)
+    if why is None:
+        return new
+    new.unpersist()
+    run.say(f"{why}: from the tables")
+    return None

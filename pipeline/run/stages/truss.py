@@ -6,12 +6,14 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import truss
+from algorithms.kept import Files, absent
 from algorithms.proof import Ask
 
 from ...reading.views import named
 from ...state.facts import TrussFacts
 from ...state.totals import accumulate, at_epochs
 from ...storage import few, kept
+from .. import resuming
 from ..changed import REPORTED, most_changed
 from ..context import Run
 from ..decisions import Audit, Truss, Way
@@ -27,12 +29,12 @@ def work(run: Run) -> TrussFacts:
         run.write("trussness", None)
         run.put_totals(["truss"], [])
         run.ledger.put_proof(run.run_id, None)
-        return TrussFacts(rows=0, epochs=0, graph=_parents(run))
+        return TrussFacts(rows=0, epochs=0, graph=resuming.parents(run))
     label = run.home.schedule.label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
     files, key = kept.place(run.home), kept.new_key(run.run_id)
     ask = asked(run.decide(Audit), run.revision)
-    new = _resumed(run, first, files, key, ask) if files is not None and decision.way is Way.RESUME else None
+    new = _resumed(run, first, files, key, ask) if decision.way is Way.RESUME else None
     plan = "replay" if new is None else "resume"
     if new is None:
         new = _replayed(run, decision, first, None if files is None else (files, key), ask)
@@ -41,7 +43,7 @@ def work(run: Run) -> TrussFacts:
         found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
     finally:
         new.unpersist()
-    parent, name = _parents(run), None
+    parent, name = resuming.parents(run), None
     notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
     log = [row.note for row in notes if row.k != truss.PROOF]
     run.ledger.put_proof(run.run_id, next((row.note for row in notes if row.k == truss.PROOF), None))
@@ -71,25 +73,14 @@ def work(run: Run) -> TrussFacts:
     )
 
 
-def _parents(run: Run) -> str | None:
-    return kept.of(run.ledger, run.parent) if run.keeps("edges") else None
-
-
-def _resumed(run: Run, first: int, files: truss.Files, name: str, ask: Ask) -> DataFrame | None:
+def _resumed(run: Run, first: int, files: Files | None, name: str, ask: Ask) -> DataFrame | None:
     """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
-    key = _parents(run)
-    at = kept.epoch(run.home, key) if key else None
-    if key is None or at is None or kept.edges(run.home, key) > run.home.config.truss.limit_edges:
+    graph = resuming.graph(run, files)
+    if graph is None:
         return None
-    end = max(at, run.frontier)
-    if first > at and run.home.config.edges.live_for is None:
-        rows = run.delta("edges")  # nothing that was stored before begins or ends after it
-    else:
-        rows = run.after("edges").where(F.col("epoch").between(first, end) | F.col("until").between(first, end))
-    rows = rows.withColumn("fresh", F.col("revision") == run.revision)
-    span = at, first, run.frontier
-    new = truss.resumed_changes(rows, run.before("trussness"), *span, files, key, name, ask).persist()
-    why = truss.absent(new)
+    edges, stored = resuming.moved(run, graph, first), run.before("trussness")
+    new = truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask).persist()
+    why = absent(new)
     if why is None:
         return new
     new.unpersist()
@@ -97,7 +88,7 @@ def _resumed(run: Run, first: int, files: truss.Files, name: str, ask: Ask) -> D
     return None
 
 
-def _replayed(run: Run, decision: Truss, first: int, keep: tuple[truss.Files, str] | None, ask: Ask) -> DataFrame:
+def _replayed(run: Run, decision: Truss, first: int, keep: tuple[Files, str] | None, ask: Ask) -> DataFrame:
     """The changes from the tables."""
     label = run.home.schedule.label
     limit = decision.limit if decision.counts else None  # the table's whole history is within it: nothing to count

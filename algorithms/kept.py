@@ -1,0 +1,89 @@
+"""Graphs that one run keeps in files and a task of the next one goes on from: where they are, and what is said when one
+is not there (`kernels/warm` has the files, `truss` and `triangles` the plans)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from algorithms.kernels.intervals import Longs, longs
+from algorithms.kernels.warm import Mismatch, Warm
+
+Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Rows = tuple[Longs, Longs, Longs, Longs, Longs]
+
+
+@dataclass(frozen=True)
+class Files:
+    """A folder of kept graphs. A task uses it only where a file `here` holds `token`: on the machine that it is on, or
+    where that machine's files are shared."""
+
+    folder: Path
+    token: str
+
+    def there(self) -> bool:
+        try:
+            return (self.folder / "here").read_text() == self.token
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A graph that is kept under `key`, as it was at epoch `at`."""
+
+    files: Files
+    key: str
+    at: int
+
+
+def in_task(changes: Callable[[pa.Table], pa.Table]) -> Task:
+    """For `mapInArrow`: all rows of one task at once."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = list(batches)
+        if parts:
+            yield from changes(pa.Table.from_batches(parts)).to_batches(max_chunksize=1 << 20)
+
+    return task
+
+
+def resuming(kept: Kept, columns: Sequence[str], changes: Callable[[Warm, pa.Table], pa.Table]) -> Task:
+    """A task that goes on from a kept graph. When it is not there any more, or the rows do not fit, its result is one
+    row of nulls in these bigint columns, with the reason as its `note`."""
+
+    def found(rows: pa.Table) -> pa.Table:
+        graph = Warm.open(kept.files.folder, kept.key) if kept.files.there() else None
+        if graph is None:
+            return none("the kept graph is not there any more")
+        try:
+            return changes(graph, rows)
+        except Mismatch as error:
+            return none(f"the kept graph does not fit: {error}")
+
+    def none(why: str) -> pa.Table:
+        return pa.table({**{name: pa.nulls(1, pa.int64()) for name in columns}, "note": pa.array([why])})
+
+    return in_task(found)
+
+
+def absent(changes: DataFrame) -> str | None:
+    """Why the result of a plan from a kept graph is none; EXECUTES."""
+    row = changes.where("epoch IS NULL").first()
+    return None if row is None else str(row["note"])
+
+
+def apart(rows: pa.Table, mark: str, stored: Sequence[str]) -> tuple[Rows, np.ndarray, list[Longs]]:
+    """The intervals (a, b, epoch, until, diff; those whose `mark` is 0) and whether the graph has seen them; and these
+    columns of the other rows."""
+    interval = pc.equal(rows[mark], 0)
+    of = rows.filter(interval)
+    a, b, epoch, until, diff = longs(of, ["a", "b", "epoch", "until", "diff"])
+    old = ~np.asarray(of["fresh"].to_numpy(), np.bool_)
+    return (a, b, epoch, until, diff), old, longs(rows.filter(pc.invert(interval)), list(stored))

@@ -1,0 +1,35 @@
+"""What a stage needs to go on from the graph that the run before has kept: the graph, and the edges that have moved."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from algorithms.kept import Files, Kept
+
+from ..storage import kept
+from .context import Run
+
+
+def parents(run: Run) -> str | None:
+    """The name of the graph that the parent's run has left, where this run adds to its edges."""
+    return kept.of(run.ledger, run.parent) if run.keeps("edges") else None
+
+
+def graph(run: Run, files: Files | None) -> Kept | None:
+    """It, if it is there and a task may hold it."""
+    key = parents(run)
+    at = kept.epoch(run.home, key) if key else None
+    if files is None or key is None or at is None or kept.edges(run.home, key) > run.home.config.truss.limit_edges:
+        return None
+    return Kept(files, key, at)
+
+
+def moved(run: Run, graph: Kept, first: int) -> DataFrame:
+    """The edge intervals that begin or end from `first` on, and `fresh`: those that the graph has not seen."""
+    if first > graph.at and run.home.config.edges.live_for is None:
+        rows = run.delta("edges")  # nothing that was stored before begins or ends after it
+    else:
+        span = first, max(graph.at, run.frontier)
+        rows = run.after("edges").where(F.col("epoch").between(*span) | F.col("until").between(*span))
+    return rows.withColumn("fresh", F.col("revision") == run.revision)
