@@ -156,9 +156,7 @@ class Prover:
         end is one of them, with every fact counted afresh."""
         levels, graph = self.graph.levels, self.graph
         chosen = np.flatnonzero(in_part(graph.ids[: graph.used.vertices], parts, which))
-        edges, support = _around(levels, chosen, *self._wings())
-        edges = np.unique(edges)
-        backing, own = _facts(levels, edges, *self._wings())
+        support, edges, backing, own = _around(levels, chosen, self._seen, *self._wings())
         if (backing != self._counted.backing[edges]).any() or (own != self._counted.own[edges]).any():
             self._note_state("the triangles that were counted along the changes are not those that are there")
         self.looked_at += edges.size
@@ -403,19 +401,6 @@ def _count(level, label, backing, own, e, f, h, sign):
     own[first] += sign
 
 
-@njit(cache=True, nogil=True)
-def _facts(g, edges, mark, stamp, left, right):
-    """Per edge: the triangles whose other edges have its level or more, and those of which it is the first edge."""
-    level, label = g.level, g.label
-    backing, own = np.zeros(edges.size, np.int32), np.zeros(edges.size, np.int32)
-    for i in range(edges.size):
-        e = edges[i]
-        for t in range(_wings_of(g, e, level[e], mark, stamp, left, right)):
-            backing[i] += 1
-            own[i] += _first(level, label, e, left[t]) and _first(level, label, e, right[t])
-    return backing, own
-
-
 @njit(cache=True, nogil=True, inline="always")
 def _first(level, label, e, f):
     """Does edge e come before f, of its level or higher?"""
@@ -454,20 +439,35 @@ def _enumerated(indptr, head, level, label, number):
 
 
 @njit(cache=True, nogil=True)
-def _around(g, vertices, mark, stamp, left, right):
-    """The edges at some vertices (twice where both ends are), and each vertex's triangles."""
+def _around(g, vertices, seen, mark, stamp, left, right):
+    """Each vertex's triangles; the edges at these vertices, each once, and of each the triangles whose other edges have
+    its level or more, and those that it owns."""
+    level, label = g.level, g.label
     size = 0
     for v in vertices:
         size += g.live[v]
-    edges, at = np.empty(size, np.int32), 0
-    triangles = np.zeros(vertices.size, np.int64)
+    triangles, at = np.zeros(vertices.size, np.int64), 0
+    edges, backing, own = np.empty(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32)
     for i in range(vertices.size):
         v = vertices[i]
         for slot in range(g.begin[v], g.begin[v] + g.live[v]):
-            edges[at] = g.edge[slot]
+            e = g.edge[slot]
+            found = _wings_of(g, e, 0, mark, stamp, left, right)
+            triangles[i] += found
+            if seen[e]:
+                continue
+            seen[e] = 1
+            for t in range(found):
+                f, h = left[t], right[t]
+                if level[f] >= level[e] and level[h] >= level[e]:
+                    backing[at] += 1
+                    own[at] += _first(level, label, e, f) and _first(level, label, e, h)
+            edges[at] = e
             at += 1
-            triangles[i] += _wings_of(g, g.edge[slot], 0, mark, stamp, left, right)
-    return edges, triangles // 2
+    edges = edges[:at].copy()
+    for e in edges:
+        seen[e] = 0
+    return triangles // 2, edges, backing[:at].copy(), own[:at].copy()
 
 
 @njit(cache=True, nogil=True)
