@@ -1,7 +1,8 @@
 """The published result against a full recomputation from the landed upserts, every week.
 
 Triggered by hand, **epochs** says how many are drawn (the newest is always among them; 0: all). The draw
-depends on the run's week, so that over time all are visited. The task fails when anything differs: its
+depends on the run's week, so that over time all are visited. Every table is held against the fingerprints of what was
+published, at all epochs. The task fails when anything differs: its
 message has the epochs, the checks and the first differing rows. Nothing is changed; the results are kept
 for the reports.
 """
@@ -19,8 +20,8 @@ from pipeline.tasks import upkeep
 
 @task(
     execution_timeout=timedelta(hours=12),
-    doc_md="Recomputes the epochs from scratch and compares every total, count and trussness. No retry on "
-    "a difference.",
+    doc_md="Recomputes the epochs from scratch and compares every total, count and trussness; then compares every "
+    "table with the fingerprints of what was published. No retry on a difference.",
 )
 @common.translate_errors
 def audit(params: Any = None, run_id: str | None = None) -> dict[str, Any]:

@@ -8,11 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ..errors import AltneuError, CheckFailed, UsageError
+from ..errors import CheckFailed, UsageError
 from ..home.directory import Home
 from ..reading.answers import unpublished
 from ..state.ledger import Ledger
-from ..state.prints import differences, folded
 from ..state.records import Revision, RunKind
 from .base import command, opened
 from .printing import Progress, err, out, print_rows
@@ -112,40 +111,26 @@ def audit(
 
 def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     """Do the tables hold what was published? Raises `CheckFailed`; `AltneuError` where nothing can be said."""
-    from ..run.decisions import LANDED
-    from ..storage.prints import of_published
+    from ..checking import stored
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
-    recorded = ledger.fingerprints(row.revision)
-    if not recorded:
-        raise AltneuError(
-            f"revision {row.revision} is of before fingerprints were recorded: there is nothing to compare with.",
-            "altneu rebuild   (records them, as the next run does)",
-        )
     started, progress = time.time(), Progress()
     try:
         progress("audit", "reading all tables")
-        found = of_published(Warehouse(session_for(home, ledger), home), row)
+        found = stored.compare(home, ledger, row, Warehouse(session_for(home, ledger), home))
     finally:
         progress.close()
-    compared = [table for table in found if table in recorded]
-    wrong = differences(folded(recorded, row.since), folded(found, row.since))
-    for each in wrong:
+    for each in found.wrong:
         err.print(f"[red]✗[/] {each.words(home.schedule.label(each.epoch))}")
-    if wrong:
-        landing = " --from-landing" if {each.table for each in wrong} & {*LANDED} else ""
-        raise CheckFailed(
-            f"{len(wrong)} of {len(compared)} tables do not hold what was published as revision {row.revision}: "
-            f"{', '.join(each.table for each in wrong)}.",
-            f"restore the files from a back-up, or: altneu rebuild{landing}",
-        )
+    if found.wrong:
+        raise found.failure()
     out.print(
-        f"{len(compared)} tables hold what was published as revision {row.revision}, at every epoch "
+        f"{len(found.compared)} tables hold what was published as revision {row.revision}, at every epoch "
         f"({time.time() - started:.1f} s)"
     )
-    if unknown := [table for table in found if table not in recorded]:
-        out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(unknown)}")
+    if found.unknown:
+        out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(found.unknown)}")
 
 
 @command
