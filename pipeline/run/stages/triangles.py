@@ -82,8 +82,8 @@ def count_triangles(run: Run) -> TrianglesFacts:
     config, few = run.home.config, rows <= BROADCAST_ROWS
     index, delta = run.before("edges"), run.delta("edges")
     counted: DataFrame | None = None
-    resumed = _resumed(run) if decision.way is Way.RESUME else None
-    if resumed is None:
+    resumed = None
+    if decision.way is Way.RESUME and (resumed := _resumed(run)) is None:
         decision = replace(decision, kept=False)
     try:
         if decision.way is Way.DELTA:
