@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
 from algorithms.kernels.intervals import Longs, longs
@@ -17,6 +18,7 @@ from algorithms.kernels.warm import Mismatch, Warm
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Rows = tuple[Longs, Longs, Longs, Longs, Longs]
+INTERVAL = ["a", "b", "epoch", "until", "diff"]
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,13 @@ def absent(changes: DataFrame) -> str | None:
     return None if row is None else str(row["note"])
 
 
-def apart(rows: pa.Table, mark: str, stored: Sequence[str]) -> tuple[Rows, np.ndarray, list[Longs]]:
-    """The intervals (a, b, epoch, until, diff; those whose `mark` is 0) and whether the graph has seen them; and these
-    columns of the other rows."""
+def apart(rows: pa.Table, mark: str) -> tuple[pa.Table, pa.Table]:
+    """The edge intervals, whose `mark` is 0, and what is stored of the result."""
     interval = pc.equal(rows[mark], 0)
-    of = rows.filter(interval)
-    a, b, epoch, until, diff = longs(of, ["a", "b", "epoch", "until", "diff"])
-    old = ~np.asarray(of["fresh"].to_numpy(), np.bool_)
-    return (a, b, epoch, until, diff), old, longs(rows.filter(pc.invert(interval)), list(stored))
+    return rows.filter(interval), rows.filter(pc.invert(interval))
+
+
+def moved(intervals: pa.Table) -> tuple[Rows, NDArray[np.bool_]]:
+    """For the kernels that go on from a kept graph: the intervals, and those of them that the graph has seen."""
+    a, b, epoch, until, diff = longs(intervals, INTERVAL)
+    return (a, b, epoch, until, diff), ~np.asarray(intervals["fresh"].to_numpy(), np.bool_)

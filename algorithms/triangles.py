@@ -35,10 +35,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from algorithms.edges import on_pair, steps
-from algorithms.kept import Kept, apart, resuming
+from algorithms.kept import Kept, apart, moved, resuming
 from algorithms.kernels import following
 from algorithms.kernels.history import colours_for, vertex_changes
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
+from algorithms.kernels.replay import batches
 from algorithms.kernels.warm import Warm
 
 
@@ -196,8 +197,9 @@ def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: Kept, firs
     both = rows.unionByName(there.select("*", *none, F.lit(False).alias("fresh"), mark))
 
     def changes(graph: Warm, table: pa.Table) -> pa.Table:
-        intervals, old, (vertex, epoch, diff) = apart(table, "mark", ["vertex", "epoch", "diff"])
-        new = following.vertex_changes(graph, kept.at, intervals, old, first, last)
+        moves, there = apart(table, "mark")
+        new = following.vertex_changes(graph, batches(graph, kept.at, *moved(moves), first, last), first)
+        vertex, epoch, diff = longs(there, ["vertex", "epoch", "diff"])
         vertex, epoch, diff = consolidate(
             [np.concatenate([new[0], vertex]), np.concatenate([new[1], epoch])], np.concatenate([new[2], -diff])
         )

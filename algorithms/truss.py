@@ -26,12 +26,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import truss_rounds
-from algorithms.kept import Files, Kept, Task, apart, in_task, resuming
+from algorithms.kept import INTERVAL, Files, Kept, Task, apart, in_task, moved, resuming
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
 from algorithms.kernels.replay import Result, replay, resume
 from algorithms.kernels.warm import Warm
@@ -39,6 +38,7 @@ from algorithms.proof import Ask
 from algorithms.times import FOREVER
 
 PROOF = 1  # no edge has this trussness
+TRIPLE = ["a", "b", "k", "epoch", "diff"]
 SCHEMA = "a bigint, b bigint, k bigint, epoch bigint, diff bigint, note string"
 
 
@@ -91,8 +91,9 @@ def resumed_changes(
 
 def _replay(first: int, last: int, keep: tuple[Files, str] | None = None, ask: Ask | None = None) -> Task:
     def changes(rows: pa.Table) -> pa.Table:
-        intervals, (sa, sb, sk, se, sd) = _apart(rows)
-        del rows
+        edges, stored = apart(rows, "k")
+        intervals, (sa, sb, sk, se, sd) = longs(edges, INTERVAL), longs(stored, TRIPLE)
+        del rows, edges, stored
         earlier = se < first
         ea, eb, ek, present = consolidate([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
         assert (present == 1).all(), "the stored trussness holds an edge twice"
@@ -107,19 +108,12 @@ def _replay(first: int, last: int, keep: tuple[Files, str] | None = None, ask: A
 
 def _resume(kept: Kept, first: int, last: int, keep: str, ask: Ask | None) -> Task:
     def changes(graph: Warm, rows: pa.Table) -> pa.Table:
-        intervals, old, stored = apart(rows, "k", ["a", "b", "k", "epoch", "diff"])
-        result = resume(graph, kept.at, intervals, old, first, last, ask)
+        edges, stored = apart(rows, "k")
+        result = resume(graph, kept.at, *moved(edges), first, last, ask)
         _save(result, kept.files, keep, last)
-        return _triples(result, stored)
+        return _triples(result, longs(stored, TRIPLE))
 
-    return resuming(kept, ("a", "b", "k", "epoch", "diff"), changes)
-
-
-def _apart(rows: pa.Table) -> tuple[list[Longs], list[Longs]]:
-    """The intervals (a, b, epoch, until, diff) and the stored triples (a, b, k, epoch, diff)."""
-    interval = pc.equal(rows["k"], 0)
-    intervals = longs(rows.filter(interval), ["a", "b", "epoch", "until", "diff"])
-    return intervals, longs(rows.filter(pc.invert(interval)), ["a", "b", "k", "epoch", "diff"])
+    return resuming(kept, TRIPLE, changes)
 
 
 def _save(result: Result, files: Files, key: str, at: int) -> None:

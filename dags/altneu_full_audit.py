@@ -1,10 +1,10 @@
 """The published result against a full recomputation from the landed upserts, every week.
 
 Triggered by hand, **epochs** says how many are drawn (the newest is always among them; 0: all). The draw
-depends on the run's week, so that over time all are visited. Every table is held against the fingerprints of what was
-published, at all epochs. The task fails when anything differs: its
-message has the epochs, the checks and the first differing rows. Nothing is changed; the results are kept
-for the reports.
+depends on the run's week, so that over time all are visited. Every table is held against the
+fingerprints of what was published, at all epochs. The task fails when anything differs: its message has
+the epochs, the checks and the first differing rows. Nothing is changed; the results are kept for the
+reports.
 """
 
 from __future__ import annotations

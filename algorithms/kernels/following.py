@@ -3,7 +3,7 @@
 Law     The sum of the changes is the difference between the counts of the graph before and after: an edge takes its
         triangles with it as they are when it goes, and brings those that it closes when it comes, one edge at a time,
         so a triangle of several changed edges counts once.
-Shapes  As `replay.resume`. Result: vertex, epoch, diff (int64), no pair twice, no diff of 0, by epoch.
+Shapes  As `replay.batches`. Result: vertex, epoch, diff (int64), no pair twice, no diff of 0, by epoch.
 Cost    The shorter neighbour list of each changed edge, or a look-up for each of its entries (`levels.closing`).
         The graph's levels are of no use afterwards.
 Source  Seed 4's delta rules, one edge at a time.
@@ -14,29 +14,23 @@ Source  Seed 4's delta rules, one edge at a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from algorithms.kernels.graph import Ints
 from algorithms.kernels.levels import closing, set_level
-from algorithms.kernels.replay import batches
+from algorithms.kernels.replay import Batch
 from algorithms.kernels.warm import Warm
 
 
-def vertex_changes(
-    graph: Warm,
-    at: int,
-    rows: tuple[Ints, Ints, Ints, Ints, Ints],
-    old: NDArray[np.bool_],
-    first: int,
-    last: int,
-) -> tuple[Ints, Ints, Ints]:
-    """The changes at the epochs `first`..`last`. `Mismatch` when the rows do not fit the graph."""
+def vertex_changes(graph: Warm, steps: Iterator[Batch], first: int) -> tuple[Ints, Ints, Ints]:
+    """The changes from epoch `first` on. steps: `replay.batches` of the graph; what they raise comes through."""
     found: list[tuple[Ints, Ints, Ints]] = []
     delta, left = np.empty(0, np.int64), np.empty(0, np.int32)
     right = left
-    for epoch, removed, inserted in batches(graph, at, rows, old, first, last):
+    for epoch, removed, inserted in steps:
         graph.make_room(inserted)
         levels, widest = graph.levels, int(graph.room.max(initial=0))
         if delta.size < levels.live.size:

@@ -5,15 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import AltneuError, CheckFailed
-from ..home.directory import Home
-from ..state.ledger import Ledger
-from ..state.prints import Difference, differences, folded
-from ..state.records import Revision
+from ..errors import CheckFailed
+from ..state.prints import Difference, Prints, differences, folded
+from ..state.records import LANDED, Revision
 from ..storage.prints import of_published
 from ..storage.warehouse import Warehouse
-
-LANDED = {"upserts", "quarantine", "names"}  # which a rebuild reads from the landing, and only where it is told to
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class Stored:
     wrong: list[Difference]
 
     def failure(self) -> CheckFailed:
-        landing = " --from-landing" if {each.table for each in self.wrong} & LANDED else ""
+        landing = " --from-landing" if {each.table for each in self.wrong} & {*LANDED} else ""
         return CheckFailed(
             f"{len(self.wrong)} of {len(self.compared)} tables do not hold what was published as revision "
             f"{self.revision}: {', '.join(each.table for each in self.wrong)}.",
@@ -34,14 +30,8 @@ class Stored:
         )
 
 
-def compare(home: Home, ledger: Ledger, row: Revision, warehouse: Warehouse) -> Stored:
-    """Read every table once; EXECUTES. `AltneuError` where nothing can be said."""
-    recorded = ledger.fingerprints(row.revision)
-    if not recorded:
-        raise AltneuError(
-            f"revision {row.revision} is of before fingerprints were recorded: there is nothing to compare with.",
-            "altneu rebuild   (records them, as the next run does)",
-        )
+def compare(warehouse: Warehouse, row: Revision, recorded: Prints) -> Stored:
+    """Read every table once, and hold it against what the ledger has of the revision; EXECUTES."""
     found = of_published(warehouse, row)
     wrong = differences(folded(recorded, row.since), folded(found, row.since))
     compared = [table for table in found if table in recorded]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import CheckFailed, UsageError
+from ..errors import AltneuError, CheckFailed, UsageError
 from ..home.directory import Home
 from ..reading.answers import unpublished
 from ..state.ledger import Ledger
@@ -115,10 +115,16 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
+    recorded = ledger.fingerprints(row.revision)
+    if not recorded:
+        raise AltneuError(
+            f"revision {row.revision} is of before fingerprints were recorded: there is nothing to compare with.",
+            "altneu rebuild   (records them, as the next run does)",
+        )
     started, progress = time.time(), Progress()
     try:
         progress("audit", "reading all tables")
-        found = stored.compare(home, ledger, row, Warehouse(session_for(home, ledger), home))
+        found = stored.compare(Warehouse(session_for(home, ledger), home), row, recorded)
     finally:
         progress.close()
     for each in found.wrong:

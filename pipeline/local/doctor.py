@@ -254,9 +254,9 @@ def _place(home: Path) -> Iterator[Check]:
 
     from ..errors import AltneuError, explained
     from ..home.directory import Home
-    from ..run.decisions import LANDED
     from ..state import database, versions
     from ..state.place import look, opened, verify
+    from ..state.records import LANDED
     from ..storage.avro import NotAvro
     from ..storage.inventory import take
 

@@ -19,10 +19,9 @@ from algorithms.plans import BROADCAST_ROWS, MOTIF_NAMES, Choice, MotifChoice
 from ..home.schedule import sample
 from ..home.settings import Config
 from ..state.facts import AuditFacts, EdgesFacts, Facts, TrianglesFacts, TrussFacts
-from ..state.records import Revision, RunKind
+from ..state.records import LANDED, Revision, RunKind
 
 Label = Callable[[int], str]  # epoch → what a person reads
-LANDED = ("upserts", "quarantine", "names")  # tables of rows as they came; all others are computed from them
 FULL = "full"  # `[audit] mode`
 PARTS = 32  # of which "auto" recounts one
 # Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.

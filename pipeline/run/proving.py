@@ -73,7 +73,7 @@ def proved(run: Run, audit: Audit) -> Proved | None:
     first = _first(run, found)
     epochs = sorted(epoch for epoch in _batches(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
-    rows = _landed(run, epochs, not run.keeps("edges") or not _known(before), ask, proof)
+    rows = _landed(run, first, epochs, not run.keeps("edges") or not _known(before), ask, proof)
     if proof is None:  # nothing was replayed: nothing may have changed
         rows += [_row(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
@@ -82,7 +82,7 @@ def proved(run: Run, audit: Audit) -> Proved | None:
             for a, b, k, why in proof.shown
         ]
         after = {table: plus(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
-        rows += _stored(run, proof, found, after, epochs)
+        rows += _stored(run, proof, found.first_epoch, after, first, epochs)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
     return Proved(epochs, rows, ask, 0 if proof is None else proof.looked_at)
@@ -131,12 +131,12 @@ def _batches(run: Run) -> set[int]:
 
 
 def _stored(
-    run: Run, proof: Proof, found: TrussFacts, after: Mapping[str, ByEpoch], epochs: list[int]
+    run: Run, proof: Proof, replayed: int | None, after: Mapping[str, ByEpoch], first: int, epochs: list[int]
 ) -> list[dict[str, Any]]:
     """Where tables or totals are not what was proved: on what the first step builds, at every epoch that the run speaks
     of, and wherever anything changes between them, as where edges expire and nothing lands."""
-    assert found.first_epoch is not None, "there is a proof of what was replayed from it on"
-    base = found.first_epoch - 1
+    assert replayed is not None, "there is a proof of what was replayed from it on"
+    base = replayed - 1
     changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
     looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
@@ -150,7 +150,7 @@ def _stored(
             right = {table: right[table] + step.prints[table] for table in COLLECTIONS}
             counts = added(counts, step.counts)
             step = next(steps)
-        at = max(epoch, _first(run, found))  # the state before is what the first epoch builds on
+        at = max(epoch, first)  # the state before is what the first epoch builds on
         for table in COLLECTIONS:
             if held[table].at(epoch) != right[table]:
                 rows.append(_row(at, "stored", f"the rows of {table}", None, None))
@@ -169,7 +169,9 @@ def _unlike(shown: Mapping[str, Any], counts: Counts) -> Iterable[tuple[str, tup
             yield f"edges of trussness {k}", pair
 
 
-def _landed(run: Run, epochs: list[int], whole: bool, ask: Ask | None, proof: Proof | None) -> list[dict[str, Any]]:
+def _landed(
+    run: Run, first: int, epochs: list[int], whole: bool, ask: Ask | None, proof: Proof | None
+) -> list[dict[str, Any]]:
     """The edges of the pairs that landed again, and of the part, derived from the landed rows; and the part's rows of
     all tables. One job."""
     delta = run.delta("upserts")
@@ -194,7 +196,7 @@ def _landed(run: Run, epochs: list[int], whole: bool, ask: Ask | None, proof: Pr
         found.setdefault(row["kind"], {})[row["epoch"]] = of_row(row)
     pairs_found = folded({kind: found[kind] for kind in ("landed", "stored")}, _since(run))
     apart = minus(pairs_found["landed"], pairs_found["stored"])
-    running, first = _Running(apart), _first(run, run.ledger.facts(run.run_id, TrussFacts))
+    running = _Running(apart)
     wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.at(at)]
     later = [epoch for epoch in apart if epoch > run.frontier and running.at(epoch)]  # when they will expire
     rows = [_row(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]

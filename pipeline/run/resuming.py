@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.kept import Files, Kept
+from algorithms.kept import Files, Kept, absent
 
 from ..storage import kept
 from .context import Run
@@ -23,6 +23,17 @@ def graph(run: Run, files: Files | None) -> Kept | None:
     if files is None or key is None or at is None or kept.edges(run.home, key) > run.home.config.truss.limit_edges:
         return None
     return Kept(files, key, at)
+
+
+def executed(run: Run, changes: DataFrame) -> DataFrame | None:
+    """The result of a plan from a kept graph, persisted; EXECUTES. None, and it is said: there is none."""
+    changes = changes.persist()
+    why = absent(changes)
+    if why is None:
+        return changes
+    changes.unpersist()
+    run.say(f"{why}: from the tables")
+    return None
 
 
 def moved(run: Run, graph: Kept, first: int) -> DataFrame:

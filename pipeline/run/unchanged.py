@@ -13,10 +13,9 @@ from ..errors import CheckFailed
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.prints import Difference, Prints, differences, folded
-from ..state.records import Revision
+from ..state.records import LANDED, Revision
 from ..storage.prints import of_revisions
 from ..storage.warehouse import Warehouse, shown
-from .decisions import LANDED
 from .meaning import changed_meaning
 
 

@@ -19,6 +19,8 @@ from . import lease
 from .facts import Facts, from_json
 from .schema import NOTHING
 
+LANDED = ("upserts", "quarantine", "names")  # tables of rows as they came; all others are computed from them
+
 Json: TypeAlias = dict[str, Any]  # a JSON object whose fields are others' business: a stage's facts, a run's settings
 Row: TypeAlias = sa.Row[*tuple[Any, ...]]
 

@@ -39,9 +39,10 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
         )
     say(f"{len(epochs)} epoch(s), {len(results)} checks: all equal to a full recomputation")
     done = {"epochs": len(epochs), "checks": len(results), "revision": revision.revision}
-    if not ledger.fingerprints(revision.revision):  # of an earlier version: the next run records them
+    recorded = ledger.fingerprints(revision.revision)
+    if not recorded:  # of an earlier version: the next run records them
         return done
-    found = stored.compare(home, ledger, revision, warehouse)
+    found = stored.compare(warehouse, revision, recorded)
     if found.wrong:
         for each in found.wrong:
             say(each.words(home.schedule.label(each.epoch)))

@@ -9,6 +9,7 @@ import pytest
 
 from algorithms.kernels.following import vertex_changes
 from algorithms.kernels.intervals import consolidate
+from algorithms.kernels.replay import batches
 from algorithms.kernels.warm import Mismatch
 from algorithms.proof import Ask
 from tests import seeds
@@ -32,7 +33,8 @@ def followed(
     rng.shuffle(inside)
     table = tuple(np.array([row[i] for row in inside], np.int64) for i in range(5))
     flags = np.array([row[5] for row in inside], bool)
-    vertex, epoch, diff = vertex_changes(made(before, Ask()), frontier, table, flags, first, last)
+    graph = made(before, Ask())
+    vertex, epoch, diff = vertex_changes(graph, batches(graph, frontier, table, flags, first, last), first)
     assert (diff != 0).all() and consolidate([vertex, epoch], diff)[0].size == vertex.size
     return Counter({(v, e): n for v, e, n in zip(vertex.tolist(), epoch.tolist(), diff.tolist(), strict=True)})
 
@@ -69,4 +71,4 @@ def test_rows_of_another_graph_are_refused() -> None:
     graph = made({0: {(0, 1), (1, 2)}})
     gone = [np.array([x], np.int64) for x in (5, 6, 0, 3, 1)]
     with pytest.raises(Mismatch):
-        vertex_changes(graph, 0, tuple(gone), np.array([True]), 1, 4)
+        vertex_changes(graph, batches(graph, 0, tuple(gone), np.array([True]), 1, 4), 1)

@@ -18,7 +18,6 @@ from pipeline.home.directory import Home, parse
 from pipeline.run import planning
 from pipeline.run.decisions import (
     BROADCAST_ROWS,
-    LANDED,
     PARTS,
     Audit,
     Edges,
@@ -33,7 +32,7 @@ from pipeline.run.decisions import (
 from pipeline.run.forecast import forecast
 from pipeline.state.facts import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
-from pipeline.state.records import EMPTY, RunKind
+from pipeline.state.records import EMPTY, LANDED, RunKind
 from tests import homes
 
 NOTHING, SOME = Number.exactly(0), Number(10, 0, 30)

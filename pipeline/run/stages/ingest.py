@@ -8,9 +8,8 @@ from ... import landing
 from ...errors import Unavailable
 from ...landing import filters, frames
 from ...state.facts import IngestFacts, QuarantinedRow
-from ...state.records import RunKind, StagedBatch
+from ...state.records import LANDED, RunKind, StagedBatch
 from ..context import Run
-from ..decisions import LANDED
 
 SAMPLE = 20  # quarantined rows kept for the report
 

@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import motifs, patterns, triangles
-from algorithms.kept import absent
 from algorithms.plans import BROADCAST_ROWS
 
 from ...state.facts import EdgesFacts, TrianglesFacts
@@ -130,10 +129,4 @@ def _resumed(run: Run) -> DataFrame | None:
     if graph is None or first is None:
         return None
     edges, stored = resuming.moved(run, graph, first), run.before("triangle_counts")
-    new = triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier).persist()
-    why = absent(new)
-    if why is None:
-        return new
-    new.unpersist()
-    run.say(f"{why}: from the tables")
-    return None
+    return resuming.executed(run, triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier))

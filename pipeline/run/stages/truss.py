@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import truss
-from algorithms.kept import Files, absent
+from algorithms.kept import Files
 from algorithms.proof import Ask
 
 from ...reading.views import named
@@ -79,13 +79,7 @@ def _resumed(run: Run, first: int, files: Files | None, name: str, ask: Ask) -> 
     if graph is None:
         return None
     edges, stored = resuming.moved(run, graph, first), run.before("trussness")
-    new = truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask).persist()
-    why = absent(new)
-    if why is None:
-        return new
-    new.unpersist()
-    run.say(f"{why}: from the tables")
-    return None
+    return resuming.executed(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
 
 
 def _replayed(run: Run, decision: Truss, first: int, keep: tuple[Files, str] | None, ask: Ask) -> DataFrame:
