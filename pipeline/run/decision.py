@@ -1,8 +1,8 @@
 """What a decision of a run is: a rule over numbers, and the ways that are open while they are estimates.
 
 The numbers are estimates with bounds before a run (`forecast.Estimated`), counts inside it (`context.Counted`). `way`
-is what the rule makes of them, `may` every way that their bounds leave open: the run goes one of these, and `taken` reads
-from the facts of the stage which one it was. The decisions that there are: `decisions`. Nothing here loads Spark.
+is what the rule makes of them, `may` every way that their bounds leave open: the run goes one of these, and `taken`
+reads from the facts of the stage which one it was. `decisions` has those that there are. Nothing here loads Spark.
 """
 
 from __future__ import annotations
