@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from algorithms.upserts import DELETE, winners
 
-from ..errors import LeaseLost, explained
+from ..errors import LeaseLost, UsageError, explained
 from ..home.directory import Home
 from ..interrupt import asked
 from ..report import refresh
@@ -36,6 +36,7 @@ from ..storage import kept
 from ..storage.branches import Branches
 from ..storage.warehouse import INTERVALS, Warehouse, shown
 from . import unchanged
+from .meaning import changed_values
 
 Say = Callable[[str], None]
 
@@ -114,8 +115,17 @@ def compact(
     grace: float = 3600.0,
     say: Say = lambda text: None,
 ) -> CompactFacts:
-    """Fold, rewrite, expire; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
+    """Fold, rewrite, expire; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill.
+
+    Raises `UsageError` where the settings do not have the value columns that are stored: they would be lost.
+    """
     row = ledger.published()
+    if words := changed_values(home, ledger):
+        raise UsageError(
+            f"{home.path / 'altneu.toml'} has other value columns than what is stored: {'; '.join(words)}. "
+            "A compaction would lose them; nothing was changed.",
+            "put them back, and altneu compact again; or altneu rebuild --from-landing, which publishes without them",
+        )
     warehouse = Warehouse(spark, home)
     warehouse.ensure()
     live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
