@@ -242,10 +242,11 @@ def audit_published(
 
     wanted = sorted(epochs)
     shown = published(Ledger(warehouse.home.database), revision, wanted)
-    found, context = differences(warehouse, read, wanted, say, third_party, revision, shown)
-    if warehouse.home.config.vertices.ids == "string" and wanted:
-        context["kinds"] |= {"names"}
-        found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)
+    with warehouse.plans(revision):
+        found, context = differences(warehouse, read, wanted, say, third_party, revision, shown)
+        if warehouse.home.config.vertices.ids == "string" and wanted:
+            context["kinds"] |= {"names"}
+            found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)
     return check_differences(found, context)
 
 

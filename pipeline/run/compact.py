@@ -140,7 +140,8 @@ def compact(
         unchanged.verify(home, ledger, warehouse, row, pins, since, revisions)
         return True
 
-    facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
+    with warehouse.plans(row):
+        facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
     kept.keep_only(home, kept.of(ledger, row), kept.of(ledger, ledger.at()))  # what killed runs have left goes
     refresh(home, ledger)
     return replace(facts, before=sizes)

@@ -101,7 +101,8 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
             )
             if this is STAGES[0]:
                 run.warehouse.ensure(retype=not run.keeps("upserts") or run.parent.frontier is None)
-            with plans_for(spark, run.stored() if this.stored else None):
+            landed = _landed_rows(home, row.epochs) if this is STAGES[0] else 0
+            with plans_for(spark, run.stored() + landed if this.stored else None):
                 facts = watch.work(this.work, run)
             if run.wrote:
                 facts = replace(facts, snapshots=run.wrote)
