@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ..errors import Conflict, LeaseLost, RunFailed, UsageError
@@ -19,7 +20,8 @@ from ..report import refresh
 from ..state import lease
 from ..state.facts import AuditFacts
 from ..state.ledger import Ledger
-from ..state.records import RunKind, RunRecord, RunState, Verdict
+from ..state.records import Revision, RunKind, RunRecord, RunState, Verdict
+from .decisions import Scope
 
 FEW = 8  # epochs that a command names one by one
 
@@ -147,6 +149,20 @@ def again(home: Home, run: RunRecord) -> str:
     if len(labels) <= FEW:
         return f"altneu run {' '.join(labels)} --hold"
     return f"altneu backfill {labels[0]} {labels[-1]} --hold"
+
+
+def as_published(ledger: Ledger, run: RunRecord) -> Revision:
+    """The ledger row of a held run, were it published now: with the snapshots that its audit has seen."""
+    parent = ledger.parent(run)
+    return replace(
+        parent,
+        revision=run.parent + 1,
+        parent=run.parent,
+        run_id=run.run_id,
+        frontier=Scope(parent, run.epochs, run.kind).frontier,
+        snapshots={**parent.snapshots, **ledger.written(run.run_id)},
+        since=None if run.kind is RunKind.RELOAD else parent.since,
+    )
 
 
 def described(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, object]:
