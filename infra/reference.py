@@ -59,6 +59,7 @@ DATABASE = {
     "fingerprints": "per run, table and epoch: by how much it changes the table's [fingerprint](#fingerprints); empty: "
     "from this run on it is not known",
     "proofs": "per run, as JSON: what its truss stage has proved of the epochs that it has replayed",
+    "approvals": "per run that waits for a person, or has: who has approved or rejected it, when and why",
     "stages": "per run and stage: its state, its seconds, and what it recorded",
     "checks": "the results of all checks, of runs and of audits",
     "digests": "digests of landed files, so that an unchanged file is read once",

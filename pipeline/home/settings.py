@@ -174,6 +174,29 @@ class Audit(Section):
     ] = "frontier"
 
 
+class Publish(Section):
+    approve: Annotated[
+        Literal["never", "on warning", "always"],
+        About(
+            '"never"',
+            'whether a run is held before it is published, until somebody approves: "on warning": when a check warns',
+            '"never", "on warning" or "always"',
+        ),
+    ] = "never"
+
+
+class Runs(Section):
+    hold_days: Annotated[
+        float,
+        Field(gt=0, le=36_500),
+        About(
+            "7",
+            "a run that is held for longer than so many days is discarded by the next run or compaction",
+            "more than 0 (up to 36500)",
+        ),
+    ] = 7
+
+
 class Retention(Section):
     heading = "what `altneu compact` keeps"
     epochs: Annotated[
@@ -270,6 +293,8 @@ class Config(Section):
     ] = {}
     truss: Truss = Truss()
     audit: Audit = Audit()
+    publish: Publish = Publish()
+    runs: Runs = Runs()
     retention: Retention = Retention()
     storage: Storage = Storage()
     spark: Spark = Spark()

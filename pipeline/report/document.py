@@ -57,6 +57,8 @@ def describe(state: State, epoch: int, at: str) -> Document:
         "audit": _audit(state, epoch),
         "failed_run": _failed_run(state, shown) if shown is not None and shown.state is RunState.FAILED else None,
         "interrupted": tried is not None and tried.state is RunState.INTERRUPTED,
+        "held": _held(state, tried),
+        "approval": state.approval(published.run_id) if published else None,
         "run": _run(state, run_id) if run_id else None,
         "runs": [run_summary(*one) for one in state.attempts.get(epoch, [])][-WINDOW:],
         "trend": _trend(state, epoch),
@@ -247,6 +249,13 @@ def _failed_run(state: State, run: Attempt) -> Document:
     failed = [check(state, row) for row in state.failures_of(run.run_id)]
     failed.sort(key=lambda check: (SEVERITIES.index(check["severity"]), check["epoch"]))
     return {**run_summary(run, None), "checks": failed}
+
+
+def _held(state: State, run: Attempt | None) -> Document | None:
+    """The newest run, if it waits for a decision or was rejected."""
+    if run is None or run.state not in (RunState.HELD, RunState.REJECTED):
+        return None
+    return {**run_summary(run, None), "approval": state.approval(run.run_id)}
 
 
 def _run(state: State, run_id: str) -> Document:

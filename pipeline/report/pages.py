@@ -21,7 +21,7 @@ from ..state import lease
 from ..state.ledger import Ledger
 from ..state.standing import Standings, standings
 from .document import Document, describe
-from .html import epoch_page, index_page, outdated_page
+from .html import difference_page, epoch_page, index_page, outdated_page
 from .overview import look, overview
 from .state import WINDOW, State
 
@@ -189,6 +189,14 @@ class Files:
     def save(self) -> None:
         entries = {str(epoch): entry for epoch, entry in sorted(self.entries.items()) if entry}
         _put(self.home.reports / MANIFEST, json.dumps(entries, separators=(",", ":")))
+
+
+def write_difference(home: Home, name: str, found: Document) -> Path:
+    """Write the page of a difference beside the others; its path."""
+    home.reports.mkdir(parents=True, exist_ok=True)
+    path = home.reports / f"diff-{name}.html"
+    _put(path, difference_page({**found, "at": lease.now()}))
+    return path
 
 
 def _docs(state: State, epoch: int) -> str:

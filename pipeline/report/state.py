@@ -18,7 +18,7 @@ from ..home.directory import Home
 from ..state.attempts import Attempt, attempt, pending, unpublished
 from ..state.facts import F
 from ..state.ledger import Ledger
-from ..state.records import Batch, CheckRecord, LandedBatch, Revision, Row, RunState, StageRecord
+from ..state.records import Approval, Batch, CheckRecord, LandedBatch, Revision, Row, RunState, StageRecord, Verdict
 from ..state.schema import batches, checks, ledger, runs
 from ..state.standing import (
     FOREVER,
@@ -160,6 +160,17 @@ class State:
         row = self.found.run(run_id)
         known = self.read(sa.select(ledger.c.revision).where(ledger.c.run_id == run_id))
         return attempt(row), known[0].revision if known else None
+
+    @cached_property
+    def _approvals(self) -> dict[str, Approval]:
+        return self.found.approvals()
+
+    def approval(self, run_id: str) -> dict[str, str | None] | None:
+        """What a person has decided of a run: verdict, person, because, at; None: nothing."""
+        said = self._approvals.get(run_id)
+        if said is None or said.verdict is Verdict.WANTED:
+            return None
+        return {"verdict": said.verdict, "person": said.person, "because": said.because, "at": said.at}
 
     # -- the axis -----------------------------------------------------------------------------------------------
 

@@ -29,13 +29,12 @@ from ..interrupt import asked
 from ..report import refresh
 from ..state import lease
 from ..state.facts import CompactFacts, Size
-from ..state.lease import held
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunState, StageState, new_run_id
 from ..storage import kept
 from ..storage.branches import Branches
 from ..storage.warehouse import INTERVALS, Warehouse, shown
-from . import unchanged
+from . import held, unchanged
 from .meaning import changed_values
 
 Say = Callable[[str], None]
@@ -160,11 +159,12 @@ def replace_and_drop(
 ) -> CompactFacts:
     """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot; `verify`
     raises where the new ones say anything else than the old ones."""
+    held.expire(home, ledger)
     warehouse.discard_leftovers(ledger)
     since, line, dropped = horizon(home, ledger, row)
     run_id = new_run_id()
     ledger.begin(run_id, row.revision, [], {}, RunKind.COMPACT)
-    with held(ledger, run_id):
+    with lease.held(ledger, run_id):
         started = time.time()
         ledger.stage(run_id, "compact", StageState.RUNNING, started)
         try:

@@ -20,7 +20,8 @@ runs = sa.Table(
     sa.Column("parent", sa.BigInteger, nullable=False),  # the revision it builds on; 0 = the empty state
     sa.Column("epochs", sa.JSON, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),  # running, published, done (compact), and:
-    # failed; interrupted (a signal, a timeout); superseded (another run has published on its parent)
+    # failed; interrupted (a signal, a timeout); superseded (another run has published on its parent);
+    # held (computed and checked; a person decides); rejected (a person has decided, or nobody in time)
     sa.Column("error", sa.Text),
     sa.Column("config", sa.JSON, nullable=False),
     sa.Column("started_at", sa.String(32), nullable=False),
@@ -84,6 +85,16 @@ proofs = sa.Table(  # what a run's truss stage proves of every epoch that it rep
     metadata,
     sa.Column("run_id", sa.String(64), primary_key=True),
     sa.Column("proof", sa.Text, nullable=False),
+)
+
+approvals = sa.Table(  # what people have said of runs that wait for them, see `approvals`
+    "approvals",
+    metadata,
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("verdict", sa.String(16), nullable=False),  # wanted (the run was begun to be held), approved, rejected
+    sa.Column("person", sa.String(256)),  # who; null: nobody said
+    sa.Column("because", sa.Text),
+    sa.Column("at", sa.String(32), nullable=False),
 )
 
 stages = sa.Table(

@@ -288,6 +288,8 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
         "audit": audit,
         "failed_run": failed,
         "interrupted": tried is not None and tried.state == "interrupted",
+        "held": None,
+        "approval": None,
         "run": run,
         "runs": world.attempts(epoch)[-30:],
         "trend": trend,

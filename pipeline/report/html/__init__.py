@@ -88,6 +88,11 @@ def _trusses(found: Document) -> Document | None:
     return {"svg": svg, "levels": levels}
 
 
+def difference_page(found: Document) -> str:
+    """What readers would see change, from the `document` of a difference with its first rows."""
+    return _environment().get_template("difference.html").render(d=found)
+
+
 def outdated_page(label: str, revision: int, at: str) -> str:
     """In place of a page that shows what has changed since: the command that writes it again."""
     return _environment().get_template("outdated.html").render(label=label, revision=revision, at=at)

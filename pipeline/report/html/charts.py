@@ -88,11 +88,13 @@ def _said(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
     )
 
 
-def line(ident: str, name: str, labels: Sequence[str], values: Sequence[float], stepped: bool = False) -> Markup:
-    """A line over epochs with a dot at the last one."""
+def line(
+    ident: str, name: str, labels: Sequence[str], values: Sequence[float], stepped: bool = False, top: float = 0
+) -> Markup:
+    """A line over epochs with a dot at the last one. `top`: what the scale reaches at least."""
     if not values:
         return Markup("")
-    frame = _Frame(labels, max(values))
+    frame = _Frame(labels, max(*values, top))
     path, floor = frame.path(values, stepped), _at(frame.y(0))
     x, y = _at(frame.x(len(values) - 1)), _at(frame.y(values[-1]))
     drawn = f'<path class="fill" d="{path}V{floor}H{LEFT}Z"/><path class="line" d="{path}"/>'
