@@ -174,6 +174,19 @@ class Audit(Section):
     ] = "frontier"
 
 
+class Checks(Section):
+    sensitivity: Annotated[
+        Literal["low", "normal", "high"],
+        About(
+            '"normal"',
+            "how far from what is usual the numbers of rows, edges and triangles may be before a check warns: the "
+            'bounds of "low" are 1.5 times as wide (a false alarm in 2,000 epochs), of "high" 0.7 times (in 100)',
+            '"low", "normal" or "high"',
+            change="nothing; the next run uses it, and what was found before stays",
+        ),
+    ] = "normal"
+
+
 class Retention(Section):
     heading = "what `altneu compact` keeps"
     epochs: Annotated[
@@ -270,6 +283,7 @@ class Config(Section):
     ] = {}
     truss: Truss = Truss()
     audit: Audit = Audit()
+    checks: Checks = Checks()
     retention: Retention = Retention()
     storage: Storage = Storage()
     spark: Spark = Spark()
