@@ -187,6 +187,7 @@ class Files:
             self.stand.put_back,  # up to there it says what its batch did to later epochs
             [tried.run_id, tried.state, tried.last] if tried else None,
             len(self.stand.tried.get(epoch, ())),
+            None if place is None else axis[max(place - WINDOW + 1, 0)],  # where its pictures begin
             [[self.home.schedule.label(each), self.has(self.name(each))] for each in around],
         ]
 

@@ -140,11 +140,24 @@ def index_page(found: Document, has: Callable[[str], bool], inside: Document | N
         for e in reversed(found["epochs"])
     ]  # fmt: skip
     states = [[state.mark, state.symbol, state.short] for state in words.STATES.values()]
-    data = {"rows": rows, "states": states, "base": base}
     groups = _groups(found["epochs"], found["seconds"], found["starts"])
     shown, folds = groups[:SHOWN], _folds(groups[SHOWN:])
+    older = [[_packed(group) for group in fold["groups"]] for fold in folds]
+    data = {"rows": rows, "states": states, "base": base, "folds": older}
+    names = [group["name"] for group in groups]
     template = _environment().get_template("index.html" if inside is None else "airflow.html")
-    return template.render(d=found, has=has, groups=shown, folds=folds, data=data, base=base, inside=inside)
+    return template.render(
+        d=found, has=has, groups=shown, folds=folds, names=names, data=data, base=base, inside=inside
+    )
+
+
+def _packed(group: Document) -> Document:
+    """A part of the grid for the script, which makes its cells from the rows: the place of the first, how many, and
+    what is in them where it is neither a day nor the epoch's label."""
+    cells = group["cells"]
+    packed = {name: group[name] for name in ("name", "lead", "days", "first")} | {"count": len(cells)}
+    plain = group["days"] or all(cell["cell"] == cell["label"] for cell in cells)
+    return packed if plain else packed | {"cells": [cell["cell"] for cell in cells]}
 
 
 def _folds(groups: list[Document]) -> list[Document]:
@@ -166,7 +179,7 @@ def _folds(groups: list[Document]) -> list[Document]:
 def _groups(epochs: list[Document], seconds: int | None, starts: dict[int, datetime]) -> list[Document]:
     """The grid in parts, newest first: months of days, days of hours, years of weeks, hundreds of integers."""
     groups: dict[str, Document] = {}
-    for entry in epochs:
+    for place, entry in enumerate(epochs):
         start = starts.get(entry["epoch"])
         lead, said = 0, entry["label"]
         if start is None or seconds is None:
@@ -180,6 +193,8 @@ def _groups(epochs: list[Document], seconds: int | None, starts: dict[int, datet
             said = f"{name} {cell}"
         else:
             name, cell = f"{start:%Y}", f"{start:%m-%d}"
-        group = groups.setdefault(name, {"name": name, "lead": lead, "days": seconds == 86_400, "cells": []})
+        group = groups.setdefault(
+            name, {"name": name, "lead": lead, "days": seconds == 86_400, "first": place, "cells": []}
+        )
         group["cells"].append({**entry, "cell": cell, "said": said})
     return list(groups.values())[::-1]

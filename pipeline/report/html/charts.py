@@ -15,6 +15,7 @@ from .words import number
 
 WIDTH, HEIGHT = 360, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 24
+MOST = 400  # points of a line: the picture has fewer pixels than that across
 
 
 def ticks(top: float) -> list[float]:
@@ -50,8 +51,8 @@ class _Frame:
 
     def path(self, values: Sequence[float], stepped: bool = False) -> str:
         parts = [f"M{_at(self.x(0))} {_at(self.y(values[0]))}"]
-        for place, value in enumerate(values[1:], 1):
-            x, y = _at(self.x(place)), _at(self.y(value))
+        for place in _drawn(values)[1:]:
+            x, y = _at(self.x(place)), _at(self.y(values[place]))
             parts.append(f"H{x}V{y}" if stepped else f"L{x} {y}")
         return "".join(parts)
 
@@ -68,6 +69,18 @@ class _Frame:
         said = f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(text)}</desc>'
         named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
         return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" {named}>{said}{grid}{body}{ends}</svg>')
+
+
+def _drawn(values: Sequence[float]) -> list[int]:
+    """The places of a line that are drawn: all, or of more than `MOST` the least and the greatest of each stretch."""
+    if len(values) <= MOST:
+        return list(range(len(values)))
+    size = math.ceil(2 * len(values) / MOST)
+    places = {0, len(values) - 1}
+    for begin in range(0, len(values), size):
+        part = range(begin, min(begin + size, len(values)))
+        places |= {min(part, key=values.__getitem__), max(part, key=values.__getitem__)}
+    return sorted(places)
 
 
 def _at(value: float) -> str:
@@ -164,11 +177,13 @@ def banded(
     failures = [label for label, point in zip(labels, points, strict=True) if point[3]]
     text = _said(name, labels, [value for value, *_ in points])
     text += f" It failed at {', '.join(failures[-5:])}." if failures else " It failed nowhere."
-    return frame.wrap(ident, f"{name} over epochs", text, drawn, [_short(math.expm1(tick)) for tick in frame.ticks])
+    return frame.wrap(
+        ident, f"{name} over epochs", text, drawn, [_short(round(math.expm1(tick))) for tick in frame.ticks]
+    )
 
 
 def _decades(most: float) -> list[float]:
     """0, and powers of ten up to what covers `most`; at most five."""
     top = max(math.ceil(math.log10(max(most, 1))), 1)
-    every = range(0, top + 1, 1 + top // 5)
-    return [0, *(10**power for power in every if power or top < 3), *([] if top in every else [10**top])]
+    every = range(top, -1, -1 - top // 5)
+    return [0, *sorted(10**power for power in every if power or top < 3)]
