@@ -197,6 +197,19 @@ class Runs(Section):
     ] = 7
 
 
+class Checks(Section):
+    sensitivity: Annotated[
+        Literal["low", "normal", "high"],
+        About(
+            '"normal"',
+            "how far from what is usual the numbers of rows, edges and triangles may be before a check warns: the "
+            'bounds of "low" are 1.5 times as wide (a false alarm in 2,000 epochs), of "high" 0.7 times (in 100)',
+            '"low", "normal" or "high"',
+            change="nothing; the next run uses it, and what was found before stays",
+        ),
+    ] = "normal"
+
+
 class Retention(Section):
     heading = "what `altneu compact` keeps"
     epochs: Annotated[
@@ -295,6 +308,7 @@ class Config(Section):
     audit: Audit = Audit()
     publish: Publish = Publish()
     runs: Runs = Runs()
+    checks: Checks = Checks()
     retention: Retention = Retention()
     storage: Storage = Storage()
     spark: Spark = Spark()

@@ -14,6 +14,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from expectations.volumes import WINDOW as LEARNED
+
 from ..home.directory import Home
 from ..state.attempts import Attempt, attempt, pending, unpublished
 from ..state.facts import F
@@ -98,7 +100,7 @@ class State:
             )
             self.attempts[row.epoch].append((attempt, row.revision))
         now = current(self.newest.revision).subquery()
-        before = sa.select(now).where(now.c.epoch < self.low).order_by(now.c.epoch.desc()).limit(WINDOW)
+        before = sa.select(now).where(now.c.epoch < self.low).order_by(now.c.epoch.desc()).limit(LEARNED)
         last = [group[-1] for group in self.landings.values() if group[-1].digest]
         for batch in (*map(Batch.of, self.read(before)), *last):
             self.batches[batch.epoch] = batch

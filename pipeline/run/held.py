@@ -21,7 +21,7 @@ from ..state import lease
 from ..state.facts import AuditFacts
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, Verdict
-from .decisions import Scope
+from .decision import Scope
 
 FEW = 8  # epochs that a command names one by one
 

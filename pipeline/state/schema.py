@@ -124,6 +124,20 @@ checks = sa.Table(
     sa.Column("observed", sa.Text, nullable=False),
     sa.Column("rows", sa.JSON, nullable=False),  # the first offending rows
     sa.Column("at", sa.String(32), nullable=False),
+    sa.Index("ix_checks_suite_name", "suite", "name"),  # the history of one
+)
+
+notes = sa.Table(  # what people have said of incidents, which themselves are a rule over `checks`, see `incidents`
+    "notes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("suite", sa.String(64), nullable=False),
+    sa.Column("name", sa.String(128), nullable=False),
+    sa.Column("opened", sa.String(64), nullable=False),  # the run that opened the incident, or when an audit did
+    sa.Column("by", sa.String(128)),
+    sa.Column("because", sa.Text),
+    sa.Column("until", sa.String(32)),  # nothing more is said until then; null: an acknowledgement
+    sa.Column("at", sa.String(32), nullable=False),
 )
 
 digests = sa.Table(  # of landed files, so that an unchanged file is read once

@@ -144,10 +144,9 @@ _LOADED = {
 def usual(landed: Document) -> str:
     """The number of rows against the history."""
     rows, past = landed["rows"], landed["history"]
-    if past["epochs"] < 3:
+    if past["low"] is None:
         return ""
-    band = f"{number(past['low'])} to {number(past['high'])}"
-    span = f"{band}: the median of the last {past['epochs']} landed epochs ± {past['reach']} median distances from it"
+    span = f"{number(past['low'])} to {number(past['high'])}, learned from the last {past['epochs']} landed epochs"
     if rows > past["high"]:
         return f"More rows than usual ({span})."
     if rows < past["low"]:
