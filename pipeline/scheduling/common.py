@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import logging
 import os
 from collections.abc import Callable
@@ -50,6 +51,8 @@ except AltneuError as error:  # wrong bounds must not break the import: no catch
 # the output tables, as other DAGs may depend on them
 TABLES = ("edges", "degrees", "triangle_counts", "trussness", "quarantine")
 ASSETS = [Asset(name=f"altneu_{table}", uri=f"altneu://graph/{table}", group="altneu") for table in TABLES]
+# its events are partitioned: one for each epoch whose published results have changed
+EPOCHS = Asset(name="altneu_epochs", uri="altneu://graph/epochs", group="altneu")
 
 
 def on_failure(context: dict[str, Any]) -> None:
@@ -170,6 +173,20 @@ def assets(published: Published, outlet_events: Any = None) -> None:
 
 
 @task(
+    outlets=[EPOCHS],
+    doc_md="Tells those who follow `altneu://graph/epochs` which epochs have other results now: new and corrected ones, "
+    "and those that a correction restates. Skipped when there are none.",
+)
+@translate_errors
+def epochs(published: Published, outlet_events: Any = None) -> None:
+    found = orchestration.changed_epochs(HOME, published, say)
+    if not found["epochs"]:
+        raise AirflowSkipException("no epoch has other results than before")
+    outlet_events[EPOCHS].add_partitions(list(found["epochs"]))
+    outlet_events[EPOCHS].extra = {**found, "epochs": dict(itertools.islice(found["epochs"].items(), base.MANY_EPOCHS))}
+
+
+@task(
     on_failure_callback=None,
     execution_timeout=timedelta(minutes=30),
     doc_md="Red when a check warns: its message has check, epoch and rows. **The epochs are published all the same**, "
@@ -223,7 +240,7 @@ def stages(planned: Any) -> Any:
     before += [approve, made(publish, approve.output)]
     done = before[-1].output if SUBMIT else before[-1]
     warned = warnings(done)
-    chain(planned, *before, [assets(done), warned])
+    chain(planned, *before, [assets(done), epochs(done), warned])
     chain(planned, before[1:])
     chain(warned, report(planned, done))
     return before[-1]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 POOL = "altneu_stages"  # one slot: runs compute and publish one after the other
 PUBLISH = "publish"  # the stage with a task function of its own
 MANY_CHECKS = 20  # failed checks that an error lists
+MANY_EPOCHS = 200  # whose totals an asset event holds
 
 Say = Callable[[str], None]
 
@@ -56,6 +57,13 @@ class Published(TypedDict):
     epochs: list[int]
     labels: list[str]
     reruns: int
+
+
+class Changed(TypedDict):
+    """What those learn who follow epochs: by label its kind, and its totals before and after (None: not published)."""
+
+    revision: int | None
+    epochs: dict[str, dict[str, str | dict[str, int] | None]]
 
 
 def quiet(text: str) -> None:

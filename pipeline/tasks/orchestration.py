@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from ..home.directory import Home
 from ..run.stages import STAGES
 from ..state.facts import PublishFacts, ReportFacts, to_json, without_version
 from ..state.records import RunRecord, RunState, Severity, StageState
-from .base import PUBLISH, Planned, Published, Question, Say, failures, format_error, opened, quiet, some
+from .base import PUBLISH, Changed, Planned, Published, Question, Say, failures, format_error, opened, quiet, some
 
 if TYPE_CHECKING:
     from expectations.model import Check
@@ -253,6 +254,23 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
 def _revision_of(ledger: Ledger, run_id: str) -> int | None:
     """The revision that a run published, if it did."""
     return next((row.revision for row in ledger.revisions() if row.run_id == run_id), None)
+
+
+def changed_epochs(path: str, published: Published, say: Say = quiet) -> Changed:
+    """The epochs whose published results are other ones by what `publish` returned."""
+    if published["revision"] is None:
+        say("this run published nothing itself")
+        return {"revision": None, "epochs": {}}
+    from ..reading.epochs import changed_epochs
+
+    home, ledger = opened(path)
+    found = changed_epochs(home, ledger, published["revision"])
+    words = [f"{n:,} {kind}" for kind, n in Counter(str(each.kind) for each in found).items()]
+    say(f"epochs changed by revision {published['revision']}: {', '.join(words) or 'none'}")
+    return {
+        "revision": published["revision"],
+        "epochs": {each.label: {"kind": str(each.kind), "before": each.before, "after": each.after} for each in found},
+    }
 
 
 def warnings(path: str, published: Published, say: Say = quiet) -> None:

@@ -17,10 +17,12 @@ from pyspark.errors import AnalysisException
 
 from pipeline.errors import CheckFailed, Conflict, LeaseLost, UsageError
 from pipeline.home.directory import Home
+from pipeline.reading import views
 from pipeline.run.context import Run
 from pipeline.run.stages import edges as edges_stage
 from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
+from pipeline.state.totals import MEASURES
 from pipeline.tasks import orchestration
 from tests import homes
 
@@ -33,17 +35,26 @@ Tiny = tuple[Home, Ledger, int]
 HISTORY = {"ALTNEU_START": "2004-04-15", "ALTNEU_END": "2004-04-16"}
 
 
-def events(run: Any) -> list[dict[str, Any]]:
-    """The extras of the asset events of a run, each once."""
+def listed(run: Any) -> list[tuple[str | None, dict[str, Any]]]:
+    """Of the asset events of a run the partition (None: of the tables' assets), and the extra."""
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
 
     with create_session() as session:
         query = sa.select(AssetEvent).where(AssetEvent.source_run_id == run.run_id)
-        found = list(session.scalars(query))
-        extras = [event.extra for event in found]
+        return [(event.partition_key, event.extra) for event in session.scalars(query)]
+
+
+def events(run: Any) -> list[dict[str, Any]]:
+    """The extras of the events of the tables' assets, each once."""
+    extras = [extra for partition, extra in listed(run) if partition is None]
     assert len(extras) % 5 == 0
     return [extra for number, extra in enumerate(extras) if extra not in extras[:number]]
+
+
+def of_epochs(run: Any) -> dict[str, dict[str, Any]]:
+    """Partition → the extra of its event."""
+    return {partition: extra for partition, extra in listed(run) if partition is not None}
 
 
 def test_a_run_by_hand_has_tasks_on_a_history_that_has_ended(
@@ -91,8 +102,8 @@ def test_a_run_that_publishes_nothing_updates_no_asset(
     overtaking(monkeypatch, home, ledger, [first, first + 1])
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
     assert run.state == "success"
-    assert skipped(run) == {"triangles", "truss", "audit", "assets"}
-    assert events(run) == []
+    assert skipped(run) == {"triangles", "truss", "audit", "assets", "epochs"}
+    assert listed(run) == []
 
 
 def test_an_event_lists_the_epochs_that_its_run_has_published(
@@ -105,9 +116,19 @@ def test_an_event_lists_the_epochs_that_its_run_has_published(
     assert run.state == "success"
     assert skipped(run) == {"triangles", "truss", "audit", "next"}
     assert events(run) == [{"revision": 2, "epochs": ["2004-04-16"]}]
+    ((partition, extra),) = of_epochs(run).items()
+    change = extra["epochs"].pop(partition)
+    assert (partition, extra, change["kind"], change["before"]) == (
+        "2004-04-16",
+        {"revision": 2, "epochs": {}},
+        "new",
+        None,
+    )
+    (point,) = views.totals(home, ledger)
+    assert change["after"] == {name: point[name] for name in MEASURES}
     # cleared once more: nothing to do, nothing told
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
-    assert skipped(run) == AFTER_PLAN and events(run) == []
+    assert skipped(run) == AFTER_PLAN and listed(run) == []
 
 
 def test_a_warning_is_red_in_a_run_that_succeeds(

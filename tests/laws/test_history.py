@@ -22,7 +22,7 @@ from pipeline.errors import AltneuError, RunFailed, UsageError
 from pipeline.home.directory import Home
 from pipeline.landing import frames as ingest
 from pipeline.landing.survey import grid, survey
-from pipeline.reading import views
+from pipeline.reading import epochs, views
 from pipeline.reading.graph import Graph
 from pipeline.run import meaning, planning, rollback, runner
 from pipeline.run.compact import compact
@@ -105,6 +105,16 @@ class World:
             for epoch in range(min(points), row.frontier + 1):  # totals answer for all epochs, folded ones too
                 expected = reference.totals(reference.edges(landed, epoch, live_for))
                 assert {key: points[epoch][key] for key in expected} == expected, (self.seed, revision, epoch)
+
+    def changed_epochs(self, revision: int) -> dict[int, tuple[bool, bool]]:
+        """The landed epochs whose graph is another one than a revision before; whether they were there, and are."""
+        (old, old_window), (new, window) = self.expected.get(revision - 1, ({}, None)), self.expected[revision]
+        return {
+            epoch: (epoch in old, epoch in new)
+            for epoch in sorted({*old, *new})
+            if (epoch in old) != (epoch in new)
+            or reference.edges(old, epoch, old_window) != reference.edges(new, epoch, window)
+        }
 
     def state(self, revision: int) -> Counter[Any]:
         landed, live_for = self.expected[revision]
@@ -399,6 +409,12 @@ def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> Non
     world.check(4)
 
 
+def changed_epochs(world: World, revision: int) -> dict[int, tuple[bool, bool]]:
+    """As `epochs.changed_epochs` says it."""
+    found = epochs.changed_epochs(world.home, world.ledger, revision)
+    return {each.epoch: (each.before is not None, each.after is not None) for each in found}
+
+
 def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> None:
     """Changes since a revision, applied exactly once each, give every revision: late ones, corrected, rolled back,
     rebuilt and compacted ones; and the collection with its epochs gives the state at every epoch."""
@@ -411,6 +427,8 @@ def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> N
     def follow() -> None:
         nonlocal at
         newest = world.ledger.at().revision
+        for revision in range(at + 1, newest + 1):
+            assert changed_epochs(world, revision) == world.changed_epochs(revision), (world.seed, revision)
         for row in graph.changes_since(at).collect():
             held[row.src, row.dst, row.trussness] += row["diff"]
         assert {key: n for key, n in held.items() if n} == dict(world.state(newest)), (world.seed, at, newest)

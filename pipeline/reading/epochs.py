@@ -1,0 +1,105 @@
+"""Which epochs a revision has changed, and from which totals to which: for those who follow epochs. From SQL alone.
+
+An epoch has changed when the graph at it has: when a fingerprint of its edges, degrees, triangle counts, trussness or
+motif counts is another one than in the revision before. Where these are not known (a home of an earlier version) every
+epoch from the first one of the run on counts as changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from algorithms.fingerprint import Fingerprint
+
+from ..home.directory import Home
+from ..state.ledger import Ledger
+from ..state.prints import minus
+from ..state.records import LANDED, Revision, RunKind
+from ..state.totals import MEASURES, accumulate, at_epochs
+
+Totals = dict[str, int]
+
+
+class Kind(StrEnum):
+    """What has happened to an epoch."""
+
+    NEW = "new"  # it had no batch before
+    CORRECTED = "corrected"  # its batch was replaced, and the graph at it is another one
+    RESTATED = "restated"  # the batch of an earlier epoch, or the settings, have changed the graph at it
+    REMOVED = "removed"  # its batch was taken back
+    ROLLED_BACK = "rolled back"
+
+
+@dataclass(frozen=True)
+class EpochChange:
+    """One epoch; its totals (`MEASURES`) before and after, None where it was not published."""
+
+    epoch: int
+    label: str
+    kind: Kind
+    before: Totals | None
+    after: Totals | None
+
+
+def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChange]:
+    """The epochs with a batch that a revision has changed, in order. `AltneuError`: there is no such revision."""
+    row, parent = ledger.at(revision), ledger.at(revision - 1)
+    run = ledger.run(row.run_id)
+    old, new = ledger.batches(parent.revision), ledger.batches(revision)
+    both = sorted({*old, *new})
+    moved = _moved(ledger, parent, row, both, run.epochs)
+    found = {epoch: kind for epoch in both if (kind := _kind(epoch, old, new, moved, run.epochs)) is not None}
+    if run.kind is RunKind.ROLLBACK:
+        found = dict.fromkeys(found, Kind.ROLLED_BACK)
+    before, after = _totals(ledger, parent, found, old), _totals(ledger, row, found, new)
+    return [
+        EpochChange(epoch, home.schedule.label(epoch), kind, before.get(epoch), after.get(epoch))
+        for epoch, kind in found.items()
+    ]
+
+
+def _kind(
+    epoch: int, old: Collection[int], new: Collection[int], moved: Collection[int], run: Collection[int]
+) -> Kind | None:
+    if epoch not in old:
+        return Kind.NEW
+    if epoch not in new:
+        return Kind.REMOVED
+    if epoch not in moved:
+        return None
+    return Kind.CORRECTED if epoch in run else Kind.RESTATED
+
+
+def _moved(ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], run: Collection[int]) -> set[int]:
+    """The epochs at which the graph of two revisions in a row differs."""
+    known = ledger.fingerprints_at([parent.revision, row.revision])
+    before, after = known[parent.revision], known[row.revision]
+    tables = {table for table in row.snapshots if table not in LANDED}
+    first = parent.frontier is None
+    if not tables <= {*after} or not (first or tables <= {*before}):
+        start = min(run, default=None)
+        return {epoch for epoch in epochs if start is None or epoch >= start}
+    steps = {table: minus(after[table], before.get(table, {})) for table in {*before, *after} - {*LANDED}}
+    listed = ((epoch, table, each) for table, by_epoch in steps.items() for epoch, each in by_epoch.items())
+    ends = sorted(listed, key=lambda end: end[:2])
+    sums: dict[str, Fingerprint] = {}
+    moved, place = set[int](), 0
+    for epoch in epochs:
+        while place < len(ends) and ends[place][0] <= epoch:
+            _, table, each = ends[place]
+            sums[table] = sums.get(table, Fingerprint()) + each
+            place += 1
+        if any(sums.values()):
+            moved.add(epoch)
+    return moved
+
+
+def _totals(ledger: Ledger, row: Revision, epochs: Collection[int], published: Collection[int]) -> dict[int, Totals]:
+    if row.frontier is None:
+        return {}
+    wanted = sorted(epoch for epoch in epochs if epoch in published)
+    points: Any = at_epochs(accumulate(ledger.total_diffs(row.revision), row.frontier), wanted)
+    return {epoch: {name: points[epoch][name] for name in MEASURES} for epoch in wanted}
