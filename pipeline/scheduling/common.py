@@ -174,8 +174,8 @@ def assets(published: Published, outlet_events: Any = None) -> None:
 
 @task(
     outlets=[EPOCHS],
-    doc_md="Tells those who follow `altneu://graph/epochs` which epochs have other results now: new and corrected ones, "
-    "and those that a correction restates. Skipped when there are none.",
+    doc_md="Tells those who follow `altneu://graph/epochs` which epochs have other results now: new and corrected "
+    "ones, and those that a correction restates. Skipped when there are none.",
 )
 @translate_errors
 def epochs(published: Published, outlet_events: Any = None) -> None:
