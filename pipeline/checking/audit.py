@@ -393,7 +393,9 @@ def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoc
 
     edges = surviving(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
     edges = edges.select("a", "b").distinct()
-    counted = third.triangle_counts(edges, warehouse.home.warehouse).where("triangles <> 0")
+    # Spark's Hadoop, through which GraphX exchanges files, does not know S3
+    folder = str(warehouse.home.path) if warehouse.home.warehouse.startswith("s3://") else warehouse.home.warehouse
+    counted = third.triangle_counts(edges, folder).where("triangles <> 0")
     rows = read("triangle_counts").where(F.col("epoch") <= epoch)
     kept = rows.groupBy("vertex").agg(F.sum("diff").alias("maintained")).where("maintained <> 0")
     both = kept.join(counted.withColumnRenamed("triangles", "recomputed"), "vertex", "full_outer")

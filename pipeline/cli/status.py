@@ -72,7 +72,7 @@ def status(
         if files > MANY_FILES:
             out.print("[yellow]many small files slow every read down[/]; next: altneu compact")
     if not rows:
-        out.print(f"nothing is landed in {home.landing}", markup=False)
+        out.print(f"nothing is landed in {home.landed_at}", markup=False)
         out.print("  next: altneu land FILE --columns src,dst --epoch 1")
         return
     if holes:
