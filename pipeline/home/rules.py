@@ -68,6 +68,15 @@ def is_place(text: str) -> bool:
     return bool(found and (found[2] or found[1] == "hdfs") and ("@" not in found[2] or found[1].startswith("abfs")))
 
 
+def is_landing(text: str) -> bool:
+    """Such a place, in a store that Arrow reads.
+
+    >>> [is_landing(each) for each in ("/data/landing", "gs://bucket/landing", "ftp://host/landing")]
+    [True, True, False]
+    """
+    return is_place(text) and re.match(r"(file|s3a?|gs|gcs|abfss?|hdfs):|(?!\w+:)", text) is not None
+
+
 def is_memory(text: str) -> bool:
     """What a JVM starts with; Spark needs 450 MiB at the least."""
     found = re.fullmatch(r"(\d{1,12})([kmgt])", text.lower())
@@ -133,6 +142,7 @@ AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-
 AuditMode = Annotated[str, Field(pattern=r"^(auto|full|local|rolling [1-9][0-9]{0,5})$")]
 Database = Annotated[str, _such(is_database)]
 Place = Annotated[str, _such(is_place)]
+LandingPlace = Annotated[str, _such(is_landing)]
 Master = Annotated[str, _such(is_master)]
 SparkValue = Annotated[str, BeforeValidator(_for_spark)]
 Column = Annotated[str, AfterValidator(_column)]

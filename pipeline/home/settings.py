@@ -120,7 +120,7 @@ class Ingest(Section):
 
 class Landing(Section):
     uri: Annotated[
-        rules.Place | None,
+        rules.LandingPlace | None,
         About(
             '"s3://bucket/landing"',
             "where batches are landed; default: the folder landing in the home. See [object "

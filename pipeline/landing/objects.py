@@ -168,7 +168,7 @@ def answering(home: Home) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"[landing] uri = {home.landed_at}: {error}", "altneu doctor") from error
+        raise Unavailable(f"[landing] uri = {home.landed_at}: {files.told(error)}", "altneu doctor") from error
 
 
 def _content(location: str) -> bytes:

@@ -60,7 +60,7 @@ def read(path: Path | str, layout: Layout, s3: S3 | None = None) -> Iterator[Blo
         if isinstance(error, FileNotFoundError):
             raise FileBroken("the file is gone") from None
         if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and files.local(str(path)) is None:
-            raise FileBroken(f"the store does not give it: {error}", again=True) from None
+            raise FileBroken(f"the store does not give it: {files.told(error)}", again=True) from None
         reason = "the gzip stream is truncated" if isinstance(error, EOFError) else str(error)
         raise FileBroken(reason) from None
 

@@ -267,7 +267,7 @@ def _stores(home: Path) -> Iterator[Check]:
         try:
             yield Check("Warehouse", True, f"{settings.warehouse}: {len(files.sizes(settings.warehouse)):,} files")
         except OSError as error:
-            yield Check("Warehouse", False, f"{settings.warehouse}: {error}", remedy)
+            yield Check("Warehouse", False, f"{settings.warehouse}: {files.told(error)}", remedy)
     if settings.landed_remotely:
         try:
             yield Check("Landing", True, f"{settings.landed_at}: {len(listing(settings)):,} epochs")

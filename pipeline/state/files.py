@@ -89,6 +89,11 @@ def _system(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, str]:
     return found, inside
 
 
+def told(error: OSError) -> str:
+    """What a store says, in one line: one whose library is not here lists every place where it might have been."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def _broke_off(error: BaseException) -> bool:
     """Did an answer end before it should? That alone pyarrow does not try again by itself."""
     return isinstance(error, OSError) and ("INTERNAL_FAILURE" in str(error) or "broke off" in str(error))

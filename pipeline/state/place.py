@@ -245,4 +245,4 @@ def listed(home: Home) -> dict[str, files.Found]:
     try:
         return files.listed(home.warehouse)
     except OSError as error:
-        raise Unavailable(f"[storage] warehouse = {home.warehouse}: {error}", "altneu doctor") from error
+        raise Unavailable(f"[storage] warehouse = {home.warehouse}: {files.told(error)}", "altneu doctor") from error
