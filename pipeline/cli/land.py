@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import AltneuError
 from ..home.directory import Home
 from .base import command, opened, setting
 from .printing import err, out
@@ -108,8 +109,11 @@ def placed(home: Home) -> tuple[dict[str, object], str | None]:
 
 def outcome(home: Home, before: tuple[dict[str, object], str | None]) -> str:
     """What came of a land that a signal has ended."""
-    if placed(home) == before:
-        return "nothing was landed; the same command goes on"
+    try:
+        if placed(home) == before:
+            return "nothing was landed; the same command goes on"
+    except AltneuError as error:  # an object store does not answer
+        return f"whether anything was landed is not known ({error.what}); altneu status says it"
     return "everything is landed; next: altneu backfill --all"
 
 

@@ -261,7 +261,10 @@ def _stores(home: Path) -> Iterator[Check]:
     settings = Home.open(home)
     if settings.warehouse.startswith("s3://"):
         jar = next((ASSETS / "jars").glob("*iceberg-aws-bundle*.jar"), None)
-        yield Check("Jar: S3", jar is not None, jar.name if jar else "tables in S3 need it", f"{SET_UP} --s3")
+        if jar is not None:
+            yield Check("Jar: S3", True, jar.name)
+        else:
+            yield Check("Jar: S3", False, "tables in S3 need it", f"{SET_UP} --s3")
     remedy = "docs/operating.md, Object stores: endpoint, region and keys are said in the environment"
     if files.local(settings.warehouse) is None:
         try:

@@ -74,6 +74,16 @@ def _s3(settings: S3) -> fs.FileSystem:
     return fs.S3FileSystem(retry_strategy=retry, allow_delayed_open=True, **settings.of_arrow())
 
 
+@functools.lru_cache(maxsize=4)
+def _other(root: str) -> tuple[fs.FileSystem, str]:
+    """A store of another kind, and the path of its root in it."""
+    try:
+        found, path = fs.FileSystem.from_uri(root)
+    except (ValueError, NotImplementedError) as error:  # an unknown kind of store
+        raise OSError(f"{root}: {error}") from None
+    return found, path
+
+
 def _system(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, str]:
     path = local(location)
     if path is not None:
@@ -82,11 +92,9 @@ def _system(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, str]:
     scheme, _, inside = uri.partition("://")
     if scheme in ("s3", "s3a", "s3n"):
         return _s3(s3 or S3.here()), inside
-    try:
-        found, inside = fs.FileSystem.from_uri(re.sub(r"^hdfs:///", "hdfs://default/", uri))
-    except (ValueError, NotImplementedError) as error:  # an unknown kind of store
-        raise OSError(f"{uri}: {error}") from None
-    return found, inside
+    store, _, inside = inside.partition("/")
+    found, root = _other(f"{scheme}://{store}/")
+    return found, f"{root.rstrip('/')}/{inside}"
 
 
 def told(error: OSError) -> str:
