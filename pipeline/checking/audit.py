@@ -33,6 +33,7 @@ from expectations.model import Check
 from ..errors import UsageError
 from ..extras import need
 from ..home.directory import Home
+from ..home.s3 import in_s3
 from ..reading import explain
 from ..state.ledger import Ledger
 from ..state.records import Revision
@@ -394,7 +395,7 @@ def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoc
     edges = surviving(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
     edges = edges.select("a", "b").distinct()
     # Spark's Hadoop, through which GraphX exchanges files, does not know S3
-    folder = str(warehouse.home.path) if warehouse.home.warehouse.startswith("s3://") else warehouse.home.warehouse
+    folder = str(warehouse.home.path) if in_s3(warehouse.home.warehouse) else warehouse.home.warehouse
     counted = third.triangle_counts(edges, folder).where("triangles <> 0")
     rows = read("triangle_counts").where(F.col("epoch") <= epoch)
     kept = rows.groupBy("vertex").agg(F.sum("diff").alias("maintained")).where("maintained <> 0")

@@ -13,6 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 
+def in_s3(location: str) -> bool:
+    """Are these tables read and written by Iceberg's S3FileIO? Those of `s3a:` go through Spark's Hadoop."""
+    return location.startswith("s3://")
+
+
 @dataclass(frozen=True)
 class S3:
     """An endpoint and a region. None: Amazon's own; the one of the profile, or of the bucket."""

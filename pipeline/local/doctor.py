@@ -253,13 +253,14 @@ def _stores(home: Path) -> Iterator[Check]:
     """Can the object stores that the settings name be read from here, and the tables be read by Spark?"""
     from ..errors import AltneuError
     from ..home.directory import Home
+    from ..home.s3 import in_s3
     from ..landing import listing
     from ..state import files
 
     if not (home / "altneu.toml").exists():
         return
     settings = Home.open(home)
-    if settings.warehouse.startswith("s3://"):
+    if in_s3(settings.warehouse):
         jar = next((ASSETS / "jars").glob("*iceberg-aws-bundle*.jar"), None)
         if jar is not None:
             yield Check("Jar: S3", True, jar.name)

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, explained
 from ..home.rules import MASTERS, is_master
-from ..home.s3 import S3
+from ..home.s3 import S3, in_s3
 from .known import keep_classes
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def catalog_options(database: str, warehouse: str) -> dict[str, str]:
         "jdbc.schema-version": "V1",
         "cache-enabled": "false",  # another process may have committed since we last looked
     }
-    if warehouse.startswith("s3://"):
+    if in_s3(warehouse):
         options |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | S3.here().of_iceberg()
     match url.get_backend_name():
         case "sqlite" if url.database and url.database != ":memory:":
