@@ -228,6 +228,10 @@ class Graph:
         """epoch, label, result (passed, warns, fails), suite, check, observed, first: what the checks found."""
         return self._ask("checks", span=(first, last), **narrow)
 
+    def results(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> DataFrame:
+        """epoch, label, revision, at, result, suite, name, observed, run, published: every result, newest first."""
+        return self._ask("results", span=(first, last), **narrow)
+
     def collection(self, table: str, revision: int | None = None) -> DataFrame:
         """A table of diff triples as stored (`warehouse.TABLES`, `MOTIFS`): all epochs, also those to come."""
         return self._warehouse.at(table, self.revision(revision))

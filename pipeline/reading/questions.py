@@ -124,6 +124,15 @@ VIEWS = (
         measure="epoch",
         spark=False,
     ),
+    View(
+        "results",
+        "[FROM [TO]]",
+        (),
+        ("epoch", "label", "revision", "at", "result", "suite", "name", "observed", "run", "published"),
+        "every result of every check, newest first: also of what is replaced, and of runs that published nothing",
+        measure="at",
+        spark=False,
+    ),
 )
 NAMES = tuple(dict.fromkeys(view.name for view in VIEWS))
 

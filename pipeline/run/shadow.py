@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 
 from ..checking import audit
 from ..home.directory import Home
-from ..home.settings import Landing, Storage
+from ..home.settings import Landing, Publish, Storage
 from ..state.facts import EdgesFacts, IngestFacts
 from ..state.place import opened
+from ..state.records import Revision
 from ..storage.warehouse import Warehouse
 from . import planning, runner
 from .stages import STAGES
@@ -33,7 +34,7 @@ def side_by_side(
     maintained = [stage.name for stage in STAGES if stage.maintains]
     with tempfile.TemporaryDirectory(prefix="altneu-shadow-") as folder:
         path = Path(folder)
-        places = {"storage": Storage(), "landing": Landing(uri=home.landed_at)}
+        places = {"storage": Storage(), "publish": Publish(), "landing": Landing(uri=home.landed_at)}
         copy = Home(path, home.config.model_copy(update=places))
         ledger = opened(copy, writes=True)
         for epoch in sorted(epochs):
@@ -43,7 +44,7 @@ def side_by_side(
                 runner.run(copy, ledger, missing)
             say(f"{home.schedule.label(epoch)}: maintaining")
             row = runner.run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
-            assert row is not None
+            assert isinstance(row, Revision)
             seconds = {stage.stage: stage.seconds for stage in ledger.stages(row.run_id)}
             say(f"{home.schedule.label(epoch)}: recomputing")
             warehouse = Warehouse(spark, copy)

@@ -8,6 +8,7 @@ Readers pin the snapshots of a ledger row; what writers do with branches is in `
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 
 from py4j.protocol import Py4JJavaError
@@ -23,7 +24,7 @@ from ..state import place
 from ..state.records import Revision
 from . import few, iceberg
 from .branches import Branches
-from .session import catalog
+from .session import catalog, plans_for
 
 NAMESPACE = "graph"
 _TIME = "epoch bigint, revision bigint, diff bigint"
@@ -151,6 +152,10 @@ class Warehouse(Branches):
                 self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {quoted(column)} {wanted} AFTER dst")
 
     # -- readers ------------------------------------------------------------------------------------------------
+
+    def plans(self, revision: Revision) -> AbstractContextManager[None]:
+        """Inside, plans fit the size of what a revision pins (`plans_for`)."""
+        return plans_for(self.spark, sum(self.size(*pin).rows for pin in revision.snapshots.items()))
 
     def empty(self, table: str) -> DataFrame:
         return few.frame(self.spark, self._fields(table))
