@@ -31,8 +31,8 @@ def parquet() -> bytes:
 
 
 FILES = {
-    "epoch=1/a.csv": b"src,dst\n1,2\n1,3\nx,3\n2,3\n",
-    "epoch=2/a.csv.gz": gzip.compress(b"src,dst\n3,4\n2,4\n" * 2_000, mtime=0),
+    "epoch=1/a.csv": b"src,dst\n" + b"1,2\n" * 20 + b"1,3\nx,3\n2,3\n",
+    "epoch=2/a.csv.gz": gzip.compress(b"src,dst\n" + b"3,4\n2,4\n" * 2_000, mtime=0),
     "epoch=2/b.jsonl": b'{"src": 2, "dst": 5}\n{"src": 1, "dst": 2, "op": "delete"}\n',
     "epoch=3/c.parquet": parquet(),
 }
