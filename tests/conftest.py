@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.landing import folder
+from pipeline.landing import landed
 from pipeline.storage.session import SIMPLE
 from tests.postgres import postgres, server  # noqa: F401  # fixtures
+from tests.s3 import gateway, s3, store  # noqa: F401  # fixtures
 
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
 TINY = SIMPLE
@@ -43,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test puts into a landing by hand counts at once: the clock that asks is an hour ahead."""
-    monkeypatch.setattr(folder, "clock", lambda: time.time() + 3600)
+    monkeypatch.setattr(landed, "clock", lambda: time.time() + 3600)
 
 
 @pytest.fixture(autouse=True)

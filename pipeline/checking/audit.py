@@ -25,6 +25,7 @@ from expectations.model import Check
 from ..errors import UsageError
 from ..extras import need
 from ..home.directory import Home
+from ..home.s3 import in_s3
 from ..reading import explain
 from ..state.ledger import Ledger
 from ..state.records import Revision
@@ -216,7 +217,9 @@ def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoc
 
     edges = surviving(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
     edges = edges.select("a", "b").distinct()
-    counted = third.triangle_counts(edges, warehouse.home.warehouse).where("triangles <> 0")
+    # Spark's Hadoop, through which GraphX exchanges files, does not know S3
+    folder = str(warehouse.home.path) if in_s3(warehouse.home.warehouse) else warehouse.home.warehouse
+    counted = third.triangle_counts(edges, folder).where("triangles <> 0")
     rows = read("triangle_counts").where(F.col("epoch") <= epoch)
     kept = rows.groupBy("vertex").agg(F.sum("diff").alias("maintained")).where("maintained <> 0")
     both = kept.join(counted.withColumnRenamed("triangles", "recomputed"), "vertex", "full_outer")

@@ -183,14 +183,16 @@ def connect(
 
 
 @command
-def setup() -> None:
+def setup(
+    s3: Annotated[bool, typer.Option("--s3", help="Also what tables in S3 need: Amazon's library, 60 MB.")] = False,
+) -> None:
     """Install what altneu needs besides its Python packages, once: Java, jars, a class-data archive, compiled kernels.
 
     It goes into the Python environment; a second call does nothing. JAVA_HOME chooses the Java.
     """
     from ..local.setup import set_up
 
-    if not set_up(lambda text: err.print(text, markup=False, highlight=False)):
+    if not set_up(lambda text: err.print(text, markup=False, highlight=False), s3=s3):
         out.print("everything is set up already")
 
 
@@ -216,9 +218,10 @@ def init() -> None:
     file = setting.home / "altneu.toml"
     there = file.exists()
     home = Home.open(setting.home, create=True)
-    home.landing.mkdir(exist_ok=True)
+    if not home.landed_remotely:
+        home.landing.mkdir(parents=True, exist_ok=True)
     out.print(f"{file} {'is there already: nothing was changed' if there else 'written'}", markup=False)
-    out.print(f"landing: {home.landing}/epoch=1/any.csv with the columns src,dst", markup=False)
+    out.print(f"landing: {home.landed_at}/epoch=1/any.csv with the columns src,dst", markup=False)
     out.print("next: altneu land FILE --columns src,dst --epoch 1, or put files there and: altneu backfill --all")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import AltneuError
 from ..home.directory import Home
 from .base import command, opened, setting
 from .printing import err, out
@@ -93,17 +94,26 @@ def land(
     _print_report(report, dry_run, append)
 
 
-def placed(home: Home) -> tuple[dict[str, int], str | None]:
-    """Which folders stand in the landing, and the settings. A batch that is placed is another folder."""
-    folders = {path.name: path.stat().st_ino for path in home.landing.glob("epoch=*")}
+def placed(home: Home) -> tuple[dict[str, object], str | None]:
+    """Which batches are in the landing, and the settings. A batch that is placed is another folder, or other files."""
+    from ..landing import listing
+
+    folders: dict[str, object] = {}
+    if home.landed_remotely:
+        folders |= {batch.label: {file.location for file in batch.files} for batch in listing(home).values()}
+    else:
+        folders |= {path.name: path.stat().st_ino for path in home.landing.glob("epoch=*")}
     settings = home.path / "altneu.toml"
     return folders, settings.read_text(encoding="utf-8-sig") if settings.exists() else None
 
 
-def outcome(home: Home, before: tuple[dict[str, int], str | None]) -> str:
+def outcome(home: Home, before: tuple[dict[str, object], str | None]) -> str:
     """What came of a land that a signal has ended."""
-    if placed(home) == before:
-        return "nothing was landed; the same command goes on"
+    try:
+        if placed(home) == before:
+            return "nothing was landed; the same command goes on"
+    except AltneuError as error:  # an object store does not answer
+        return f"whether anything was landed is not known ({error.what}); altneu status says it"
     return "everything is landed; next: altneu backfill --all"
 
 

@@ -63,7 +63,7 @@ def _print_incomplete(epochs: list[Epoch]) -> None:
 def _print_absent(home: Home, epochs: int, gone: int) -> None:
     """What is not in the landing: everything, or folders of published epochs."""
     if not epochs:
-        out.print(f"nothing is landed in {home.landing}", markup=False)
+        out.print(f"nothing is landed in {home.landed_at}", markup=False)
         out.print("  next: altneu land FILE --columns src,dst --epoch 1")
     if gone:
         out.print(f"[yellow]{gone:,} published epoch(s) have no folder in the landing any more[/]; they stay published")

@@ -79,7 +79,7 @@ def status(
         out.print(_held(each), markup=False)
         out.print(f"  next: {each['next']}", markup=False)
     if not rows:
-        out.print(f"nothing is landed in {home.landing}", markup=False)
+        out.print(f"nothing is landed in {home.landed_at}", markup=False)
         out.print("  next: altneu land FILE --columns src,dst --epoch 1")
         return
     if holes:

@@ -47,7 +47,19 @@ class Home:
 
     @property
     def landing(self) -> Path:
-        return self.path / "landing"
+        """The landing's folder; of a landing in an object store the one in which `altneu land` prepares batches."""
+        return self.path / "landing" if self.landed_remotely else Path(self.landed_at)
+
+    @property
+    def landed_at(self) -> str:
+        """Where batches are landed: a folder, relative to the home, or the URI of one."""
+        place = re.sub(r"^file:(//)?(?=/)", "", self.config.landing.uri or "landing").rstrip("/")
+        return place if re.match(r"\w+:", place) else str(self.path / place)
+
+    @property
+    def landed_remotely(self) -> bool:
+        """Is the landing in an object store, not in a folder?"""
+        return re.match(r"\w+:", self.landed_at) is not None
 
     @property
     def reports(self) -> Path:

@@ -89,8 +89,10 @@ def _problem(error: ErrorDetails) -> str:
     setting = _BY_PLACE.get((section, key)) or _BY_PLACE[section, None]
     expected = [f"expected {_EXPECTED[kind]}"] if kind in _EXPECTED else []
     shown = repr(value)
-    if key == "database":
+    if key in ("database", "warehouse", "uri"):
         shown = re.sub(r"(://[^:@/]*):[^@]*@", r"\1:***@", shown)  # the password is nobody's business
+        shown = re.sub(r"((?:s3|gs|gcs)\w*://)[^:@/]*@", r"\1***@", shown)
+        shown = re.sub(r"(://[^?]*\?)[^']*", r"\1***", shown)
     place = ", ".join([toml_key(key), *inner[1:]])
     return f"[{section}] {place} = {shown}: {why or ', '.join([*expected, setting.about.allowed])}"
 

@@ -55,6 +55,28 @@ def is_master(text: str) -> bool:
     return _MASTER.fullmatch(text) is not None
 
 
+def is_place(text: str) -> bool:
+    """A folder, or the URI of one that holds neither keys nor options: those are the environment's.
+
+    >>> [is_place(each) for each in ("tables", "s3://bucket/a", "s3://key:secret@bucket/a", "s3://b?region=x", "s3:/b")]
+    [True, True, False, False, False]
+    """
+    if not re.match(r"\w+:", text) or text.startswith("file:"):
+        return bool(text)
+    found = re.fullmatch(r"(\w+)://([^/?#]*)(/[^?#]*)?", text)
+    # a container of Azure stands before the host's name
+    return bool(found and (found[2] or found[1] == "hdfs") and ("@" not in found[2] or found[1].startswith("abfs")))
+
+
+def is_landing(text: str) -> bool:
+    """Such a place, in a store that Arrow reads.
+
+    >>> [is_landing(each) for each in ("/data/landing", "gs://bucket/landing", "ftp://host/landing")]
+    [True, True, False]
+    """
+    return is_place(text) and re.match(r"(file|s3a?|gs|gcs|abfss?|hdfs):|(?!\w+:)", text) is not None
+
+
 def is_memory(text: str) -> bool:
     """What a JVM starts with; Spark needs 450 MiB at the least."""
     found = re.fullmatch(r"(\d{1,12})([kmgt])", text.lower())
@@ -119,6 +141,8 @@ Length = Annotated[str, _such(is_length)]
 AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-9][0-9]{0,17})$")]
 AuditMode = Annotated[str, Field(pattern=r"^(auto|full|local|rolling [1-9][0-9]{0,5})$")]
 Database = Annotated[str, _such(is_database)]
+Place = Annotated[str, _such(is_place)]
+LandingPlace = Annotated[str, _such(is_landing)]
 Master = Annotated[str, _such(is_master)]
 SparkValue = Annotated[str, BeforeValidator(_for_spark)]
 Column = Annotated[str, AfterValidator(_column)]

@@ -111,10 +111,24 @@ class Ingest(Section):
         Field(ge=0),
         About(
             "10",
-            "an epoch's folder without a _SUCCESS counts as landed so many seconds after its last change",
+            "an epoch's folder without a _SUCCESS counts as landed so many seconds after its last change; in an object "
+            "store only where this is set",
             "at least 0 seconds",
         ),
     ] = 10
+
+
+class Landing(Section):
+    uri: Annotated[
+        rules.LandingPlace | None,
+        About(
+            '"s3://bucket/landing"',
+            "where batches are landed; default: the folder landing in the home. See [object "
+            "stores](operating.md#object-stores)",
+            "a folder or the URI of one (s3, gs, abfs, hdfs, file), without keys",
+            change="nothing, where the same batches are there; the next command looks there",
+        ),
+    ] = None
 
 
 class Triangles(Section):
@@ -245,12 +259,11 @@ class Storage(Section):
         ),
     ] = None
     warehouse: Annotated[
-        str | None,
-        Field(min_length=1),
+        rules.Place | None,
         About(
             '"s3://bucket/altneu"',
-            "default: a folder in the home; moved: altneu relocate",
-            "a folder or the URI of one",
+            "default: a folder in the home; moved: altneu relocate; in S3: [object stores](operating.md#object-stores)",
+            "a folder or the URI of one, without keys",
             change="move or copy the tables, then `altneu relocate`",
         ),
     ] = None
@@ -293,6 +306,7 @@ class Config(Section):
     ] = {}
     edges: Edges = Edges()
     ingest: Ingest = Ingest()
+    landing: Landing = Landing()
     triangles: Triangles = Triangles()
     motifs: Annotated[
         dict[rules.MotifName, rules.Motif],

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import AltneuError, UsageError
 from ..home.directory import Config, Home
 from ..home.file import Entries
-from . import raw
+from . import objects, raw
 from .folder import COMPLETE, EMPTY, listing, rows, seal
 from .form import HELP, Form, Options, understand
 from .journal import Draft, discard_unused, landing_lock, recover, report_undone
@@ -55,7 +55,10 @@ def land(
         form = understand(home, files, options)
         if not confirm(form):
             raise UsageError("nothing was landed.", HELP)
-    draft = Draft(home.landing, say)
+    if home.landed_remotely:
+        with landing_lock(home.landing, say):
+            report_undone(objects.recover(home), say)
+    draft = Draft(home.landing, say, home.path / "altneu.toml")
     try:
         if form is None:
             assert epoch is not None
@@ -158,7 +161,7 @@ def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options,
     with landing_lock(home.landing, say):
         report_undone(recover(home.landing), say)
         settings = _settings(report)
-        there = listing(report.home) if home.landing.is_dir() else {}
+        there = listing(report.home)
         old = [there[epoch] for epoch in report.epochs if epoch in there]
         for landed in old:
             if landed.incomplete and landed.files and options.append:
@@ -166,19 +169,24 @@ def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options,
             if landed.label != label(landed.epoch):
                 raise UsageError(
                     f"epoch {label(landed.epoch)} is landed as epoch={landed.label}.",
-                    f"rename {home.landing / f'epoch={landed.label}'} to epoch={label(landed.epoch)}",
+                    f"rename {home.landed_at}/epoch={landed.label} to epoch={label(landed.epoch)}",
                 )
         counts = {landed.epoch: rows(landed) for landed in old}
         report.replaced_epochs, report.replaced_rows = len(old), sum(counts.values())
         if options.dry_run:
             return
-        for epoch in report.epochs:
-            folder, before = draft.new / label(epoch), counts.get(epoch, 0) if options.append else 0
-            if options.append:
-                _add_old(home.landing / f"epoch={label(epoch)}", folder)
-            seal(folder, found.rows[epoch] + before)
+        total = {epoch: found.rows[epoch] + (counts.get(epoch, 0) if options.append else 0) for epoch in report.epochs}
         if moves:
             (home.landing / "_rejected").mkdir(exist_ok=True)
+        if home.landed_remotely:
+            labels = {label(epoch): rows for epoch, rows in total.items()}
+            objects.place(home, draft.new, labels, settings, options.append)
+            draft.place([], None, moves)
+            return
+        for epoch in report.epochs:
+            if options.append:
+                _add_old(home.landing / f"epoch={label(epoch)}", draft.new / label(epoch))
+            seal(draft.new / label(epoch), total[epoch])
         home.landing.mkdir(parents=True, exist_ok=True)
         draft.place([label(epoch) for epoch in report.epochs], settings, moves)
 

@@ -2,115 +2,81 @@
 
 `listing` finds the folders, `digest` says whether their content changed (not their times). A folder counts as landed
 when it holds a data file and is complete: a `_SUCCESS` in it is younger than all else (altneu and Spark write it last),
-or nothing in it has changed for `[ingest] settle` seconds. An empty batch is asked for by the file `_EMPTY`.
+or nothing in it has changed for `[ingest] settle` seconds. An empty batch is asked for by the file `_EMPTY`. When one
+in an object store counts: `objects`.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import time
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import AltneuError, UsageError
+from ..errors import Unavailable
 from ..home.directory import Home
+from ..state import files
 from ..state.ledger import Ledger
+from . import landed, objects
 from .journal import interrupted
+from .landed import COMPLETE, EMPTY, NOT_ASKED_FOR, SUFFIXES, File, Landed
 from .layout import Layout
+from .parsing import opened
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
-UNFINISHED = (".part", ".partial", ".filepart", ".tmp", ".crdownload", "~")  # what tools call a file until it is whole
-COMPLETE, EMPTY = "_SUCCESS", "_EMPTY"
+__all__ = ["COMPLETE", "EMPTY", "SUFFIXES", "File", "Landed"]
+
 OPERATIONS = ("upsert", "delete")
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
 BYTES_PER_ROW = 20.0  # about, before anything was published
-clock = time.time
-
-
-@dataclass(frozen=True)
-class Landed:
-    """The files of one epoch's folder; `incomplete` says why they are no batch yet."""
-
-    epoch: int
-    label: str
-    files: tuple[Path, ...]
-    bytes: int = 0
-    incomplete: str | None = None
-
-    def newest(self) -> datetime:
-        """When the youngest of the files was written."""
-        return datetime.fromtimestamp(max(file.stat().st_mtime for file in self.files), UTC).replace(microsecond=0)
+YOUNG = 2, 300  # seconds in which a file may change within its stamp: here, and by an object store's clock
 
 
 def listing(home: Home) -> dict[int, Landed]:
     """Epoch → what is landed for it. Raises `AltneuError` on a folder whose name is no epoch."""
-    found: dict[int, Landed] = {}
+    if home.landed_remotely:
+        return objects.listing(home)
     if not home.landing.is_dir():
-        return found
+        return {}
+    found = []
     disturbed = interrupted(home.landing)
     for folder in sorted(home.landing.iterdir()):
         if not folder.is_dir() or not folder.name.startswith("epoch="):
             continue
-        text = folder.name.removeprefix("epoch=")
-        epoch = _epoch(home, folder)
-        if epoch in found:
-            raise AltneuError(f"landing/{folder.name} and epoch={found[epoch].label} are the same epoch.", "merge them")
+        label = folder.name.removeprefix("epoch=")
+        epoch = landed.epoch_of(home, folder.name)
         try:
-            found[epoch] = _landed(home, folder, epoch, disturbed.pop(text, None))
+            found.append(_landed(home, folder, epoch, disturbed.pop(label, None)))
         except FileNotFoundError:  # a land replaces it at this moment
-            found[epoch] = Landed(epoch, text, (), incomplete="it is being replaced")
-    for text, reason in disturbed.items():
-        epoch = _epoch(home, home.landing / f"epoch={text}")
-        found[epoch] = Landed(epoch, text, (), incomplete=reason)
-    return found
-
-
-def _epoch(home: Home, folder: Path) -> int:
-    try:
-        return home.schedule.epoch(folder.name.removeprefix("epoch="))
-    except UsageError as error:
-        raise AltneuError(f"landing/{folder.name}: {error.what}", f"rename or remove {folder}") from None
+            found.append(Landed(epoch, label, (), incomplete="it is being replaced"))
+    for label, reason in disturbed.items():
+        found.append(Landed(landed.epoch_of(home, f"epoch={label}"), label, (), incomplete=reason))
+    return landed.once(found)
 
 
 def _landed(home: Home, folder: Path, epoch: int, disturbed: str | None) -> Landed:
-    files: list[Path] = []
-    unfinished = None
-    for file in sorted(folder.iterdir()):
-        if file.name.startswith((".", "_")):
-            continue
-        if file.name.endswith(UNFINISHED):
-            unfinished = f"{file.name} is still being written, by its name"
-        elif not file.name.endswith(SUFFIXES):
-            raise AltneuError(
-                f"landing/{folder.name}/{file.name} is none of {', '.join(SUFFIXES)}.",
-                f"remove it, or give it a name that starts with _ ({file})",
-            )
-        else:
-            files.append(file)
-    if not home.schedule.drawable(epoch):
-        unfinished = "the epoch lies beyond the years 1 to 9999 (or 2^62): remove its folder"
-    why = disturbed or unfinished or (_unsettled(home, folder, files) if files else _not_asked_for(folder))
-    size = sum(file.stat().st_size for file in files)
-    return Landed(epoch, folder.name.removeprefix("epoch="), tuple(files), size, why)
+    names = [file.name for file in folder.iterdir()]
+    found = [File.of(folder / name) for name in landed.data(home, folder.name, names)]
+    sealed = _sealed(folder, found) if found else 0
+    why = disturbed or landed.unfinished(home, epoch, names)
+    why = why or (_unsettled(home, folder, found, sealed) if found else _not_asked_for(folder))
+    return Landed(epoch, folder.name.removeprefix("epoch="), tuple(found), why, sealed)
 
 
-def _unsettled(home: Home, folder: Path, files: list[Path]) -> str | None:
+def _unsettled(home: Home, folder: Path, found: list[File], sealed: int | None) -> str | None:
     """Why the files may not be whole yet. ctime, not mtime: copying tools set the latter back."""
-    changes = {file.name: file.stat().st_ctime for file in files} | {"its list of files": folder.stat().st_mtime}
+    changes = {file.name: Path(file.location).stat().st_ctime for file in found}
+    changes["its list of files"] = folder.stat().st_mtime
     last = max(changes, key=lambda name: changes[name])
-    if _sealed(folder, files) is not None or (
-        (folder / COMPLETE).exists() and (folder / COMPLETE).stat().st_ctime >= changes[last]
-    ):
+    if sealed is not None or ((folder / COMPLETE).exists() and (folder / COMPLETE).stat().st_ctime >= changes[last]):
         return None
-    age, settle = max(clock() - changes[last], 0), home.config.ingest.settle
+    age, settle = max(landed.clock() - changes[last], 0), home.config.ingest.settle
     if age >= settle:
         return None
     return (
@@ -120,89 +86,114 @@ def _unsettled(home: Home, folder: Path, files: list[Path]) -> str | None:
 
 
 def _not_asked_for(folder: Path) -> str | None:
-    if (folder / EMPTY).exists():
-        return None
-    return f"empty: no data file; an empty batch is made by altneu land --empty (a file {EMPTY})"
+    return None if (folder / EMPTY).exists() else NOT_ASKED_FOR
 
 
 def seal(folder: Path, rows: int) -> None:
     """Mark a folder as complete: the last thing that is written into it."""
     if not rows:
         (folder / EMPTY).touch()
-    files = {file.name: _stamp(file) for file in folder.iterdir() if not file.name.startswith((".", "_"))}
-    (folder / COMPLETE).write_text(json.dumps({"rows": rows, "files": files}) + "\n")
+    found = {file.name: _sealing(File.of(file)) for file in folder.iterdir() if not file.name.startswith((".", "_"))}
+    (folder / COMPLETE).write_text(json.dumps({"rows": rows, "files": found}) + "\n")
 
 
-def _stamp(file: Path) -> str:
-    stat = file.stat()
-    return f"{stat.st_size}:{stat.st_mtime_ns}"
+def _sealing(file: File) -> str:
+    """Bytes and time, which stay when a folder is copied with its times."""
+    return ":".join(file.stamp.split(":")[:2])
 
 
-def _sealed(folder: Path, files: Iterable[Path]) -> int | None:
+def _sealed(folder: Path, found: Iterable[File]) -> int | None:
     """How many rows the files hold, if they are those that the folder was sealed with."""
     try:
         seal = json.loads((folder / COMPLETE).read_text())
-        return int(seal["rows"]) if seal["files"] == {file.name: _stamp(file) for file in files} else None
+        return int(seal["rows"]) if seal["files"] == {file.name: _sealing(file) for file in found} else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def rows(landed: Landed) -> int:
+def rows(batch: Landed) -> int:
     """How many rows a folder holds: as its seal says, else the lines of its files, counted. Of a broken file, which a
     run will name, the rows that its size stands for."""
-    if not landed.files:
-        return 0
-    sealed = _sealed(landed.files[0].parent, landed.files)
-    return sealed if sealed is not None else sum(map(_rows, landed.files))
+    return batch.sealed if batch.sealed is not None else sum(map(_rows, batch.files))
 
 
-def _rows(file: Path) -> int:
+def _rows(file: File) -> int:
     try:
         return _count(file)
     except (OSError, EOFError, zlib.error, pa.ArrowInvalid):
-        return round(file.stat().st_size / BYTES_PER_ROW)
+        return round(file.bytes / BYTES_PER_ROW)
 
 
-def _count(file: Path) -> int:
+def _count(file: File) -> int:
     if file.name.endswith(".parquet"):
-        return int(pq.ParquetFile(file).metadata.num_rows)
-    with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
+        with files.random_access(file.location) as stream:
+            return int(pq.ParquetFile(stream).metadata.num_rows)
+    with opened(file.location) as stream:
         lines = sum(1 for line in stream if line.strip())
-    return max(lines - (".csv" in file.suffixes), 0)
+    return max(lines - (".csv" in Path(file.name).suffixes), 0)
 
 
-def digest(ledger: Ledger, landed: Iterable[Landed], remember: bool = True) -> dict[int, str]:
+def digest(ledger: Ledger, batches: Iterable[Landed], remember: bool = True) -> dict[int, str]:
     """Epoch → digest of its content (names of the files do not matter, their bytes do).
 
-    A file whose size, times and inode are as before is not read again.
+    A file whose stamp is as before is not read again. Nor is an object that is so young that it may have changed
+    within its stamp: the store is asked for its ETag.
     """
+    batches = list(batches)
     known = ledger.known_digests()
     new: dict[str, tuple[str, str]] = {}
-    out: dict[int, str] = {}
-    for batch in landed:
-        parts = []
-        for file in batch.files:
-            stat = file.stat()
-            stamp = f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
-            before = known.get(str(file))
-            if before and before[0] == stamp:
-                parts.append(before[1])
-                continue
-            with file.open("rb") as stream:
-                content = hashlib.file_digest(stream, "sha256").hexdigest()
-            parts.append(content)
-            if time.time_ns() - stat.st_mtime_ns > 2_000_000_000:  # a younger file may change within its own stamp
-                new[str(file)] = (stamp, content)
-        out[batch.epoch] = hashlib.sha256(" ".join(sorted(parts)).encode()).hexdigest() if parts else EMPTY_DIGEST
+
+    def of(file: File) -> str:
+        before = known.get(file.location)
+        if before and before[0] == file.stamp:
+            return before[1]
+        remote = files.local(file.location) is None
+        tag = files.etag(file.location) if remote else ""
+        exact = f"{file.stamp}:{tag}"
+        found = before[1] if before and tag and before[0] == exact else None
+        if found is None:
+            with files.opened(file.location) as stream:
+                found = _hashed(stream)
+        if time.time() - file.changed > YOUNG[remote]:
+            new[file.location] = file.stamp, found
+        elif tag:
+            new[file.location] = exact, found
+        return found
+
+    listed = [file for batch in batches for file in batch.files]
+    try:
+        each = dict(zip(listed, files.many(of, listed), strict=True))
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) or any(files.local(file.location) for file in listed):
+            raise
+        raise Unavailable(f"the landing cannot be read: {error}", "altneu doctor") from error
     if remember:
         ledger.put_digests(new)
-    return out
+    return {
+        batch.epoch: hashlib.sha256(" ".join(sorted(each[file] for file in batch.files)).encode()).hexdigest()
+        if batch.files
+        else EMPTY_DIGEST
+        for batch in batches
+    }
 
 
-def unchanged(ledger: Ledger, landed: Iterable[Landed], digests: dict[int, str]) -> bool:
+def _hashed(stream: IO[bytes]) -> str:
+    sums = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        sums.update(block)
+    return sums.hexdigest()
+
+
+def unchanged(ledger: Ledger, batches: Iterable[Landed], digests: dict[int, str]) -> bool:
     """Are the files as they were when they had these digests?"""
+
+    def now(file: File) -> File:
+        path = files.local(file.location)
+        return objects.again(file) if path is None else File.of(path)
+
     try:
-        return digest(ledger, landed, remember=False) == digests
+        fresh = [replace(batch, files=tuple(files.many(now, batch.files))) for batch in batches]
+        return digest(ledger, fresh, remember=False) == digests
     except FileNotFoundError:
         return False
 

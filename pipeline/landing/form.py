@@ -21,6 +21,7 @@ from ..home.directory import Home
 from ..home.file import Entries
 from ..home.rules import reserved
 from .delimited import guess_separator, split
+from .folder import listing
 from .layout import COMMENTS, FileBroken, Layout
 from .parsing import opened
 from .times import UNITS, Clock
@@ -163,7 +164,7 @@ def _every(home: Home, options: Options) -> tuple[str | None, bool]:
 def _ids(home: Home, ids: str) -> str:
     if ids not in ("integer", "string"):
         raise UsageError(f'--ids {ids}: "integer" or "string".', HELP)
-    if home.landing.is_dir() and any(home.landing.glob("epoch=*")):
+    if listing(home):
         raise UsageError(
             f'--ids {ids}: this home has [vertices] ids = "{home.config.vertices.ids}", and epochs landed with it.',
             "altneu --home ANOTHER land …",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +19,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..errors import RunFailed
+from ..errors import RunFailed, Unavailable
 from ..home.directory import Home
+from ..home.s3 import S3
 from ..storage import few
 from ..storage.iceberg import classic
 from ..storage.warehouse import ddl, value_columns
@@ -49,10 +49,15 @@ def judge(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> dict[int
 
     A reading of its own, in which no row leaves the task: cheaper than to keep them all until their number is known.
     """
-    schema = "epoch bigint, file string, good bigint, bad bigint, serious bigint, fatal boolean, "
+    schema = "epoch bigint, file string, good bigint, bad bigint, serious bigint, fatal boolean, again boolean, "
     files = _read(spark, home, landed, _counted, f"{schema}line bigint, reason string, text string").collect()
     files.sort(key=lambda row: (row.epoch, row.file))
     broken = [row for row in files if row.fatal]
+    away = next((row for row in broken if row.again), None)
+    if away:
+        raise Unavailable(
+            f"landing/{away.file}: {away.reason}. Nothing was published.", "altneu doctor; then the same command again"
+        )
     if broken:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
         raise RunFailed(
@@ -81,9 +86,10 @@ class _File:
     """One landed file, and how to read it."""
 
     epoch: int
-    path: Path
+    location: str
     name: str
     form: Layout
+    s3: S3
 
 
 _Rows = Callable[[_File], Iterator[pa.Table]]
@@ -92,14 +98,15 @@ _Rows = Callable[[_File], Iterator[pa.Table]]
 def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows, schema: str) -> DataFrame:
     """What `rows` makes of each of the files, a file a task as far as there are cores."""
     form = layout(home)
-    files = [(batch.epoch, str(f), f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
+    files = [(batch.epoch, f.location, f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
+    s3 = S3.here()  # executors have keys of their own, and perhaps not these
     if not files:
         return spark.createDataFrame([], schema)
 
     def read_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for epoch, path, name in zip(*(batch[c].to_pylist() for c in ("epoch", "path", "name")), strict=True):
-                for table in rows(_File(epoch, Path(path), name, form)):
+                for table in rows(_File(epoch, path, name, form, s3)):
                     yield from table.to_batches(1 << 17)
 
     slices = min(len(files), 4 * spark.sparkContext.defaultParallelism) if classic(spark) else min(len(files), 8)
@@ -113,7 +120,7 @@ _Bad = list[tuple[int, str, str]]  # line, reason, text
 
 def _blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
     """The rows of a file with their operations, and the malformed ones. Raises `FileBroken`."""
-    for block in read(file.path, file.form):
+    for block in read(file.location, file.form, file.s3):
         rows = block.good.combine_chunks()
         operation = rows["op"].fill_null("upsert")
         fine = pc.is_in(operation, pa.array(OPERATIONS))
@@ -151,7 +158,8 @@ def _bad(file: _File) -> Iterator[pa.Table]:
 
 def _counted(file: _File) -> Iterator[pa.Table]:
     """One row: how many of the file's rows are good, bad, and bad beyond being empty; the first of those."""
-    found: dict[str, Any] = {"epoch": file.epoch, "file": file.name, "good": 0, "bad": 0, "serious": 0, "fatal": False}
+    found: dict[str, Any] = {"epoch": file.epoch, "file": file.name, "good": 0, "bad": 0, "serious": 0}
+    found |= {"fatal": False, "again": False}
     first: tuple[int, str, str] | tuple[None, None, None] = (None, None, None)
     try:
         for rows, malformed in _blocks(file):
@@ -161,7 +169,7 @@ def _counted(file: _File) -> Iterator[pa.Table]:
             found["serious"] += len(serious)
             first = min(serious) if serious and first[0] is None else first
     except FileBroken as error:
-        found["fatal"], first = True, (0, str(error), "")
+        found["fatal"], found["again"], first = True, error.again, (0, str(error), "")
     row = found | dict(zip(("line", "reason", "text"), first, strict=True))
     yield pa.Table.from_pylist([row], _COUNTED)
 
@@ -174,6 +182,7 @@ _COUNTED = pa.schema(
         ("bad", pa.int64()),
         ("serious", pa.int64()),
         ("fatal", pa.bool_()),
+        ("again", pa.bool_()),
         ("line", pa.int64()),
         ("reason", pa.string()),
         ("text", pa.string()),

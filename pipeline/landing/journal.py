@@ -28,8 +28,9 @@ Say = Callable[[str], None]
 class Draft:
     """The private folder of one `land`: finished batches go into `new/<label>/`; `place` puts them into the landing."""
 
-    def __init__(self, landing: Path, say: Say = lambda text: None) -> None:
+    def __init__(self, landing: Path, say: Say = lambda text: None, settings: Path | None = None) -> None:
         self.landing, self.say = landing, say
+        self.settings = settings or landing.parent / "altneu.toml"
         self.folder = landing / WORK / uuid.uuid4().hex[:12]
         with landing_lock(landing, say):
             report_undone(recover(landing), say)
@@ -53,9 +54,10 @@ class Draft:
             if (self.landing / target).exists():
                 moves.append((target, str(private / "old" / label)))
             moves.append((str(private / "new" / label), target))
-        file = _settings(self.landing)
+        file = self.settings
         before = read_text(file) if file.exists() else None
-        journal = {"labels": labels, "moves": moves, "before": before, "after": settings}
+        place = os.path.relpath(file, self.landing)
+        journal = {"labels": labels, "moves": moves, "before": before, "after": settings, "settings": place}
         try:
             write_text(self.folder / JOURNAL, json.dumps(journal))
             for source, place in moves:
@@ -159,7 +161,7 @@ def undo(landing: Path, folder: Path) -> list[str]:
                 place.rename(origin)
             elif place.parent.name == "old":
                 place.rename(landing / f"_before-{place.name}-{folder.name}")
-    file, after = _settings(landing), journal["after"]
+    file, after = landing / journal.get("settings", "../altneu.toml"), journal["after"]
     if after is not None and file.exists() and read_text(file) == after:
         if journal["before"] is None:
             file.unlink()
@@ -195,7 +197,3 @@ def _locked(path: Path) -> bool:
     except FileNotFoundError:
         pass
     return False
-
-
-def _settings(landing: Path) -> Path:
-    return landing.parent / "altneu.toml"

@@ -15,7 +15,11 @@ BOM = b"\xef\xbb\xbf"
 
 
 class FileBroken(Exception):
-    """The file as a whole cannot be trusted; the text says why."""
+    """The file as a whole cannot be trusted; the text says why. `again`: it may be right the next time."""
+
+    def __init__(self, reason: str, again: bool = False) -> None:
+        super().__init__(reason)
+        self.again = again
 
 
 @dataclass(frozen=True)

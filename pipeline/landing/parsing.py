@@ -30,6 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..home.s3 import S3
+from ..state import files
 from .delimited import Delimited
 from .json_lines import JsonLines
 from .layout import ARROW, BLOCK, FileBroken, Layout
@@ -43,29 +45,46 @@ class Block:
     bad: list[tuple[int, str, str]] = field(default_factory=list)  # line, reason, text
 
 
-def read(path: Path, layout: Layout) -> Iterator[Block]:
-    """All rows of a .csv, .csv.gz, .txt, .txt.gz, .tsv, .jsonl, .jsonl.gz or .parquet file. Raises `FileBroken`."""
-    name = path.name.removesuffix(".gz")
+def read(path: Path | str, layout: Layout, s3: S3 | None = None) -> Iterator[Block]:
+    """All rows of a .csv, .csv.gz, .txt, .txt.gz, .tsv, .jsonl, .jsonl.gz or .parquet file, a path or a URI. Raises
+    `FileBroken`. `s3`: see `files.opened`."""
+    name = str(path).removesuffix(".gz")
     try:
         if name.endswith(".parquet"):
-            yield from _parquet(path, layout)
+            yield from _parquet(path, layout, s3)
         elif name.endswith((".jsonl", ".ndjson")):
-            yield from _lines(path, layout, JsonLines(layout))
+            yield from _lines(path, layout, JsonLines(layout), s3)
         else:
-            yield from _lines(path, layout, Delimited(layout))
+            yield from _lines(path, layout, Delimited(layout), s3)
     except (EOFError, gzip.BadGzipFile, OSError, pa.ArrowInvalid) as error:
         if isinstance(error, FileNotFoundError):
             raise FileBroken("the file is gone") from None
+        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and files.local(str(path)) is None:
+            raise FileBroken(f"the store does not give it: {files.told(error)}", again=True) from None
         reason = "the gzip stream is truncated" if isinstance(error, EOFError) else str(error)
         raise FileBroken(reason) from None
 
 
-def opened(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path) if path.name.endswith(".gz") else path.open("rb"))
+def opened(path: Path | str, s3: S3 | None = None) -> IO[bytes]:
+    """A file's content, unpacked."""
+    stream = files.opened(str(path), s3)
+    return cast(IO[bytes], _Unpacked(stream)) if str(path).endswith(".gz") else stream
 
 
-def _lines(path: Path, layout: Layout, form: JsonLines | Delimited) -> Iterator[Block]:
-    with opened(path) as stream:
+class _Unpacked(gzip.GzipFile):
+    """A packed stream, which is closed with its reader."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        super().__init__(fileobj=packed)
+        self._packed = packed
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
+
+
+def _lines(path: Path | str, layout: Layout, form: JsonLines | Delimited, s3: S3 | None) -> Iterator[Block]:
+    with opened(path, s3) as stream:
         line, rest = form.start(stream)
         while chunk := stream.read(BLOCK):
             block, cut, tail = (rest + chunk).rpartition(b"\n")
@@ -120,8 +139,9 @@ def _slowly(block: bytes, before: int, layout: Layout, form: JsonLines | Delimit
     return Block(pa.Table.from_pylist(rows, schema), bad)
 
 
-def _parquet(path: Path, layout: Layout) -> Iterator[Block]:
-    file = pq.ParquetFile(path)
+def _parquet(path: Path | str, layout: Layout, s3: S3 | None) -> Iterator[Block]:
+    remote = files.local(str(path)) is None
+    file = pq.ParquetFile(files.random_access(str(path), s3) if remote else path)
     form = Delimited(layout)
     form.names = file.schema_arrow.names
     form.check_names()

@@ -67,6 +67,7 @@ def checks(home: Path | None = None, deep: bool = False) -> list[Check]:
     if home is not None:
         found += [_home(home), _database(home)]
         if found[-1].ok:
+            found += _stores(home)
             found += _place(home)
     if deep:
         found.append(_spark())
@@ -246,6 +247,36 @@ def _database(home: Path) -> Check:
         remedy = f"start it, or fix [storage] database in {home / 'altneu.toml'}"
         return Check("Database", False, f"{shown}: {cause}", remedy)
     return Check("Database", True, f"{shown} ({(time.perf_counter() - begin) * 1000:.0f} ms)")
+
+
+def _stores(home: Path) -> Iterator[Check]:
+    """Can the object stores that the settings name be read from here, and the tables be read by Spark?"""
+    from ..errors import AltneuError
+    from ..home.directory import Home
+    from ..home.s3 import in_s3
+    from ..landing import listing
+    from ..state import files
+
+    if not (home / "altneu.toml").exists():
+        return
+    settings = Home.open(home)
+    if in_s3(settings.warehouse):
+        jar = next((ASSETS / "jars").glob("*iceberg-aws-bundle*.jar"), None)
+        if jar is not None:
+            yield Check("Jar: S3", True, jar.name)
+        else:
+            yield Check("Jar: S3", False, "tables in S3 need it", f"{SET_UP} --s3")
+    remedy = "docs/operating.md, Object stores: endpoint, region and keys are said in the environment"
+    if files.local(settings.warehouse) is None:
+        try:
+            yield Check("Warehouse", True, f"{settings.warehouse}: {len(files.sizes(settings.warehouse)):,} files")
+        except OSError as error:
+            yield Check("Warehouse", False, f"{settings.warehouse}: {files.told(error)}", remedy)
+    if settings.landed_remotely:
+        try:
+            yield Check("Landing", True, f"{settings.landed_at}: {len(listing(settings)):,} epochs")
+        except AltneuError as error:
+            yield Check("Landing", False, error.what, remedy)
 
 
 def _place(home: Path) -> Iterator[Check]:

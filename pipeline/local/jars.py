@@ -22,21 +22,28 @@ REQUIRED = {  # coordinate -> sha256
     "org.xerial:sqlite-jdbc:3.50.3.0": "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
     "org.postgresql:postgresql:42.7.7": "157963d60ae66d607e09466e8c0cdf8087e9cb20d0159899ffca96bca2528460",
 }
+S3 = {  # of homes whose tables are in S3, on demand: 60 MB
+    "org.apache.iceberg:iceberg-aws-bundle:1.11.0": "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
+}
 OPTIONAL = ["io.graphframes:graphframes-spark4_2.13:0.12.3"]
 # what they name as dependencies and Spark has already, or nobody calls
 EXCLUDED = "org.slf4j:slf4j-api,org.checkerframework:checker-qual,org.scala-lang:scala-library"
 
 
-def bring(target: Path, java: Path) -> str:
-    """Put the jars into the folder `target`, with the Java home `java`; return what is there. Raises `UsageError`."""
+def bring(target: Path, java: Path, s3: bool = False) -> str:
+    """Put the jars into the folder `target`, with the Java home `java`; return what is there. Raises `UsageError`.
+
+    `s3`: also what tables in S3 need.
+    """
+    required = REQUIRED | (S3 if s3 else {})
     environment = {"SPARK_LOCAL_IP": "127.0.0.1"} | os.environ | ({"JAVA_HOME": str(java)} if java.exists() else {})
     cache, fresh = target.with_name("ivy"), target.with_name("jars.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    for jar in _resolve(list(REQUIRED), cache, environment):
+    for jar in _resolve(list(required), cache, environment):
         shutil.copy(jar, fresh)
     digests = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in fresh.glob("*.jar")}
-    for coordinate, expected in REQUIRED.items():
+    for coordinate, expected in required.items():
         name = coordinate.replace(":", "_", 1).replace(":", "-") + ".jar"
         if digests.get(name) != expected:
             raise UsageError(

@@ -26,6 +26,7 @@ from ..storage.session import ASSETS
 from . import java
 
 Say = Callable[[str], None]
+WITH_S3 = "with-s3"  # a file: Amazon's library is among the jars
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,17 @@ class Step:
     remedy: str
 
 
-def set_up(say: Say, assets: Path = ASSETS) -> list[str]:
-    """Do the steps that are not done; return the names of those that were. Raises `AltneuError` with a remedy."""
+def set_up(say: Say, assets: Path = ASSETS, s3: bool = False) -> list[str]:
+    """Do the steps that are not done; return the names of those that were. Raises `AltneuError` with a remedy.
+
+    `s3`: also what tables in S3 need; later calls keep it.
+    """
     stamps = assets / "stamps"
     stamps.mkdir(parents=True, exist_ok=True)
     done = []
     with _alone(assets / "lock", say):
+        if s3:
+            (assets / WITH_S3).touch()
         for step in _steps(assets):
             stamp, key = stamps / step.name, step.key()
             if stamp.exists() and stamp.read_text() == key:
@@ -74,7 +80,7 @@ def _steps(assets: Path) -> list[Step]:
     def bring(say: Say) -> str:
         from .jars import bring
 
-        return bring(jars_folder, home)
+        return bring(jars_folder, home, (assets / WITH_S3).exists())
 
     def archive(say: Say) -> str:
         from .archive import make
@@ -100,7 +106,11 @@ def _steps(assets: Path) -> list[Step]:
             "install Java 17 (apt install openjdk-17-jre-headless, brew install openjdk@17) or set JAVA_HOME",
         ),
         Step(
-            "jars", "Jars: Iceberg, SQLite, PostgreSQL, GraphFrames", lambda: _digest(here / "jars.py"), bring, network
+            "jars",
+            "Jars: Iceberg, SQLite, PostgreSQL, GraphFrames",
+            lambda: _digest(here / "jars.py") + (" s3" if (assets / WITH_S3).exists() else ""),
+            bring,
+            network,
         ),
         Step(
             "archive",

@@ -59,7 +59,7 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool 
             near = sorted((e for e in found.values() if e.state != "gone"), key=lambda e: abs(e.epoch - epoch))[:3]
             hint = f" The nearest landed: {', '.join(e.label for e in near)}." if near else " Nothing is landed."
             then = f"altneu run {label} --remove" if entry else "altneu land FILE --columns src,dst --epoch " + label
-            raise UsageError(f"epoch {label} is not landed (no {home.landing / f'epoch={label}'}).{hint}", then)
+            raise UsageError(f"epoch {label} is not landed (no {home.landed_at}/epoch={label}).{hint}", then)
         if entry.state == "folded" or (entry.state == "gone" and parent.since is not None and epoch < parent.since):
             assert parent.since is not None
             raise UsageError(

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from ..checking import audit
 from ..home.directory import Home
-from ..home.settings import Publish, Storage
+from ..home.settings import Landing, Publish, Storage
 from ..state.facts import EdgesFacts, IngestFacts
 from ..state.place import opened
 from ..state.records import Revision
@@ -34,8 +34,8 @@ def side_by_side(
     maintained = [stage.name for stage in STAGES if stage.maintains]
     with tempfile.TemporaryDirectory(prefix="altneu-shadow-") as folder:
         path = Path(folder)
-        (path / "landing").symlink_to(home.landing)
-        copy = Home(path, home.config.model_copy(update={"storage": Storage(), "publish": Publish()}))
+        places = {"storage": Storage(), "publish": Publish(), "landing": Landing(uri=home.landed_at)}
+        copy = Home(path, home.config.model_copy(update=places))
         ledger = opened(copy, writes=True)
         for epoch in sorted(epochs):
             missing = planning.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]

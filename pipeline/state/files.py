@@ -1,12 +1,47 @@
-"""Files by their location, as Iceberg writes it: a path of this machine, `file:…`, or a URI of an object store."""
+"""Files by their location, as Iceberg writes it: a path of this machine, `file:…`, or a URI of an object store.
+
+One layer for all of them, pyarrow's: it finds credentials as each store's own tools do, and asks a store that answers
+503 or breaks off again, up to `TRIES` times. What a store says in the end is an `OSError` that names the location.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import functools
+import io
 import os
 import re
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, TypeVar
 
+import pyarrow as pa
 from pyarrow import fs
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from ..home.s3 import S3
+
+TRIES = 8  # of a request to an object store, with growing pauses: some 10 s
+AT_ONCE = 16  # requests to an object store that are under way together
+BLOCK = 8 << 20  # bytes of a file that are fetched or sent at once
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file as a listing shows it. `changed`: seconds since 1970, by the store's clock."""
+
+    bytes: int
+    changed: float
+
+    @property
+    def stamp(self) -> str:
+        return f"{self.bytes}:{round(self.changed * 1e9)}"
 
 
 def plain(location: str) -> str:
@@ -32,19 +67,60 @@ def same(one: str, other: str) -> bool:
     return os.path.realpath(paths[0]) == os.path.realpath(paths[1])
 
 
-def _system(location: str) -> tuple[fs.FileSystem, str]:
+@functools.lru_cache(maxsize=4)
+def _s3(settings: S3) -> fs.FileSystem:
+    retry = fs.AwsStandardS3RetryStrategy(max_attempts=TRIES)
+    # delayed: a small file is one request, which succeeds or fails as a whole
+    return fs.S3FileSystem(retry_strategy=retry, allow_delayed_open=True, **settings.of_arrow())
+
+
+@functools.lru_cache(maxsize=4)
+def _other(root: str) -> tuple[fs.FileSystem, str]:
+    """A store of another kind, and the path of its root in it."""
+    try:
+        found, path = fs.FileSystem.from_uri(root)
+    except (ValueError, NotImplementedError) as error:  # an unknown kind of store
+        raise OSError(f"{root}: {error}") from None
+    return found, path
+
+
+def _system(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, str]:
     path = local(location)
     if path is not None:
         return fs.LocalFileSystem(), str(path)
-    found, inside = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", plain(location)))
-    return found, inside
+    uri = plain(location)
+    scheme, _, inside = uri.partition("://")
+    if scheme in ("s3", "s3a", "s3n"):
+        return _s3(s3 or S3.here()), inside
+    store, _, inside = inside.partition("/")
+    found, root = _other(f"{scheme}://{store}/")
+    return found, f"{root.rstrip('/')}/{inside}"
+
+
+def told(error: OSError) -> str:
+    """What a store says, in one line: one whose library is not here lists every place where it might have been."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _broke_off(error: BaseException) -> bool:
+    """Did an answer end before it should? That alone pyarrow does not try again by itself."""
+    return isinstance(error, OSError) and ("INTERNAL_FAILURE" in str(error) or "broke off" in str(error))
+
+
+def _steadily(work: Callable[[], Made]) -> Made:
+    """`work`, which reads, again when an answer breaks off."""
+    wait = wait_random_exponential(multiplier=0.1, max=5)
+    return Retrying(retry=retry_if_exception(_broke_off), wait=wait, stop=stop_after_attempt(TRIES), reraise=True)(work)
 
 
 def read(location: str) -> bytes:
     """Raises `OSError`."""
-    system, path = _system(location)
-    with system.open_input_stream(path, compression=None) as stream:
-        return bytes(stream.read())
+
+    def whole() -> bytes:
+        with opened(location) as stream:
+            return stream.read()
+
+    return _steadily(whole)
 
 
 def write(location: str, content: bytes) -> None:
@@ -56,6 +132,100 @@ def write(location: str, content: bytes) -> None:
 
 def sizes(folder: str) -> dict[str, int]:
     """Every file below a folder, by its path from there, with its bytes; none when the folder is not there."""
+    return {name: found.bytes for name, found in listed(folder).items()}
+
+
+def listed(folder: str) -> dict[str, Found]:
+    """Every file below a folder, by its path from there; none when the folder is not there. Raises `OSError`, also
+    when there is no such bucket."""
     system, path = _system(folder)
-    found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
-    return {info.path.removeprefix(path).lstrip("/"): info.size for info in found if info.is_file}
+    path = path.rstrip("/")
+    infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+    if not infos and local(folder) is None:
+        bucket = path.partition("/")[0]
+        if bucket and system.type_name != "hdfs" and system.get_file_info(bucket).type == fs.FileType.NotFound:
+            raise FileNotFoundError(f"{plain(folder)}: there is no {bucket}, or it may not be seen.")
+    found = (info for info in infos if info.is_file)
+    return {info.path.removeprefix(path).lstrip("/"): Found(info.size, info.mtime_ns / 1e9) for info in found}
+
+
+def look(location: str) -> Found:
+    """One file as it is now. Raises `OSError`."""
+    system, path = _system(location)
+    info = system.get_file_info(path)
+    if not info.is_file:
+        raise FileNotFoundError(errno.ENOENT, "no such file", location)
+    return Found(info.size, info.mtime_ns / 1e9)
+
+
+def etag(location: str) -> str:
+    """What an object store calls this content of a file; "" where it has no name for it. Raises `OSError`."""
+    system, path = _system(location)
+    with system.open_input_file(path) as file:
+        said: dict[str | bytes, bytes] = file.metadata() or {}
+        return (said.get("ETag") or said.get(b"ETag") or b"").decode()
+
+
+def delete(location: str) -> None:
+    """A file that is not there is deleted. Raises `OSError`."""
+    system, path = _system(location)
+    with contextlib.suppress(FileNotFoundError):
+        system.delete_file(path)
+
+
+def upload(file: Path, location: str) -> None:
+    """Copy a file of this machine. What an error leaves may be a part of it. Raises `OSError`."""
+    system, path = _system(location)
+    if system.type_name != "s3":  # object stores have no folders
+        system.create_dir(path.rpartition("/")[0], recursive=True)
+    with file.open("rb") as source, system.open_output_stream(path, compression=None) as target:
+        while block := source.read(BLOCK):
+            target.write(block)
+
+
+def many(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+    """`work` of each item, in their order; many at once, since an object store takes its time for each."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(work, items))
+
+
+def opened(location: str, s3: S3 | None = None) -> IO[bytes]:
+    """A file to be read from its beginning. `s3`: how S3 is reached, in a process whose environment does not say it.
+    Raises `OSError`, also when a file of an object store ends before it should."""
+    path = local(location)
+    if path is not None:
+        return path.open("rb")
+    return io.BufferedReader(_Whole(random_access(location, s3)), BLOCK)
+
+
+def random_access(location: str, s3: S3 | None = None) -> pa.NativeFile:
+    """A file to be read in any order. Raises `OSError`."""
+    system, inside = _system(location, s3)
+    return system.open_input_file(inside)
+
+
+class _Whole(io.RawIOBase):
+    """All bytes of a file, or an error."""
+
+    def __init__(self, file: pa.NativeFile) -> None:
+        self._file, self._size, self._at = file, file.size(), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = _steadily(lambda: self._next(min(len(buffer), self._size - self._at)))
+        buffer[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+    def _next(self, size: int) -> bytes:
+        self._file.seek(self._at)
+        found = bytes(self._file.read(size))
+        if len(found) < size:
+            raise OSError(f"the file broke off after {self._at + len(found)} of {self._size} bytes")
+        return found
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

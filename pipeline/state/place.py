@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ..errors import AltneuError, UsageError
+from ..errors import AltneuError, Unavailable, UsageError
 from ..home.directory import Home
 from . import database, files, lease, versions
 from .ledger import Ledger
@@ -225,10 +226,23 @@ def check(home: Home, identity: Identity) -> None:
 def refuse_lost_database(home: Home) -> None:
     """For a home whose database knows of no tables: raise `AltneuError` when its warehouse holds rows."""
     warehouse = files.local(home.warehouse)
-    if warehouse is not None and next(warehouse.glob("*/*/data/*.parquet"), None):
+    if warehouse is not None:
+        full = any(warehouse.glob("*/*/data/*.parquet"))
+        away = f"mv {warehouse} {warehouse}.lost"
+    else:
+        full = any(re.fullmatch(r"[^/]+/[^/]+/data/.*\.parquet", name) for name in listed(home))
+        away = "name another place under [storage] warehouse"
+    if full:
         raise AltneuError(
-            f"the database of this home, {database.shown(home.database)}, is lost or empty, while {warehouse} is full: "
-            "without it nobody knows which rows are published.",
-            f"put it back from a backup; or start again from the landing: mv {warehouse} {warehouse}.lost; altneu "
-            "backfill --all",
+            f"the database of this home, {database.shown(home.database)}, is lost or empty, while "
+            f"{files.plain(home.warehouse)} is full: without it nobody knows which rows are published.",
+            f"put it back from a backup; or start again from the landing: {away}; altneu backfill --all",
         )
+
+
+def listed(home: Home) -> dict[str, files.Found]:
+    """Every file of a home's warehouse. Raises `Unavailable` when that cannot be read."""
+    try:
+        return files.listed(home.warehouse)
+    except OSError as error:
+        raise Unavailable(f"[storage] warehouse = {home.warehouse}: {files.told(error)}", "altneu doctor") from error

@@ -15,7 +15,6 @@ Source: the Iceberg table specification (metadata files), Iceberg's JDBC catalog
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -24,7 +23,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..errors import AltneuError
+from ..errors import AltneuError, Unavailable
+from ..state import files
 from ..state.database import engine
 
 Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
@@ -68,8 +68,10 @@ class Tables:
 
     def _load(self, locations: list[str]) -> None:
         try:
-            texts = [Path(location.removeprefix("file:")).read_text() for location in locations]
-        except OSError:
+            texts = [content.decode() for content in files.many(files.read, locations)]
+        except OSError as error:
+            if any(files.local(location) is None for location in locations):
+                raise Unavailable(f"the tables' metadata cannot be read: {error}", "altneu doctor") from error
             texts = [row[0] for row in self._spark.read.text(locations, wholetext=True).collect()]
         for text in texts:
             metadata = json.loads(text)

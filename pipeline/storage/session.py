@@ -16,7 +16,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, explained
 from ..home.rules import MASTERS, is_master
+from ..home.s3 import S3, in_s3
 from .known import keep_classes
 
 if TYPE_CHECKING:
@@ -256,6 +257,8 @@ def catalog(spark: SparkSession, name: str, database: str, warehouse: str) -> No
     key = f"spark.sql.catalog.{name}"
     if spark.conf.get(key, None) is None:
         options = catalog_options(database, warehouse)
+        if "io-impl" in options:
+            _need_aws(spark)
         if not hasattr(spark, "_jsparkSession") and options["uri"].startswith("jdbc:postgresql:"):
             # A Spark Connect server keeps the connections of sessions that are over: they would add up to more than
             # PostgreSQL has. It ends idle ones, and Iceberg connects again where one was still in use.
@@ -264,6 +267,18 @@ def catalog(spark: SparkSession, name: str, database: str, warehouse: str) -> No
         for option, value in options.items():
             spark.conf.set(f"{key}.{option}", value)
         spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
+
+
+AWS = "software.amazon.awssdk.services.s3.S3Client"
+
+
+def _need_aws(spark: SparkSession) -> None:
+    """Raise `UsageError` where the JVM of this process cannot speak with S3; a Spark Connect server says so itself."""
+    session: Any = spark
+    if hasattr(spark, "_jsparkSession"):
+        utils = getattr(session._jvm, "org.apache.spark.util.Utils")
+        if not utils.classIsLoadable(AWS):
+            raise UsageError("tables in S3 need Amazon's library, which is not installed.", "altneu setup --s3")
 
 
 def catalog_options(database: str, warehouse: str) -> dict[str, str]:
@@ -282,6 +297,8 @@ def catalog_options(database: str, warehouse: str) -> dict[str, str]:
         "jdbc.schema-version": "V1",
         "cache-enabled": "false",  # another process may have committed since we last looked
     }
+    if in_s3(warehouse):
+        options |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | S3.here().of_iceberg()
     match url.get_backend_name():
         case "sqlite" if url.database and url.database != ":memory:":
             return options | {"uri": f"jdbc:sqlite:{Path(url.database).resolve()}?busy_timeout={BUSY_MS}"}

@@ -19,6 +19,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 
 from ..errors import AltneuError, UsageError, full, transient
 from ..home.directory import Home
+from ..home.s3 import in_s3
 from ..state import place
 from ..state.records import Revision
 from . import few, iceberg
@@ -217,8 +218,10 @@ class Warehouse(Branches):
     def remove_orphans(self, table: str) -> int:
         """Delete files that no snapshot knows (of killed tasks) and that are older than `ORPHAN_DAYS`; how many."""
         before = datetime.now(UTC) - timedelta(days=ORPHAN_DAYS)
+        # in S3 the files are listed by Iceberg: Spark's Hadoop does not know how
+        listing = ", prefix_listing => true" if in_s3(self.home.warehouse) else ""
         call = f"CALL {self.catalog}.system.remove_orphan_files(table => '{NAMESPACE}.{table}', older_than => TIMESTAMP"
-        return len(self.spark.sql(f"{call} '{before:%Y-%m-%d %H:%M:%S}')").collect())
+        return len(self.spark.sql(f"{call} '{before:%Y-%m-%d %H:%M:%S}'{listing})").collect())
 
 
 MAKES = 5  # tries to make the tables

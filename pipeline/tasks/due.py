@@ -157,7 +157,7 @@ def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: da
         return Landing(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
     if epoch in ledger.batches():
         return Landing(epoch, label, "landed", f"epoch {label} is published; its landing folder has gone since")
-    folder = home.landing / f"epoch={label}"
+    folder = f"{home.landed_at}/epoch={label}"
     later = [e for e in there if e > epoch]
     ended = None if schedule.seconds is None else schedule.start(epoch + 1)
     if not manual and later and ended is not None and ended + patience < (now or _now()):

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 
 from pipeline.local import doctor
 from pipeline.local.doctor import Check, checks
+from pipeline.state import files
 
 
 def named(found: list[Check], name: str) -> Check:
@@ -33,6 +34,21 @@ def test_an_empty_assets_folder_is_reported_with_the_way_out(tmp_path: Path, mon
     assert named(found, "Jar: Iceberg").ok is False and "altneu setup" in named(found, "Jar: Iceberg").remedy
     assert named(found, "Jar: GraphFrames").ok is None and "GraphX" in named(found, "Jar: GraphFrames").found
     assert named(found, "Class-data archive").ok is None
+
+
+def test_object_stores_are_asked(tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "altneu.toml").write_text(f'[landing]\nuri = "{s3}/landing"\n[storage]\nwarehouse = "{s3}/tables"\n')
+    files.write(f"{s3}/landing/epoch=1/a.csv", b"src,dst\n1,2\n")
+    monkeypatch.setattr(doctor, "ASSETS", tmp_path)
+    found = checks(tmp_path)
+    assert named(found, "Landing") == Check("Landing", True, f"{s3}/landing: 1 epochs")
+    assert named(found, "Warehouse") == Check("Warehouse", True, f"{s3}/tables: 0 files")
+    assert named(found, "Jar: S3") == Check("Jar: S3", False, "tables in S3 need it", "altneu setup --s3")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    files._s3.cache_clear()
+    for check in (named(checks(tmp_path), name) for name in ("Landing", "Warehouse")):
+        assert check.ok is False and "SIGNATURE" in check.found and "environment" in check.remedy, check
+    files._s3.cache_clear()
 
 
 @pytest.mark.parametrize(("version", "ok"), [("17.0.15", True), ("21", True), ("11.0.2", False), ("25.0.1", False)])

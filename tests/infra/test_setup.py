@@ -55,6 +55,23 @@ def test_an_interrupted_set_up_goes_on_where_it_stopped(tmp_path: Path, monkeypa
     assert done == ["one", "two", "three"]
 
 
+def test_what_s3_needs_is_brought_on_demand_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = setup._steps
+
+    def key() -> str:
+        return next(step for step in made(tmp_path) if step.name == "jars").key()
+
+    monkeypatch.setattr(setup, "_steps", lambda assets: [])
+    before = key()
+    set_up(lambda text: None, tmp_path)
+    assert key() == before, "60 MB that nobody has asked for"
+    set_up(lambda text: None, tmp_path, s3=True)
+    asked = key()
+    assert asked != before, "the step is done again"
+    set_up(lambda text: None, tmp_path)
+    assert key() == asked, "and stays done"
+
+
 @pytest.mark.parametrize(("version", "right"), [("11", False), ("17", True), ("21", True), ("25", False)])
 def test_a_java_counts_when_spark_supports_it(tmp_path: Path, version: str, right: bool) -> None:
     command = tmp_path / "java"

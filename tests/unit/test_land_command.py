@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import cli, landing
 from pipeline.home.directory import Home
-from pipeline.landing import folder
+from pipeline.landing import landed
 from pipeline.landing.survey import grid
 from pipeline.state.ledger import Ledger
 from tests import seeds
@@ -35,7 +35,10 @@ class Land:
 
     def content(self) -> dict[str, list[str]]:
         found = landing.listing(Home.open(self.home)).values()
-        return {each.label: [line for f in each.files for line in f.read_text().splitlines()[1:]] for each in found}
+        return {
+            each.label: [line for f in each.files for line in Path(f.location).read_text().splitlines()[1:]]
+            for each in found
+        }
 
     def state(self) -> dict[str, bytes]:
         """Every file of the home but locks and the database."""
@@ -92,8 +95,8 @@ def test_a_unit_that_is_named_may_use_the_whole_calendar(land: Land) -> None:
     code, shown = land("land", file, "--columns", "src,dst,t", "--time", "t", "--time-unit", "s", "--every", "1d")
     assert code == 0, shown
     home = Home.open(land.home)
-    for epoch, landed in landing.listing(home).items():
-        assert home.schedule.epoch(landed.label) == epoch and home.schedule.drawable(epoch)
+    for epoch, batch in landing.listing(home).items():
+        assert home.schedule.epoch(batch.label) == epoch and home.schedule.drawable(epoch)
     code, shown = land("land", land.file("1,2,1e12\n"), "--columns", "src,dst,t", "--time", "t", "--time-unit", "s")
     assert code == 1 and "outside the years 1 to 9999" in shown
 
@@ -199,7 +202,7 @@ def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> No
     (place / "epoch=4" / "a.csv.part").write_text("src,d")
     (place / "epoch=5" / "_EMPTY").touch()
     now = (place / "epoch=3" / "a.csv").stat().st_ctime
-    monkeypatch.setattr(folder, "clock", lambda: now + 9)
+    monkeypatch.setattr(landed, "clock", lambda: now + 9)
     found = states(land.home)
     assert {label: state for label, (state, _) in found.items()} == {
         "1": "missing",
@@ -214,9 +217,9 @@ def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> No
     for epoch in ("2", "3", "4"):
         code, shown = land("run", epoch)
         assert code == 2 and "not landed completely" in shown
-    monkeypatch.setattr(folder, "clock", lambda: now + 10)
+    monkeypatch.setattr(landed, "clock", lambda: now + 10)
     assert states(land.home)["3"][0] == "missing"
-    monkeypatch.setattr(folder, "clock", lambda: now)
+    monkeypatch.setattr(landed, "clock", lambda: now)
     (place / "epoch=3" / "_SUCCESS").touch()
     assert states(land.home)["3"][0] == "missing"
     (place / "epoch=1" / "more.csv").write_text("src,dst\n3,")  # beside what is sealed

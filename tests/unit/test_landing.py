@@ -34,7 +34,7 @@ def take(home: Home, files: list[Path], columns: list[str], **options: object) -
 
 def content(home: Home) -> dict[str, list[str]]:
     return {
-        landed.label: sorted(line for file in landed.files for line in file.read_text().splitlines()[1:])
+        landed.label: sorted(line for file in landed.files for line in Path(file.location).read_text().splitlines()[1:])
         for landed in landing.listing(home).values()
     }
 

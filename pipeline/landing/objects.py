@@ -1,0 +1,315 @@
+"""A landing in an object store: when its files are a batch, and how `altneu land` puts batches there.
+
+An object store has no folder that could be renamed, so a batch appears by one small object that is written last: the
+`_SUCCESS` of its epoch. Written by `altneu land` it is a manifest: `{"rows": …, "files": {name: bytes}, "replaces":
+{name: stamp}}`, and the batch is the files that it names, whole. A new land uploads files under names of its own
+(`land-<id>-…`), which count as nothing until a manifest names them, and then replaces the manifest: a reader sees the
+old batch or the new one. What the former batch had is deleted afterwards; until then the manifest names that, too.
+
+Files from elsewhere are a batch when a `_SUCCESS` is there that is not older than they are. Without one it cannot be
+known whether more is coming (a large file appears when its upload ends, and nothing is seen of it before): they count
+only where `[ingest] settle` is set, so many seconds after the last change.
+
+Several epochs appear together by a journal, `_work/<id>.json`: while it is there no run reads its epochs; the next
+`altneu land` takes back what an interrupted one has left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import AltneuError, Unavailable
+from ..home.directory import Home
+from ..home.file import read_text, write_text
+from ..state import files
+from . import landed
+from .journal import JOURNAL, WORK, undo
+from .landed import COMPLETE, EMPTY, NOT_ASKED_FOR, File, Landed
+
+DRAFT = re.compile(r"land-[0-9a-f]{12}-")
+ALIVE = 15 * 60  # seconds for which a journal of another machine may be that of a living land: placing takes seconds
+LEFT = 24 * 3600  # after so many, files that no manifest names are what a killed land has left
+Found = dict[str, files.Found]  # name in an epoch's folder → the object
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a `_SUCCESS` says: the files of the batch with their bytes, their rows, and which files they replace."""
+
+    rows: int
+    files: dict[str, int]
+    replaces: dict[str, str]
+
+    @classmethod
+    def parse(cls, content: bytes) -> Manifest | None:
+        """None: it names no files, as that of another program. The seal of a folder that was copied is one, too."""
+        try:
+            said = json.loads(content)
+            sizes = {str(name): int(str(size).split(":")[0]) for name, size in said["files"].items()}
+            return cls(int(said["rows"]), sizes, dict(said.get("replaces", {})))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def text(self) -> bytes:
+        return (json.dumps({"rows": self.rows, "files": self.files, "replaces": self.replaces}) + "\n").encode()
+
+
+def name_of(name: str) -> str:
+    """A file's name without what `altneu land` has put before it: that of its rows, so that it stays when the batch is
+    landed again.
+
+    >>> name_of("land-0123456789ab-000-messages.csv"), name_of("part-0.csv")
+    ('000-messages.csv', 'part-0.csv')
+    """
+    return DRAFT.sub("", name, count=1)
+
+
+class Landing:
+    """A landing as one listing has shown it. Raises `Unavailable` when the store does not answer."""
+
+    def __init__(self, home: Home) -> None:
+        self.home, self.base = home, home.landed_at
+        with answering(home):
+            self.folders: dict[str, Found] = {}
+            journals = []
+            for path, found in files.listed(self.base).items():
+                folder, _, name = path.partition("/")
+                if folder.startswith("epoch=") and name:
+                    self.folders.setdefault(folder, {})[name] = found
+                elif folder == WORK and name.endswith(".json"):
+                    journals.append(name)
+            self.journals = {name: journal for name in journals if (journal := _read(f"{self.base}/{WORK}/{name}"))}
+            marked = [folder for folder, found in self.folders.items() if COMPLETE in found and found[COMPLETE].bytes]
+            said = files.many(lambda folder: _content(f"{self.base}/{folder}/{COMPLETE}"), marked)
+            self.manifests = {
+                folder: each for folder, text in zip(marked, said, strict=True) if (each := Manifest.parse(text))
+            }
+
+    def batches(self) -> dict[int, Landed]:
+        disturbed = dict.fromkeys(
+            (label for journal in self.journals.values() for label in journal["before"]),
+            "altneu land is placing it now, or was interrupted; then type it again",
+        )
+        folders = sorted(self.folders.keys() | {f"epoch={label}" for label in disturbed})
+        return landed.once(self._batch(folder, disturbed.get(folder.removeprefix("epoch="))) for folder in folders)
+
+    def _batch(self, folder: str, disturbed: str | None) -> Landed:
+        there = self.folders.get(folder, {})
+        epoch, label = landed.epoch_of(self.home, folder), folder.removeprefix("epoch=")
+        names = self.names(folder)
+        found = [self._file(folder, name) for name in names]
+        manifest = self.manifests.get(folder)
+        sealed = manifest.rows if manifest and set(names) <= set(manifest.files) else None
+        why = disturbed or landed.unfinished(self.home, epoch, there) or self._unsettled(folder, found, sealed)
+        return Landed(epoch, label, tuple(sorted(found, key=lambda file: file.name)), why, sealed)
+
+    def names(self, folder: str) -> list[str]:
+        """The files of a batch: those that its manifest names, and those that came from elsewhere after it."""
+        manifest, there = self.manifests.get(folder), self.folders.get(folder, {})
+        data = list(landed.data(self.home, folder, there))
+        if manifest is None:
+            return [name for name in data if not DRAFT.match(name)]
+        replaced = {name for name in data if manifest.replaces.get(name) == there[name].stamp}
+        return [name for name in data if name in manifest.files or not (name in replaced or DRAFT.match(name))]
+
+    def _file(self, folder: str, name: str) -> File:
+        found = self.folders[folder][name]
+        return File(f"{self.base}/{folder}/{name}", name_of(name), found.bytes, found.changed, found.stamp)
+
+    def _unsettled(self, folder: str, found: list[File], sealed: int | None) -> str | None:
+        """Why the files may not be all of the batch."""
+        there, manifest = self.folders.get(folder, {}), self.manifests.get(folder)
+        for name, size in manifest.files.items() if manifest else ():
+            if name not in there or there[name].bytes != size:
+                return f"{name}, which its {COMPLETE} names, is not there with the {size:,} bytes that it should have"
+        if sealed is not None:
+            return None if found or not sealed else NOT_ASKED_FOR
+        if not found:
+            if any(DRAFT.match(name) for name in there):
+                return f"an altneu land has not finished it: no {COMPLETE} names its files"
+            return None if EMPTY in there else NOT_ASKED_FOR
+        last = max(
+            (file for file in found if manifest is None or file.location.rpartition("/")[2] not in manifest.files),
+            key=lambda file: file.changed,
+        )
+        mark = there.get(COMPLETE)
+        if mark is not None and manifest is None and mark.changed >= last.changed:
+            return None
+        ingest = self.home.config.ingest
+        if "settle" in ingest.model_fields_set and landed.clock() - last.changed >= ingest.settle:
+            return None
+        return (
+            f"no {COMPLETE} says that {last.name} is the last of its files; it counts as landed with a new one next to "
+            "it, or by [ingest] settle"
+        )
+
+
+def listing(home: Home) -> dict[int, Landed]:
+    """Epoch → what is landed for it. Raises `AltneuError`."""
+    return Landing(home).batches()
+
+
+def again(file: File) -> File:
+    """The same file as it is now. Raises `OSError`."""
+    found = files.look(file.location)
+    return File(file.location, file.name, found.bytes, found.changed, found.stamp)
+
+
+@contextlib.contextmanager
+def answering(home: Home) -> Iterator[None]:
+    """Inside, what the store says is an error that names the setting."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"[landing] uri = {home.landed_at}: {files.told(error)}", "altneu doctor") from error
+
+
+def _content(location: str) -> bytes:
+    try:
+        return files.read(location)
+    except FileNotFoundError:  # replaced at this moment
+        return b""
+
+
+def _read(location: str) -> dict[str, Any] | None:
+    content = _content(location)
+    return dict(json.loads(content)) if content else None
+
+
+# -- landing ------------------------------------------------------------------------------------------------------
+
+
+def place(home: Home, new: Path, labels: dict[str, int], settings: str | None, append: bool) -> None:
+    """Put the files of `new/<label>/` into the landing as the batches of these epochs (label → their rows), and the new
+    text of the home's `altneu.toml`. After an error all is as before; so it is for the next land after a kill.
+
+    Call it with the `landing_lock` of this machine held. Two machines at once: of each epoch one batch wins, whole.
+    """
+    token = new.parent.name
+    with answering(home):
+        there = Landing(home)
+        manifests = {label: _manifest(there, new / label, rows, token, append) for label, rows in labels.items()}
+        sent = [
+            (file, f"{home.landed_at}/epoch={label}/land-{token}-{name}")
+            for label in labels
+            for file, name in _names(there, new / label, append)
+        ]
+        files.many(lambda pair: files.upload(*pair), sent)
+        file, own = home.path / "altneu.toml", new.parent / JOURNAL
+        if settings is not None:  # they may hold a password: their journal stays on this machine
+            texts = {"before": read_text(file) if file.exists() else None, "after": settings}
+            write_text(own, json.dumps({"labels": [], "moves": []} | texts))
+        former = {label: _former(there, label) for label in labels}
+        journal = {"host": socket.gethostname(), "home": str(home.path), "before": former}
+        location = f"{home.landed_at}/{WORK}/{token}.json"
+        files.write(location, json.dumps(journal).encode())
+        try:
+            files.many(
+                lambda label: files.write(f"{home.landed_at}/epoch={label}/{COMPLETE}", manifests[label].text()), labels
+            )
+            if settings is not None:
+                write_text(file, settings)
+            files.delete(location)
+            own.unlink(missing_ok=True)
+        except BaseException as error:
+            try:
+                _undo(home, location, journal)
+            except OSError as second:
+                raise Unavailable(
+                    f"[landing] uri = {home.landed_at}: the new batches could not be placed ({error}) nor the old ones "
+                    f"put back ({second}). No run reads these epochs.",
+                    "altneu doctor; then the same command again: it first restores the old batches",
+                ) from error
+            raise
+    with contextlib.suppress(OSError):  # they count as nothing
+        files.many(files.delete, _replaced(there, manifests))
+
+
+def _names(there: Landing, folder: Path, append: bool) -> list[tuple[Path, str]]:
+    """The new files of an epoch, with names that no file of its batch has."""
+    label = f"epoch={folder.name}"
+    taken = {name_of(name) for name in there.names(label)} if append else set()
+    found = []
+    for file in sorted(each for each in folder.iterdir() if not each.name.startswith("_")):
+        name, rest, number = file.name, file.name.split("-", 1)[-1], 0
+        while name in taken:
+            number += 1
+            name = f"{number:03d}-{rest}"
+        taken.add(name)
+        found.append((file, name))
+    return found
+
+
+def _manifest(there: Landing, folder: Path, rows: int, token: str, append: bool) -> Manifest:
+    label = f"epoch={folder.name}"
+    old = there.folders.get(label, {})
+    kept = there.names(label) if append else []
+    named = {f"land-{token}-{name}": file.stat().st_size for file, name in _names(there, folder, append)}
+    replaces = {name: old[name].stamp for name in landed.data(there.home, label, old) if name not in kept}
+    return Manifest(rows, {name: old[name].bytes for name in kept} | named, replaces)
+
+
+def _former(there: Landing, label: str) -> str | None:
+    """The text of an epoch's marker; None when it has none."""
+    folder = f"epoch={label}"
+    if COMPLETE not in there.folders.get(folder, {}):
+        return None
+    return _content(f"{there.base}/{folder}/{COMPLETE}").decode("utf-8", "replace")
+
+
+def _replaced(there: Landing, manifests: dict[str, Manifest]) -> Iterator[str]:
+    """What a land makes superfluous: the former batch, and what killed lands have left."""
+    for label, manifest in manifests.items():
+        folder = f"epoch={label}"
+        known = there.names(folder)
+        for name in manifest.replaces:
+            left = landed.clock() - there.folders[folder][name].changed > LEFT
+            if name in known or left:
+                yield f"{there.base}/{folder}/{name}"
+
+
+def recover(home: Home) -> list[str]:
+    """Take back what killed lands have left half placed; the labels of their epochs. Raises `AltneuError` when another
+    machine may be at it. Call it with the `landing_lock` of this machine held: who holds it is the only one here."""
+    undone: list[str] = []
+    with answering(home):
+        there = files.listed(f"{home.landed_at}/{WORK}")
+        for own in home.landing.glob(f"{WORK}/*/{JOURNAL}"):
+            if f"{own.parent.name}.json" not in there:  # killed before it began, or after it was done
+                own.unlink()
+        for name, found in there.items():
+            location = f"{home.landed_at}/{WORK}/{name}"
+            journal = _read(location) if name.endswith(".json") else None
+            if journal is None:
+                continue
+            mine = journal["host"] == socket.gethostname() and journal["home"] == str(home.path)
+            age = landed.clock() - found.changed
+            if not mine and age < ALIVE:
+                raise AltneuError(
+                    f"another altneu land, of {journal['home']} on {journal['host']}, is placing "
+                    f"{len(journal['before'])} epoch(s) in {home.landed_at}, or was interrupted {age:.0f} s ago. "
+                    "Nothing was landed.",
+                    f"the same command again; an interrupted one is taken back after {ALIVE // 60} minutes",
+                )
+            _undo(home, location, journal)
+            undone += journal["before"]
+    return undone
+
+
+def _undo(home: Home, location: str, journal: dict[str, Any]) -> None:
+    """Put back the markers of a journal, and the settings; then remove it. Its uploaded files count as nothing then."""
+    for label, text in journal["before"].items():
+        marker = f"{home.landed_at}/epoch={label}/{COMPLETE}"
+        if text is None:
+            files.delete(marker)
+        else:
+            files.write(marker, text.encode())
+    undo(home.landing, home.landing / WORK / location.rpartition("/")[2].removesuffix(".json"))  # the settings
+    files.delete(location)

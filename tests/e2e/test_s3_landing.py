@@ -1,0 +1,95 @@
+"""Runs from a landing in S3, on a real server that stumbles: the same as from a folder."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import landing
+from pipeline.errors import Unavailable
+from pipeline.home.directory import Home
+from pipeline.landing.survey import survey
+from pipeline.reading import views
+from pipeline.state import files
+from pipeline.state.facts import IngestFacts
+from pipeline.state.ledger import Ledger
+from tests import homes, seeds
+from tests.s3 import Store
+
+
+def parquet() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"src": [1, 2, 5], "dst": [4, 4, 1]}), sink)
+    return sink.getvalue()
+
+
+FILES = {
+    "epoch=1/a.csv": b"src,dst\n" + b"1,2\n" * 20 + b"1,3\nx,3\n2,3\n",
+    "epoch=2/a.csv.gz": gzip.compress(b"src,dst\n" + b"3,4\n2,4\n" * 2_000, mtime=0),
+    "epoch=2/b.jsonl": b'{"src": 2, "dst": 5}\n{"src": 1, "dst": 2, "op": "delete"}\n',
+    "epoch=3/c.parquet": parquet(),
+}
+
+
+@pytest.mark.usefixtures("unaudited", "tiny")
+def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
+    homes_ = [homes.make(tmp_path / "folder"), homes.make(tmp_path / "s3", f'[landing]\nuri = "{s3}"\n')]
+    for name, content in FILES.items():
+        place = homes_[0][0].landing / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        files.write(f"{s3}/{name}", content)
+    for epoch in (1, 2, 3):
+        files.write(f"{s3}/epoch={epoch}/_SUCCESS", b"")
+    dice = random.Random(seeds.one())
+
+    def faults(method: str, path: str) -> str | None:
+        return dice.choices(
+            [None, "503", "cut", "half" if ".csv" in path or ".jsonl" in path else None], [85, 5, 5, 5]
+        )[0]
+
+    store.faults = faults
+    raw = tmp_path / "raw.csv"
+    raw.write_text("src,dst\n1,2\n1,3\n1,5\n")
+    seen = []
+    for home, ledger in homes_:
+        homes.run(home, ledger, [1, 2, 3])
+        landing.land(home, [raw], landing.Options(epoch=1))
+        first = homes.run(home, ledger, [1])
+        raw_again = "src,dst\n1,2\n1,5\n"  # one row less, in another file of the store under the name of before
+        raw.write_text(raw_again)
+        landing.land(home, [raw], landing.Options(epoch=1))
+        second = homes.run(home, ledger, [1])
+        raw.write_text("src,dst\n1,2\n1,3\n1,5\n")
+        assert first and second
+        assert [entry.state for entry in survey(home, ledger)[1].values()] == ["published"] * 3
+        facts = [ledger.facts(row.run_id, IngestFacts) for row in (first, second)]
+        totals = views.totals(home, ledger, all_epochs=True)
+        digests = {epoch: batch.digest for epoch, batch in ledger.batches().items()}
+        seen.append((facts, totals, digests, ledger.fingerprints(second.revision)))
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unaudited", "tiny")
+def test_a_store_that_fails_while_it_is_read(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
+    """Nothing is published, and the same run may succeed later."""
+    home, ledger = homes.make(tmp_path / "home", f'[landing]\nuri = "{s3}"\n')
+    assert Home.open(home.path).landed_remotely
+    files.write(f"{s3}/epoch=1/a.csv", FILES["epoch=1/a.csv"])
+    files.write(f"{s3}/epoch=1/_SUCCESS", b"")
+    landing.digest(ledger, landing.listing(home).values())
+    store.faults = lambda method, path: "503" if ".csv" in path and method == "GET" else None
+    with pytest.raises(Unavailable, match="the store does not give it"):
+        homes.run(home, ledger, [1])
+    assert Ledger(home.database).at().revision == 0
+    store.faults = lambda method, path: None
+    homes.run(home, ledger, [1])
+    assert ledger.at().revision == 1

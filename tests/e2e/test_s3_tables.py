@@ -1,0 +1,125 @@
+"""Tables in S3, on a real server: the same history as on a disk, and what maintenance, the doctor and a move make of
+them."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.errors import AltneuError, UsageError
+from pipeline.home.directory import Home
+from pipeline.local import demo
+from pipeline.reading import views
+from pipeline.run import planning, runner
+from pipeline.run.compact import compact
+from pipeline.state import files, place
+from pipeline.state.ledger import Ledger
+from pipeline.storage import inventory
+from pipeline.storage.prints import of_published
+from pipeline.storage.relocate import relocate
+from pipeline.storage.warehouse import Warehouse
+from tests import homes, seeds
+from tests.reference import Row
+from tests.s3 import Store, need_library
+
+
+@pytest.fixture(autouse=True)
+def library() -> None:
+    need_library()
+
+
+def batch(rng: random.Random) -> list[Row]:
+    pairs = [rng.sample(range(8), 2) for _ in range(14)]
+    return [(a, b, None, rng.choice(["upsert"] * 4 + ["delete"]), seq) for seq, (a, b) in enumerate(pairs)]
+
+
+def shown(home: Home, spark: SparkSession) -> list[Any]:
+    """All that is published: totals of every epoch, the trussness of every edge ever, fingerprints, revisions."""
+    ledger = Ledger(home.database)
+    row = ledger.at()
+    warehouse = Warehouse(spark, home)
+    truss = warehouse.at("trussness", row).groupBy("a", "b", "epoch", "k").agg({"diff": "sum"}).where("sum(diff) <> 0")
+    prints = of_published(warehouse, row)
+    assert {table: ledger.fingerprints(row.revision)[table] for table in prints} == prints
+    return [views.totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints, row.revision]
+
+
+@pytest.mark.usefixtures("unaudited", "tiny")
+def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
+    """With a correction, a compaction, a lost file and a move; with 503s and broken connections all along."""
+    rng = random.Random(seeds.one())
+    batches = [[batch(rng) for _ in range(3)], [batch(rng)]]
+    faults = random.Random(seeds.one())
+    store.faults = lambda method, path: faults.choices([None, "503", "cut"], [90, 5, 5])[0]
+    both = [homes.make(tmp_path / "disk"), homes.make(tmp_path / "s3", f'[storage]\nwarehouse = "{s3}/tables"\n')]
+    for home, ledger in both:
+        for epoch, rows in enumerate(batches[0]):
+            homes.put(home, epoch, rows)
+        homes.run(home, ledger, [0, 1, 2])
+        homes.put(home, 1, batches[1][0])
+        homes.run(home, ledger, [1])
+    assert shown(both[1][0], spark) == shown(both[0][0], spark)
+    home, ledger = both[1]
+    assert not list(home.path.rglob("*.parquet")), "all rows are in S3"
+    compact(home, ledger, spark)
+    assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
+    assert Warehouse(spark, home).remove_orphans("edges") == 0
+    found = inventory.take(home, ledger)
+    assert found.files > 20 and not found.missing
+
+    store.faults = lambda method, path: None
+    moved = f"{s3}/elsewhere"
+    shutil.copytree(store.folder / s3.rpartition("/")[2] / "tables", store.folder / s3.rpartition("/")[2] / "elsewhere")
+    (home.path / "altneu.toml").write_text(f'[storage]\nwarehouse = "{moved}"\n')
+    elsewhere = Home.open(home.path)
+    with pytest.raises(place.Displaced, match=f"tables were made in {s3}/tables"):
+        place.opened(elsewhere)
+    with pytest.raises(UsageError, match="still there: a copy needs a database of its own"):
+        relocate(elsewhere)
+    shutil.rmtree(store.folder / s3.rpartition("/")[2] / "tables")
+    assert relocate(elsewhere).new == moved
+    assert shown(elsewhere, spark)[:2] == shown(both[0][0], spark)[:2]
+    gone = {name for name in files.sizes(moved) if re.match(r"graph/trussness/data/.*parquet", name)}
+    for name in gone:
+        (store.folder / s3.rpartition("/")[2] / "elsewhere" / name).unlink()
+    missing = inventory.take(elsewhere, ledger).missing
+    assert missing.keys() == {"trussness"} and set(missing["trussness"]) <= {f"{moved}/{name}" for name in gone}
+
+    (home.path / "altneu.db").unlink()
+    with pytest.raises(AltneuError, match=r"is lost or empty, while s3://.* is full"):
+        place.opened(elsewhere)
+
+
+def test_nothing_holds_the_keys(spark: SparkSession, tmp_path: Path, s3: str) -> None:
+    """Neither the session's settings nor what is stored."""
+    import os
+
+    home, ledger = homes.make(tmp_path / "home", f'[storage]\nwarehouse = "{s3}"\n')
+    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
+    homes.run(home, ledger, [0])
+    secret = os.environ["AWS_SECRET_ACCESS_KEY"]
+    assert secret not in json.dumps(dict(spark.sparkContext.getConf().getAll()))
+    assert secret not in str(spark.sql("SET -v").collect()) + str(spark.sql("SET").collect())
+    for file in home.path.rglob("*"):
+        assert not file.is_file() or secret.encode() not in file.read_bytes(), file
+
+
+@pytest.mark.slow
+def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s3: str) -> None:
+    """Real messages, 193 epochs in one revision, all stages."""
+    seen = []
+    for name, toml in (("disk", ""), ("s3", f'[storage]\nwarehouse = "{s3}"\n')):
+        home = demo.daily(homes.make(tmp_path / name, toml)[0])
+        demo.land_messages(home)
+        ledger = place.opened(home, writes=True)
+        assert runner.run(home, ledger, planning.plan(home, ledger, lambda epoch: True)) is not None
+        seen.append(shown(home, spark))
+        assert not inventory.take(home, ledger).missing
+    assert seen[0] == seen[1]
