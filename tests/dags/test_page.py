@@ -118,7 +118,16 @@ def test_reports_are_made_on_request(page: ModuleType, tmp_path: Path, monkeypat
     assert "2 open incidents" in index and f'href="{name}"' in index
     assert 'href="epoch=2004-07-01.html"' in index and '<button class="c ' not in index
     (tmp_path / "home" / "secret.html").write_text("")
-    for name in ("check=none.html", "check=../secret.html", "../secret.html", "../altneu.toml", "none.html", "", "epoch=12600.html", "epoch=2004-07-01"):
+    for name in (
+        "check=none.html",
+        "check=../secret.html",
+        "../secret.html",
+        "../altneu.toml",
+        "none.html",
+        "",
+        "epoch=12600.html",
+        "epoch=2004-07-01",
+    ):
         with pytest.raises(HTTPException):
             page.report(name)
     assert not seed.home.reports.exists()
