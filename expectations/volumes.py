@@ -9,7 +9,7 @@ volumes differ by factors:
 - what an epoch differed from the middle before it is its step. The band reaches `SPREADS` spreads of the steps (1.4826
   times their median size), and `BEYOND` times the largest step to that side, whichever is more; a number that large
   has been seen before. It reaches a factor 1.5 at least, `SPREADS` - 1 times the scatter that a count has by chance
-  (1 / sqrt(count)), and a factor 12 as long as there are fewer than `SETTLED` epochs.
+  (1 / sqrt(count)), and a factor 12 as long as there are fewer than `SETTLED` epochs (whatever the sensitivity).
 
 With fewer than `LEAST` earlier epochs nothing is judged: the result says so. A total grows: its step is judged. A
 surprise of 1 is the edge of the band. How often this warns without a reason, and what it finds:
@@ -192,8 +192,9 @@ def band(
     steps = [flat[place] - median(flat[max(0, place - LEVEL) : place]) for place in range(LEAST // 2, len(flat))]
     middle = median(flat[-LEVEL:]) + share[epoch % seasons]
     chance = (SPREADS - 1) / math.sqrt(1 + (math.expm1(max(middle, 0)) if total is None else total))
-    least = max(SPREADS * 1.4826 * median(map(abs, steps)), NARROW, chance, YOUNG if len(recent) < SETTLED else 0.0)
-    down, up = (max(least, BEYOND * most) * width for most in (-min(steps), max(steps)))
+    least = max(SPREADS * 1.4826 * median(map(abs, steps)), NARROW, chance)
+    young = YOUNG if len(recent) < SETTLED else 0.0
+    down, up = (max(max(least, BEYOND * most) * width, young) for most in (-min(steps), max(steps)))
     return Band(middle, middle - down, middle + up, len(recent))
 
 

@@ -36,6 +36,7 @@ from .html.words import STATES, listed, number, plural
 GRID = 3_000  # the newest epochs; older ones by name
 RUNS = 10
 CLOSED = 5  # incidents, the newest
+ORDER = {"open": 0, "acknowledged": 1, "muted": 2}  # of those that are not closed
 LANDED = ("missing", "changed", "gone")  # states of a survey of the landing that the database does not know
 
 
@@ -98,7 +99,9 @@ def overview(
         "runs": [run_summary(*one) for one in _newest_runs(found)],
         "held_back": _held_back(home, found, newest),
         "landing": landing,
-        "incidents": [incident(home, one, at) for one in every if one.open],
+        "incidents": sorted(
+            (incident(home, one, at) for one in every if one.open), key=lambda one: ORDER[one["state"]]
+        ),
         "closed": [incident(home, one, at) for one in every if not one.open][:CLOSED],
         "checks": _checks(found, every),
         "written": {"revision": newest.revision, "at": at},

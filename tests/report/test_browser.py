@@ -142,16 +142,36 @@ def test_the_grid_of_three_thousand_epochs(seed: Seed, browser: Any) -> None:
     visit.quiet()
 
 
+def test_the_list_is_sorted_and_downloaded(seed: Seed, browser: Any) -> None:
+    seed.good_days(30)
+    visit = Visit(browser, write(seed.home, seed.ledger, [DAY])[0])
+    page = visit.page
+    first = page.locator("#list tbody tr").first
+    assert first.inner_text().startswith("2004-07-30")
+    page.get_by_role("button", name="Rows", exact=True).click()
+    assert first.inner_text().split()[3] == "24"
+    page.get_by_role("button", name="Rows", exact=True).click()
+    assert first.inner_text().split()[3] == "20"
+    page.get_by_label("Search").fill("07-0")
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Download as CSV").click()
+    lines = saved.value.path().read_text().splitlines()
+    assert lines[0].startswith("epoch,state,rows") and len(lines) == 10
+    assert lines[1].split(",")[1:3] == ["correct", "20"]
+    assert not visit.errors
+    visit.context.close()
+
+
 def test_two_epochs_are_compared_and_the_address_names_them(seed: Seed, browser: Any) -> None:
     seed.good_days(20)
     index = write(seed.home, seed.ledger, [DAY])[0]
     visit = Visit(browser, index)
     page = visit.page
     assert page.locator("#difference").is_hidden()
-    page.get_by_label("From").fill("2004-07-03")
-    page.get_by_label("To", exact=True).fill("2004-07-99")
+    page.get_by_role("textbox", name="From", exact=True).fill("2004-07-03")
+    page.get_by_role("textbox", name="To", exact=True).fill("2004-07-99")
     assert page.locator("#compared").inner_text() == "Not among the epochs of this page: 2004-07-99"
-    page.get_by_label("To", exact=True).fill("2004-07-10")
+    page.get_by_role("textbox", name="To", exact=True).fill("2004-07-10")
     edges = page.locator("#difference tbody tr", has_text="Edges").inner_text().split()
     then, now = (document(seed.home, seed.ledger, DAY + day)["graph"]["measures"]["edges"]["value"] for day in (2, 9))
     assert now > then and edges == ["Edges", str(then), str(now), f"+{now - then}"]

@@ -20,7 +20,7 @@ from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.schema import notes
 from tests.report.conftest import clock
-from tests.report.seed import DAY, Seed, audit, check
+from tests.report.seed import DAILY, DAY, Seed, audit, check
 
 __all__ = ["clock"]
 pytestmark = pytest.mark.usefixtures("clock")
@@ -263,3 +263,19 @@ def test_wrong_use(tmp_path: Path, altneu: Any, mistake: str) -> None:
     code, text = altneu("incidents", *shlex.split(command.format(id=one.ident)))
     assert code == 2 and says in text, text
     assert not by.incidents(seed.ledger)[0].notes
+
+
+def test_on_postgresql(postgres: str, tmp_path: Path) -> None:
+    """The same statements there, those of the pages as well."""
+    seed = Seed(tmp_path / "home", f'{DAILY}[storage]\ndatabase = "{postgres}"\n')
+    for step in (lands(0, rows(0, False)), stopped(1, broken(1)), audited(0, "edge totals"), stopped(2)):
+        step(seed)
+    wanted = [("a run ends well", True, [2]), ("as many rows as usual", True, [0]), ("edge totals equal", True, [0])]
+    assert shown(seed.ledger) == sorted([*wanted, ("edges are unique", True, [1])])
+    by.say(seed.ledger, by.named(seed.ledger, by.incidents(seed.ledger)[0].ident), "Ada", "looking")
+    text = report.index(seed.home, seed.ledger)
+    assert "4 open incidents" in text and "Ada: looking" in text
+    page = report.check(seed.home, seed.ledger, "check=volumes.as-many-rows-as-usual.html")
+    assert page is not None and "It fails since" in page
+    lands(0, rows(0, True))(seed)
+    assert ("as many rows as usual", False, [0]) in shown(seed.ledger)

@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const at = id => document.getElementById(id);
-  const search = at("search"), month = at("month"), list = at("list"), more = at("more"), found = at("found"), hint = at("hint");
+  const search = at("search"), month = at("month"), list = at("list"), more = at("more"), save = at("save"), found = at("found"), hint = at("hint");
   if (!search) return;
   const { rows, states, base, folds: older } = JSON.parse(at("data").textContent);
   const boxes = [...document.querySelectorAll(".filter input[type=checkbox]")];
@@ -24,7 +24,7 @@
   const square = (group, place) => {
     const [label, state, page] = rows[rows.length - 1 - group.first - place];
     const text = group.cells ? group.cells[place] : group.days ? String(Number(label.slice(-2))) : label;
-    const said = group.days || group.cells ? (group.days ? text + " " + group.name : group.name + " " + text) : label;
+    const said = group.days ? text + " " + group.name : text.includes(":") ? group.name + " " + text : label;
     const made = make(page ? "a" : "button", text, "c " + states[state][0] + (page === 2 ? " old" : ""));
     if (page) made.href = base + "epoch=" + label + ".html"; else made.value = label;
     made.setAttribute("aria-label", said + ": " + states[state][2] + (page === 2 ? ", page out of date" : ""));
@@ -75,6 +75,15 @@
     more.hidden = matching.length <= shown;
   };
 
+  /* The order of the list: a column of the rows, and whether downwards; none: newest first. */
+  let column = null, down = true;
+  const heads = [...list.tHead.querySelectorAll("button")], columns = [0, 1, 3, 4, 5, 6, 7, 8];
+  const value = (row, place) => row[place] === null ? -1 : row[place];
+  const ordered = some => column === null || (column === 0 && down) ? some : [...some].sort((one, other) => {
+    const [a, b] = column === 0 ? [rows.indexOf(other), rows.indexOf(one)] : [value(one, column), value(other, column)];
+    return down ? b - a : a - b;
+  });
+
   const filter = () => {
     const text = search.value.trim().toLowerCase();
     const marks = new Set(boxes.filter(box => box.checked).map(box => box.value));
@@ -92,7 +101,7 @@
         delete fold.dataset.found;
       }
     });
-    matching = rows.filter(([label, state]) => keeps(label, states[state][0]));
+    matching = ordered(rows.filter(([label, state]) => keeps(label, states[state][0])));
     found.textContent = matching.length === rows.length
       ? number(rows.length) + " epochs" : number(matching.length) + " of " + number(rows.length) + " epochs";
     shown = page;
@@ -155,6 +164,23 @@
   boxes.forEach(box => box.addEventListener("change", filter));
   if (month) month.addEventListener("change", () => go(month.value));
   search.form.addEventListener("submit", event => event.preventDefault());
+  heads.forEach((button, place) => button.addEventListener("click", () => {
+    down = column === columns[place] ? !down : true;
+    column = columns[place];
+    heads.forEach((each, other) => {
+      if (other === place) each.closest("th").setAttribute("aria-sort", down ? "descending" : "ascending");
+      else each.closest("th").removeAttribute("aria-sort");
+    });
+    filter();
+  }));
+  save.addEventListener("click", () => {
+    const lines = matching.map(row => [row[0], states[row[1]][2], ...row.slice(3)].map(cell => cell ?? "").join(","));
+    const link = make("a", "");
+    link.download = "epochs.csv";
+    link.href = "data:text/csv;charset=utf-8," + encodeURIComponent(
+      ["epoch,state,rows,quarantined,vertices,edges,triangles,max_trussness", ...lines].join("\n") + "\n");
+    link.click();
+  });
   more.addEventListener("click", () => { shown += page; fill(); });
   document.addEventListener("click", event => {
     const cell = event.target.closest("button.c");
