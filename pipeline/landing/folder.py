@@ -17,14 +17,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from .journal import interrupted
-from .layout import Layout
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
 UNFINISHED = (".part", ".partial", ".filepart", ".tmp", ".crdownload", "~")  # what tools call a file until it is whole
@@ -159,12 +155,14 @@ def rows(landed: Landed) -> int:
 def _rows(file: Path) -> int:
     try:
         return _count(file)
-    except (OSError, EOFError, zlib.error, pa.ArrowInvalid):
+    except (OSError, EOFError, zlib.error, ValueError):  # Arrow's errors of a broken file are ValueErrors
         return round(file.stat().st_size / BYTES_PER_ROW)
 
 
 def _count(file: Path) -> int:
     if file.name.endswith(".parquet"):
+        import pyarrow.parquet as pq
+
         return int(pq.ParquetFile(file).metadata.num_rows)
     with gzip.open(file) if file.name.endswith(".gz") else file.open("rb") as stream:
         lines = sum(1 for line in stream if line.strip())
@@ -205,10 +203,3 @@ def unchanged(ledger: Ledger, landed: Iterable[Landed], digests: dict[int, str])
         return digest(ledger, landed, remember=False) == digests
     except FileNotFoundError:
         return False
-
-
-def layout(home: Home) -> Layout:
-    """What a landed file holds."""
-    id_type = "long" if home.config.vertices.ids == "integer" else "string"
-    types = {"src": id_type, "dst": id_type, **home.config.values, "op": "string", "seq": "long"}
-    return Layout(types, optional=frozenset(types) - {"src", "dst"})

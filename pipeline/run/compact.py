@@ -34,7 +34,8 @@ from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunState, StageState, new_run_id
 from ..storage import kept
 from ..storage.branches import Branches
-from ..storage.warehouse import INTERVALS, Warehouse, shown
+from ..storage.declared import INTERVALS
+from ..storage.warehouse import Warehouse, shown
 from . import unchanged
 
 Say = Callable[[str], None]
