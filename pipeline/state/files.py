@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyarrow import fs
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 
 def plain(location: str) -> str:
@@ -33,6 +35,8 @@ def same(one: str, other: str) -> bool:
 
 
 def _system(location: str) -> tuple[fs.FileSystem, str]:
+    from pyarrow import fs  # of all that a small command needs, the slowest to import
+
     path = local(location)
     if path is not None:
         return fs.LocalFileSystem(), str(path)
@@ -56,6 +60,8 @@ def write(location: str, content: bytes) -> None:
 
 def sizes(folder: str) -> dict[str, int]:
     """Every file below a folder, by its path from there, with its bytes; none when the folder is not there."""
+    from pyarrow import fs
+
     system, path = _system(folder)
     found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
     return {info.path.removeprefix(path).lstrip("/"): info.size for info in found if info.is_file}
