@@ -9,13 +9,13 @@ one query, and what is counted from them is counted in pandas: there a query cos
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import reduce
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .engine import arrow_to_pandas, plain_row
-from .volumes import bad_share_bound, surprise, usual
+from .volumes import WINDOW, bad_share_bound, usual_growth, usual_rows
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -342,15 +342,20 @@ def _impossible(totals: dict[str, int]) -> dict[str, str | None]:
 
 def _growth(shop: Workshop, totals: dict[str, int]) -> dict[str, float | None]:
     """How surprising the steps of the totals are, from the epoch before; None where that is not known."""
-    past = [entry for entry in _history(shop) if entry["epoch"] < totals["epoch"]]
-    between = [e for e in shop.epochs() or [] if past and past[-1]["epoch"] < e < totals["epoch"]]
+    epoch = totals["epoch"]
+    past = [entry for entry in _history(shop) if entry["epoch"] < epoch]
+    between = [e for e in shop.epochs() or [] if past and past[-1]["epoch"] < e < epoch]
     out: dict[str, float | None] = {}
     for measure in ("edges", "triangles"):
-        logs = [math.log1p(max(entry[measure], 0)) for entry in past]
-        steps = [new - old for old, new in pairwise(logs)]
-        step = math.log1p(max(totals[measure], 0)) - logs[-1] if logs else 0.0
-        out[f"{measure}_surprise"] = None if between else surprise(step, steps)
+        band = None if between else usual_growth([(p["epoch"], p[measure]) for p in past], epoch, **_learned(shop))
+        step = math.log1p(max(totals[measure], 0)) - math.log1p(max(past[-1][measure], 0)) if past else 0.0
+        out[f"{measure}_surprise"] = band.surprise(step) if band else None
     return out
+
+
+def _learned(shop: Workshop) -> dict[str, Any]:
+    """How the bounds are learned: seasons and width, see `volumes.band`."""
+    return {name: shop.context[name] for name in ("seasons", "width") if name in shop.context}
 
 
 def _history(shop: Workshop) -> list[dict[str, Any]]:
@@ -373,17 +378,19 @@ def _volumes(shop: Workshop) -> pd.DataFrame | None:
     elif net is not None:
         counted = net.groupBy("epoch").agg(F.sum("copies").alias("copies"))
         stored = {row["epoch"]: row["copies"] for row in counted.collect()}
-    known = [*_history(shop), *rows]  # in a backfill the epochs of the run are each other's history
+    # in a backfill the epochs of the run are each other's history
+    known = sorted([*_history(shop), *rows], key=lambda entry: entry["epoch"])
+    epochs = [entry["epoch"] for entry in known]
     for row in rows:
-        past = sorted((p for p in known if p["epoch"] < row["epoch"]), key=lambda p: p["epoch"])
-        counts = [p["rows"] for p in past]
+        past = known[: bisect_left(epochs, row["epoch"])][-WINDOW:]
+        band = usual_rows([(p["epoch"], p["rows"]) for p in past], row["epoch"], **_learned(shop))
         row |= {
             "stored": stored.get(row["epoch"]),
             "bad_share": _share(row),
             "bad_share_bound": bad_share_bound([_share(p) for p in past]),
-            "usual_rows": usual(counts),
+            "usual_rows": "{} to {}".format(*band.rows) if band else "",
             "early": _early(row.get("landed_at"), row.get("over_at")),
-            "rows_surprise": surprise(math.log1p(row["rows"]), [math.log1p(c) for c in counts]),
+            "rows_surprise": band.surprise(math.log1p(row["rows"])) if band else None,
         }
     kinds = dict.fromkeys(("epoch", "rows", "bad_rows", "stored"), "Int64") | {"rows_surprise": "Float64"}
     columns = ["epoch", "rows", "bad_rows", "stored", "bad_share", "bad_share_bound", "usual_rows", "rows_surprise"]

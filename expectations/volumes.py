@@ -1,23 +1,44 @@
 """Suite `volumes`: how much landed, epoch by epoch, against fixed bounds and against what earlier epochs were like.
 
-The learned bounds only warn. They compare logarithms, because volumes differ by factors: the surprise of a number x is
-`(log(1 + x) - median) / spread`, with the median and `spread = max(1.4826 * MAD, FLOOR)` over up to `WINDOW` earlier
-epochs, and a surprise beyond `K` fails, unless two of those epochs were about as far out (quiet weekends come back).
-With fewer than `LEAST` earlier epochs nothing is judged: the result says so. A total grows: its step is judged.
+The learned bounds only warn. What is usual is learned from the `WINDOW` epochs before (`band`), by logarithms, because
+volumes differ by factors:
+
+- the middle is the median of the last `LEVEL` epochs, each without its season's share. A season is a day of the week
+  where epochs are days, an hour of the week where they are hours; its share is the median of its epochs minus that of
+  all of them;
+- what an epoch differed from the middle before it is its step. The band reaches `SPREADS` spreads of the steps (1.4826
+  times their median size), and `BEYOND` times the largest step to that side, whichever is more; a number that large
+  has been seen before. It reaches a factor 1.5 at least, `SPREADS` - 1 times the scatter that a count has by chance
+  (1 / sqrt(count)), and a factor 12 as long as there are fewer than `SETTLED` epochs.
+
+With fewer than `LEAST` earlier epochs nothing is judged: the result says so. A total grows: its step is judged. A
+surprise of 1 is the edge of the band. How often this warns without a reason, and what it finds:
+`tests/benchmarks/bands.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
+from typing import Literal
 
 from .model import Expectation
 
 SUITE = "volumes"
-LEAST, WINDOW = 8, 30  # epochs
-K, FLOOR = 7.0, 0.35  # a calm history still allows a factor exp(K * FLOOR) = 12
-MOST_BAD = 0.01  # share of malformed rows; more than usual, and more than this, warns
+LEAST, SETTLED, WINDOW, LEVEL = 8, 28, 120, 14  # epochs
+SPREADS, BEYOND = 4.0, 1.7
+GROWING = 1.5  # triangles come and go in clusters: the band of a growth is so much wider
+NARROW, YOUNG = math.log(1.5), math.log(12)  # what the band reaches at least
+MOST_BAD, BAD_SPREADS = 0.01, 7.0  # share of malformed rows; more than usual, and more than this, warns
+ROWS = "as many rows as usual"
+GROWTH = {"edges": "the edges grow as usual", "triangles": "the triangles grow as usual"}
+
+Sensitivity = Literal["low", "normal", "high"]
+WIDTH: Mapping[Sensitivity, float] = {"low": 1.5, "normal": 1.0, "high": 0.7}  # the band's reach is multiplied
 
 _SOON = f"not judged: fewer than {LEAST} earlier epochs to learn from"
 _LOOK = "look at the source of epoch {epoch}; if the world changed, do nothing: the bounds learn from it"
@@ -33,7 +54,7 @@ def _usual(name: str, meaning: str, on: str, column: str, show: tuple[str, ...],
         on=on,
         needs=("volumes",) if on == "volumes" else ("totals", "volumes"),
         kind="ExpectColumnValuesToBeBetween",
-        args={"column": column, "min_value": -K, "max_value": K},
+        args={"column": column, "min_value": -1, "max_value": 1},
         show=show,
         unjudged=_SOON,
         per_epoch=per_epoch,
@@ -91,7 +112,7 @@ EXPECTATIONS = [
         per_epoch=True,
     ),
     _usual(
-        "as many rows as usual",
+        ROWS,
         "The batch is about as large as those of earlier epochs: a source that stops or repeats itself shows here.",
         "volumes",
         "rows_surprise",
@@ -99,7 +120,7 @@ EXPECTATIONS = [
         per_epoch=True,
     ),
     _usual(
-        "the edges grow as usual",
+        GROWTH["edges"],
         "From the epoch before to this one the number of edges changes by a factor like those of earlier epochs.",
         "sums",
         "edges_surprise",
@@ -107,7 +128,7 @@ EXPECTATIONS = [
         per_epoch=False,
     ),
     _usual(
-        "the triangles grow as usual",
+        GROWTH["triangles"],
         "From the epoch before to this one the number of triangles changes by a factor like those of earlier epochs.",
         "sums",
         "triangles_surprise",
@@ -117,46 +138,94 @@ EXPECTATIONS = [
 ]
 
 
-def surprise(value: float, history: Sequence[float]) -> float | None:
-    """How many spreads `value` is away from the median of `history`; None: too short a history. All are logarithms.
+@dataclass(frozen=True)
+class Band:
+    """What is usual for an epoch: logarithms of numbers, and how many epochs say so."""
 
-    What two recent epochs have done too, up to a factor 2, counts as `K` at most.
+    middle: float
+    low: float
+    high: float
+    epochs: int
 
-    >>> calm = [math.log1p(100)] * 9
-    >>> [round(surprise(math.log1p(x), calm), 1) for x in (100, 130, 1000)]
-    [0.0, 0.7, 6.6]
-    >>> surprise(1.0, [1.0] * 7) is None
-    True
-    >>> weeks = [math.log1p(x) for x in [100, 100, 100, 100, 100, 3, 3] * 2]
-    >>> round(surprise(math.log1p(2), weeks), 1), round(surprise(math.log1p(0), weeks), 1)
-    (-7.0, -13.2)
+    def surprise(self, value: float) -> float:
+        """How far a logarithm is from the middle: 1 (-1) is the upper (lower) edge of the band."""
+        off = value - self.middle
+        return off / ((self.high if off > 0 else self.low) - self.middle) * math.copysign(1, off)
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The least and the greatest number of rows that the band allows."""
+        return math.ceil(round(math.expm1(max(self.low, 0)), 6)), math.floor(round(math.expm1(self.high), 6))
+
+
+def season(seconds: int | None) -> int:
+    """After how many epochs of so many seconds a week begins again; 1: there are no seasons (integers, weeks).
+
+    >>> season(86_400), season(3_600), season(7 * 86_400), season(None)
+    (7, 168, 1, 1)
     """
-    recent = list(history)[-WINDOW:]
+    week = 7 * 86_400
+    return 1 if seconds is None or seconds < 3_600 or week % seconds else week // seconds
+
+
+def band(
+    history: Sequence[tuple[int, float]], epoch: int, seasons: int = 1, width: float = 1.0, total: int | None = None
+) -> Band | None:
+    """What is usual for an epoch, from the epochs before it with their logarithms, oldest first. None: too few.
+
+    `width` multiplies its reach; `total`: of a growth, the count that grows.
+
+    >>> calm = [(day, math.log1p(1000 + 10 * (day % 3))) for day in range(60)]
+    >>> band(calm, 60).rows
+    (673, 1515)
+    >>> weeks = [(day, math.log1p(20 if day % 7 > 4 else 1000)) for day in range(60)]
+    >>> band(weeks, 60, 7).rows, band(weeks, 61, 7).rows
+    ((667, 1500), (10, 39))
+    >>> band(calm[:7], 7) is None
+    True
+    """
+    recent = history[-WINDOW:]
     if len(recent) < LEAST:
         return None
-    middle = median(recent)
-    spread = max(1.4826 * median(abs(x - middle) for x in recent), FLOOR)
-    score = (value - middle) / spread
-    sign = math.copysign(1, score)
-    as_far = sum(sign * (x - value) >= -math.log(2) for x in recent)
-    return sign * min(abs(score), K) if as_far >= 2 else score
+    share = _shares(recent, seasons)
+    flat = [value - share[each % seasons] for each, value in recent]
+    steps = [flat[place] - median(flat[max(0, place - LEVEL) : place]) for place in range(LEAST // 2, len(flat))]
+    middle = median(flat[-LEVEL:]) + share[epoch % seasons]
+    chance = (SPREADS - 1) / math.sqrt(1 + (math.expm1(max(middle, 0)) if total is None else total))
+    least = max(SPREADS * 1.4826 * median(map(abs, steps)), NARROW, chance, YOUNG if len(recent) < SETTLED else 0.0)
+    down, up = (max(least, BEYOND * most) * width for most in (-min(steps), max(steps)))
+    return Band(middle, middle - down, middle + up, len(recent))
 
 
-def usual(history: Sequence[int]) -> str:
-    """The bounds as a reader understands them: `12 to 790`; empty when there are none yet."""
-    logs = [math.log1p(x) for x in history][-WINDOW:]
-    if len(logs) < LEAST:
-        return ""
-    middle = median(logs)
-    reach = K * max(1.4826 * median(abs(x - middle) for x in logs), FLOOR)
-    low, high = math.expm1(max(middle - reach, 0)), math.expm1(middle + reach)
-    return f"{math.ceil(low)} to {math.floor(high)}"
+def _shares(history: Sequence[tuple[int, float]], seasons: int) -> Mapping[int, float]:
+    """Season → by how much its epochs are above the median of all; 0 where two of them cannot say it."""
+    of: dict[int, list[float]] = defaultdict(list)
+    for epoch, value in history:
+        of[epoch % seasons].append(value)
+    if len(of) < 2:
+        return defaultdict(float)
+    middle = median(value for _, value in history)
+    shares = {each: median(values) - middle for each, values in of.items() if len(values) > 1}
+    return defaultdict(float, shares)
+
+
+def usual_rows(history: Sequence[tuple[int, int]], epoch: int, seasons: int = 1, width: float = 1.0) -> Band | None:
+    """The band of an epoch's rows, from the rows of the epochs before it, oldest first."""
+    recent = [(each, math.log1p(rows)) for each, rows in history[-WINDOW:]]
+    return band(recent, epoch, seasons, width)
+
+
+def usual_growth(history: Sequence[tuple[int, int]], epoch: int, seasons: int = 1, width: float = 1.0) -> Band | None:
+    """The band of the step of a total from the epoch before to this one, from the totals before it, oldest first."""
+    logs = [(each, math.log1p(max(total, 0))) for each, total in history[-WINDOW - 1 :]]
+    steps = [(new[0], new[1] - old[1]) for old, new in pairwise(logs)]
+    return band(steps, epoch, seasons, width * GROWING, max(history[-1][1], 0) if history else 0)
 
 
 def bad_share_bound(shares: Sequence[float]) -> float:
     """The share of malformed rows above which we warn, from the shares of earlier epochs."""
-    recent = list(shares)[-WINDOW:]
+    recent = list(shares)[-30:]
     if len(recent) < LEAST:
         return MOST_BAD
     middle = median(recent)
-    return max(MOST_BAD, middle + K * 1.4826 * median(abs(x - middle) for x in recent))
+    return max(MOST_BAD, middle + BAD_SPREADS * 1.4826 * median(abs(x - middle) for x in recent))

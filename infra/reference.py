@@ -60,8 +60,10 @@ DATABASE = {
     "fingerprints": "per run, table and epoch: by how much it changes the table's [fingerprint](#fingerprints); empty: "
     "from this run on it is not known",
     "proofs": "per run, as JSON: what its truss stage has proved of the epochs that it has replayed",
+    "approvals": "per run that waits for a person, or has: who has approved or rejected it, when and why",
     "stages": "per run and stage: its state, its seconds, and what it recorded",
     "checks": "the results of all checks, of runs and of audits",
+    "notes": "what people have said of incidents: acknowledgements, and mutes with their end",
     "digests": "digests of landed files, so that an unchanged file is read once",
     "home": "the name of the home's catalog, and the places for which its tables were made",
     "altneu_version": "the version of these tables; a run, `altneu land` and `altneu doctor` bring them up to date",
@@ -181,7 +183,8 @@ def usage(name: str, command: Any) -> str:
             word = each.metavar or each.name.upper()
             word += "…" if each.nargs == -1 and "…" not in word else ""
             words.append(word if each.required or word.startswith("[") else f"[{word}]")
-    return " ".join([*words, "[OPTIONS]"] if options(command) else words)
+    words += [flag(each) for each in options(command) if each.required]
+    return " ".join([*words, "[OPTIONS]"] if any(not each.required for each in options(command)) else words)
 
 
 def own(each: Any) -> bool:

@@ -17,7 +17,7 @@ from pipeline.run.decisions import Truss
 from pipeline.run.forecast import forecast
 from pipeline.state.facts import AuditFacts, TrussFacts, from_json
 from pipeline.state.ledger import Ledger
-from pipeline.state.records import Revision, StageState
+from pipeline.state.records import Revision, RunRecord, StageState
 from tests.reference import Row
 
 
@@ -50,6 +50,7 @@ def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision 
     """Run a plan, and hold the run to what was shown of it: each decision went one of the ways that were open."""
     shown = forecast(home, ledger, plan).decisions
     revision = runner.run(home, ledger, plan)
+    assert not isinstance(revision, RunRecord)
     for decision in shown if revision else []:
         facts = ledger.facts(revision.run_id, decision.FACTS)
         if not (isinstance(facts, AuditFacts) and not facts.checks):  # where a test takes the audit out
@@ -57,6 +58,13 @@ def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision 
         if isinstance(decision, Truss) and isinstance(facts, TrussFacts) and facts.first_epoch is not None:
             assert decision.first is not None and decision.first <= facts.first_epoch, (decision, facts)
     return revision
+
+
+def hold(home: Home, ledger: Ledger, epochs: Iterable[int]) -> RunRecord:
+    """Run some epochs without publishing them."""
+    run = runner.run(home, ledger, planning.plan_epochs(home, ledger, epochs), hold=True)
+    assert isinstance(run, RunRecord)
+    return run
 
 
 def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> dict[str, float]:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from algorithms.fingerprint import Fingerprint
 from algorithms.kernels.graph import Ints, Shorts, by_degree
-from algorithms.kernels.hashing import hashes
+from algorithms.kernels.hashing import SEED, hashes, one
 from algorithms.kernels.levels import PROBE, find, reach
 from algorithms.kernels.warm import Counted, Warm
 from algorithms.proof import COLLECTIONS, SHOWN, Ask, Counts, Proof, Step, Wrong, added
@@ -156,7 +156,9 @@ class Prover:
         end is one of them, with every fact counted afresh."""
         levels, graph = self.graph.levels, self.graph
         chosen = np.flatnonzero(in_part(graph.ids[: graph.used.vertices], parts, which))
-        support, edges, backing, own = _around(levels, chosen, self._seen, *self._wings())
+        begin, edge, other = _towards(levels)
+        found = _around(levels, begin, edge, other, chosen, self._seen, self._mark, self._stamp)
+        support, edges, backing, own = found
         if (backing != self._counted.backing[edges]).any() or (own != self._counted.own[edges]).any():
             self._note_state("the triangles that were counted along the changes are not those that are there")
         self.looked_at += edges.size
@@ -217,20 +219,10 @@ class Prover:
 
     def _of_edges(self, edges: Shorts, old: Shorts, new: Shorts) -> dict[str, Fingerprint]:
         """What edges, degrees and trussness change by, where these edges had the one level and have the other."""
-        a, b = self.graph.ends(edges)
-        moved, goes, comes = old != new, (old >= 0), (new >= 0)
-        net = comes.astype(np.int64) - goes
-        there = net != 0
-        pairs = [a[there], b[there]]
-        ends, times = np.concatenate(pairs), np.concatenate([net[there]] * 2)
-        gone, come = moved & goes, moved & comes
-        triples = [np.concatenate([x[gone], y[come]]) for x, y in ((a, a), (b, b), (old + 2, new + 2))]
-        signs = np.concatenate([np.full(gone.sum(), -1), np.ones(come.sum(), np.int64)])
-        return {
-            "edges": Fingerprint.of_rows(pairs, net[there]),
-            "degrees": Fingerprint.of_rows([ends], times),
-            "trussness": Fingerprint.of_rows([x.astype(np.int64) for x in triples], signs),
-        }
+        levels = self.graph.levels
+        sums = _sums_of_edges(self.graph.ids, levels.tail, levels.head, edges, old, new)
+        names = ("edges", "degrees", "trussness")
+        return {name: Fingerprint(int(sums[i, 0]), int(sums[i, 1])) for i, name in enumerate(names)}
 
     def _counts(self, removed: Shorts, inserted: Shorts, old: Shorts, new: Shorts) -> Counts:
         levels = self.graph.levels
@@ -439,35 +431,108 @@ def _enumerated(indptr, head, level, label, number):
 
 
 @njit(cache=True, nogil=True)
-def _around(g, vertices, seen, mark, stamp, left, right):
+def _sums_of_edges(ids, tail, head, edges, old, new):
+    """Edges, degrees, trussness: the two sums of hashes of each, of edges that had the one level and have the other."""
+    sums = np.zeros((3, 2), np.uint64)
+    for i in range(edges.size):
+        e = edges[i]
+        a, b = ids[tail[e]], ids[head[e]]
+        if a > b:
+            a, b = b, a
+        net = np.uint64(np.int64(new[i] >= 0) - np.int64(old[i] >= 0))  # modulo 2**64, as the sums are
+        for lane in range(2):
+            seed = np.uint64(SEED) if lane == 0 else one(np.uint64(1), np.uint64(SEED))
+            vertex = one(np.uint64(a), seed)
+            pair = one(np.uint64(b), vertex)
+            sums[0, lane] += net * pair
+            sums[1, lane] += net * (vertex + one(np.uint64(b), seed))
+            if old[i] != new[i]:
+                if old[i] >= 0:
+                    sums[2, lane] -= one(np.uint64(old[i] + 2), pair)
+                if new[i] >= 0:
+                    sums[2, lane] += one(np.uint64(new[i] + 2), pair)
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _towards(g):
+    """Every edge once, in the list of its end of lesser degree: where the lists begin, the edges, their other ends. So
+    no list is longer than sqrt(2m), and what hubs have in common costs no more than it is (Chiba, Nishizeki 1985)."""
+    n = g.live.size
+    begin = np.zeros(n + 1, np.int64)
+    for e in range(g.level.size):
+        if g.level[e] >= 0:
+            begin[_lesser(g, e) + 1] += 1
+    for v in range(n):
+        begin[v + 1] += begin[v]
+    edge, other = np.empty(begin[n], np.int32), np.empty(begin[n], np.int32)
+    free = begin[:n].copy()
+    for e in range(g.level.size):
+        if g.level[e] >= 0:
+            v = _lesser(g, e)
+            edge[free[v]] = e
+            other[free[v]] = g.head[e] if g.tail[e] == v else g.tail[e]
+            free[v] += 1
+    return begin, edge, other
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _lesser(g, e):
+    u, v = g.tail[e], g.head[e]
+    return u if (g.live[u], u) < (g.live[v], v) else v
+
+
+@njit(cache=True, nogil=True)
+def _around(g, begin, edge, other, vertices, seen, mark, stamp):
     """Each vertex's triangles; the edges at these vertices, each once, and of each the triangles whose other edges have
-    its level or more, and those that it owns."""
+    its level or more, and those that it owns. A vertex's neighbours are laid out, and an edge between two of them is
+    met in the list of one (`_towards`)."""
     level, label = g.level, g.label
     size = 0
     for v in vertices:
         size += g.live[v]
-    triangles, at = np.zeros(vertices.size, np.int64), 0
+    triangles, found = np.zeros(vertices.size, np.int64), 0
     edges, backing, own = np.empty(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32)
+    widest = 0
+    for v in vertices:
+        widest = max(widest, g.live[v])
+    at = np.empty(
+        widest, np.int64
+    )  # by place in the vertex's list: where the edge is in `edges`; -1: it was met before
     for i in range(vertices.size):
         v = vertices[i]
-        for slot in range(g.begin[v], g.begin[v] + g.live[v]):
-            e = g.edge[slot]
-            found = _wings_of(g, e, 0, mark, stamp, left, right)
-            triangles[i] += found
-            if seen[e]:
-                continue
-            seen[e] = 1
-            for t in range(found):
-                f, h = left[t], right[t]
-                if level[f] >= level[e] and level[h] >= level[e]:
-                    backing[at] += 1
-                    own[at] += _first(level, label, e, f) and _first(level, label, e, h)
-            edges[at] = e
-            at += 1
-    edges = edges[:at].copy()
+        stamp[0] += 1
+        if stamp[0] == 1 << 31:
+            mark[:] = 0
+            stamp[0] = 1
+        for j in range(g.live[v]):
+            mark[g.neighbour[g.begin[v] + j]] = (stamp[0] << 32) | j
+            e = g.edge[g.begin[v] + j]
+            at[j] = -1
+            if not seen[e]:
+                seen[e] = 1
+                edges[found] = e
+                at[j] = found
+                found += 1
+        for j in range(g.live[v]):
+            u, e = g.neighbour[g.begin[v] + j], g.edge[g.begin[v] + j]
+            for slot in range(begin[u], begin[u + 1]):
+                laid = mark[other[slot]]
+                if (laid >> 32) != stamp[0]:
+                    continue
+                k = laid & 0xFFFFFFFF
+                f, h = g.edge[g.begin[v] + k], edge[slot]
+                triangles[i] += 1
+                if at[j] >= 0 and level[f] >= level[e] and level[h] >= level[e]:
+                    backing[at[j]] += 1
+                    own[at[j]] += _first(level, label, e, f) and _first(level, label, e, h)
+                if at[k] >= 0 and level[e] >= level[f] and level[h] >= level[f]:
+                    backing[at[k]] += 1
+                    own[at[k]] += _first(level, label, f, e) and _first(level, label, f, h)
+    edges = edges[:found].copy()
     for e in edges:
         seen[e] = 0
-    return triangles // 2, edges, backing[:at].copy(), own[:at].copy()
+    return triangles, edges, backing[:found].copy(), own[:found].copy()
 
 
 @njit(cache=True, nogil=True)

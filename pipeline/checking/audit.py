@@ -9,24 +9,16 @@ too high, and no set of edges can rise (`kernels.check`). On request a third par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import patterns
 from algorithms import third_party as third
-from algorithms.kernels import check as certificate_kernel
-from algorithms.kernels import motif_count as motif_kernel
-from algorithms.kernels import triangles as triangle_kernel
-from algorithms.kernels import truss as truss_kernel
-from algorithms.kernels.intervals import ordered
 from algorithms.third_party import reference
 from expectations.model import Check
 
@@ -39,20 +31,11 @@ from ..state.records import Revision
 from ..storage import few
 from ..storage.iceberg import classic
 from ..storage.warehouse import Warehouse
-from . import motif_reference
+from . import motif_reference, recounted
+from .recounted import COUNTED, DIFFERENCES, MOTIF, PER_ROW, RESULTS
 from .shown import Measure, Shown, differing_rows, differing_totals, published, stored_rows, unnamed
 
-Longs = NDArray[np.int64]
-Values: TypeAlias = Longs | pa.ChunkedArray | None  # None: all null
-Result = tuple[Values, Values, Longs | pa.ChunkedArray]  # a, b, value; a total has neither end
-Results = dict[str, Result]
-MOTIF = "motif_at_vertex"
-_PER_ROW = ("edge", "trussness_of_edge", "degree_at_vertex", "triangles_at_vertex", MOTIF)
-_TOTALS = ("edges", "vertices", "triangles", "max_trussness")
-_COUNTED = "counted "  # before a total's name: a row with its value as counted afresh, and no difference
 _STORED = "stored "  # before a table's name: how many of its rows are of the epoch
-_RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
-_DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
 
 
 def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
@@ -86,63 +69,14 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     return last.select(F.col("_at").alias("epoch"), F.inline(F.array(*relations))).where("relation IS NOT NULL")
 
 
-def _recomputed(a: Longs, b: Longs) -> Results:
-    """Every result of one graph, counted and peeled from scratch. Zeros are left out."""
-    if not a.size:
-        return {}
-    total, vertices, per_vertex, _ = triangle_kernel.count(a, b)
-    trussness = truss_kernel.peel(a, b)
-    busy = per_vertex > 0
-    ends, degrees = np.unique(np.concatenate([a, b]), return_counts=True)
-    totals = {"edges": a.size, "vertices": ends.size, "triangles": total, "max_trussness": trussness.max()}
-    return {
-        "edge": (a, b, np.ones(a.size, np.int64)),
-        "trussness_of_edge": (a, b, trussness.astype(np.int64)),
-        "degree_at_vertex": (ends, None, degrees.astype(np.int64)),
-        "triangles_at_vertex": (vertices[busy], None, per_vertex[busy].astype(np.int64)),
-    } | {what: _total(value) for what, value in totals.items() if value}
-
-
-def _counted(fresh: Results, motifs: Mapping[str, Sequence[patterns.Pattern]]) -> dict[Measure, int]:
-    """The totals that SQL should show, out of the results of one graph."""
-    found: dict[Measure, int] = {(what, 0): int(fresh[what][2][0]) for what in _TOTALS if what in fresh}
-    if "degree_at_vertex" in fresh:
-        degrees = np.asarray(fresh["degree_at_vertex"][2])
-        found["wedges", 0] = int((degrees * (degrees - 1) // 2).sum())
-        sizes = np.unique(np.asarray(fresh["trussness_of_edge"][2]), return_counts=True)
-        found |= {("trusses", int(k)): int(n) for k, n in zip(*sizes, strict=True)}
-    if MOTIF in fresh:
-        _, places, counts = (np.asarray(column) for column in fresh[MOTIF])
-        for place, patterns_ in enumerate(motifs.values()):
-            found["motifs", place] = int(counts[places == place].sum()) // len(patterns_[0].vertices)
-    return {measure: value for measure, value in found.items() if value}
-
-
-def _total(value: Any) -> tuple[None, None, Longs]:
-    return None, None, np.array([value], np.int64)
-
-
-def _motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -> Result:
-    """Every motif of one graph, counted from scratch: the vertices, the motif by its place, how often."""
-    relations = {}
-    for name in patterns.relations(motifs):
-        relations[name] = _pairs(graph, name)
-    parts = []
-    for place, found in enumerate(motifs.values()):
-        vertices, counts = motif_kernel.count(found, relations)
-        parts.append((vertices, np.full(vertices.size, place), counts))
-    vertices, places, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return vertices, places, counts
-
-
 def _stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
-    """The maintained state at some epochs: epoch, what (place in `_PER_ROW`), a, b, k, n (copies, a degree, or a
+    """The maintained state at some epochs: epoch, what (place in `PER_ROW`), a, b, k, n (copies, a degree, or a
     count). Of motifs k is the place in `[motifs]`."""
 
     def part(table: str, what: str, a: str, b: str = "null", k: str = "null", until: str = "null") -> DataFrame:
         names = {"a": a, "b": b, "k": k, "until": until}
         longs = [f"CAST({column} AS bigint) AS {name}" for name, column in names.items()]
-        return read(table).selectExpr("epoch", f"{_PER_ROW.index(what)}Y AS what", *longs, "diff")
+        return read(table).selectExpr("epoch", f"{PER_ROW.index(what)}Y AS what", *longs, "diff")
 
     parts = [
         part("edges", "edge", "a", "b", until="until"),
@@ -160,27 +94,6 @@ def _stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequenc
     return rows.join(at, there).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
 
 
-def _maintained(rows: pa.Table) -> Results:
-    """One epoch's `_stored` rows as results. An edge stored twice, or with two values, must show as a difference: the
-    number of copies counts, and values are not deduplicated."""
-    found: Results = {}
-    listed = {what: rows.filter(pc.equal(rows["what"], place)) for place, what in enumerate(_PER_ROW)}
-    for what in _PER_ROW:
-        a, b, k, n = (listed[what][name] for name in ("a", "b", "k", "n"))
-        if len(n):
-            found[what] = a, k if what == MOTIF else b, pc.multiply(k, n) if what == "trussness_of_edge" else n
-    totals = {
-        "edges": pc.sum(listed["edge"]["n"]),
-        "vertices": pa.scalar(len(listed["degree_at_vertex"]) or None),
-        "triangles": pc.sum(listed["triangles_at_vertex"]["n"]),
-        "max_trussness": pc.max(listed["trussness_of_edge"]["k"]),
-    }
-    for what, total in totals.items():
-        if total.is_valid:
-            found[what] = _total(total.as_py() // 3 if what == "triangles" else total.as_py())
-    return found
-
-
 def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
     """The maintained results at some epochs, from the tables as a reader sees them: epoch, what, a, b, value.
 
@@ -190,95 +103,12 @@ def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame
     """
 
     def task(rows: pa.Table) -> pa.Table:
-        epoch, found = rows["epoch"][0].as_py(), _maintained(rows)
-        return pa.concat_tables(_table(_RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items())
+        epoch, found = rows["epoch"][0].as_py(), recounted.maintained(rows)
+        return pa.concat_tables(
+            recounted.table(RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items()
+        )
 
-    return _stored(read, epochs).groupBy("epoch").applyInArrow(task, _RESULTS)
-
-
-def _compare(
-    motifs: Mapping[str, Sequence[patterns.Pattern]], key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table
-) -> pa.Table:
-    """One epoch: where the two disagree, the first `ROWS` of a kind and how many there are; and the certificate."""
-    from expectations.engine import ROWS
-
-    epoch = key[0].as_py()
-    kept, fresh = _maintained(stored), _recomputed(*_pairs(graph, patterns.PLAIN))
-    if motifs:
-        fresh[MOTIF] = _motifs(motifs, graph)
-    out = [_table(_DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
-    for what in (*_PER_ROW, *_TOTALS):
-        a, b, old, new = _differing(kept.get(what), fresh.get(what))
-        out.append(_table(_DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
-    for (what, place), value in _counted(fresh, motifs).items():
-        out.append(_table(_DIFFERENCES, epoch, _COUNTED + what, np.array([place]), None, None, value, 0))
-    if "trussness_of_edge" in kept:
-        for what, (a, b, k) in _uncertified(*kept["trussness_of_edge"]).items():
-            out.append(_table(_DIFFERENCES, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
-    return pa.concat_tables(out)
-
-
-def _differing(kept: Result | None, fresh: Result | None) -> tuple[pa.ChunkedArray, ...]:
-    """The rows on which two results disagree, in order: a, b, the one's value, the other's (null: not there)."""
-    sides = []
-    for place, side in enumerate((kept, fresh)):
-        a, b, value = side or (None, None, np.zeros(0, np.int64))
-        n = len(value)
-        values = [_column(value if place == 0 else None, n), _column(value if place == 1 else None, n)]
-        sides.append(pa.table([_column(a, n), _column(b, n), *values], ["a", "b", "old", "new"]))
-    both = pa.concat_tables(sides).group_by(["a", "b"]).aggregate([("old", "sum"), ("new", "sum")])
-    wrong = both.filter(pc.fill_null(pc.not_equal(both["old_sum"], both["new_sum"]), True))
-    wrong = wrong.sort_by([("a", "ascending"), ("b", "ascending")])
-    return tuple(wrong[name] for name in ("a", "b", "old_sum", "new_sum"))
-
-
-def _uncertified(*edges: pa.ChunkedArray) -> dict[str, tuple[Longs, Longs, Longs]]:
-    """Edges a, b, k whose trussness is proved wrong: too few triangles hold them, or they are of a set that can rise.
-
-    What is no trussness of a graph at all (an end missing, an edge twice, k below 2) shows as a difference; the rest is
-    judged here.
-    """
-    listed = pa.table(list(edges), ["a", "b", "k"]).drop_null()
-    a, b, k = (_longs(listed[name]) for name in ("a", "b", "k"))
-    fine = (k >= 2) & (a < b)
-    a, b, k = _once(a[fine], b[fine], k[fine])
-    verdict = certificate_kernel.check(a, b, k)
-    wrong = {"trussness_too_high": verdict.too_high, "trussness_too_low": verdict.too_low}
-    return {what: (a[at], b[at], k[at]) for what, at in wrong.items()}
-
-
-def _pairs(graph: pa.Table, relation: str) -> tuple[Longs, Longs]:
-    """The pairs of a relation, each once."""
-    rows = graph.filter(pc.equal(graph["relation"], relation))
-    a, b = _once(_longs(rows["a"]), _longs(rows["b"]))
-    return a, b
-
-
-def _once(*columns: Longs) -> tuple[Longs, ...]:
-    """The rows in order, one for each pair in the first two columns."""
-    order = ordered(columns)
-    columns = tuple(column[order] for column in columns)
-    new = np.ones(order.size, bool)
-    new[1:] = (columns[0][1:] != columns[0][:-1]) | (columns[1][1:] != columns[1][:-1])
-    return tuple(column[new] for column in columns)
-
-
-def _longs(column: pa.ChunkedArray) -> Longs:
-    return np.asarray(column.to_numpy(), dtype=np.int64)
-
-
-def _column(values: Values | int, n: int) -> pa.ChunkedArray | pa.Array:
-    """Whole numbers as Arrow has them; None: all null, a number: `n` times the same."""
-    if values is None or isinstance(values, int):
-        return pa.repeat(pa.scalar(values, pa.int64()), n)
-    return pa.array(values) if isinstance(values, np.ndarray) else values
-
-
-def _table(schema: str, epoch: int, what: str, *columns: Values | int) -> pa.Table:
-    """Columns as a table of `schema`, after the constant columns epoch and what."""
-    names = [column.split(" ")[0] for column in schema.split(", ")]
-    n = next(len(column) for column in columns if not (column is None or isinstance(column, int)))
-    return pa.table([_column(epoch, n), pa.repeat(pa.scalar(what), n), *(_column(c, n) for c in columns)], names)
+    return _stored(read, epochs).groupBy("epoch").applyInArrow(task, RESULTS)
 
 
 def incremental_versus_full(
@@ -322,7 +152,7 @@ def differences(
         motifs = {}
     kept = _stored(read, epochs, list(motifs)).groupBy("epoch")
     fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
-    compared = kept.cogroup(fresh).applyInArrow(_task(motifs), _DIFFERENCES)
+    compared = kept.cogroup(fresh).applyInArrow(partial(recounted.compare, motifs), DIFFERENCES)
     if shown is not None:
         compared = compared.unionByName(_listed(stored_rows(shown, read)))
     found, counted, stored = _apart([row.asDict() for row in compared.collect()])
@@ -373,22 +203,15 @@ def _apart(
     for row in rows:
         if row["what"].startswith(_STORED):
             stored[row["epoch"], row["what"].removeprefix(_STORED)] = row["maintained"]
-        elif row["what"].startswith(_COUNTED):
-            counted.setdefault(row["epoch"], {})[row["what"].removeprefix(_COUNTED), row["a"]] = row["recomputed"]
+        elif row["what"].startswith(COUNTED):
+            counted.setdefault(row["epoch"], {})[row["what"].removeprefix(COUNTED), row["a"]] = row["recomputed"]
         else:
             found.append(row)
     return found, counted, stored
 
 
-def _task(motifs: Mapping[str, Sequence[patterns.Pattern]]) -> Callable[..., pa.Table]:
-    def compare(key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table) -> pa.Table:
-        return _compare(motifs, key, stored, graph)
-
-    return compare
-
-
 def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
-    """The vertices of one epoch whose maintained triangle count is not the third party's, as `_DIFFERENCES`."""
+    """The vertices of one epoch whose maintained triangle count is not the third party's, as `DIFFERENCES`."""
     from expectations.engine import ROWS
 
     edges = surviving(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
@@ -419,10 +242,11 @@ def audit_published(
 
     wanted = sorted(epochs)
     shown = published(Ledger(warehouse.home.database), revision, wanted)
-    found, context = differences(warehouse, read, wanted, say, third_party, revision, shown)
-    if warehouse.home.config.vertices.ids == "string" and wanted:
-        context["kinds"] |= {"names"}
-        found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)
+    with warehouse.plans(revision):
+        found, context = differences(warehouse, read, wanted, say, third_party, revision, shown)
+        if warehouse.home.config.vertices.ids == "string" and wanted:
+            context["kinds"] |= {"names"}
+            found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)
     return check_differences(found, context)
 
 

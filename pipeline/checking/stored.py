@@ -32,7 +32,8 @@ class Stored:
 
 def compare(warehouse: Warehouse, row: Revision, recorded: Prints) -> Stored:
     """Read every table once, and hold it against what the ledger has of the revision; EXECUTES."""
-    found = of_published(warehouse, row)
+    with warehouse.plans(row):
+        found = of_published(warehouse, row)
     wrong = differences(folded(recorded, row.since), folded(found, row.since))
     compared = [table for table in found if table in recorded]
     return Stored(row.revision, compared, [table for table in found if table not in recorded], wrong)

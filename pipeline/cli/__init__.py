@@ -1,8 +1,8 @@
 """`altneu`: the command line. It parses, calls one function, prints; it alone turns errors to text and exit codes.
 
 Progress goes to standard error, results to standard output; Spark and the suites are imported only when needed. A
-module per concept: `base` (the app and its options), `printing`, and the commands: `land`, `runs`, `status`, `read`,
-`checks`, `admin`.
+module per concept: `base` (the app and its options), `printing`, and the commands: `land`, `runs`, `decide`,
+`status`, `incidents`, `read`, `checks`, `admin`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .base import Log, app, setting
 from .printing import err, failure, out, printable
 
 # their order is that of the commands in the help
-from . import land, runs, status, read, checks, admin  # noqa: F401  # isort: skip
+from . import land, runs, decide, status, incidents, read, checks, admin  # noqa: F401  # isort: skip
 
 __all__ = ["app", "err", "main", "out"]
 

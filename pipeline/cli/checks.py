@@ -11,7 +11,7 @@ import typer
 from ..errors import AltneuError, CheckFailed, UsageError
 from .base import command, opened
 from .printing import Progress, err, out, print_rows
-from .runs import execute
+from .runs import Hold, execute
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -143,6 +143,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
 @command
 def repair(
     epochs: Annotated[list[str] | None, typer.Argument(help="Epochs to look at (default: all).")] = None,
+    hold: Hold = False,
 ) -> None:
     """Audit epochs and, when what is shown differs, publish a revision that replaces what differs.
 
@@ -163,8 +164,10 @@ def repair(
     reload = needs_landing(found)
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.")
-    execute(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload))
-    audit(epochs)
+    before = ledger.at().revision
+    execute(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold)
+    if ledger.at().revision != before:
+        audit(epochs)
 
 
 @command

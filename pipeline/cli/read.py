@@ -72,7 +72,7 @@ def show(
     view: Annotated[View, typer.Argument(help="What to show.")],
     span: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FROM TO]", help="Epochs, for changes, triangles, quarantine, checks."),
+        typer.Argument(metavar="[FROM TO]", help="Epochs, for changes, triangles, quarantine, checks, results."),
     ] = None,
     as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
     revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from ..run.forecast import Forecast
     from ..run.planning import Plan
     from ..state.ledger import Ledger
-    from ..state.records import Revision
+    from ..state.records import Revision, RunRecord
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and do nothing.")]
+Hold = Annotated[bool, typer.Option("--hold", help="Compute and check, but do not publish before `altneu publish`.")]
 
 
 @command
@@ -101,13 +102,14 @@ def _print_plan(home: Home, found: Forecast) -> None:
 def run(
     epochs: Annotated[list[str], typer.Argument(help="Epochs, as integers or labels.")],
     remove: Annotated[bool, typer.Option("--remove", help="Epochs whose folder is gone become empty batches.")] = False,
+    hold: Hold = False,
 ) -> None:
     """One revision over these epochs. An epoch run again replaces its batch; unchanged ones are skipped."""
     from ..run import planning
 
     home, ledger = opened(writes=True)
     wanted = list(dict.fromkeys(home.schedule.epoch(text) for text in epochs))
-    execute(home, ledger, planning.plan_epochs(home, ledger, wanted, remove))
+    execute(home, ledger, planning.plan_epochs(home, ledger, wanted, remove), hold)
 
 
 @command
@@ -115,18 +117,19 @@ def backfill(
     first: Annotated[str | None, typer.Argument(metavar="[FROM]", help="First epoch.")] = None,
     last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every landed epoch.")] = False,
+    hold: Hold = False,
 ) -> None:
     """Every landed epoch in the range that is missing or changed, in one pass and one revision.
 
     More landed files than `[ingest] max_revision_mb` make several revisions; stopped in between, the same command goes
-    on after the last published one.
+    on after the last published one. With `--hold` the first of them is computed: the others build on it.
     """
     from ..run import planning
 
     home, ledger = opened(writes=True)
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
-    execute(home, ledger, planning.plan(home, ledger, planning.within(home, first, last)))
+    execute(home, ledger, planning.plan(home, ledger, planning.within(home, first, last)), hold)
 
 
 @command
@@ -135,6 +138,7 @@ def rebuild(
         bool, typer.Option("--from-landing", help="Read the landed files again, too, instead of the rows as stored.")
     ] = False,
     dry_run: DryRun = False,
+    hold: Hold = False,
 ) -> None:
     """Everything again, as one new revision: after other settings, or when a table's file is lost or wrong.
 
@@ -143,12 +147,14 @@ def rebuild(
     """
     from ..run import planning
 
+    if dry_run and hold:
+        raise UsageError("--dry-run computes nothing: it does not go with --hold.", "altneu rebuild --help")
     home, ledger = opened(writes=not dry_run)
     found = planning.plan_rebuild(home, ledger, from_landing)
     if dry_run:
         _print_rebuild(home, ledger, found)
         return
-    execute(home, ledger, found)
+    execute(home, ledger, found, hold)
 
 
 def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
@@ -226,9 +232,16 @@ def _print_others(home: Home, ledger: Ledger) -> None:
             f"[yellow]another {kind}{many} is at work[/] since {other.started_at} on revision {other.parent} (last "
             f"heartbeat {other.beat_at}): {wins}"
         )
+    newest = ledger.at().revision
+    for other in (run for run in ledger.held() if run.parent == newest):
+        err.print(
+            f"[yellow]a {other.kind} of {len(other.epochs):,} epoch(s) is held[/] on revision {newest} (run "
+            f"{other.run_id}): what is published before it overtakes it"
+        )
 
 
-def execute(home: Home, ledger: Ledger, found: Plan) -> None:
+def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False) -> None:
+    """Run a plan, and tell what came of it. `hold`: without publishing."""
     from ..run import planning, runner
     from ..run.forecast import forecast
     from ..state.facts import IngestFacts
@@ -257,10 +270,16 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
         )
         progress, began = Progress(guess.stages), time.time()
         try:
-            revision = runner.run(home, ledger, part, progress)
+            revision = runner.run(home, ledger, part, progress, hold)
         finally:
             progress.close()
         assert revision is not None
+        if isinstance(revision, RunRecord):
+            print_held(home, ledger, revision, time.time() - began)
+            if len(parts) > 1:
+                rest = sum(map(len, parts[number + 1 :]))
+                out.print(f"{rest:,} epoch(s) are left: the same command again, once it is published")
+            return
         mark = f", with a {revision.mark}" if revision.mark else ""
         seconds = time.time() - began
         read = ledger.facts(revision.run_id, IngestFacts)
@@ -277,6 +296,20 @@ def execute(home: Home, ledger: Ledger, found: Plan) -> None:
             left = (time.time() - started) * (total - done) / done
             err.print(f"  {decimal(done)} of {decimal(total)}, about {left:,.0f} s left")
     print_totals(home, ledger)
+
+
+def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> None:
+    """That a run waits for a person, why, and what to type."""
+    from ..run import held
+    from ..state.facts import AuditFacts
+
+    warned = ledger.facts(run.run_id, AuditFacts).failed
+    mark = f", {warned} check(s) warn" if warned else ""
+    epochs, why = len(run.epochs) or len(ledger.batches()), held.waits(home, ledger, run.run_id)
+    out.print(f"held: run {run.run_id} on revision {run.parent}, {epochs:,} epoch(s){mark}, {seconds:.1f} s")
+    out.print(f"  nothing is published: {why}", markup=False)
+    out.print(f"  next: altneu diff {run.run_id}   (what readers would see change)")
+    out.print(f"        altneu publish {run.run_id}, or: altneu discard {run.run_id}")
 
 
 def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:

@@ -39,6 +39,7 @@ def status(
     In a long history the months in which all is well are one line each; `--all` lists every epoch.
     """
     from ..landing.survey import grid
+    from ..run import held
     from ..state import prints
 
     if all_ and (since or last or failed):
@@ -48,6 +49,7 @@ def status(
     shown = _chosen(home, rows, since, last, failed)
     sizes = ledger.sizes()
     readable = [row.revision for row in ledger.revisions() if row.snapshots]
+    waiting = [held.described(home, ledger, run) for run in ledger.held()]
     holes = _holes(home, [row["epoch"] for row in rows])
     if format is Document.json:
         document = {
@@ -62,6 +64,7 @@ def status(
                 prints.folded(ledger.fingerprints(parent.revision), parent.since), parent.frontier
             ),
             "epochs": shown,
+            "held": waiting,
         }
         print(json.dumps(document, indent=1))
         return
@@ -73,6 +76,9 @@ def status(
         out.print(f"the tables answer for {answers}, at revisions {ranges(readable)}: {files:,} files, {decimal(size)}")
         if files > MANY_FILES:
             out.print("[yellow]many small files slow every read down[/]; next: altneu compact")
+    for each in waiting:
+        out.print(_held(each), markup=False)
+        out.print(f"  next: {each['next']}", markup=False)
     if not rows:
         out.print(f"nothing is landed in {home.landing}", markup=False)
         out.print("  next: altneu land FILE --columns src,dst --epoch 1")
@@ -84,6 +90,17 @@ def status(
     print_rows(lines, ("epoch", "state", "rows", "revision", "audited"))
     for line in errors(shown):
         out.print(line, markup=False)
+
+
+def _held(run: Entry) -> str:
+    """A held run, in a line."""
+    which = some(run["epochs"]) or "all epochs"
+    what = f"held since {run['held_at'][:16]}: {run['kind']} {run['run_id']} on revision {run['parent']} ({which})"
+    if run["warnings"]:
+        what += f", {run['warnings']} check(s) warn"
+    if run["overtaken_by"]:
+        return f"{what}; overtaken by revision {run['overtaken_by']}: it cannot be published any more"
+    return f"{what}; kept until {run['expires_at'][:16]}"
 
 
 def _chosen(home: Home, rows: list[Entry], since: str | None, last: int | None, failed: bool) -> list[Entry]:

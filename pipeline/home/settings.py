@@ -174,6 +174,42 @@ class Audit(Section):
     ] = "frontier"
 
 
+class Publish(Section):
+    approve: Annotated[
+        Literal["never", "on warning", "always"],
+        About(
+            '"never"',
+            'whether a run is held before it is published, until somebody approves: "on warning": when a check warns',
+            '"never", "on warning" or "always"',
+        ),
+    ] = "never"
+
+
+class Runs(Section):
+    hold_days: Annotated[
+        float,
+        Field(gt=0, le=36_500),
+        About(
+            "7",
+            "a run that is held for longer than so many days is discarded by the next run or compaction",
+            "more than 0 (up to 36500)",
+        ),
+    ] = 7
+
+
+class Checks(Section):
+    sensitivity: Annotated[
+        Literal["low", "normal", "high"],
+        About(
+            '"normal"',
+            "how far from what is usual the numbers of rows, edges and triangles may be before a check warns: the "
+            'bounds of "low" are 1.5 times as wide (a false alarm in 2,000 epochs), of "high" 0.7 times (in 100)',
+            '"low", "normal" or "high"',
+            change="nothing; the next run uses it, and what was found before stays",
+        ),
+    ] = "normal"
+
+
 class Retention(Section):
     heading = "what `altneu compact` keeps"
     epochs: Annotated[
@@ -270,6 +306,9 @@ class Config(Section):
     ] = {}
     truss: Truss = Truss()
     audit: Audit = Audit()
+    publish: Publish = Publish()
+    runs: Runs = Runs()
+    checks: Checks = Checks()
     retention: Retention = Retention()
     storage: Storage = Storage()
     spark: Spark = Spark()

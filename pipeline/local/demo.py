@@ -24,6 +24,7 @@ from ..run import planning, runner
 from ..run.runner import Say
 from ..state.ledger import Ledger
 from ..state.place import opened
+from ..state.records import Revision
 from ..state.standing import RIGHT, Says, standings
 
 _EVERY, _LIVE_FOR = "1d", 30
@@ -63,7 +64,9 @@ def demo(home: Home, name: Path, say: Say, out: Console) -> None:
     plan = planning.plan(home, ledger, lambda epoch: True)
     if plan.run:
         revision = runner.run(home, ledger, plan, say)
-        assert revision is not None
+        if not isinstance(revision, Revision):
+            out.print("not published: [publish] approve asks for a decision; next: altneu publish")
+            return
         out.print(f"published {len(plan.run)} epochs as revision {revision.revision}")
     else:
         out.print(f"nothing new: {len(plan.epochs)} epochs are published as landed (revision {plan.parent.revision})")

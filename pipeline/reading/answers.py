@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _COMPUTED = ("ArithmeticException", "NumberFormatException", "DateTimeException")
-_TEXTS = ("label", "result", "suite", "check", "observed", "first")
-_TYPES = {"transitivity": "double"} | dict.fromkeys(_TEXTS, "string")  # of columns from the database; others: bigint
+_TEXTS = ("label", "result", "suite", "check", "observed", "first", "at", "name", "run")
+_TYPES = {"transitivity": "double", "published": "boolean"} | dict.fromkeys(
+    _TEXTS, "string"
+)  # of columns from the database; others: bigint
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Answer:
             return self.table
         if self.frame is not None:
             return self.frame.toArrow()
-        kinds = {"double": pa.float64(), "string": pa.string(), "bigint": pa.int64()}
+        kinds = {"double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64()}
         schema = pa.schema([(name, kinds[type_]) for name, type_ in self.types().items()])
         return pa.Table.from_pylist([dict(row) for row in self.listed or ()], schema=schema)
 
@@ -132,12 +134,12 @@ class _Asker:
         from . import views
 
         view, assert_since = self.question.view, self.question.since_revision
-        if view in ("quarantine", "checks"):
+        if view in ("quarantine", "checks", "results"):
             if len(self.span) == 2 and self.span[0] > self.span[1]:
                 first, last = self.question.span
                 raise UsageError(f"from {first} to {last} is backwards.", f"altneu show {view} {last} {first}")
             known = self.ledger.batches(self.row.revision)
-            if len(self.span) == 1 and self.span[0] not in known:
+            if len(self.span) == 1 and self.span[0] not in known and view != "results":
                 raise unpublished(self.home, self.span[0], known)
         elif self.span:
             views.forward(self.home, self.row, self.span[0], self.span[1], view)
@@ -164,6 +166,8 @@ class _Asker:
             rows: list[dict[str, Any]] = [{**point, **point["motifs"]} for point in points]
         elif question.view == "trusses":
             rows = views.trusses(home, ledger, question.revision, question.all_epochs, epoch)
+        elif question.view == "results":
+            rows = _results(home, ledger, self.span)
         else:
             rows = _checks(home, ledger, self.span)
         listed = [{name: row[name] for name in columns} for row in rows]
@@ -316,6 +320,34 @@ def _where(rows: list[dict[str, Any]], columns: Sequence[str], where: str) -> li
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise _bad_where(where, columns, error) from None
     return [rows[place] for (place,) in kept]
+
+
+def _results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
+    """Every result that is stored, newest first."""
+    import sqlalchemy as sa
+
+    from ..state.schema import checks
+    from ..state.schema import ledger as published
+
+    within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
+    columns = ("epoch", "revision", "at", "suite", "name", "severity", "passed", "observed", "run_id")
+    joined = checks.outerjoin(published, published.c.run_id == checks.c.run_id)
+    statement = sa.select(*(checks.c[name] for name in columns), published.c.revision.label("made")).select_from(joined)
+    return [
+        {
+            "epoch": row.epoch,
+            "label": home.schedule.label(row.epoch),
+            "revision": row.revision,
+            "at": row.at,
+            "result": "passed" if row.passed else "warns" if row.severity == "warning" else "fails",
+            "suite": row.suite,
+            "name": row.name,
+            "observed": row.observed,
+            "run": row.run_id or "an audit",
+            "published": row.run_id is None or row.made is not None,
+        }
+        for row in ledger.read(statement.where(*within).order_by(checks.c.id.desc()))
+    ]
 
 
 def _checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:

@@ -196,6 +196,10 @@ class Views(Generic[F]):
         """epoch, label, result (passed, warns, fails), suite, check, observed, first: what the checks found."""
         return self._ask("checks", span=(first, last), **narrow)
 
+    def results(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> F:
+        """epoch, label, revision, at, result, suite, name, observed, run, published: every result, newest first."""
+        return self._ask("results", span=(first, last), **narrow)
+
     def _ask(
         self,
         view: str,

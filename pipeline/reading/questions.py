@@ -169,6 +169,14 @@ VIEWS = (
         "what the checks found, failures first",
         measure="epoch",
     ),
+    View(
+        "results",
+        "[FROM [TO]]",
+        (),
+        ("epoch", "label", "revision", "at", "result", "suite", "name", "observed", "run", "published"),
+        "every result of every check, newest first: also of what is replaced, and of runs that published nothing",
+        measure="at",
+    ),
 )
 NAMES = tuple(dict.fromkeys(view.name for view in VIEWS))
 

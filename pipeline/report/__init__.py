@@ -7,8 +7,21 @@ index also says what the landing holds beyond the database, and when that was lo
 
 from __future__ import annotations
 
+from .checks import incident
 from .html import error_page
-from .pages import document, index, page, page_name, refresh, write
+from .pages import check, document, index, page, page_name, refresh, write, write_difference
 from .state import totals
 
-__all__ = ["document", "error_page", "index", "page", "page_name", "refresh", "totals", "write"]
+__all__ = [
+    "check",
+    "document",
+    "error_page",
+    "incident",
+    "index",
+    "page",
+    "page_name",
+    "refresh",
+    "totals",
+    "write",
+    "write_difference",
+]

@@ -6,12 +6,14 @@ where it was recorded. `written` says as of which revision and when.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from statistics import median
 from typing import Any, TypeVar
+
+from expectations import volumes
 
 from ..home.directory import Home
 from ..state.attempts import Attempt
@@ -23,7 +25,6 @@ from .html.verdict import verdict
 from .state import WINDOW, State
 
 SEVERITIES = tuple(Severity)
-BAND = 5  # the usual number of rows: the median of the epochs before, and so many median deviations around it
 SPANS = 12  # stretches of later epochs that a correction moved
 
 Document = dict[str, Any]
@@ -57,6 +58,8 @@ def describe(state: State, epoch: int, at: str) -> Document:
         "audit": _audit(state, epoch),
         "failed_run": _failed_run(state, shown) if shown is not None and shown.state is RunState.FAILED else None,
         "interrupted": tried is not None and tried.state is RunState.INTERRUPTED,
+        "held": _held(state, tried),
+        "approval": state.approval(published.run_id) if published else None,
         "run": _run(state, run_id) if run_id else None,
         "runs": [run_summary(*one) for one in state.attempts.get(epoch, [])][-WINDOW:],
         "trend": _trend(state, epoch),
@@ -94,7 +97,7 @@ def _trend(state: State, epoch: int) -> list[Document]:
 def _landed(state: State, batch: Batch, published: LandedBatch) -> Document:
     """The batch, compared with those of the landed epochs before and with the one that it replaced."""
     place = bisect_right(state.landed, batch.epoch - 1)
-    past = [state.batches[epoch] for epoch in state.landed[max(0, place - WINDOW) : place]]
+    past = [state.batches[epoch] for epoch in state.landed[max(0, place - volumes.WINDOW) : place]]
     ingest = state.facts(published.run_id, IngestFacts)
     kept = ingest.quarantine_sample if ingest else ()
     mine = [asdict(row) for row in kept if row.epoch in (None, batch.epoch)]
@@ -104,27 +107,21 @@ def _landed(state: State, batch: Batch, published: LandedBatch) -> Document:
         "rows": batch.rows,
         "quarantined": batch.bad_rows,
         "share": batch.bad_rows / (batch.rows + batch.bad_rows) if batch.bad_rows else 0.0,
-        "history": band([each.rows for each in past]) | {"quarantined": sum(each.bad_rows for each in past)},
+        "history": usual(state, batch.epoch) | {"quarantined": sum(each.bad_rows for each in past)},
         "former": _former(state, batch, published),
         "moved": _moved(state, batch, published),
         "quarantine_sample": sample,
     }
 
 
-def band(rows: list[int]) -> Document:
-    """The usual number of rows: `median` ± `BAND` times `mad`, the median of the distances from it."""
-    if not rows:
-        return {"epochs": 0, "median": None, "mad": None, "reach": BAND, "low": None, "high": None}
-    middle = median(rows)
-    mad = median(abs(each - middle) for each in rows)
-    return {
-        "epochs": len(rows),
-        "median": middle,
-        "mad": mad,
-        "reach": BAND,
-        "low": max(middle - BAND * mad, 0),
-        "high": middle + BAND * mad,
-    }
+def usual(state: State, epoch: int) -> Document:
+    """The usual number of rows of an epoch, see `expectations.volumes.band`; `low` None: too few epochs to say so."""
+    place = bisect_right(state.landed, epoch - 1)
+    past = [(each, state.batches[each].rows) for each in state.landed[max(0, place - volumes.WINDOW) : place]]
+    seasons, width = volumes.season(state.home.schedule.seconds), volumes.WIDTH[state.home.config.checks.sensitivity]
+    band = volumes.usual_rows(past, epoch, seasons, width)
+    low, high = band.rows if band else (None, None)
+    return {"epochs": len(past), "low": low, "high": high, "middle": round(math.expm1(band.middle)) if band else None}
 
 
 def _former(state: State, batch: Batch, published: LandedBatch) -> Document | None:
@@ -247,6 +244,13 @@ def _failed_run(state: State, run: Attempt) -> Document:
     failed = [check(state, row) for row in state.failures_of(run.run_id)]
     failed.sort(key=lambda check: (SEVERITIES.index(check["severity"]), check["epoch"]))
     return {**run_summary(run, None), "checks": failed}
+
+
+def _held(state: State, run: Attempt | None) -> Document | None:
+    """The newest run, if it waits for a decision or was rejected."""
+    if run is None or run.state not in (RunState.HELD, RunState.REJECTED):
+        return None
+    return {**run_summary(run, None), "approval": state.approval(run.run_id)}
 
 
 def _run(state: State, run_id: str) -> Document:

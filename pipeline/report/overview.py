@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -12,6 +12,7 @@ from ..errors import AltneuError
 from ..home.directory import Home
 from ..landing.survey import survey
 from ..state.attempts import Attempt, attempt
+from ..state.incidents import Incident
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, RunKind, RunRecord
 from ..state.schema import checks, ledger, runs
@@ -28,16 +29,24 @@ from ..state.standing import (
     total_diffs,
 )
 from ..state.totals import MEASURES
+from .checks import incident, known
 from .document import SEVERITIES, Document, run_summary, start
 from .html.words import STATES, listed, number, plural
 
 GRID = 3_000  # the newest epochs; older ones by name
 RUNS = 10
+CLOSED = 5  # incidents, the newest
 LANDED = ("missing", "changed", "gone")  # states of a survey of the landing that the database does not know
 
 
 def overview(
-    home: Home, found: Ledger, stand: Standings, at: str, page: Callable[[int], str | None], landing: Document | None
+    home: Home,
+    found: Ledger,
+    stand: Standings,
+    at: str,
+    page: Callable[[int], str | None],
+    landing: Document | None,
+    every: Sequence[Incident] = (),
 ) -> Document:
     """The facts of the index. `page`: of an epoch's page `new`, `old` (what it shows has changed since) or None."""
     newest, label = stand.newest, home.schedule.label
@@ -89,6 +98,9 @@ def overview(
         "runs": [run_summary(*one) for one in _newest_runs(found)],
         "held_back": _held_back(home, found, newest),
         "landing": landing,
+        "incidents": [incident(home, one, at) for one in every if one.open],
+        "closed": [incident(home, one, at) for one in every if not one.open][:CLOSED],
+        "checks": _checks(found, every),
         "written": {"revision": newest.revision, "at": at},
     }
 
@@ -126,6 +138,13 @@ def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
     joined = sa.select(runs, ledger.c.revision).outerjoin(ledger, ledger.c.run_id == runs.c.run_id)
     rows = found.read(joined.order_by(runs.c.started_at.desc()).limit(RUNS))
     return [(attempt(RunRecord.of(row)), row.revision) for row in rows]
+
+
+def _checks(found: Ledger, every: Sequence[Incident]) -> list[Document]:
+    """Every check with its page, and whether it has an open incident."""
+    failing = {(one.first.suite, one.first.name) for one in every if one.open}
+    pages = known(found).items()
+    return [{"suite": key[0], "name": key[1], "page": page, "fails": key in failing} for key, page in pages]
 
 
 def _held_back(home: Home, found: Ledger, newest: Revision) -> list[Document]:

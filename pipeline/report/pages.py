@@ -17,11 +17,12 @@ from typing import Any
 from .. import events
 from ..extras import need
 from ..home.directory import Home
-from ..state import lease
+from ..state import incidents, lease
 from ..state.ledger import Ledger
 from ..state.standing import Standings, standings
+from . import checks
 from .document import Document, describe
-from .html import epoch_page, index_page, outdated_page
+from .html import check_page, difference_page, epoch_page, index_page, outdated_page
 from .overview import look, overview
 from .state import WINDOW, State
 
@@ -42,14 +43,25 @@ def page_name(home: Home, epoch: int) -> str:
 
 def page(home: Home, ledger: Ledger, epoch: int) -> str:
     """The page of an epoch as of now; it links pages that are made on request, too."""
-    return epoch_page(document(home, ledger, epoch), lambda name: True)
+    return epoch_page(document(home, ledger, epoch), lambda name: True, checks.known(ledger))
+
+
+def check(home: Home, ledger: Ledger, name: str) -> str | None:
+    """The page of a check as of now, by the name of its file; None: there is no such check."""
+    key = next((key for key, file in checks.known(ledger).items() if file == name), None)
+    if key is None:
+        return None
+    every, stand = incidents.incidents(ledger), standings(ledger, ledger.at())
+    found = checks.history(home, ledger, stand, every, key, lease.now())
+    return check_page(found, lambda name: True, home.config.checks.sensitivity)
 
 
 def index(home: Home, ledger: Ledger, inside: Document | None = None, base: str = "") -> str:
     """The index as of now; it links pages that are made on request, too. `inside`, `base`: see `index_page`."""
     at, stand = lease.now(), standings(ledger, ledger.at())
-    found = overview(home, ledger, stand, at, lambda epoch: "new", look(home, ledger, at))
-    return index_page(found, inside, base)
+    every = incidents.incidents(ledger)
+    found = overview(home, ledger, stand, at, lambda epoch: "new", look(home, ledger, at), every)
+    return index_page(found, lambda name: True, inside, base)
 
 
 def refresh(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | None:
@@ -75,6 +87,12 @@ def write(
     files = Files(home, stand)
     asked = sorted(set(epochs))[-limit if limit else 0 :]
     files.add(asked)
+    known, every = checks.known(ledger), incidents.incidents(ledger)
+    there = set(known.values())
+
+    def has(name: str) -> bool:
+        return name in there or files.has(name)
+
     due = sorted({*asked, *(epoch for epoch in files.epochs if not files.current(epoch))})
     put_off = due[:-limit] if limit else []
     for chunk in _chunks([epoch for epoch in due if epoch not in set(put_off)]):
@@ -84,13 +102,17 @@ def write(
                 _data_docs(state, epoch)
             docs = sorted((home.reports / _docs(state, epoch)).glob("*.html"))
             links = [path.relative_to(home.reports).as_posix() for path in docs]
-            files.put(epoch, epoch_page(describe(state, epoch, at), files.has, links), at)
+            files.put(epoch, epoch_page(describe(state, epoch, at), files.has, known, links), at)
     for epoch in put_off:
         if not files.marked_old(epoch):
             files.put(epoch, outdated_page(home.schedule.label(epoch), stand.newest.revision, at), at, old=True)
     files.save()
+    for key, name in known.items():
+        found = checks.history(home, ledger, stand, every, key, at)
+        _put(home.reports / name, check_page(found, has, home.config.checks.sensitivity))
     shown = home.reports / "index.html"
-    _put(shown, index_page(overview(home, ledger, stand, at, files.shows, look(home, ledger, at))))
+    found = overview(home, ledger, stand, at, files.shows, look(home, ledger, at), every)
+    _put(shown, index_page(found, has))
     return [shown, *(files.path(epoch) for epoch in asked)]
 
 
@@ -143,6 +165,7 @@ class Files:
         return self.home.reports / self.name(epoch)
 
     def has(self, name: str) -> bool:
+        """Is there a page of an epoch of that name?"""
         return name in self._names
 
     def add(self, epochs: Iterable[int]) -> None:
@@ -160,9 +183,11 @@ class Files:
             max(row.revision, self.stand.marks.everywhere),
             row.check,
             frontier is not None and epoch <= frontier,
+            self.home.config.checks.sensitivity,
             self.stand.put_back,  # up to there it says what its batch did to later epochs
             [tried.run_id, tried.state, tried.last] if tried else None,
             len(self.stand.tried.get(epoch, ())),
+            None if place is None else axis[max(place - WINDOW + 1, 0)],  # where its pictures begin
             [[self.home.schedule.label(each), self.has(self.name(each))] for each in around],
         ]
 
@@ -189,6 +214,14 @@ class Files:
     def save(self) -> None:
         entries = {str(epoch): entry for epoch, entry in sorted(self.entries.items()) if entry}
         _put(self.home.reports / MANIFEST, json.dumps(entries, separators=(",", ":")))
+
+
+def write_difference(home: Home, name: str, found: Document) -> Path:
+    """Write the page of a difference beside the others; its path."""
+    home.reports.mkdir(parents=True, exist_ok=True)
+    path = home.reports / f"diff-{name}.html"
+    _put(path, difference_page({**found, "at": lease.now()}))
+    return path
 
 
 def _docs(state: State, epoch: int) -> str:

@@ -14,11 +14,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from expectations.volumes import WINDOW as LEARNED
+
 from ..home.directory import Home
 from ..state.attempts import Attempt, attempt, pending, unpublished
 from ..state.facts import F
 from ..state.ledger import Ledger
-from ..state.records import Batch, CheckRecord, LandedBatch, Revision, Row, RunState, StageRecord
+from ..state.records import Approval, Batch, CheckRecord, LandedBatch, Revision, Row, RunState, StageRecord, Verdict
 from ..state.schema import batches, checks, ledger, runs
 from ..state.standing import (
     FOREVER,
@@ -98,7 +100,7 @@ class State:
             )
             self.attempts[row.epoch].append((attempt, row.revision))
         now = current(self.newest.revision).subquery()
-        before = sa.select(now).where(now.c.epoch < self.low).order_by(now.c.epoch.desc()).limit(WINDOW)
+        before = sa.select(now).where(now.c.epoch < self.low).order_by(now.c.epoch.desc()).limit(LEARNED)
         last = [group[-1] for group in self.landings.values() if group[-1].digest]
         for batch in (*map(Batch.of, self.read(before)), *last):
             self.batches[batch.epoch] = batch
@@ -160,6 +162,17 @@ class State:
         row = self.found.run(run_id)
         known = self.read(sa.select(ledger.c.revision).where(ledger.c.run_id == run_id))
         return attempt(row), known[0].revision if known else None
+
+    @cached_property
+    def _approvals(self) -> dict[str, Approval]:
+        return self.found.approvals()
+
+    def approval(self, run_id: str) -> dict[str, str | None] | None:
+        """What a person has decided of a run: verdict, person, because, at; None: nothing."""
+        said = self._approvals.get(run_id)
+        if said is None or said.verdict is Verdict.WANTED:
+            return None
+        return {"verdict": said.verdict, "person": said.person, "because": said.because, "at": said.at}
 
     # -- the axis -----------------------------------------------------------------------------------------------
 

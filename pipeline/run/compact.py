@@ -23,20 +23,20 @@ from pyspark.sql import functions as F
 
 from algorithms.upserts import DELETE, winners
 
-from ..errors import LeaseLost, explained
+from ..errors import LeaseLost, UsageError, explained
 from ..home.directory import Home
 from ..interrupt import asked
 from ..report import refresh
 from ..state import lease
 from ..state.facts import CompactFacts, Size
-from ..state.lease import held
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunState, StageState, new_run_id
 from ..storage import kept
 from ..storage.branches import Branches
 from ..storage.declared import INTERVALS
 from ..storage.warehouse import Warehouse, shown
-from . import unchanged
+from . import held, unchanged
+from .meaning import changed_values
 
 Say = Callable[[str], None]
 
@@ -115,8 +115,17 @@ def compact(
     grace: float = 3600.0,
     say: Say = lambda text: None,
 ) -> CompactFacts:
-    """Fold, rewrite, expire; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill."""
+    """Fold, rewrite, expire; return the sizes before and after. `grace` in seconds. Safe to repeat after a kill.
+
+    Raises `UsageError` where the settings do not have the value columns that are stored: they would be lost.
+    """
     row = ledger.published()
+    if words := changed_values(home, ledger):
+        raise UsageError(
+            f"{home.path / 'altneu.toml'} has other value columns than what is stored: {'; '.join(words)}. "
+            "A compaction would lose them; nothing was changed.",
+            "put them back, and altneu compact again; or altneu rebuild --from-landing, which publishes without them",
+        )
     warehouse = Warehouse(spark, home)
     warehouse.ensure()
     live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
@@ -131,7 +140,8 @@ def compact(
         unchanged.verify(home, ledger, warehouse, row, pins, since, revisions)
         return True
 
-    facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
+    with warehouse.plans(row):
+        facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
     kept.keep_only(home, kept.of(ledger, row), kept.of(ledger, ledger.at()))  # what killed runs have left goes
     refresh(home, ledger)
     return replace(facts, before=sizes)
@@ -150,11 +160,12 @@ def replace_and_drop(
 ) -> CompactFacts:
     """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot; `verify`
     raises where the new ones say anything else than the old ones."""
+    held.expire(home, ledger)
     warehouse.discard_leftovers(ledger)
     since, line, dropped = horizon(home, ledger, row)
     run_id = new_run_id()
     ledger.begin(run_id, row.revision, [], {}, RunKind.COMPACT)
-    with held(ledger, run_id):
+    with lease.held(ledger, run_id):
         started = time.time()
         ledger.stage(run_id, "compact", StageState.RUNNING, started)
         try:

@@ -18,7 +18,7 @@ from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
 from ..storage import kept
 from ..storage.warehouse import Warehouse, shown
-from .decisions import Decision, Number, Scope
+from .decision import Decision, Number, Scope
 
 Say = Callable[[str], None]
 D = TypeVar("D", bound=Decision)

@@ -25,7 +25,8 @@ from ..state.facts import EdgesFacts, IngestFacts, TrianglesFacts
 from ..state.ledger import Ledger
 from ..state.records import Batch, RunKind
 from ..storage import kept
-from .decisions import Decision, Number, decisions
+from .decision import Decision, Number
+from .decisions import decisions
 from .planning import Plan, parts
 
 COUNTED = 2**23  # bytes of landed files whose rows are counted; of more they are estimated

@@ -62,12 +62,17 @@ def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
         words += [f"[motifs] {name}: {_setting(were.get(name))} → {_setting(are.get(name))}" for name in changed]
         words += [] if changed else ["[motifs]: in another order"]
         needs.add(again)
-    before = old.get("values") or {}
-    for name in before:
-        if new["values"].get(name) != before[name]:
-            words.append(f"[values] {name}: {before[name]} → {_setting(new['values'].get(name))}")
-            needs.add("reload")
-    return Meaning(words, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs))
+    values = changed_values(home, ledger)
+    needs |= {"reload"} if values else set()
+    return Meaning(words + values, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs))
+
+
+def changed_values(home: Home, ledger: Ledger) -> list[str]:
+    """The published value columns that are declared no longer, or with another type: in words."""
+    parent = ledger.at()
+    before = {} if parent.frontier is None else ledger.run(parent.run_id).config.get("values") or {}
+    now = home.config.semantic()["values"]
+    return [f"[values] {c}: {before[c]} → {_setting(now.get(c))}" for c in before if now.get(c) != before[c]]
 
 
 def _setting(value: Any) -> str:

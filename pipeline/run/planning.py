@@ -10,7 +10,7 @@ from ..home.directory import Home
 from ..landing.survey import Epoch, survey
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
-from .decisions import Scope
+from .decision import Scope
 
 
 @dataclass(frozen=True)

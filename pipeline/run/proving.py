@@ -32,7 +32,8 @@ from ..state.prints import ByEpoch, Prints, folded, minus, plus
 from ..state.totals import accumulate, at_epochs
 from ..storage import prints
 from .context import Run
-from .decisions import Audit, Edges, Way
+from .decision import Way
+from .decisions import Audit, Edges
 
 
 @dataclass(frozen=True)

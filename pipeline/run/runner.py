@@ -10,7 +10,7 @@ heartbeat while it works; a failure is recorded with its error and loses nothing
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -29,16 +29,17 @@ from ..errors import (
 from ..extras import need
 from ..home.directory import Home
 from ..interrupt import Interrupted, asked
+from ..state import lease
 from ..state.facts import KINDS, Facts, FailedFacts, plain
-from ..state.lease import held
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id
-from . import telemetry
+from . import held, telemetry
 from .meaning import changed_meaning
 from .planning import Plan
 from .stages import NAMES, STAGES, named
 
 Say = Callable[[str, str], None]  # stage, text
+LAST = [each.name for each in STAGES if not each.before_publish]
 # what a run of this kind computes again: a change of meaning needs one of these
 _COVERS = {
     RunKind.RUN: ("run",),
@@ -47,8 +48,9 @@ _COVERS = {
 }
 
 
-def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
-    """Record a run of the plan; return its id, or None when there is nothing to do.
+def begin(home: Home, ledger: Ledger, plan: Plan, hold: bool = False) -> str | None:
+    """Record a run of the plan; return its id, or None when there is nothing to do. `hold`: it is not published before
+    somebody approves.
 
     Raises `UsageError` when the settings have given history another meaning and the plan does not restate it, and when
     what a run needs is not installed.
@@ -64,7 +66,7 @@ def begin(home: Home, ledger: Ledger, plan: Plan) -> str | None:
             meaning.advice,
         )
     run_id = new_run_id()
-    ledger.begin(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind)
+    ledger.begin(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind, hold)
     events.event("run started", **telemetry.named(home, ledger.run(run_id)))
     return run_id
 
@@ -82,9 +84,11 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
     conflict = ledger.overtaken(run_id)
     if conflict is not None:
         raise conflict
+    if row.state is RunState.REJECTED:
+        raise RunFailed(f"run {run_id} is over: it was {row.error}.", "run its epochs again")
     if this.suites:
         prepare()
-    with held(ledger, run_id):
+    with lease.held(ledger, run_id, again=this.before_publish):
         watch = telemetry.Stage(home, ledger, row, name)
         ledger.stage(run_id, name, StageState.RUNNING, watch.started)
         try:
@@ -101,7 +105,8 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
             )
             if this is STAGES[0]:
                 run.warehouse.ensure(retype=not run.keeps("upserts") or run.parent.frontier is None)
-            with plans_for(spark, run.stored() if this.stored else None):
+            landed = _landed_rows(home, row.epochs) if this is STAGES[0] else 0
+            with plans_for(spark, run.stored() + landed if this.stored else None):
                 facts = watch.work(this.work, run)
             if run.wrote:
                 facts = replace(facts, snapshots=run.wrote)
@@ -156,19 +161,48 @@ def _landed_rows(home: Home, epochs: Sequence[int]) -> float:
     return sum(landed[epoch].bytes for epoch in epochs if epoch in landed) / landing.BYTES_PER_ROW
 
 
-def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: None) -> Revision | None:
-    """All stages of a plan; return the published revision, or None when there was nothing to do."""
+def run(
+    home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: None, hold: bool = False
+) -> Revision | RunRecord | None:
+    """All stages of a plan; return the published revision, or None when there was nothing to do.
+
+    `hold`, and where `[publish] approve` asks for it: all but the last ones; returns the held run.
+    """
     from expectations.engine import prepare
 
-    run_id = begin(home, ledger, plan)
+    run_id = begin(home, ledger, plan, hold)
     if run_id is None:
         return None
-    try:
+    with _interrupted(ledger, run_id):
         prepare()
-        for name in NAMES:
-            say(name, "")
-            facts = stage(home, ledger, run_id, name, say)
-            say(name, "done " + shown(home, facts))
+        _walk(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say)
+        why = held.waits(home, ledger, run_id)
+        if why is not None:
+            say(NAMES[-2], f"not published: {why}")
+            return held.hold(home, ledger, run_id)
+        _walk(home, ledger, run_id, LAST, say)
+    return ledger.at()
+
+
+def publish(home: Home, ledger: Ledger, run_id: str, say: Say = lambda stage, text: None) -> Revision:
+    """Publish a held run that was approved: the stages that it was held before."""
+    with _interrupted(ledger, run_id):
+        _walk(home, ledger, run_id, LAST, say)
+    return ledger.at(ledger.run(run_id).parent + 1)
+
+
+def _walk(home: Home, ledger: Ledger, run_id: str, names: Sequence[str], say: Say) -> None:
+    for name in names:
+        say(name, "")
+        facts = stage(home, ledger, run_id, name, say)
+        say(name, "done " + shown(home, facts))
+
+
+@contextlib.contextmanager
+def _interrupted(ledger: Ledger, run_id: str) -> Iterator[None]:
+    """Record that a signal has ended a run here, in whatever it was at."""
+    try:
+        yield
     except Interrupted as stop:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
             if stop.during is None:  # between two stages
@@ -178,7 +212,6 @@ def run(home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: N
             ledger.finish(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
             ledger.give_back(run_id)
         raise
-    return ledger.at()
 
 
 def shown(home: Home, facts: Facts) -> str:

@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 
 from ..checking import audit
 from ..home.directory import Home
-from ..home.settings import Storage
+from ..home.settings import Publish, Storage
 from ..state.facts import EdgesFacts, IngestFacts
 from ..state.place import opened
+from ..state.records import Revision
 from ..storage.warehouse import Warehouse
 from . import planning, runner
 from .stages import STAGES
@@ -34,7 +35,7 @@ def side_by_side(
     with tempfile.TemporaryDirectory(prefix="altneu-shadow-") as folder:
         path = Path(folder)
         (path / "landing").symlink_to(home.landing)
-        copy = Home(path, home.config.model_copy(update={"storage": Storage()}))
+        copy = Home(path, home.config.model_copy(update={"storage": Storage(), "publish": Publish()}))
         ledger = opened(copy, writes=True)
         for epoch in sorted(epochs):
             missing = planning.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
@@ -43,7 +44,7 @@ def side_by_side(
                 runner.run(copy, ledger, missing)
             say(f"{home.schedule.label(epoch)}: maintaining")
             row = runner.run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
-            assert row is not None
+            assert isinstance(row, Revision)
             seconds = {stage.stage: stage.seconds for stage in ledger.stages(row.run_id)}
             say(f"{home.schedule.label(epoch)}: recomputing")
             warehouse = Warehouse(spark, copy)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from expectations.model import Check
+from expectations.volumes import WIDTH, season
 
 from .. import landing
 from ..state.records import RunKind
@@ -78,6 +79,8 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
         "value_types": run.home.config.values,
         "labels": {batch.epoch: run.home.schedule.label(batch.epoch) for batch in batches},
         "history": history,
+        "seasons": season(run.home.schedule.seconds),
+        "width": WIDTH[run.home.config.checks.sensitivity],
         # every frame holds rows of these, or sums of them: of the upserts, of their edges, of the ends of those
         "rows": 2 * run.stored() + sum(b.bad_rows for b in batches),
     }

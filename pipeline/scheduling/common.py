@@ -7,6 +7,7 @@ Settings come from the environment of the scheduler and the workers:
 - `ALTNEU_START`, `ALTNEU_END`: ISO dates. With a start the schedule catches up from there; with an end it
 stops there.
 - `ALTNEU_WAIT_HOURS`: how long a run waits for its landing before it fails (default 24).
+- `ALTNEU_APPROVAL_HOURS`: how long a held run waits for a decision before its task fails (default 72); it stays held.
 - `ALTNEU_ON_FAILURE`: `module:function`, called with a dict when a task has failed for good (not for a warning): dag,
 run, task, error, log.
 - `ALTNEU_MASTER`: a Spark master instead of the one in `altneu.toml`; `sc://host:port`: the tasks share the Spark of
@@ -24,7 +25,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import Asset, chain, task
+from airflow.sdk import Asset, Param, chain, task
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
@@ -38,6 +39,7 @@ HOME = base.home_path()
 SUBMIT = os.environ.get("ALTNEU_SUBMIT")
 START = datetime(1970, 1, 1, tzinfo=UTC)  # of every DAG: of a run before its DAG's start no task would be made
 WAIT = timedelta(hours=float(os.environ.get("ALTNEU_WAIT_HOURS", "24")))
+APPROVAL = timedelta(hours=float(os.environ.get("ALTNEU_APPROVAL_HOURS", "72")))
 
 try:
     BOUNDS = due.bounds(os.environ.get("ALTNEU_START"), os.environ.get("ALTNEU_END"))
@@ -113,7 +115,12 @@ def failure(says: str, retry: bool) -> Exception:
 
 def page(label: str) -> str:
     """The address of an epoch's report inside Airflow."""
-    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu/reports/epoch={label}.html"
+    return report_address(f"epoch={label}.html")
+
+
+def report_address(name: str) -> str:
+    """The address of a page of the reports inside Airflow."""
+    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu/reports/{name}"
 
 
 def at_work(done: dict[str, Any]) -> dict[str, Any]:
@@ -188,14 +195,32 @@ def report(planned: Planned | None, published: Published | None) -> list[str]:
 
 
 def stages(planned: Any) -> Any:
-    """plan → ingest → edges → triangles → truss → audit → publish → assets, warnings → report; the plan travels by
-    XCom. Returns publish.
+    """plan → ingest → edges → triangles → truss → audit → approve → publish → assets, warnings → report; the plan
+    travels by XCom. Returns publish.
 
     A run's state is that of its last tasks: `assets` fails it when a stage has failed, although `report` still runs;
     `warnings` is none of the last.
     """
-    tasks = [*(stage(spec) for spec in STAGES if spec.before_publish), publish]
-    before = [submitted(each, planned) if SUBMIT else each(planned) for each in tasks]
+    from .approval import Approval
+
+    def made(each: Any, source: Any) -> Any:
+        return submitted(each, source) if SUBMIT else each(source)
+
+    before = [made(stage(spec), planned) for spec in STAGES if spec.before_publish]
+    approve = Approval(
+        task_id="approve",
+        home=HOME,
+        planned=planned,
+        subject="Publish?",
+        params={"because": Param("", type="string", title="Why", description="It is shown on the epoch's page.")},
+        response_timeout=APPROVAL,
+        execution_timeout=None,
+        pages=not SUBMIT,
+        doc_md="Asks a person, where `[publish] approve` says so; else it passes at once. "
+        "Rejected: nothing is published.",
+        **STAGE,
+    )
+    before += [approve, made(publish, approve.output)]
     done = before[-1].output if SUBMIT else before[-1]
     warned = warnings(done)
     chain(planned, *before, [assets(done), warned])
@@ -204,7 +229,7 @@ def stages(planned: Any) -> Any:
     return before[-1]
 
 
-def submitted(each: Any, planned: Any) -> Any:
+def submitted(each: Any, source: Any) -> Any:
     """A stage as `spark-submit`, with the settings that its task has here."""
     from .submit import SubmittedStage
 
@@ -213,7 +238,7 @@ def submitted(each: Any, planned: Any) -> Any:
         task_id=name,
         home=HOME,
         stage=name,
-        planned="{{ ti.xcom_pull(task_ids='plan') | tojson }}",
+        planned=f"{{{{ ti.xcom_pull(task_ids='{source.operator.task_id}') | tojson }}}}",
         conn_id=SUBMIT,
         name=f"altneu {name}",
         **{option: value for option, value in each.kwargs.items() if option != "task_id"},

@@ -35,9 +35,11 @@ class Attempt:
         return (datetime.fromisoformat(self.finished_at) - datetime.fromisoformat(self.started_at)).total_seconds()
 
 
-def attempt(run: RunRecord) -> Attempt:
-    """A run, as it is shown."""
+def attempt(run: RunRecord, newest: int | None = None) -> Attempt:
+    """A run, as it is shown. `newest`: the newest revision; a held run with another parent is superseded then."""
     state, error = run.state, run.error
+    if state is RunState.HELD and newest not in (None, run.parent):
+        state, error = RunState.SUPERSEDED, f"held, and overtaken by revision {run.parent + 1}"
     if state is RunState.RUNNING and not run.alive:
         state, error = RunState.FAILED, f"run {run.run_id} stopped without a word (last heartbeat {run.last_word})"
     return Attempt(
@@ -57,8 +59,9 @@ def unpublished(found: Ledger) -> dict[int, list[Attempt]]:
     """Epoch → its runs that did not publish, oldest first."""
     tried = sa.func.coalesce(runs.c.kind, RunKind.RUN) != RunKind.COMPACT
     out: dict[int, list[Attempt]] = defaultdict(list)
-    rows = map(RunRecord.of, found.read(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)))
-    for shown, epochs in sorted(((attempt(run), run.epochs) for run in rows), key=lambda pair: pair[0].last):
+    rows, newest = found.read(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)), found.at().revision
+    said = ((attempt(run, newest), run.epochs) for run in map(RunRecord.of, rows))
+    for shown, epochs in sorted(said, key=lambda pair: pair[0].last):
         for epoch in epochs:
             out[epoch].append(shown)
     return out

@@ -78,14 +78,15 @@ def beats(run: RunRecord) -> bool:
 
 
 @contextlib.contextmanager
-def held(ledger: Ledger, run_id: str) -> Iterator[None]:
-    """Hold the lease on a run, with a heartbeat, until the block has ended. Raises `LeaseLost` when another has it."""
+def held(ledger: Ledger, run_id: str, again: bool = False) -> Iterator[None]:
+    """Hold the lease on a run, with a heartbeat, until the block has ended. Raises `LeaseLost` when another has it.
+    `again`: to compute, see `Runs.take`."""
 
     def beat() -> None:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will say so
             ledger.beat(run_id)
 
-    ledger.take(run_id)
+    ledger.take(run_id, again)
     try:
         with every(BEAT, beat):
             yield

@@ -5,8 +5,8 @@ transaction, and makes them all visible at once. `revision` is the primary key a
 is a compare-and-swap: of two writers on one parent, one gets `Conflict` and has changed nothing.
 
 `Ledger` is the one door; a part of it for each concept: `revisions`, `runs`, `progress` (of their stages), `contents`
-(batches and totals), `checks`, `digests`. The tables are in `schema`, what a row says in `records`. Through SQLAlchemy;
-SQLite by default, PostgreSQL by URI.
+(batches and totals), `checks`, `digests`, `approvals`. The tables are in `schema`, what a row says in `records`.
+Through SQLAlchemy; SQLite by default, PostgreSQL by URI.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from ..errors import Conflict
 from . import lease
+from .approvals import Approvals
 from .checks import Checks
 from .contents import Contents
 from .digests import Digests
@@ -24,7 +25,7 @@ from .runs import Runs
 from .schema import NOTHING, ledger, runs
 
 
-class Ledger(Runs, Progress, Contents, Checks, Digests):
+class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
     """All small state of a home."""
 
     def publish(

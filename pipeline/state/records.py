@@ -44,12 +44,22 @@ class RunState(StrEnum):
     FAILED = "failed"
     INTERRUPTED = "interrupted"  # by a signal, a timeout
     SUPERSEDED = "superseded"  # another run has published on its parent
+    HELD = "held"  # computed and checked, not published: a person decides
+    REJECTED = "rejected"  # it was held, and is not to be published
     UNCHANGED = "unchanged"  # of an earlier version: there was nothing to publish
     DISCARDED = "discarded"  # of an earlier version: `superseded`
 
 
 OPEN = (RunState.RUNNING, RunState.FAILED, RunState.INTERRUPTED)  # may go on while the parent is the newest revision
 OVER = (RunState.PUBLISHED, RunState.DONE, RunState.UNCHANGED)  # nothing is left to say of its epochs
+
+
+class Verdict(StrEnum):
+    """What was said of a run that waits for a person."""
+
+    WANTED = "wanted"  # it was begun to be held: nothing yet
+    APPROVED = "approved"
+    REJECTED = "rejected"
 
 
 class StageState(StrEnum):
@@ -127,6 +137,27 @@ class RunRecord:
     def alive(self) -> bool:
         """Does a process work on it, or did one until a minute ago?"""
         return self.state is RunState.RUNNING and lease.beats(self)
+
+
+@dataclass(frozen=True)
+class Approval:
+    """One row of `approvals`."""
+
+    run_id: str
+    verdict: Verdict
+    person: str | None  # None: nobody said; of a rejection: the time has run out
+    because: str | None
+    at: str
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        return cls(row.run_id, Verdict(row.verdict), row.person, row.because, row.at)
+
+    def words(self) -> str:
+        """`approved by ada: expected after the import`."""
+        return (
+            self.verdict + (f" by {self.person}" if self.person else "") + (f": {self.because}" if self.because else "")
+        )
 
 
 @dataclass(frozen=True)

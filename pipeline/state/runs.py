@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from ..errors import AltneuError, Conflict
 from . import lease
-from .records import OPEN, Json, Revision, RunKind, RunRecord, RunState
+from .approvals import say
+from .records import OPEN, Json, Revision, RunKind, RunRecord, RunState, Verdict
 from .revisions import Revisions
 from .schema import ledger, runs
 
@@ -42,11 +43,12 @@ class Runs(Revisions):
         return replace(row, since=run.base.since, snapshots=run.base.snapshots)
 
     def pinned(self, without: str | None = None) -> dict[str, set[int]]:
-        """Table → the snapshots that readers of some revision, or runs that may go on (but for one), still need."""
+        """Table → the snapshots that readers of some revision, or runs that may go on (but for one) or are held, still
+        need."""
         pins: dict[str, set[int]] = {}
         newest = self.at().revision
-        others = runs.c.state.in_(OPEN) & (runs.c.run_id != (without or ""))
-        going = sa.select(runs).where(others & (runs.c.parent == newest))
+        open_ = runs.c.state.in_(OPEN) & (runs.c.run_id != (without or "")) & (runs.c.parent == newest)
+        going = sa.select(runs).where(open_ | (runs.c.state == RunState.HELD))
         bases = [run.base.snapshots for run in map(RunRecord.of, self.read(going)) if run.base]
         for snapshots in (*(row.snapshots for row in self.revisions()), *bases):
             for table, snapshot in snapshots.items():
@@ -55,13 +57,15 @@ class Runs(Revisions):
 
     def leftovers(self) -> list[str]:
         """Runs that nobody works on any more and whose branches may go: those that can never be published, because
-        their parent is not the newest revision, and published ones that were killed before they had dropped theirs."""
+        their parent is not the newest revision or because they were rejected, and published ones that were killed
+        before they had dropped theirs. Not those that are held: a person decides."""
         return [row.run_id for row in self._leftovers()]
 
     def _leftovers(self) -> list[RunRecord]:
         newest = self.at().revision
         lost = (runs.c.parent != newest) | (runs.c.kind == RunKind.COMPACT)
-        over = (runs.c.state == RunState.PUBLISHED) | (runs.c.state.in_([*OPEN, RunState.SUPERSEDED]) & lost)
+        done = runs.c.state.in_([RunState.PUBLISHED, RunState.REJECTED])
+        over = done | (runs.c.state.in_([*OPEN, RunState.SUPERSEDED]) & lost)
         rows = self.read(sa.select(runs).where(over & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false()))))
         held = (RunState.RUNNING, RunState.PUBLISHED)
         return [run for run in map(RunRecord.of, rows) if run.state not in held or not lease.beats(run)]
@@ -70,8 +74,17 @@ class Runs(Revisions):
         """Runs that may have branches; whatever a process that was taken for dead makes for another one is garbage."""
         return {row.run_id for row in self.read(sa.select(runs.c.run_id).where(runs.c.discarded.is_not(True)))}
 
-    def begin(self, run_id: str, parent: int, epochs: list[int], config: Json, kind: RunKind = RunKind.RUN) -> None:
-        """Record a run of some epochs on a revision, with the settings that decide what it means."""
+    def begin(
+        self,
+        run_id: str,
+        parent: int,
+        epochs: list[int],
+        config: Json,
+        kind: RunKind = RunKind.RUN,
+        hold: bool = False,
+    ) -> None:
+        """Record a run of some epochs on a revision, with the settings that decide what it means. `hold`: a person is
+        to decide whether it is published."""
         row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind}
         with self.engine.begin() as connection:
             connection.execute(
@@ -81,20 +94,28 @@ class Runs(Revisions):
             found = connection.execute(sa.select(ledger).where(ledger.c.revision == parent).with_for_update()).first()
             base = {"since": found.since, "snapshots": found.snapshots} if found else {"since": None, "snapshots": {}}
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(base=base))
+            if hold:
+                say(connection, run_id, Verdict.WANTED)
 
-    def take(self, run_id: str) -> None:
-        """Take the lease on a run; one that failed and is tried again is running then. Raises `LeaseLost`."""
+    def take(self, run_id: str, again: bool = False) -> None:
+        """Take the lease on a run; one that failed and is tried again is running then. Raises `LeaseLost`.
+
+        `again`: to compute; of a held run, what was decided of it then holds no more.
+        """
         row = self.run(run_id)
-        free = (row.owner is None or row.owner == self.owner() or not lease.beats(row)) and not (
-            row.discarded and row.state is not RunState.PUBLISHED
-        )
+        over = row.state is RunState.REJECTED or (row.discarded and row.state is not RunState.PUBLISHED)
+        free = (row.owner is None or row.owner == self.owner() or not lease.beats(row)) and not over
+        reopened = again and row.state is RunState.HELD
         seen = (runs.c.owner == row.owner) & (runs.c.beat_at == row.beat_at) if row.owner else runs.c.owner.is_(None)
         taken: dict[str, str | None] = {"owner": self.owner(), "beat_at": lease.now()}
-        taken |= {"state": RunState.RUNNING, "error": None, "finished_at": None} if row.state in OPEN else {}
+        if row.state in OPEN or reopened:
+            taken |= {"state": RunState.RUNNING, "error": None, "finished_at": None}
         with self.engine.begin() as connection:
             mine = (runs.c.run_id == run_id) & (runs.c.state == row.state) & seen
             if not free or not connection.execute(runs.update().where(mine).values(**taken)).rowcount:
                 raise self._lost(connection, run_id)
+            if reopened:
+                say(connection, run_id, Verdict.WANTED)
         self._leases.add(run_id)
 
     def give_back(self, run_id: str) -> None:
@@ -110,19 +131,21 @@ class Runs(Revisions):
             pass
 
     def finish(self, run_id: str, state: RunState, error: str | None = None) -> None:
-        """The end of a run. What is published or superseded stays so, whatever happens after."""
-        where = (runs.c.run_id == run_id) & runs.c.state.not_in([RunState.PUBLISHED, RunState.SUPERSEDED])
+        """The end of a run. What is published, superseded, held or rejected stays so, whatever happens after."""
+        stays = [RunState.PUBLISHED, RunState.SUPERSEDED, RunState.HELD, RunState.REJECTED]
+        where = (runs.c.run_id == run_id) & runs.c.state.not_in(stays)
         with self._writing(run_id) as connection:
             connection.execute(runs.update().where(where).values(state=state, error=error, finished_at=lease.now()))
 
     def overtaken(self, run_id: str) -> Conflict | None:
-        """Has another run published on this one's parent? Then it is recorded as superseded; the error to raise."""
+        """Has another run published on this one's parent? Then it is recorded as superseded (a held run stays held,
+        to be looked at); the error to raise."""
         run = self.run(run_id)
         newest = self.at().revision
         if run.kind is RunKind.COMPACT or run.state in (RunState.PUBLISHED, RunState.DONE) or newest == run.parent:
             return None
         won = self.at(run.parent + 1)
-        if run.state is not RunState.SUPERSEDED:
+        if run.state in OPEN:
             what = f"superseded by revision {won.revision}"
             mine = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN))
             with self._writing(run_id) as connection:
@@ -130,7 +153,7 @@ class Runs(Revisions):
         return Conflict(
             f"run {run_id} builds on revision {run.parent}, but run {won.run_id} has published revision "
             f"{won.revision} meanwhile. Nothing of this run was published.",
-            "run the same command again",
+            "run the same command again" + (" (with --hold)" if run.state is RunState.HELD else ""),
         )
 
     def give_up(self) -> list[str]:

@@ -20,7 +20,8 @@ runs = sa.Table(
     sa.Column("parent", sa.BigInteger, nullable=False),  # the revision it builds on; 0 = the empty state
     sa.Column("epochs", sa.JSON, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),  # running, published, done (compact), and:
-    # failed; interrupted (a signal, a timeout); superseded (another run has published on its parent)
+    # failed; interrupted (a signal, a timeout); superseded (another run has published on its parent);
+    # held (computed and checked; a person decides); rejected (a person has decided, or nobody in time)
     sa.Column("error", sa.Text),
     sa.Column("config", sa.JSON, nullable=False),
     sa.Column("started_at", sa.String(32), nullable=False),
@@ -86,6 +87,16 @@ proofs = sa.Table(  # what a run's truss stage proves of every epoch that it rep
     sa.Column("proof", sa.Text, nullable=False),
 )
 
+approvals = sa.Table(  # what people have said of runs that wait for them, see `approvals`
+    "approvals",
+    metadata,
+    sa.Column("run_id", sa.String(64), primary_key=True),
+    sa.Column("verdict", sa.String(16), nullable=False),  # wanted (the run was begun to be held), approved, rejected
+    sa.Column("person", sa.String(256)),  # who; null: nobody said
+    sa.Column("because", sa.Text),
+    sa.Column("at", sa.String(32), nullable=False),
+)
+
 stages = sa.Table(
     "stages",
     metadata,
@@ -112,6 +123,20 @@ checks = sa.Table(
     sa.Column("remedy", sa.Text, nullable=False),
     sa.Column("observed", sa.Text, nullable=False),
     sa.Column("rows", sa.JSON, nullable=False),  # the first offending rows
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.Index("ix_checks_suite_name", "suite", "name"),  # the history of one
+)
+
+notes = sa.Table(  # what people have said of incidents, which themselves are a rule over `checks`, see `incidents`
+    "notes",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("suite", sa.String(64), nullable=False),
+    sa.Column("name", sa.String(128), nullable=False),
+    sa.Column("opened", sa.String(64), nullable=False),  # the run that opened the incident, or when an audit did
+    sa.Column("by", sa.String(128)),
+    sa.Column("because", sa.Text),
+    sa.Column("until", sa.String(32)),  # nothing more is said until then; null: an acknowledgement
     sa.Column("at", sa.String(32), nullable=False),
 )
 

@@ -341,7 +341,8 @@ def judge(batch: Batch | None, tried: Attempt | None, audit: Audit | None, faile
     if tried is not None and tried.state is RunState.FAILED:
         return EpochState.FAILED
     if batch is None:
-        return EpochState.RUNNING if tried is not None else EpochState.EMPTY
+        open_ = tried is not None and tried.state is not RunState.REJECTED
+        return EpochState.RUNNING if open_ else EpochState.EMPTY
     says = audit.says if audit else Says.STALE
     if Severity.CRITICAL in severities or says is Says.DIFFERS:
         return EpochState.WRONG

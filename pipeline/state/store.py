@@ -58,7 +58,9 @@ class Store:
 
     def _lost(self, connection: sa.Connection, run_id: str) -> LeaseLost:
         row = RunRecord.of(connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).one())
-        if row.discarded or row.state is RunState.SUPERSEDED:
+        if row.state is RunState.REJECTED:
+            what = f"run {run_id} is over: it was {row.error}"
+        elif row.discarded or row.state is RunState.SUPERSEDED:
             what = f"run {run_id} was taken for dead and given up ({row.error})"
         elif row.owner is None:
             what = f"another process has worked on run {run_id} since (state {row.state}, last heartbeat {row.beat_at})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 import socket
@@ -54,18 +55,21 @@ _STATIC = {
 _RUNTIME = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.shuffle.partitions": "4",  # and more where there are many rows, see `plans_for`
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
 # Below so many stored rows a run's time is planning and compiling, not work. An epoch of 1,000 rows, in turns with
 # Spark's defaults: 7.7 s and 9.7 s with 20,000 stored rows, as long with 100,000.
 FEW_ROWS = 100_000
+# A partition of a shuffle takes about so many rows: some 50 MB. Where there are fewer, adaptive execution merges them.
+PARTITION_ROWS = 500_000
+PARTITIONS = "spark.sql.shuffle.partitions"
 # Of such a process, most time is the JVM compiling itself. With one compiler it would keep 48 MiB for what is compiled,
 # which are full after some 80 epochs: it compiles nothing any more then.
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseParallelGC"]
 SIMPLE = {
-    "spark.sql.shuffle.partitions": "1",  # and one new file a table, not four
+    PARTITIONS: "1",  # and one new file a table, not four
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -73,18 +77,22 @@ SIMPLE = {
 
 
 @contextlib.contextmanager
-def plans_for(spark: SparkSession, rows: int | None) -> Iterator[None]:
+def plans_for(spark: SparkSession, rows: float | None) -> Iterator[None]:
     """Inside, plans over few rows are not compiled to bytecode, not planned again while they run, and not cut into
-    partitions. None: unknown."""
-    few = rows is not None and rows <= FEW_ROWS
-    before = {name: spark.conf.get(name) for name in SIMPLE} if few else {}
-    for name in before:
-        spark.conf.set(name, SIMPLE[name])
+    partitions; plans over many are cut into as many as the rows fill. None: unknown."""
+    settings: dict[str, str] = {}
+    if rows is not None:
+        least = int(spark.conf.get(PARTITIONS) or 1)
+        many = {PARTITIONS: str(max(least, math.ceil(rows / PARTITION_ROWS)))}
+        settings = SIMPLE if rows <= FEW_ROWS else many
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value or "")
+        for name, old in before.items():
+            spark.conf.set(name, old or "")
 
 
 def session(master: str | None = None, conf: dict[str, str] | None = None, few: bool = False) -> SparkSession:

@@ -6,6 +6,7 @@ Readers pin the snapshots of a ledger row; what writers do with branches is in `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -26,7 +27,7 @@ from ..state.records import Revision
 from . import few, iceberg
 from .branches import Branches
 from .declared import MOTIFS, NAMESPACE, SQL_TYPES, TABLES, ddl, fields, pinned, quoted
-from .session import catalog
+from .session import catalog, plans_for
 
 PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
@@ -119,6 +120,10 @@ class Warehouse(Branches):
                 self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {quoted(column)} {wanted} AFTER dst")
 
     # -- readers ------------------------------------------------------------------------------------------------
+
+    def plans(self, revision: Revision) -> AbstractContextManager[None]:
+        """Inside, plans fit the size of what a revision pins (`plans_for`)."""
+        return plans_for(self.spark, sum(self.size(*pin).rows for pin in revision.snapshots.items()))
 
     def empty(self, table: str) -> DataFrame:
         return few.frame(self.spark, self._fields(table))

@@ -40,6 +40,14 @@ class Planned(TypedDict):
     rest: NotRequired[Rest]
 
 
+class Question(TypedDict):
+    """What a person is asked about a held run; `page`: the file of the page with the difference, if there is one."""
+
+    subject: str
+    body: str
+    page: str | None
+
+
 class Published(TypedDict):
     """What `publish` returns: the run that published; `revision` None: others had published the same meanwhile."""
 

@@ -17,12 +17,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AltneuError, CheckFailed, Conflict, Disturbed, UsageError
+from ..errors import AltneuError, CheckFailed, Conflict, Disturbed, RunFailed, UsageError
 from ..home.directory import Home
 from ..run.stages import STAGES
 from ..state.facts import PublishFacts, ReportFacts, to_json, without_version
-from ..state.records import Severity, StageState
-from .base import PUBLISH, Planned, Published, Say, failures, format_error, opened, quiet, some
+from ..state.records import RunRecord, RunState, Severity, StageState
+from .base import PUBLISH, Planned, Published, Question, Say, failures, format_error, opened, quiet, some
 
 if TYPE_CHECKING:
     from expectations.model import Check
@@ -119,13 +119,93 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
     return without_version(to_json(facts))
 
 
+def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tuple[Planned, Question | None]:
+    """Hold the planned run where somebody has to approve it first; what to ask, or None: it may be published, or
+    nothing is left to publish. The run asked about is the first's; one that was overtaken is computed again, so that
+    nothing is published which nobody has seen. `pages`: also write the page with the rows, for which Spark is needed.
+    """
+    from ..run import held, planning, runner
+
+    home, ledger = opened(path)
+    for _ in range(ATTEMPTS):
+        run = ledger.run(planned["run_id"])
+        if run.state is RunState.PUBLISHED or ledger.overtaken(run.run_id) is not None:
+            if run.state is RunState.PUBLISHED or home.config.publish.approve == "never":
+                return planned, None
+            newest = ledger.at().revision
+            same = [each for each in ledger.held() if each.parent == newest and set(each.epochs) == set(run.epochs)]
+            if same:
+                planned = {**planned, "run_id": same[-1].run_id, "parent": newest}
+                continue
+            found = planning.plan_epochs(home, ledger, _without_gone(home, ledger, planned["epochs"], say))
+            again = runner.begin(home, ledger, found)
+            if again is None:
+                return planned, None
+            say(f"overtaken: run {again}: the same epochs again, on revision {found.parent.revision}")
+            planned = {**planned, "run_id": again, "parent": found.parent.revision}
+            try:
+                _compute(home, ledger, again, say)
+            except (Conflict, Disturbed) as lost:
+                say(lost.what)
+            continue
+        why = held.waits(home, ledger, run.run_id)
+        if why is None:
+            return planned, None
+        if run.state is not RunState.HELD:
+            run = held.hold(home, ledger, run.run_id)
+        say(f"run {run.run_id} is held: {why}")
+        return planned, _question(home, ledger, run, why, pages, say)
+    raise Conflict(f"{some(planned['labels'])}: other writers published first, {ATTEMPTS} times in a row.")
+
+
+def _compute(home: Home, ledger: Ledger, run_id: str, say: Say) -> None:
+    """The stages before publish."""
+    from ..run import runner
+
+    for name in (each.name for each in STAGES if each.before_publish):
+        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
+        say(f"{name}: {runner.shown(home, facts)}")
+
+
+def _question(home: Home, ledger: Ledger, run: RunRecord, why: str, pages: bool, say: Say) -> Question:
+    from ..run import compared
+
+    found, page = compared.of_held(home, ledger, run), None
+    if pages:
+        from ..report import write_difference
+        from ..storage.session import session_for
+
+        try:
+            page = write_difference(home, run.run_id, compared.document(home, found, session_for(home, ledger))).name
+        except Exception as error:  # the decision can be taken without it
+            say(f"no page: {error}")
+    labels = [home.schedule.label(epoch) for epoch in run.epochs]
+    return {
+        "subject": f"Publish {some(labels)}?",
+        "body": f"Run `{run.run_id}` is held: {why}. More: `altneu diff {run.run_id}`.\n\n{compared.summary(found)}",
+        "page": page,
+    }
+
+
+def decide(path: str, planned: Planned, approved: bool, person: str | None, because: str | None) -> None:
+    """Record what was decided of a held run. Raises `Conflict` when it was overtaken: then it is asked for again."""
+    from ..run import held
+
+    home, ledger = opened(path)
+    run = ledger.run(planned["run_id"])
+    if run.state is RunState.PUBLISHED and approved:  # by a command, meanwhile
+        return
+    run = held.chosen(ledger, run.run_id)
+    (held.approve if approved else held.reject)(home, ledger, run, person, because)
+
+
 def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
     """See to it that the planned epochs are published as landed; which revision did it.
 
     The run's own publish when it still builds on the newest revision; else its epochs run again here on the newest. Its
     epochs and labels are just those that it has published. Raises `Conflict` when others win `ATTEMPTS` times.
     """
-    from ..run import planning, runner
+    from ..run import held, planning, runner
 
     home, ledger = opened(path)
     run_id, epochs = planned["run_id"], planned["epochs"]
@@ -139,9 +219,15 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
         published = _revision_of(ledger, run_id)
         try:
             if reruns:
-                for name in (each.name for each in STAGES if each.before_publish):
-                    facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
-                    say(f"{name}: {runner.shown(home, facts)}")
+                _compute(home, ledger, run_id, say)
+                why = held.waits(home, ledger, run_id)
+                if why is not None:
+                    held.hold(home, ledger, run_id)
+                    raise RunFailed(
+                        f"run {planned['run_id']} was overtaken; its epochs are computed again as run {run_id}, which "
+                        f"is held: {why}.",
+                        f"clear the task approve, or: altneu publish {run_id}",
+                    )
             if published is None:
                 runner.stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
                 published = ledger.facts(run_id, PublishFacts).revision

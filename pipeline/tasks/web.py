@@ -64,12 +64,17 @@ def error_page(error: AltneuError) -> str:
 
 
 def report_page(path: str, name: str) -> str | None:
-    """A report's page on request by the name of its file: `index.html`, or that of an epoch. None: there is none."""
+    """A report's page on request by the name of its file: `index.html`, that of an epoch or of a check, or of a
+    difference that was written. None: there is none."""
     from .. import report
 
     home, ledger = opened(path, writes=False)
     if name == "index.html":
         return report.index(home, ledger)
+    if name.startswith("diff-") and name.endswith(".html") and "/" not in name and (home.reports / name).is_file():
+        return (home.reports / name).read_text(encoding="utf-8")
+    if name.startswith("check="):
+        return report.check(home, ledger, name)
     label = name.removeprefix("epoch=").removesuffix(".html")
     try:
         epoch = home.schedule.epoch(label)

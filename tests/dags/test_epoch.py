@@ -358,7 +358,7 @@ def test_a_wider_pass_spares_the_rerun(light: None, tiny: tuple[Home, Ledger, in
     assert ledger.at().revision == 1
 
 
-AFTER_PLAN = {"ingest", "edges", "triangles", "truss", "audit", "publish", "assets", "warnings", "report"}
+AFTER_PLAN = {"ingest", "edges", "triangles", "truss", "audit", "approve", "publish", "assets", "warnings", "report"}
 
 
 def skipped(run: Any) -> set[str]:

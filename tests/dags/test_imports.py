@@ -19,7 +19,7 @@ from tests import homes
 from .conftest import DAGS, REPO
 
 Load = Callable[..., dict[str, Any]]
-STAGES = ["plan", "ingest", "edges", "triangles", "truss", "audit", "publish"]
+STAGES = ["plan", "ingest", "edges", "triangles", "truss", "audit", "approve", "publish"]
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,13 @@ def test_one_task_a_stage_in_order(load: Load, tmp_path: Path) -> None:
     homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     dag = load(tmp_path)["altneu_epoch"]
     order = [task.task_id for task in dag.topological_sort()]
-    assert order[:8] == ["landed", *STAGES] and order[-1] == "report"
-    assert set(order[8:]) == {"assets", "warnings", "report"}
-    assert dag.get_task("landed").execution_timeout is None  # the wait is not work
+    assert order[:9] == ["landed", *STAGES] and order[-1] == "report"
+    assert set(order[9:]) == {"assets", "warnings", "report"}
+    for waits in ("landed", "approve"):
+        assert dag.get_task(waits).execution_timeout is None  # the wait is not work
+    assert dag.get_task("approve").response_timeout == timedelta(hours=72)
+    dag = load(tmp_path, ALTNEU_APPROVAL_HOURS="5")["altneu_backfill"]
+    assert dag.get_task("approve").response_timeout == timedelta(hours=5)
 
 
 def test_what_computes_shares_a_pool(load: Load, tmp_path: Path) -> None:
@@ -91,7 +95,7 @@ def test_every_dag_and_task_is_documented_and_owned(load: Load, tmp_path: Path) 
         for task in dag.tasks:
             assert task.doc_md, task
             assert task.owner == "altneu"
-            assert task.execution_timeout is not None or task.task_id == "landed"
+            assert task.execution_timeout is not None or task.task_id in ("landed", "approve")
             assert task.has_on_failure_callback or task.task_id == "warnings"
 
 

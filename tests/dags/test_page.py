@@ -112,10 +112,22 @@ def test_reports_are_made_on_request(page: ModuleType, tmp_path: Path, monkeypat
     shown = page.report("epoch=2004-07-04.html").body.decode()
     assert "ingest: no &lt;space&gt;" in shown and 'href="epoch=2004-07-03.html"' in shown
     assert "Do not use this epoch yet" in page.report("epoch=2004-07-02.html").body.decode()
+    name = "check=incremental_versus_full.edge-totals-equal.html"
+    assert "It fails since" in page.report(name).body.decode()
     index = page.report("index.html").body.decode()
+    assert "2 open incidents" in index and f'href="{name}"' in index
     assert 'href="epoch=2004-07-01.html"' in index and '<button class="c ' not in index
     (tmp_path / "home" / "secret.html").write_text("")
-    for name in ("../secret.html", "../altneu.toml", "none.html", "", "epoch=12600.html", "epoch=2004-07-01"):
+    for name in (
+        "check=none.html",
+        "check=../secret.html",
+        "../secret.html",
+        "../altneu.toml",
+        "none.html",
+        "",
+        "epoch=12600.html",
+        "epoch=2004-07-01",
+    ):
         with pytest.raises(HTTPException):
             page.report(name)
     assert not seed.home.reports.exists()

@@ -97,6 +97,36 @@ FAST = [
         for command in ("show totals", "show edges", "explain edge 1 2", "audit", "report --json", "compact --dry-run")
     ),
     Wrong("report 1", 2, "never landed and run", "empty"),
+    # held runs: `held` has one, of 2004-07-07, and a second one that revision 2 has overtaken
+    Wrong("publish", 2, "no run is held", "empty"),
+    Wrong("publish", 2, "no run is held", "published"),
+    Wrong("discard", 2, "no run is held", "published"),
+    Wrong("publish run0001", 2, "run run0001 is not held: it is published, as revision 1"),
+    Wrong("discard run0001", 2, "run run0001 is not held: it is published, as revision 1"),
+    Wrong("publish nobody", 2, "there is no run 'nobody'"),
+    Wrong("publish", 2, "2 runs are held: say which one (run0002, run0004)", "held"),
+    Wrong("publish run0002", 1, "revision 2 was published meanwhile (by run run0003)", "held"),
+    Wrong("publish run0002", 1, "altneu run 2004-07-07 --hold (computes it again)", "held"),
+    Wrong("publish run0004", 2, "has other settings than held run run0004 was computed with", "held"),
+    Wrong("status", 0, "run run0002 on revision 1 (2004-07-07); overtaken by revision 2", "held"),
+    Wrong("status", 0, "run run0004 on revision 2 (2004-07-09); kept until", "held"),
+    Wrong("diff", 2, "no run is held"),
+    Wrong("diff", 2, "2 runs are held: say which one", "held"),
+    Wrong("diff nobody", 2, "there is no run 'nobody'"),
+    Wrong("diff 1", 2, "1: one run, or two revisions"),
+    Wrong("diff 1 2 3", 2, "1 2 3: one run, or two revisions"),
+    Wrong("diff 1 run0002", 2, "two revisions are two numbers"),
+    Wrong("diff 1 9", 1, "revision 9 was not published"),
+    Wrong("diff 1 2 --format csv", 2, "a file of rows needs --rows"),
+    Wrong("diff 1 2 --output {tmp}/rows.csv", 2, "a file of rows needs --rows"),
+    Wrong("diff 1 2 --rows edges --page", 2, "--page shows the first rows of both"),
+    Wrong("diff 1 2 --page --format json", 2, "--page writes a page"),
+    Wrong("diff 1 2 --rows triangles", 2, "'triangles' is not one of"),
+    Wrong("diff 1 2 --rows edges --format parquet", 2, "parquet needs a place"),
+    Wrong("diff --other {tmp}/nowhere", 2, "is no altneu home"),
+    Wrong("diff 1 2 --other {tmp}/nowhere", 2, "name no run or revision"),
+    Wrong("rebuild --dry-run --hold", 2, "--dry-run computes nothing: it does not go with --hold", "published"),
+    Wrong("run 2004-07-01 --hold --held", 2, "No such option"),
     Wrong("rebuild", 2, "nothing is published", "empty"),
     Wrong("rebuild --dry-run", 2, "nothing is published", "empty"),
     Wrong("rollback 1", 1, "revision 1 was not published", "empty"),
@@ -219,7 +249,7 @@ FAST = [
 def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One set for all rows: none of them may change it."""
     folder = tmp_path_factory.mktemp("homes")
-    found = {name: folder / name for name in ("none", "empty", "published", "emptied", "file")}
+    found = {name: folder / name for name in ("none", "empty", "published", "emptied", "held", "file")}
     found["file"].write_text("a file")
     Seed(found["empty"], "")
     (folder / "empty.csv").write_text("1,2,1084579200000\n1,3,1084579200000\n")
@@ -227,6 +257,11 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     seed = Seed(found["published"])
     seed.good_days(DAYS - 1)
     seed.run({DAY + DAYS - 1: (3, 1)}, {DAY + DAYS - 1: {"edges": 2, "truss2": 2}})
+    seed = Seed(found["held"])
+    seed.good_days(2)
+    seed.hold(DAY + 6)
+    seed.run({DAY + 7: (3, 0)})
+    seed.hold(DAY + 8)
     seed = Seed(found["emptied"])
     seed.good_days(2)
     seed.rollback(0)

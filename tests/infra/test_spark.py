@@ -176,3 +176,16 @@ def test_plans_over_few_rows_are_interpreted(spark: SparkSession) -> None:
         with plans_for(spark, rows):
             assert ([spark.conf.get(name) for name in names] == ["false", "false"]) == changed
         assert [spark.conf.get(name) for name in names] == before
+
+
+def test_many_rows_are_cut_into_as_many_partitions_as_they_fill(spark: SparkSession) -> None:
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "7")  # what somebody has asked for in altneu.toml is the least
+    try:
+        for rows, partitions in ((10, "1"), (10**6, "7"), (10**9, "2000"), (None, "7")):
+            with plans_for(spark, rows):
+                assert spark.conf.get(name) == partitions
+            assert spark.conf.get(name) == "7"
+    finally:
+        spark.conf.set(name, before)

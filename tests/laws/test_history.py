@@ -153,6 +153,11 @@ def test_a_filter_and_value_columns(spark: SparkSession, tmp_path: Path) -> None
     homes.put(home, 1, [(2, 3, 5, "upsert", 0), (0, 3, -5, "upsert", 0)])
     assert homes.run(home, ledger, [1]) is not None
     assert views.totals(home, ledger)[0]["triangles"] == 2
+    pins = ledger.at().snapshots
+    for values, words in {"": "w: long → none", '[values]\nw = "double"\n': "w: long → double"}.items():
+        with pytest.raises(UsageError, match=f"{words}. A compaction would lose"):
+            compact(again(values), ledger, spark)
+        assert ledger.at().snapshots == pins
     home = again('[values]\nw = "long"\n[edges]\nwhere = "w IS NULL OR w > 0"\n')
     homes.put(home, 2, [])
     with pytest.raises(UsageError, match="where: none → w IS NULL"):

@@ -1,6 +1,6 @@
 """The commit protocol (docs/protocol.md), explored: real ledger and branches, every interleaving up to a bound.
 
-Five variants that are broken on purpose show that the search would find what it looks for.
+Six variants that are broken on purpose show that the search would find what it looks for.
 """
 
 from __future__ import annotations
@@ -28,11 +28,18 @@ COMPACTION: Works = {"compaction": lambda world: world.compact("compaction")}
 ROLLBACK: Works = {"rollback": lambda world: world.roll_back("rollback", 1)}
 READER: Works = {"reader": lambda world: world.look("reader")}
 
+HOLDER: Works = {"holder": lambda world: world.hold("holder")}
+APPROVAL: Works = {"ada": lambda world: world.decide("ada", "publish")}
+REJECTION: Works = {"bob": lambda world: world.decide("bob", "discard")}
+
 SCENES: dict[str, Works] = {
     "two writers": WRITER | OTHER,
     "a process that hung": WRITER | ZOMBIE,
     "a compaction and its readers": COMPACTION | READER | WRITER,
     "a rollback": ROLLBACK | COMPACTION,
+    "a held run": HOLDER | APPROVAL | REJECTION,
+    "a held run, overtaken": HOLDER | WRITER | APPROVAL,
+    "a held run and a compaction": HOLDER | COMPACTION | APPROVAL,
     "all": WRITER | OTHER | COMPACTION | ROLLBACK | READER,
 }
 
@@ -57,7 +64,7 @@ def explore(world: Protocol, scene: str, bound: int, wide: bool) -> None:
     print(f"{scene}: {executions:,} executions, {steps:,} steps, {time.time() - began:.1f} s")
 
 
-QUICK = ("two writers", "a compaction and its readers")
+QUICK = ("two writers", "a held run", "a compaction and its readers")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +114,12 @@ def shared_branch(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     patch.setattr("pipeline.storage.branches.branch_of", lambda run_id: "run_shared")
 
 
+def held_given_up(world: Protocol, patch: pytest.MonkeyPatch) -> None:
+    """A held run counts as one that nobody works on any more."""
+    leftovers = Ledger._leftovers
+    patch.setattr(Ledger, "_leftovers", lambda book: [*leftovers(book), *book.held()])
+
+
 Variant = Callable[[Protocol, pytest.MonkeyPatch], None]
 READING = READER | COMPACTION
 BROKEN: dict[str, tuple[Variant, Works, int, str]] = {  # how, where it shows, with how many deviations, as what
@@ -114,6 +127,7 @@ BROKEN: dict[str, tuple[Variant, Works, int, str]] = {  # how, where it shows, w
     "ledger first": (ledger_first, WRITER, 0, "holds .*, not"),
     "no pin": (without_pin, WRITER | ZOMBIE, 2, "holds .*, not"),
     "expiry without grace": (without_grace, READING, 1, "cannot read on"),
+    "held given up": (held_given_up, HOLDER | WRITER, 0, "its branch of .* is gone"),
     "shared branch": (shared_branch, WRITER | OTHER, 2, "undisturbed|holds .*, not"),
 }
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from pipeline import events
 from pipeline.errors import AltneuError, Conflict, LeaseLost
 from pipeline.home.directory import Home
-from pipeline.run import compact, rollback, runner, stages, telemetry
+from pipeline.run import compact, held, rollback, runner, stages, telemetry
 from pipeline.run.context import Run
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state import lease
@@ -25,6 +25,7 @@ from pipeline.state.facts import AuditFacts, Facts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import OPEN, Revision
 from pipeline.state.schema import metadata
+from pipeline.storage.branches import branch_of
 from tests.protocol.memory import Catalog, Database, Process, Rows, Scheduler, at_once
 
 TABLES = ("edges", "degrees")
@@ -52,7 +53,7 @@ class Protocol:
         patch.setattr(stages.Stage, "work", lambda stage, run: self.stages[stage.name](run))
         patch.setattr(Run, "stored", lambda run: 0)
         patch.setattr(events.log, "disabled", True)
-        for place in ("report", "run.rollback", "run.compact"):
+        for place in ("report", "run.rollback", "run.compact", "run.held"):
             patch.setattr(f"pipeline.{place}.refresh", lambda *_: None)
         patch.setattr("pipeline.run.context.Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         names = itertools.count()
@@ -171,6 +172,26 @@ class World:
                         raise
         return "published"
 
+    def hold(self, name: str) -> str:
+        """A run that is held."""
+        book, run_id = self.ledger(name), f"run of {name}"
+        book.begin(run_id, book.at().revision, [1], self.protocol.home.config.semantic(), hold=True)
+        runner.stage(self.protocol.home, book, run_id, "audit")
+        held.hold(self.protocol.home, book, run_id)
+        return "held"
+
+    def decide(self, name: str, how: str) -> str:
+        """Somebody publishes, or discards, what is held then; a second time, as it was said to."""
+        book, home = self.ledger(name), self.protocol.home
+        for run in book.held()[:1]:
+            if how == "discard":
+                held.reject(home, book, run, name, None)
+                return "rejected"
+            held.approve(home, book, run, name, None)
+            runner.stage(home, book, run.run_id, "publish")
+            return "published"
+        return "nothing is held"
+
     def take_over(self, name: str, run_id: str) -> str:
         """The next try of another process's run, on another machine, after a minute without a heartbeat."""
         self.protocol.now += timedelta(seconds=lease.SILENCE + 1)
@@ -238,6 +259,9 @@ class World:
             self._live(books, f"revision {row.revision}", row)
         newest = revisions[-1]
         for run in runs.values():
+            if run.state == "held":  # whatever was published since: it is whole until somebody decides
+                self._held(books, run)
+        for run in runs.values():
             if run.state in OPEN and run.kind != "compact" and run.parent == newest.revision and run.base:
                 pins = run.base.snapshots
                 self._live(books, f"what {run.run_id} builds on", replace(newest, snapshots=pins))
@@ -245,6 +269,15 @@ class World:
             main = self.catalog.metadata[table]["refs"]["main"]["snapshot-id"]
             rows = set(self.catalog.rows[table].get(main, ("nothing",)))
             assert rows <= set(books.numbers), f"main of {table} shows what was not published"
+
+    def _held(self, books: Books, run: Any) -> None:
+        for table, pinned in run.base.snapshots.items():
+            refs = self.catalog.metadata[table]["refs"]
+            head = refs.get(branch_of(run.run_id), {}).get("snapshot-id")
+            for what, snapshot in (("base", pinned), ("branch", head)):
+                assert snapshot in self.catalog.rows[table], f"held {run.run_id}: its {what} of {table} is gone"
+            rows = self.catalog.rows[table][head]
+            assert rows == (*self.catalog.rows[table][pinned], run.run_id), f"held {run.run_id}: {table} holds {rows}"
 
     def _live(self, books: Books, what: str, row: Revision) -> None:
         for table, snapshot in row.snapshots.items():
@@ -260,13 +293,15 @@ class World:
             assert not outcome.startswith(("AssertionError", "ValueError", "KeyError")), f"{name}: {outcome}"
             said = outcome.partition(":")[0]
             fine = said in ("published", "done", "read", "Conflict", "LeaseLost", "nothing to take over")
+            fine = fine or said in ("held", "rejected", "nothing is held") or "it was rejected by bob" in outcome
             dropped = name == "rollback" and "a compaction kept only" in outcome
             assert faulty or fine or dropped, f"{name}, undisturbed: {outcome}"
         self.check()
-        self.protocol.now += timedelta(seconds=lease.SILENCE + 1)
+        self.protocol.now += timedelta(days=self.protocol.home.config.runs.hold_days, seconds=lease.SILENCE + 1)
         assert self.write("the next") == "published"
         self.check()
         books = self.known()
+        assert not [run for run in books.runs.values() if run.state == "held"], "held for longer than it is kept"
         newest = books.revisions[-1]
         for table in TABLES:
             refs = {name: ref["snapshot-id"] for name, ref in self.catalog.metadata[table]["refs"].items()}

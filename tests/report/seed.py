@@ -97,6 +97,13 @@ class Seed:
             self.ledger.publish(run_id, parent.revision, frontier, {}, "digest", mark)
         return run_id
 
+    def hold(self, epoch: int) -> str:
+        """A run of one epoch that waits for a decision; with other settings than the home has."""
+        run_id = self.run({epoch: (3, 0)}, error="", state="running")
+        with lease.held(self.ledger, run_id):
+            self.ledger.hold(run_id)
+        return run_id
+
     def rollback(self, revision: int) -> None:
         """Publish the state of a revision again."""
         with self.ledger.engine.begin() as connection:  # a seeded revision pins no tables

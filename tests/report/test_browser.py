@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.report import write
-from tests.report.seed import DAY, HOSTILE, Seed
+from pipeline.report import document, write
+from tests.report.seed import DAY, HOSTILE, Seed, check
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
@@ -123,6 +123,58 @@ def test_two_thousand_epochs_filter_at_once(seed: Seed, browser: Any) -> None:
     visit.quiet()
 
 
+def test_the_grid_of_three_thousand_epochs(seed: Seed, browser: Any) -> None:
+    """A light page; a month is gone to, also one that is folded; the arrows move from day to day."""
+    seed.good_days(3_000)
+    seed.ledger.put_checks(None, 1, [check(DAY + 700, "edges are unique", False)])
+    index = write(seed.home, seed.ledger, [DAY + 2_999])[0]
+    assert {file.name for file in seed.home.reports.glob("*.html") if file.stat().st_size > 300_000} == set()
+    visit = Visit(browser, index)
+    page = visit.page
+    page.get_by_label("Go to").select_option("June 2006")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "1 June 2006: wrong"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "9 June 2006: correct"
+    page.get_by_label("correct 2,999").uncheck()
+    assert page.locator(".c:visible").count() == 1
+    assert page.locator("#found").inner_text() == "1 of 3,000 epochs"
+    visit.quiet()
+
+
+def test_two_epochs_are_compared_and_the_address_names_them(seed: Seed, browser: Any) -> None:
+    seed.good_days(20)
+    index = write(seed.home, seed.ledger, [DAY])[0]
+    visit = Visit(browser, index)
+    page = visit.page
+    assert page.locator("#difference").is_hidden()
+    page.get_by_label("From").fill("2004-07-03")
+    page.get_by_label("To", exact=True).fill("2004-07-99")
+    assert page.locator("#compared").inner_text() == "Not among the epochs of this page: 2004-07-99"
+    page.get_by_label("To", exact=True).fill("2004-07-10")
+    edges = page.locator("#difference tbody tr", has_text="Edges").inner_text().split()
+    then, now = (document(seed.home, seed.ledger, DAY + day)["graph"]["measures"]["edges"]["value"] for day in (2, 9))
+    assert now > then and edges == ["Edges", str(then), str(now), f"+{now - then}"]
+    assert page.url.endswith("#compare=2004-07-03,2004-07-10")
+    again = browser.new_page()
+    again.goto(page.url)
+    assert again.locator("#difference tbody tr", has_text="Edges").inner_text().split() == edges
+    again.close()
+    visit.quiet()
+
+
+def test_the_history_of_a_check(states: Seed, browser: Any) -> None:
+    visit = Visit(browser, states.home.reports / "check=volumes.rows-as-usual.html", 400)
+    page = visit.page
+    assert "It fails since" in page.locator(".headline").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.get_by_role("link", name="2004-08-10").first.click()
+    page.locator("a.check-name", has_text="rows as usual").first.click()
+    assert page.locator("h1").inner_text() == "rows as usual"
+    assert not visit.errors
+    visit.context.close()
+
+
 def test_great_numbers_fit_a_narrow_screen(seed: Seed, browser: Any) -> None:
     big = {"vertices": 98_765_432, "edges": 1_234_567_890, "triangles": 98_765_432_109, "truss2": 1_234_567_890}
     seed.run({DAY: (123_456_789, 1_234_567), DAY + 1: (1, 0)}, {DAY: big, DAY + 1: {"truss150": 7_654_321}})
@@ -144,6 +196,7 @@ def test_the_offending_rows_are_there_to_see(states: Seed, browser: Any, width: 
     visit.quiet()
 
 
+CHECKS = ["check=volumes.rows-as-usual", "check=edges.edges-are-unique"]
 OTHER_LOOKS = [(1280, "dark"), (400, "light")]
 
 
@@ -151,7 +204,7 @@ OTHER_LOOKS = [(1280, "dark"), (400, "light")]
     ("width", "scheme"),
     [(1280, "light"), (400, "dark"), *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHER_LOOKS)],
 )
-@pytest.mark.parametrize("name", ["index", *(f"epoch=2004-08-{day:02d}" for day in range(9, 16))])
+@pytest.mark.parametrize("name", ["index", *CHECKS, *(f"epoch=2004-08-{day:02d}" for day in range(9, 16))])
 def test_nothing_that_axe_finds_keeps_a_reader_out(
     states: Seed, browser: Any, name: str, width: int, scheme: str
 ) -> None:

@@ -4,25 +4,30 @@ with what the history itself says (see `world`). A field without a source fails.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from expectations import volumes
 from pipeline import report
 from pipeline.landing.survey import grid
 from pipeline.report import document, write
 from pipeline.report import pages as files
+from pipeline.report.checks import known
 from pipeline.report.document import describe
 from pipeline.report.html import epoch_page
 from pipeline.report.html.words import STATES, number, signed
 from pipeline.report.state import State
 from pipeline.state import lease
 from pipeline.state.facts import from_json, to_json, without_version
+from pipeline.state.incidents import STAGES as STAGES_FAIL
+from pipeline.state.incidents import incidents
 from pipeline.state.standing import standings
 from tests.report.seed import DAILY
 from tests.report.test_pages import unwritten
-from tests.report.world import DAY, DAYS, SUMS, Check, World, match, median, positive
+from tests.report.world import DAY, DAYS, SUMS, Check, World, match, positive
 
 STAGES = ("ingest", "edges", "triangles", "truss", "audit")
 COMMANDS = {
@@ -122,12 +127,12 @@ def landed(world: World, epoch: int) -> dict[str, Any] | None:
     batch = world.batch_of(epoch)
     if batch is None or world.newest is None:
         return None
-    past = [b for e, b in sorted(world.newest.batches.items()) if e < epoch][-30:]
-    rows = [len(b.edges) for b in past]
-    middle = median(rows) if rows else None
-    mad = median(abs(n - middle) for n in rows) if rows else None
-    low, high = (max(middle - 5 * mad, 0), middle + 5 * mad) if rows else (None, None)
-    history = {"epochs": len(rows), "median": middle, "mad": mad, "reach": 5, "low": low, "high": high}
+    past = [(e, b) for e, b in sorted(world.newest.batches.items()) if e < epoch]
+    band = volumes.usual_rows([(e, len(b.edges)) for e, b in past], epoch, 7)
+    assert (band is None) == (len(past) < volumes.LEAST)
+    low, high = band.rows if band else (None, None)
+    middle = round(math.expm1(band.middle)) if band else None
+    history = {"epochs": len(past), "low": low, "high": high, "middle": middle}
     mine = [one for one in world.revisions if epoch in one.epochs]
     former = None
     if len(mine) > 1:
@@ -146,7 +151,7 @@ def landed(world: World, epoch: int) -> dict[str, Any] | None:
         "rows": len(batch.edges),
         "quarantined": batch.bad,
         "share": batch.bad / (len(batch.edges) + batch.bad),
-        "history": history | {"quarantined": sum(b.bad for b in past)},
+        "history": history | {"quarantined": sum(b.bad for _, b in past)},
         "former": former,
         "moved": moved(world, epoch, mine[-1].revision),
         "quarantine_sample": [],
@@ -263,7 +268,7 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
         if here["former"] and not here["former"]["taken_back"]:
             assert f"in place of {number(here['former']['rows'])} row" in said
         past = here["history"]
-        if past["epochs"] >= 3:
+        if past["low"] is not None:
             how = "More" if here["rows"] > past["high"] else "Fewer" if here["rows"] < past["low"] else "As many"
             assert f"{how} rows {'as' if how == 'As many' else 'than'} usual" in said
         return f"{number(here['rows'])} row" in said and ("none in quarantine" in said) == (not here["quarantined"])
@@ -288,6 +293,8 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
         "audit": audit,
         "failed_run": failed,
         "interrupted": tried is not None and tried.state == "interrupted",
+        "held": None,
+        "approval": None,
         "run": run,
         "runs": world.attempts(epoch)[-30:],
         "trend": trend,
@@ -315,7 +322,7 @@ def judge(world: World) -> None:
     for epoch, found in documents.items():
         path = home.reports / report.page_name(home, epoch)
         if path.exists():
-            path.with_suffix(".now").write_text(epoch_page(found, names.__contains__))
+            path.with_suffix(".now").write_text(epoch_page(found, names.__contains__, known(world.seed.ledger)))
             assert unwritten(path) == unwritten(path.with_suffix(".now")), f"{path.name} is out of date"
 
 
@@ -323,7 +330,13 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     stand = standings(ledger, ledger.at())
     there = files.Files(home, stand)
-    found = files.overview(home, ledger, stand, "now", there.shows, {"at": "then", "missing": []})
+    every = incidents(ledger)
+    found = files.overview(home, ledger, stand, "now", there.shows, {"at": "then", "missing": []}, every)
+    by_check = {(one.first.suite, one.first.name): one for one in every if one.open and one.first.suite != STAGES_FAIL}
+    assert {key: set(one.epochs) for key, one in by_check.items()} == failing(world)
+    broken = {one.run_id for one in every if one.open for one in one.standing if one.suite == STAGES_FAIL}
+    assert broken <= {one.run_id for one in world.tried if one.state == "failed"}
+    assert {t.run_id for e in documents if (t := world.pending(e)) and t.state == "failed"} <= broken
     epochs = []
     for epoch in axis(world):
         one = documents[epoch]
@@ -386,11 +399,26 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
             ],
             "held_back": told,
             "landing": {"at": "then", "missing": []},
+            "incidents": lambda listed: [one["incident"] for one in listed] == [one.ident for one in every if one.open],
+            "closed": lambda listed: all(one["state"] == "closed" and one["closed_at"] for one in listed),
+            "checks": lambda listed: {(c["suite"], c["name"]) for c in listed if c["fails"]} == {*by_check},
             "written": {"revision": newest.revision if newest else 0, "at": "now"},
         },
         found,
         "index",
     )
+
+
+def failing(world: World) -> dict[tuple[str, str], set[int]]:
+    """Check → the epochs at which it fails now."""
+    out: dict[tuple[str, str], set[int]] = {}
+    for epoch in range(DAY, DAY + DAYS):
+        others, full, _ = world.newest_checks(epoch)
+        counting = [one for one in others if world.told(one, epoch)["counts"]]
+        counting += [one for one in full if not one.row["passed"] and not world.recomputed(one.revision)]
+        for one in counting:
+            out.setdefault((one.row["suite"], one.row["name"]), set()).add(epoch)
+    return out
 
 
 def status(world: World, documents: dict[int, dict[str, Any]]) -> None:

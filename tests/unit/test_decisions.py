@@ -16,19 +16,8 @@ from hypothesis import strategies as st
 
 from pipeline.home.directory import Home, parse
 from pipeline.run import planning
-from pipeline.run.decisions import (
-    BROADCAST_ROWS,
-    PARTS,
-    Audit,
-    Edges,
-    Motifs,
-    Number,
-    Scope,
-    Triangles,
-    Truss,
-    Way,
-    decisions,
-)
+from pipeline.run.decision import Number, Scope, Way
+from pipeline.run.decisions import BROADCAST_ROWS, PARTS, Audit, Edges, Motifs, Triangles, Truss, decisions
 from pipeline.run.forecast import forecast
 from pipeline.state.facts import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger

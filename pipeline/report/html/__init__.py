@@ -6,7 +6,7 @@ A page is one file: nothing is fetched, and its content security policy forbids 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
+
+from expectations import volumes
 
 from . import charts, words
 
@@ -53,15 +55,18 @@ def _whole(text: str) -> Markup:
     return Markup(re.sub(r"\d{4}-\d\d-\d\d(T[\d-]+)?", r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
-def epoch_page(found: Document, has: Callable[[str], bool], docs: Sequence[str] = ()) -> str:
-    """The page of one epoch from its `document`; links point to pages that it `has` and `docs` (Data Docs)."""
+def epoch_page(
+    found: Document, has: Callable[[str], bool], checks: Mapping[tuple[str, str], str], docs: Sequence[str] = ()
+) -> str:
+    """The page of one epoch from its `document`; links point to pages that it `has`, to those of `checks`, and to
+    `docs` (Data Docs)."""
     title = f"{found['weekday']}, {found['label']}" if found["weekday"] else f"Epoch {found['label']}"
     severities = []
     for name, meaning in _SEVERITIES.items():
-        checks = [check for check in found["checks"] if check["severity"] == name]
-        severities.append({"name": name, "meaning": meaning, "checks": checks})
+        mine = [check for check in found["checks"] if check["severity"] == name]
+        severities.append({"name": name, "meaning": meaning, "checks": mine})
     return _environment().get_template("epoch.html").render(
-        d=found, title=title, has=has, docs=docs, severities=severities, truss_picture=_trusses(found)
+        d=found, title=title, has=has, checks=checks, docs=docs, severities=severities, truss_picture=_trusses(found)
     )  # fmt: skip
 
 
@@ -88,6 +93,36 @@ def _trusses(found: Document) -> Document | None:
     return {"svg": svg, "levels": levels}
 
 
+def difference_page(found: Document) -> str:
+    """What readers would see change, from the `document` of a difference with its first rows."""
+    return _environment().get_template("difference.html").render(d=found)
+
+
+def check_page(found: Document, has: Callable[[str], bool], sensitivity: str) -> str:
+    """The page of one check from its history (`checks.history`); links point to pages that it `has`."""
+    points = [point for point in found["points"] if point["value"] is not None]
+    labels = [point["label"] for point in points]
+    drawn = [(point["value"], point["low"], point["high"], point["failed"]) for point in points]
+    said = {"rows": "Rows", "growth": "Growth, as a factor,", "wrong": "What was wrong"}[found["of"]]
+    picture = charts.banded("epochs", said, labels, drawn) if points else ""
+    named = [f"revision {each['revision']}" for each in found["revisions"]]
+    revisions = charts.bars("revisions", "Failures", named, [each["failed"] for each in found["revisions"]])
+    learned = {
+        "window": volumes.WINDOW,
+        "level": volumes.LEVEL,
+        "spreads": f"{volumes.SPREADS:g}",
+        "beyond": volumes.BEYOND,
+        "settled": volumes.SETTLED,
+        "least": volumes.LEAST,
+        "sensitivity": sensitivity,
+    }
+    return (
+        _environment()
+        .get_template("check.html")
+        .render(d=found, has=has, picture=picture, learned=learned, revisions=revisions)
+    )
+
+
 def outdated_page(label: str, revision: int, at: str) -> str:
     """In place of a page that shows what has changed since: the command that writes it again."""
     return _environment().get_template("outdated.html").render(label=label, revision=revision, at=at)
@@ -98,7 +133,7 @@ def error_page(what: str, then: str | None) -> str:
     return _environment().get_template("error.html").render(what=what, next=then)
 
 
-def index_page(found: Document, inside: Document | None = None, base: str = "") -> str:
+def index_page(found: Document, has: Callable[[str], bool], inside: Document | None = None, base: str = "") -> str:
     """The index over all epochs; an epoch without a page says the command that writes it.
 
     `inside`: what the page in Airflow shows besides, see `airflow.html`; `base`: where the pages are.
@@ -110,11 +145,24 @@ def index_page(found: Document, inside: Document | None = None, base: str = "") 
         for e in reversed(found["epochs"])
     ]  # fmt: skip
     states = [[state.mark, state.symbol, state.short] for state in words.STATES.values()]
-    data = {"rows": rows, "states": states, "base": base}
     groups = _groups(found["epochs"], found["seconds"], found["starts"])
     shown, folds = groups[:SHOWN], _folds(groups[SHOWN:])
+    older = [[_packed(group) for group in fold["groups"]] for fold in folds]
+    data = {"rows": rows, "states": states, "base": base, "folds": older}
+    names = [group["name"] for group in groups]
     template = _environment().get_template("index.html" if inside is None else "airflow.html")
-    return template.render(d=found, groups=shown, folds=folds, data=data, base=base, inside=inside)
+    return template.render(
+        d=found, has=has, groups=shown, folds=folds, names=names, data=data, base=base, inside=inside
+    )
+
+
+def _packed(group: Document) -> Document:
+    """A part of the grid for the script, which makes its cells from the rows: the place of the first, how many, and
+    what is in them where it is neither a day nor the epoch's label."""
+    cells = group["cells"]
+    packed = {name: group[name] for name in ("name", "lead", "days", "first")} | {"count": len(cells)}
+    plain = group["days"] or all(cell["cell"] == cell["label"] for cell in cells)
+    return packed if plain else packed | {"cells": [cell["cell"] for cell in cells]}
 
 
 def _folds(groups: list[Document]) -> list[Document]:
@@ -136,7 +184,7 @@ def _folds(groups: list[Document]) -> list[Document]:
 def _groups(epochs: list[Document], seconds: int | None, starts: dict[int, datetime]) -> list[Document]:
     """The grid in parts, newest first: months of days, days of hours, years of weeks, hundreds of integers."""
     groups: dict[str, Document] = {}
-    for entry in epochs:
+    for place, entry in enumerate(epochs):
         start = starts.get(entry["epoch"])
         lead, said = 0, entry["label"]
         if start is None or seconds is None:
@@ -150,6 +198,8 @@ def _groups(epochs: list[Document], seconds: int | None, starts: dict[int, datet
             said = f"{name} {cell}"
         else:
             name, cell = f"{start:%Y}", f"{start:%m-%d}"
-        group = groups.setdefault(name, {"name": name, "lead": lead, "days": seconds == 86_400, "cells": []})
+        group = groups.setdefault(
+            name, {"name": name, "lead": lead, "days": seconds == 86_400, "first": place, "cells": []}
+        )
         group["cells"].append({**entry, "cell": cell, "said": said})
     return list(groups.values())[::-1]

@@ -15,6 +15,7 @@ from .words import number
 
 WIDTH, HEIGHT = 360, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 24
+MOST = 400  # points of a line: the picture has fewer pixels than that across
 
 
 def ticks(top: float) -> list[float]:
@@ -50,25 +51,36 @@ class _Frame:
 
     def path(self, values: Sequence[float], stepped: bool = False) -> str:
         parts = [f"M{_at(self.x(0))} {_at(self.y(values[0]))}"]
-        for place, value in enumerate(values[1:], 1):
-            x, y = _at(self.x(place)), _at(self.y(value))
+        for place in _drawn(values)[1:]:
+            x, y = _at(self.x(place)), _at(self.y(values[place]))
             parts.append(f"H{x}V{y}" if stepped else f"L{x} {y}")
         return "".join(parts)
 
-    def wrap(self, ident: str, title: str, text: str, body: str) -> Markup:
-        """The whole picture: what it is called, what it says, grid and labels, and the drawn `body`."""
+    def wrap(self, ident: str, title: str, text: str, body: str, ticks: Sequence[str] = ()) -> Markup:
+        """The whole picture: what it is called, what it says, grid and labels, and the drawn `body`. `ticks`: the words
+        of the ticks, where they are not their numbers."""
         grid = ""
-        for tick in self.ticks:
-            y = self.y(tick)
-            grid += f'<path class="grid" d="M{LEFT} {_at(y)}H{WIDTH - RIGHT}"/>' + _label(
-                LEFT - 6, y + 4, _short(tick), True
-            )
+        for place, tick in enumerate(self.ticks):
+            y, said = self.y(tick), ticks[place] if ticks else _short(tick)
+            grid += f'<path class="grid" d="M{LEFT} {_at(y)}H{WIDTH - RIGHT}"/>' + _label(LEFT - 6, y + 4, said, True)
         ends = _label(LEFT, HEIGHT - 6, self.labels[0])
         if len(self.labels) > 1:
             ends += _label(WIDTH - RIGHT, HEIGHT - 6, self.labels[-1], True)
         said = f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(text)}</desc>'
         named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
         return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" {named}>{said}{grid}{body}{ends}</svg>')
+
+
+def _drawn(values: Sequence[float]) -> list[int]:
+    """The places of a line that are drawn: all, or of more than `MOST` the least and the greatest of each stretch."""
+    if len(values) <= MOST:
+        return list(range(len(values)))
+    size = math.ceil(2 * len(values) / MOST)
+    places = {0, len(values) - 1}
+    for begin in range(0, len(values), size):
+        part = range(begin, min(begin + size, len(values)))
+        places |= {min(part, key=values.__getitem__), max(part, key=values.__getitem__)}
+    return sorted(places)
 
 
 def _at(value: float) -> str:
@@ -88,11 +100,13 @@ def _said(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
     )
 
 
-def line(ident: str, name: str, labels: Sequence[str], values: Sequence[float], stepped: bool = False) -> Markup:
-    """A line over epochs with a dot at the last one."""
+def line(
+    ident: str, name: str, labels: Sequence[str], values: Sequence[float], stepped: bool = False, top: float = 0
+) -> Markup:
+    """A line over epochs with a dot at the last one. `top`: what the scale reaches at least."""
     if not values:
         return Markup("")
-    frame = _Frame(labels, max(values))
+    frame = _Frame(labels, max(*values, top))
     path, floor = frame.path(values, stepped), _at(frame.y(0))
     x, y = _at(frame.x(len(values) - 1)), _at(frame.y(values[-1]))
     drawn = f'<path class="fill" d="{path}V{floor}H{LEFT}Z"/><path class="line" d="{path}"/>'
@@ -101,7 +115,7 @@ def line(ident: str, name: str, labels: Sequence[str], values: Sequence[float], 
 
 
 def bars(ident: str, name: str, labels: Sequence[str], values: Sequence[float], middle: float | None = None) -> Markup:
-    """A bar per epoch, the last one marked; `middle` is drawn as a dashed line (a median)."""
+    """A bar per epoch, the last one marked; `middle` is drawn as a dashed line (what is usual)."""
     if not values:
         return Markup("")
     frame = _Frame(labels, max([*values, middle or 0]), bars=True)
@@ -114,7 +128,7 @@ def bars(ident: str, name: str, labels: Sequence[str], values: Sequence[float], 
     text = _said(name, labels, values)
     if middle is not None:
         drawn += f'<path class="middle" d="M{LEFT} {_at(frame.y(middle))}H{WIDTH - RIGHT}"/>'
-        text += f" The dashed line is the median of the epochs before, {number(middle)}."
+        text += f" The dashed line is what is usual, {number(middle)}."
     return frame.wrap(ident, f"{name} over epochs", text, drawn)
 
 
@@ -133,3 +147,45 @@ def nested(ident: str, name: str, labels: Sequence[str], levels: Sequence[tuple[
         drawn += f'<path class="level level-{shade(place, len(levels))}" d="{frame.path(values)}V{floor}H{LEFT}Z"/>'
         text += f"{title}: {number(values[-1])} at last, most {number(max(values))}. "
     return frame.wrap(ident, f"{name} over epochs", text.strip(), drawn)
+
+
+def banded(
+    ident: str, name: str, labels: Sequence[str], points: Sequence[tuple[float, float | None, float | None, bool]]
+) -> Markup:
+    """A line over what is usual: a point is its value, the low and the high end of the band (None: not known), and
+    whether it failed. The scale is that of `log(1 + x)`, since such numbers differ by factors."""
+    tops = [max(value, high or 0) for value, _, high, _ in points]
+    most = min(max(tops, default=0), 20 * max((value for value, *_ in points), default=0) + 1)
+    frame = _Frame(labels, math.log1p(most))
+    frame.ticks = [math.log1p(tick) for tick in _decades(most)]
+    y = [frame.y(min(math.log1p(value), frame.ticks[-1])) for value, *_ in points]
+
+    def edge(value: float | None) -> str:
+        return _at(frame.y(min(math.log1p(max(value or 0, 0)), frame.ticks[-1])))
+
+    drawn = ""
+    for place, (_, low, high, _) in enumerate(points):
+        if low is not None and high is not None:
+            left = _at(max(frame.x(place) - frame.step / 2, LEFT))
+            right = _at(min(frame.x(place) + frame.step / 2, WIDTH - RIGHT))
+            drawn += f'<path class="band" d="M{left} {edge(low)}V{edge(high)}H{right}V{edge(low)}Z"/>'
+    path = "".join(f"{'L' if place else 'M'}{_at(frame.x(place))} {_at(y[place])}" for place in range(len(points)))
+    drawn += f'<path class="line" d="{path}"/>'
+    for place, (value, _, _, failed) in enumerate(points):
+        if failed:
+            x, at = frame.x(place), y[place]
+            cross = f"M{_at(x - 3)} {_at(at - 3)}l6 6M{_at(x - 3)} {_at(at + 3)}l6 -6"
+            drawn += f'<path class="cross" d="{cross}"><title>{escape(labels[place])}: {number(value)}</title></path>'
+    failures = [label for label, point in zip(labels, points, strict=True) if point[3]]
+    text = _said(name, labels, [value for value, *_ in points])
+    text += f" It failed at {', '.join(failures[-5:])}." if failures else " It failed nowhere."
+    return frame.wrap(
+        ident, f"{name} over epochs", text, drawn, [_short(round(math.expm1(tick))) for tick in frame.ticks]
+    )
+
+
+def _decades(most: float) -> list[float]:
+    """0, and powers of ten up to what covers `most`; at most five."""
+    top = max(math.ceil(math.log10(max(most, 1))), 1)
+    every = range(top, -1, -1 - top // 5)
+    return [0, *sorted(10**power for power in every if power or top < 3)]

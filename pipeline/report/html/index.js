@@ -1,14 +1,13 @@
-/* Filter by state and text; the list below the grid; what to type for an epoch without a page. */
+/* Filter by state and text; older parts of the grid, made when they are opened; the list below the grid; arrow keys; two
+   epochs compared; what to type for an epoch without a page. */
 "use strict";
 (() => {
   const at = id => document.getElementById(id);
-  const search = at("search"), list = at("list"), more = at("more"), found = at("found"), hint = at("hint"), folds = [...document.querySelectorAll("details.older")];
+  const search = at("search"), month = at("month"), list = at("list"), more = at("more"), found = at("found"), hint = at("hint");
   if (!search) return;
-  const { rows, states, base } = JSON.parse(at("data").textContent);
+  const { rows, states, base, folds: older } = JSON.parse(at("data").textContent);
   const boxes = [...document.querySelectorAll(".filter input[type=checkbox]")];
-  const cells = [...document.querySelectorAll(".c")];
-  const labels = cells.map(cell => cell.value || cell.getAttribute("href").slice((base + "epoch=").length, -".html".length));
-  const groups = [...document.querySelectorAll(".group")];
+  const folds = [...document.querySelectorAll("details.older")];
   const number = value => value === null ? "–" : value.toLocaleString("en-US");
   const page = 20;
   let shown = page, matching = rows;
@@ -18,6 +17,38 @@
     made.textContent = text;
     if (kind) made.className = kind;
     return made;
+  };
+
+  const labelOf = cell => cell.value || cell.getAttribute("href").slice((base + "epoch=").length, -".html".length);
+
+  const square = (group, place) => {
+    const [label, state, page] = rows[rows.length - 1 - group.first - place];
+    const text = group.cells ? group.cells[place] : group.days ? String(Number(label.slice(-2))) : label;
+    const said = group.days || group.cells ? (group.days ? text + " " + group.name : group.name + " " + text) : label;
+    const made = make(page ? "a" : "button", text, "c " + states[state][0] + (page === 2 ? " old" : ""));
+    if (page) made.href = base + "epoch=" + label + ".html"; else made.value = label;
+    made.setAttribute("aria-label", said + ": " + states[state][2] + (page === 2 ? ", page out of date" : ""));
+    if (group.days && place === 0) made.style.gridColumnStart = group.lead + 1;
+    return made;
+  };
+
+  const build = fold => {
+    if (fold.dataset.made) return;
+    fold.dataset.made = "yes";
+    const groups = older[folds.indexOf(fold)], whole = make("div", "", "groups" + (groups[0].days ? " calendar" : ""));
+    groups.forEach(group => {
+      const part = make("section", "", "group"), cells = make("div", "", "cells");
+      part.setAttribute("aria-label", group.name);
+      if (group.days) ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"].forEach(name => {
+        const day = make("span", name, "day");
+        day.setAttribute("aria-hidden", "true");
+        cells.append(day);
+      });
+      for (let place = 0; place < group.count; place++) cells.append(square(group, place));
+      part.append(make("h3", group.name), cells);
+      whole.append(part);
+    });
+    fold.append(whole);
   };
 
   const line = row => {
@@ -47,12 +78,14 @@
   const filter = () => {
     const text = search.value.trim().toLowerCase();
     const marks = new Set(boxes.filter(box => box.checked).map(box => box.value));
+    const narrow = text || marks.size < boxes.length;
     const keeps = (label, mark) => marks.has(mark) && label.toLowerCase().includes(text);
-    cells.forEach((cell, place) => cell.classList.toggle("off", !keeps(labels[place], cell.classList[1])));
-    groups.forEach(group => { group.hidden = !group.querySelector(".c:not(.off)"); });
+    if (narrow) folds.forEach(build);
+    document.querySelectorAll(".c").forEach(cell => cell.classList.toggle("off", !keeps(labelOf(cell), cell.classList[1])));
+    document.querySelectorAll(".group").forEach(group => { group.hidden = !group.querySelector(".c:not(.off)"); });
     folds.forEach(fold => {
-      fold.hidden = !fold.querySelector(".c:not(.off)");
-      if (text || marks.size < boxes.length) {
+      fold.hidden = Boolean(narrow) && !fold.querySelector(".c:not(.off)");
+      if (narrow) {
         if (!fold.open && !fold.hidden) { fold.open = true; fold.dataset.found = ""; }
       } else if ("found" in fold.dataset) {
         fold.open = false;
@@ -66,8 +99,61 @@
     fill();
   };
 
+  const go = name => {
+    const place = older.findIndex(groups => groups.some(group => group.name === name));
+    if (place >= 0) { build(folds[place]); folds[place].open = true; }
+    const part = [...document.querySelectorAll(".group")].find(group => group.getAttribute("aria-label") === name);
+    if (!part || part.hidden) return;
+    part.scrollIntoView({ block: "center" });
+    part.querySelector(".c:not(.off)").focus();
+  };
+
+  const arrows = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -7, ArrowDown: 7 };
+  document.addEventListener("keydown", event => {
+    const cell = event.target.closest(".c"), step = arrows[event.key];
+    if (!cell || !step) return;
+    const cells = [...cell.closest(".cells").querySelectorAll(".c:not(.off)")], next = cells[cells.indexOf(cell) + step];
+    if (next) { event.preventDefault(); next.focus(); }
+  });
+
+  /* Two epochs side by side; the address names them, so that it can be sent to others. */
+  const pair = ["from", "to"].map(at).filter(Boolean);
+  const compare = () => {
+    const two = pair.map(box => rows.find(([label]) => label === box.value.trim()));
+    const says = at("compared"), body = at("difference").tBodies[0];
+    at("difference").hidden = two.includes(undefined);
+    body.replaceChildren();
+    if (two.includes(undefined)) {
+      const missing = pair.filter((box, place) => box.value.trim() && !two[place]).map(box => box.value.trim());
+      says.textContent = missing.length ? "Not among the epochs of this page: " + missing.join(", ") : "";
+      return;
+    }
+    says.textContent = "";
+    history.replaceState(null, "", "#compare=" + two.map(([label]) => encodeURIComponent(label)).join(","));
+    two.forEach((row, place) => { at("head-" + place).textContent = row[0]; });
+    ["Rows", "Quarantined", "Vertices", "Edges", "Triangles", "Greatest trussness"].forEach((name, place) => {
+      const [one, other] = two.map(row => row[3 + place]), made = document.createElement("tr"), head = make("th", name);
+      head.scope = "row";
+      const step = one === null || other === null ? "–" : (other > one ? "+" : other < one ? "−" : "±") + number(Math.abs(other - one));
+      made.append(head, make("td", number(one)), make("td", number(other)), make("td", step));
+      body.append(made);
+    });
+  };
+  const asked = () => {
+    const named = location.hash.match(/^#compare=([^,]+),(.+)$/);
+    if (!named || !pair.length) return;
+    pair.forEach((box, place) => { box.value = decodeURIComponent(named[place + 1]); });
+    compare();
+    at("h-compare").scrollIntoView();
+  };
+  pair.forEach(box => box.addEventListener("input", compare));
+  if (pair.length) pair[0].form.addEventListener("submit", event => event.preventDefault());
+  window.addEventListener("hashchange", asked);
+
+  folds.forEach(fold => fold.addEventListener("toggle", () => { if (fold.open) build(fold); }));
   search.addEventListener("input", filter);
   boxes.forEach(box => box.addEventListener("change", filter));
+  if (month) month.addEventListener("change", () => go(month.value));
   search.form.addEventListener("submit", event => event.preventDefault());
   more.addEventListener("click", () => { shown += page; fill(); });
   document.addEventListener("click", event => {
@@ -78,4 +164,5 @@
     hint.hidden = false;
   });
   filter();
+  asked();
 })();

@@ -64,14 +64,22 @@ def _judged(found: Document) -> tuple[str, str, str | None]:
         said = f"{plural(many, 'check')} warned: {first['name']} ({first['observed']})."
         equal = f" The numbers are {_RIGHT[says]}." if says in _RIGHT else ""
         return f"Loaded, but look at it. {_upper(said)}{equal}", _remedy([first]), None
+    held = found["held"]
     if state == "empty":
         said = "Nothing is published for this epoch."
+        if held:
+            said += f" Its newest run was {(held['error'] or 'rejected').rstrip('.')}."
+            return said, "Correct the cause, then run the epoch again.", f"altneu run {label}"
         todo = "Nothing, unless you expect data for it: then land a file." if found["final"] else "Land a file."
         return said, todo, f"altneu land FILE --columns src,dst --epoch {label}"
     if state == "running":
         if found["interrupted"]:
             said = "A run of this epoch was interrupted. Nothing of it is visible."
             return said, "Run it again: the same command goes on.", f"altneu run {label}"
+        if held:
+            said = "A run of this epoch is held: computed and checked, not published. Nothing of it is visible."
+            todo = "Look at what readers would see change, then publish or discard it."
+            return said, todo, f"altneu diff {held['run_id']}"
         said = "A run of this epoch has started and has not finished. Nothing of it is visible yet."
         return said, "Wait for it.", f"altneu run {label}"
     if state == "unaudited":
@@ -136,10 +144,9 @@ _LOADED = {
 def usual(landed: Document) -> str:
     """The number of rows against the history."""
     rows, past = landed["rows"], landed["history"]
-    if past["epochs"] < 3:
+    if past["low"] is None:
         return ""
-    band = f"{number(past['low'])} to {number(past['high'])}"
-    span = f"{band}: the median of the last {past['epochs']} landed epochs ± {past['reach']} median distances from it"
+    span = f"{number(past['low'])} to {number(past['high'])}, learned from the last {past['epochs']} landed epochs"
     if rows > past["high"]:
         return f"More rows than usual ({span})."
     if rows < past["low"]:

@@ -28,7 +28,7 @@ STATES = {
     "warning": StateWords("w", "!", "with warnings", "Published; a check warned.", True),
     "wrong": StateWords("d", "≠", "wrong", "Published, but a critical check failed: do not use it.", True),
     "failed": StateWords("f", "✕", "failed", "The newest run failed; what was published before is untouched.", True),
-    "running": StateWords("r", "…", "not finished", "A run has started and has not finished, or was interrupted."),
+    "running": StateWords("r", "…", "not finished", "A run has started, and has not published."),
     "empty": StateWords("e", "·", "nothing published", "Nothing is published for this epoch."),
 }
 

@@ -24,7 +24,7 @@ class Stage:
     name: str
     does: str
     before_publish: bool = True
-    stored: bool = False  # works on what is stored by then, whose size decides how Spark plans
+    stored: bool = False  # works on what is stored by then (the first: and landed), whose size decides how Spark plans
     maintains: bool = False  # a full recomputation takes its place
     suites: bool = False  # runs the suites of `expectations`
     decides: bool = True  # the run fails when it does
@@ -39,6 +39,7 @@ STAGES = (
     Stage(
         "ingest",
         "Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.",
+        stored=True,
     ),
     Stage("edges", "Changed upserts → changed edges, degrees and their totals.", stored=True, maintains=True),
     Stage(

@@ -9,7 +9,8 @@ from algorithms.plans import WHOLE_ROWS
 
 from ...state.facts import EdgesFacts
 from ..context import Run
-from ..decisions import Edges, Way
+from ..decision import Way
+from ..decisions import Edges
 
 
 def work(run: Run) -> EdgesFacts:

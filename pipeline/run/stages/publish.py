@@ -11,6 +11,7 @@ from dataclasses import replace
 from ...errors import explained
 from ...state.facts import AuditFacts, PublishFacts
 from ...state.records import RunKind, Severity
+from .. import held
 from ..context import Run
 
 
@@ -18,6 +19,7 @@ def work(run: Run) -> PublishFacts:
     warned = run.ledger.facts(run.run_id, AuditFacts).failed
     row = next((row for row in run.ledger.revisions() if row.run_id == run.run_id), None)
     if row is None:
+        held.require_decision(run.home, run.ledger, run.run_id)
         row = run.ledger.publish(
             run.run_id,
             run.parent.revision,
@@ -32,6 +34,7 @@ def work(run: Run) -> PublishFacts:
     try:
         run.warehouse.follow(run.ledger, run.run_id)
         run.ledger.discard([run.run_id])
+        held.expire(run.home, run.ledger)
         return replace(facts, dropped_runs=run.warehouse.discard_leftovers(run.ledger))
     except Exception as error:
         what, _ = explained(error)

@@ -17,7 +17,8 @@ from ...storage import kept
 from .. import resuming
 from ..changed import most_changed
 from ..context import Run
-from ..decisions import Motifs, Triangles, Way
+from ..decision import Way
+from ..decisions import Motifs, Triangles
 
 
 def work(run: Run) -> TrianglesFacts:

@@ -16,7 +16,8 @@ from ...storage import few, kept
 from .. import resuming
 from ..changed import REPORTED, most_changed
 from ..context import Run
-from ..decisions import Audit, Truss, Way
+from ..decision import Way
+from ..decisions import Audit, Truss
 from ..proving import asked
 
 ENTERED = 50  # newcomers of a core that are named

@@ -1,0 +1,109 @@
+"""What is wrong now, since when, and who is on it: `altneu incidents`."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from ..errors import UsageError
+from ..state import incidents as found_by
+from ..state import lease
+from .base import app, common, opened
+from .printing import Document, err, out, print_rows
+
+group = typer.Typer(invoke_without_command=True)
+app.add_typer(group, name="incidents")
+
+_COLUMNS = ("incident", "state", "severity", "check", "epochs", "since", "observed")
+
+
+@group.callback()
+@common
+def incidents(
+    context: typer.Context,
+    all_: Annotated[bool, typer.Option("--all", help="Those that are closed, too.")] = False,
+    format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
+) -> None:
+    """What is wrong now: the checks and stages that fail, since when, where, and who is on it; no Spark.
+
+    Example: altneu incidents ack 57 --by Ada --because "the source sends it again tonight"
+    """
+    if context.invoked_subcommand:
+        if all_ or format is not Document.table:
+            raise UsageError("--all and --format go with the list alone.", "altneu incidents --help")
+        return
+    from ..report import incident
+
+    home, ledger = opened()
+    now = lease.now()
+    shown = [incident(home, one, now) for one in found_by.incidents(ledger) if one.open or all_]
+    if format is Document.json:
+        print(json.dumps(shown, indent=1))
+        return
+    if not shown:
+        out.print("no incident" if all_ else "no open incident")
+        return
+    rows = []
+    for one in shown:
+        epochs = one["epochs"]
+        where = "" if not epochs else epochs[0] if len(epochs) == 1 else f"{len(epochs)}: {epochs[0]} … {epochs[-1]}"
+        rows.append({**one, "epochs": where, "since": f"{one['opened_at'][:16]}Z".replace("T", " ")})
+    print_rows(rows, _COLUMNS)
+    for one in shown:
+        if one["acknowledged"]:
+            said = one["acknowledged"]
+            out.print(f"{one['incident']}: {said['by']} is on it: {said['because']}", markup=False)
+        if one["muted_until"]:
+            out.print(f"{one['incident']}: muted until {one['muted_until'][:10]}", markup=False)
+        if one["closed_at"]:
+            out.print(f"{one['incident']}: closed {one['closed_at'][:16]}Z: {one['closed_by']}", markup=False)
+    first = next((one for one in shown if one["state"] == "open"), None)
+    if first is not None:
+        report = f"altneu report {first['epochs'][-1]}; " if first["epochs"] else ""
+        out.print(f"  next, of {first['incident']}: {report}{first['remedy']}", markup=False)
+
+
+@group.command()
+@common
+def ack(
+    incident: Annotated[str, typer.Argument(help="The incident, as `altneu incidents` names it.")],
+    by: Annotated[str, typer.Option(help="Who is on it.")],
+    because: Annotated[str, typer.Option(help="What is known, or being done, in a sentence.")],
+) -> None:
+    """Say who is on an incident, and why; what was said before stays on record."""
+    if not by.strip() or not because.strip():
+        raise UsageError("--by and --because need words.", "altneu incidents ack --help")
+    if len(by) > 128:
+        raise UsageError("--by: at most 128 characters.")
+    _, ledger = opened(writes=True)
+    one = found_by.named(ledger, incident)
+    found_by.say(ledger, one, by.strip(), because.strip())
+    out.print(f"{one.ident} ({one.first.name}): {by.strip()} is on it", markup=False)
+
+
+@group.command()
+@common
+def mute(
+    incident: Annotated[str, typer.Argument(help="The incident, as `altneu incidents` names it.")],
+    until: Annotated[str, typer.Option(metavar="DATE", help="From this day (UTC) on it counts again, if it is open.")],
+    by: Annotated[str | None, typer.Option(help="Who says so.")] = None,
+    because: Annotated[str | None, typer.Option(help="Why.")] = None,
+) -> None:
+    """Hear nothing of an incident until a day; what fails goes on failing, and its pages say so."""
+    try:
+        day = datetime.strptime(until, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise UsageError(f"--until {until}: a day, such as 2026-06-01.") from None
+    if day.isoformat(timespec="milliseconds") <= lease.now():
+        raise UsageError(f"--until {until}: that day is not to come.", "a later one")
+    if by is not None and len(by) > 128:
+        raise UsageError("--by: at most 128 characters.")
+    _, ledger = opened(writes=True)
+    one = found_by.named(ledger, incident)
+    found_by.say(ledger, one, by, because, day.isoformat(timespec="milliseconds"))
+    out.print(f"{one.ident} ({one.first.name}): muted until {until}", markup=False)
+    if not one.acknowledged:
+        err.print(f"nobody is on it: altneu incidents ack {one.ident} --by NAME --because TEXT")

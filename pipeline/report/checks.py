@@ -1,0 +1,230 @@
+"""The history of a check: its results over epochs and revisions, what is usual, when it began to fail, what changed
+then. From the database alone, as JSON: the facts behind its page.
+
+What is usual of a number of rows, or of a growth, is learned for each epoch from those that are published before it
+now, with the sensitivity of now; the results are those that were found then.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from expectations import volumes
+
+from ..home.directory import Home
+from ..state.incidents import Incident
+from ..state.ledger import Ledger
+from ..state.records import CheckRecord, Severity
+from ..state.schema import checks, ledger
+from ..state.standing import Standings, landings
+from .document import Document
+
+NEWEST = 60  # results of a check that its page shows
+POINTS = 60  # epochs, and revisions, in its pictures
+BATCHES = 8  # that a run has brought when a check began to fail
+Key = tuple[str, str]
+
+
+def page_name(key: Key) -> str:
+    """The file of a check's page.
+
+    >>> page_name(("volumes", "as many rows as usual"))
+    'check=volumes.as-many-rows-as-usual.html'
+    """
+    return f"check={key[0]}.{re.sub(r'[^a-z0-9]+', '-', key[1].lower()).strip('-')}.html"
+
+
+def known(found: Ledger) -> dict[Key, str]:
+    """Every check that has a result → the name of its page; in order."""
+    rows = found.read(sa.select(checks.c.suite, checks.c.name).distinct().order_by(checks.c.suite, checks.c.name))
+    return {(suite, name): page_name((suite, name)) for suite, name in map(tuple, rows)}
+
+
+def history(home: Home, found: Ledger, stand: Standings, every: Iterable[Incident], key: Key, at: str) -> Document:
+    """The facts of one check. Raises `LookupError` where it has no result."""
+    results = _results(found, key)
+    if not results:
+        raise LookupError(key)
+    newest, label = results[-1][0], home.schedule.label
+    mine = [one for one in every if (one.first.suite, one.first.name) == key]
+    standing = {epoch for one in mine if one.open for epoch in one.epochs}
+    by_epoch = {record.epoch: record for record, published in results if published}
+    shown = sorted(by_epoch)[-POINTS:]
+    by_revision: dict[int, Counter[bool]] = defaultdict(Counter)
+    for record, _ in results:
+        by_revision[record.revision][record.passed] += 1
+    return {
+        "suite": newest.suite,
+        "name": newest.name,
+        "severity": newest.severity,
+        "meaning": newest.meaning,
+        "remedy": newest.remedy,
+        "of": _of(key),
+        "points": _points(home, stand, key, [by_epoch[epoch] for epoch in shown], standing),
+        "revisions": [
+            {"revision": revision, "passed": found[True], "failed": found[False]}
+            for revision, found in sorted(by_revision.items())[-POINTS:]
+        ],
+        "results": [_result(record, published, label(record.epoch)) for record, published in reversed(results)],
+        "more": len(results) == NEWEST,
+        "incidents": [incident(home, one, at) for one in mine],
+        "began": began(home, found, mine[0], results) if mine and mine[0].open else None,
+        "written": {"revision": stand.newest.revision, "at": at},
+    }
+
+
+def incident(home: Home, one: Incident, at: str) -> Document:
+    """An incident as pages and commands show it."""
+    first, note, mute, label = one.first, one.acknowledged, one.muted(at), home.schedule.label
+    epochs = [label(epoch) for epoch in one.epochs]
+    newest = one.standing[-1] if one.open else one.last
+    return {
+        "incident": one.ident,
+        "state": "closed" if not one.open else "muted" if mute else "acknowledged" if note else "open",
+        "severity": one.severity,
+        "suite": first.suite,
+        "check": first.name,
+        "opened_at": first.at,
+        "revision": first.revision if first.published else None,
+        "run": first.run_id,
+        "epochs": epochs,
+        "failures": len(one.failures),
+        "observed": newest.observed,
+        "meaning": newest.meaning,
+        "remedy": newest.remedy,
+        "acknowledged": {"by": note.by, "because": note.because, "at": note.at} if note else None,
+        "muted_until": mute.until if mute else None,
+        "closed_at": None if one.open else one.last.ended,
+        "closed_by": None if one.open else one.last.why,
+        "report": f"epoch={epochs[-1]}.html" if epochs else None,
+        "page": None if first.suite == "stages" else page_name((first.suite, first.name)),
+    }
+
+
+def began(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
+    """When an incident's check began to fail, and what that run had changed: kind, settings, batches."""
+    first, label = one.first, home.schedule.label
+    before = [record for record, _ in results if record.id < int(first.ident) and record.passed]
+    run_id = first.run_id or found.at(first.revision).run_id
+    run = found.run(run_id)
+    parent = found.at(run.parent)
+    old = found.run(parent.run_id).config if parent.revision else {}
+    names = sorted({*old, *run.config}) if parent.revision else []
+    settings = [
+        {"setting": name, "before": _text(old.get(name)), "after": _text(run.config.get(name))}
+        for name in names
+        if old.get(name) != run.config.get(name)
+    ]
+    staged = sorted(found.staged_batches(run_id), key=lambda batch: (batch.epoch != first.epoch, -batch.epoch))
+    every = landings(parent.revision).subquery()
+    wanted = (every.c.place == 1) & every.c.epoch.in_([batch.epoch for batch in staged[:BATCHES]])
+    former = {row.epoch: row.rows for row in found.read(sa.select(every).where(wanted))}
+    return {
+        "label": None if first.epoch is None else label(first.epoch),
+        "at": first.at,
+        "audit": first.run_id is None,
+        "revision": first.revision,
+        "published": first.published,
+        "passed": {"revision": before[-1].revision, "label": label(before[-1].epoch), "at": before[-1].at}
+        if before
+        else None,
+        "run": run_id,
+        "kind": run.kind,
+        "started_at": run.started_at,
+        "settings": settings,
+        "batches": [
+            {"label": label(batch.epoch), "rows": batch.rows, "quarantined": batch.bad_rows,
+             "before": former.get(batch.epoch)}
+            for batch in staged[:BATCHES]
+        ],
+        "others": max(len(staged) - BATCHES, 0),
+    }  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return "none" if value in (None, {}, []) else str(value)
+
+
+def _results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
+    """The newest results, oldest first, and whether each is of what was published."""
+    published = (checks.c.run_id.is_(None) | ledger.c.revision.is_not(None)).label("published")
+    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    mine = (checks.c.suite == key[0]) & (checks.c.name == key[1])
+    statement = sa.select(*checks.c, published).select_from(joined).where(mine)
+    rows = found.read(statement.order_by(checks.c.id.desc()).limit(NEWEST))
+    return [(CheckRecord.of(row), bool(row.published)) for row in reversed(rows)]
+
+
+def _result(record: CheckRecord, published: bool, label: str) -> Document:
+    return {
+        "label": label,
+        "revision": record.revision,
+        "at": record.at,
+        "passed": record.passed,
+        "severity": record.severity,
+        "observed": record.observed,
+        "published": published,
+        "audit": record.run_id is None,
+    }
+
+
+# -- the picture over epochs --------------------------------------------------------------------------------------
+
+
+def _of(key: Key) -> str:
+    """What is drawn: rows, growth, or wrong (how many rows, or differences, a result has found)."""
+    if key == (volumes.SUITE, volumes.ROWS):
+        return "rows"
+    return "growth" if key[0] == volumes.SUITE and key[1] in volumes.GROWTH.values() else "wrong"
+
+
+def wrong(record: CheckRecord) -> int:
+    """How many rows, or differences, a result has found: `3 of 10 rows`, `1 difference`; 1 where it does not say."""
+    told = re.match(r"([\d,]+) (of [\d,]+ row|difference)", record.observed)
+    return 0 if record.passed else int(told[1].replace(",", "")) if told else 1
+
+
+def _points(home: Home, stand: Standings, key: Key, shown: list[CheckRecord], standing: set[int]) -> list[Document]:
+    """A point an epoch: its value now, what is usual there, and what its newest result says."""
+    of = _of(key)
+    landed = [(epoch, row) for epoch, row in stand.rows.items() if row.batch]
+    place = {epoch: number for number, (epoch, _) in enumerate(landed)}
+    numbers = [(epoch, row.batch.rows) for epoch, row in landed if row.batch]
+    measure = next((measure for measure, name in volumes.GROWTH.items() if name == key[1]), None)
+    if of == "growth" and measure is not None:
+        numbers = [(epoch, row.sums[measure]) for epoch, row in landed]
+    learned = (volumes.season(home.schedule.seconds), volumes.WIDTH[home.config.checks.sensitivity])
+    points = []
+    for record in shown:
+        epoch = record.epoch
+        value: float | None = wrong(record)
+        low: float | None = 0
+        high: float | None = 0
+        if of != "wrong":
+            value = low = high = None
+            at = place.get(epoch)
+            if at is not None and of == "rows":
+                band = volumes.usual_rows(numbers[max(0, at - volumes.WINDOW) : at], epoch, *learned)
+                value, (low, high) = numbers[at][1], band.rows if band else (None, None)
+            elif at:  # a growth has an epoch before it
+                band = volumes.usual_growth(numbers[max(0, at - volumes.WINDOW - 1) : at], epoch, *learned)
+                value = (1 + max(numbers[at][1], 0)) / (1 + max(numbers[at - 1][1], 0))
+                low, high = (math.exp(band.low), math.exp(band.high)) if band else (None, None)
+        failed = not record.passed and record.severity is not Severity.INFO
+        points.append(
+            {
+                "label": home.schedule.label(epoch),
+                "value": value,
+                "low": low,
+                "high": high,
+                "failed": failed,
+                "stands": epoch in standing,
+            }
+        )
+    return points

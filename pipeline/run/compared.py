@@ -1,0 +1,80 @@
+"""A difference as people look at it: with its first rows, the next command, and in words for whoever decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..home.directory import Home
+from ..state.ledger import Ledger
+from ..state.records import RunRecord
+from . import held
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ..reading.difference import Difference
+
+VIEWS = ("vertices", "edges")
+FIRST = 10  # rows that are shown
+
+
+def of_held(home: Home, ledger: Ledger, run: RunRecord) -> Difference:
+    """What a held run would change."""
+    from ..reading.difference import Difference, Side
+
+    after = Side(home, ledger, held.as_published(ledger, run), run)
+    return Difference(Side(home, ledger, ledger.parent(run)), after)
+
+
+def document(home: Home, found: Difference, spark: SparkSession) -> dict[str, Any]:
+    """The facts of a difference with the first rows of vertices and edges; EXECUTES."""
+    said = found.document()
+    for view in VIEWS:
+        frame = found.rows(spark, view).persist()
+        first = [row.asDict() for row in labelled(home, frame, view).take(FIRST)]
+        said[view] = {"count": frame.count(), "rows": first}
+        if view == "edges":
+            moved = {each["k"]: each for each in found.entered(frame)}
+            none = {"entered": 0, "left": 0}
+            said["trusses"] = [{**each, **none, **moved.get(each["k"], {})} for each in said["trusses"]]
+        frame.unpersist()
+    run = found.after.run
+    said["next"] = None
+    if run is not None:
+        by = held.overtaken(found.after.ledger, run)
+        said["next"] = f"altneu publish {run.run_id}" if by is None else held.again(home, run)
+    return said
+
+
+def labelled(home: Home, rows: DataFrame, view: str) -> DataFrame:
+    """Epochs by their labels."""
+    from pyspark.sql import functions as F
+
+    from ..reading.difference import COLUMNS
+
+    if home.schedule.seconds is None:
+        return rows
+    label = F.udf(home.schedule.label)
+    return rows.withColumn("first", label("first")).withColumn("last", label("last")).select(*COLUMNS[view])
+
+
+def summary(found: Difference) -> str:
+    """Totals and checks in Markdown, from SQL alone."""
+    said = found.document()
+    lines = [f"From {said['before']['name']} to {said['after']['name']}."]
+    for each in said["totals"][:FIRST]:
+        span = each["first"] if each["first"] == each["last"] else f"{each['first']} to {each['last']}"
+        moved = [
+            f"{name.replace('_', ' ')} {both['before']:,} → {both['after']:,}"
+            for name in ("vertices", "edges", "triangles", "max_trussness")
+            if (both := each[name])["before"] != both["after"]
+        ]
+        lines.append(f"- {span}: {', '.join(moved) or 'only trussness or motifs'}")
+    if len(said["totals"]) > FIRST:
+        lines.append(f"- {len(said['totals']) - FIRST:,} more spans of epochs")
+    if not said["totals"]:
+        lines.append("- no total is other")
+    for check in said["checks"][:FIRST]:
+        turned = "would pass again" if check["after"] else "would fail"
+        lines.append(f"- {check['epoch']}: **{check['name']}** ({check['severity']}) {turned}: {check['observed']}")
+    return "\n".join(lines)

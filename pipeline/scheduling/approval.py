@@ -1,0 +1,61 @@
+"""A person decides in Airflow whether a held run is published: a required action of the task `approve`.
+
+With nothing to approve the task passes at once. While it waits it holds neither a worker nor the pool. The approval is
+of what was computed on one revision: overtaken meanwhile, that is computed, compared and asked for again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+
+from ..errors import Conflict
+from ..tasks import orchestration
+from . import common
+
+ASKED = "asked"  # the XCom with the run that was asked about
+
+
+class Approval(ApprovalOperator):
+    """Asks where `[publish] approve` says so; returns the plan of the run to publish."""
+
+    template_fields = (*ApprovalOperator.template_fields, "planned")
+
+    def __init__(self, *, home: str, planned: Any, pages: bool = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.home, self.planned, self.pages = home, planned, pages
+
+    @common.translate_errors
+    def execute(self, context: Any) -> Any:
+        return self._ask(context, self.planned)
+
+    def _ask(self, context: Any, planned: Any) -> Any:
+        planned, question = orchestration.ask(self.home, planned, common.say, self.pages)
+        if question is None:
+            return planned
+        labels = planned["labels"]
+        links = [f"[the epoch]({common.page(labels[-1])})"] if labels else []
+        links += [f"[all that would change]({common.report_address(question['page'])})"] if question["page"] else []
+        self.subject, self.body = question["subject"], f"{question['body']}\n\n{', '.join(links)}"
+        context["ti"].xcom_push(key=ASKED, value=planned)
+        return super().execute(context)
+
+    @common.translate_errors
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        planned = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED)
+        if "error" in event:
+            raise common.failure(
+                f"nobody has decided within {self.response_timeout}. Run {planned['run_id']} stays held, and nothing "
+                f"of it is published.\nnext: altneu publish {planned['run_id']}, then clear this task",
+                retry=False,
+            )
+        approved, user = event["chosen_options"] == [self.APPROVE], event.get("responded_by_user") or {}
+        because = (event.get("params_input") or {}).get("because") or None
+        try:
+            orchestration.decide(self.home, planned, approved, user.get("name"), because)
+        except Conflict as overtaken:
+            common.say(overtaken.what)
+            return self._ask(context, planned)
+        super().execute_complete(context, event)  # skips what follows a rejection
+        return planned

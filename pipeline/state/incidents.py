@@ -1,0 +1,367 @@
+"""Incidents: from the first failure of a check until nothing that failed fails any more. From SQL alone.
+
+A rule over the stored results, so that every home has them, whatever version has written it; only what a person adds
+(an acknowledgement, a mute) is stored. There is one incident at a time for a check, or a stage:
+
+- a failure opens one: of a critical check or a warning, in what is published, of an audit, or of a critical check that
+  has stopped a run; and a stage that has failed;
+- as long as it is open, each later failure of the same check joins it, at whatever epoch;
+- a failure ends when the check passes at its epoch (what stopped a run: also in a run that publishes nothing); when
+  another batch of its epoch is published, if it was of the batch, or has stopped a run; and when everything is computed
+  again, if it was of the graph (see `standing`). The incident closes when all its failures have ended.
+
+A stage that is tried again replaces what it had found: a failure that its own run has overcome leaves no trace.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import sqlalchemy as sa
+
+from ..errors import UsageError
+from . import lease
+from .attempts import attempt
+from .ledger import Ledger
+from .records import Row, RunKind, RunRecord, RunState, Severity
+from .schema import batches, checks, ledger, notes, runs, stages
+from .standing import FULL, OF_BATCH, PROOF
+from .versions import Outdated
+
+STAGES = "stages"  # the suite of those incidents that no check has opened
+RECOMPUTES = (RunKind.REBUILD, RunKind.RELOAD)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A check that failed at an epoch, or a stage of a run; `ended` None: it still does."""
+
+    ident: str
+    suite: str
+    name: str
+    severity: Severity
+    epoch: int | None  # None: of a run over all epochs
+    revision: int
+    run_id: str | None
+    published: bool  # else it has stopped the run
+    at: str
+    observed: str
+    meaning: str
+    remedy: str
+    epochs: tuple[int, ...] = ()  # of the run that it has stopped
+    kind: RunKind = RunKind.RUN
+    ended: str | None = None
+    why: str = ""  # what ended it
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a person has said of an incident: an acknowledgement, or until when nobody wants to hear of it."""
+
+    suite: str
+    name: str
+    opened: str
+    by: str | None
+    because: str | None
+    until: str | None  # None: an acknowledgement
+    at: str
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        return cls(row.suite, row.name, row.opened, row.by, row.because, row.until, row.at)
+
+
+@dataclass(frozen=True)
+class Incident:
+    """The failures of one check, oldest first, that overlap."""
+
+    failures: tuple[Failure, ...]
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def first(self) -> Failure:
+        return self.failures[0]
+
+    @property
+    def ident(self) -> str:
+        """By which a person names it; that of its first failure."""
+        return self.first.ident
+
+    @property
+    def opened(self) -> str:
+        """The run that opened it, or when an audit did: the same when a stage of that run is tried again."""
+        return self.first.run_id or self.first.at
+
+    @property
+    def severity(self) -> Severity:
+        return min((each.severity for each in self.standing or self.failures), key=tuple(Severity).index)
+
+    @property
+    def standing(self) -> tuple[Failure, ...]:
+        """The failures that have not ended."""
+        return tuple(each for each in self.failures if each.ended is None)
+
+    @property
+    def open(self) -> bool:
+        return bool(self.standing)
+
+    @property
+    def last(self) -> Failure:
+        """The one that ended last, of a closed incident."""
+        return max(self.failures, key=lambda each: each.ended or "")
+
+    @property
+    def epochs(self) -> list[int]:
+        """Those of the failures that have not ended; of a closed incident all of them."""
+        return sorted({each.epoch for each in self.standing or self.failures if each.epoch is not None})
+
+    @property
+    def acknowledged(self) -> Note | None:
+        return next((note for note in reversed(self.notes) if note.until is None), None)
+
+    def muted(self, now: str) -> Note | None:
+        """The mute that holds now."""
+        newest = next((note for note in reversed(self.notes) if note.until is not None), None)
+        return newest if newest is not None and newest.until is not None and newest.until > now else None
+
+
+def incidents(found: Ledger) -> list[Incident]:
+    """All of them: the open ones first, the newest first."""
+    known = [*_ended(found, _failed_checks(found)), *_failed_stages(found)]
+    by_check: dict[tuple[str, str], list[Failure]] = defaultdict(list)
+    for failure in sorted(known, key=lambda each: each.at):
+        by_check[failure.suite, failure.name].append(failure)
+    made = [one for group in by_check.values() for one in _joined(group)]
+    said = _notes(found) if made else {}
+    made = [replace(one, notes=tuple(said.get((one.first.suite, one.first.name, one.opened), ()))) for one in made]
+    return sorted(sorted(made, key=lambda one: one.first.at, reverse=True), key=lambda one: not one.open)
+
+
+def named(found: Ledger, ident: str) -> Incident:
+    """The open incident of that name. Raises `UsageError`."""
+    every = incidents(found)
+    mine = next((one for one in every if one.ident == ident), None)
+    if mine is None:
+        known = ", ".join(one.ident for one in every if one.open) or "none"
+        raise UsageError(f"there is no incident {ident}. Open: {known}.", "altneu incidents")
+    if not mine.open:
+        raise UsageError(f"incident {ident} is closed since {mine.last.ended}.", "altneu incidents --all")
+    return mine
+
+
+def say(found: Ledger, one: Incident, by: str | None, because: str | None, until: str | None = None) -> None:
+    """Store what a person says of an incident."""
+    row = {"suite": one.first.suite, "name": one.first.name, "opened": one.opened}
+    with found.engine.begin() as connection:
+        connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=lease.now()))
+
+
+def _joined(failures: Sequence[Failure]) -> list[Incident]:
+    """The failures of one check, oldest first, as incidents: one begins when those before have all ended."""
+    groups: list[list[Failure]] = []
+    end: str | None = ""
+    for failure in failures:
+        if not groups or (end is not None and failure.at > end):
+            groups.append([])
+            end = ""
+        groups[-1].append(failure)
+        end = None if end is None or failure.ended is None else max(end, failure.ended)
+    return [Incident(tuple(group)) for group in groups]
+
+
+def _notes(found: Ledger) -> dict[tuple[str, str, str], list[Note]]:
+    """Check and what opened its incident → what was said, oldest first. Nothing in a database of before there were."""
+    said: dict[tuple[str, str, str], list[Note]] = defaultdict(list)
+    try:
+        rows = found.read(sa.select(notes).order_by(notes.c.id))
+    except Outdated:
+        return {}
+    for note in map(Note.of, rows):
+        said[note.suite, note.name, note.opened].append(note)
+    return said
+
+
+# -- what has failed, and what ended it ---------------------------------------------------------------------------
+
+
+def _failing() -> sa.Select[tuple[object, ...]]:
+    """The failed results that open incidents."""
+    joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
+    joined = joined.outerjoin(runs, runs.c.run_id == checks.c.run_id)
+    columns = [column for column in checks.c if column is not checks.c.rows]
+    of_run = (ledger.c.revision.label("published"), runs.c.epochs, runs.c.kind)
+    told = checks.c.run_id.is_(None) | ledger.c.revision.is_not(None) | (checks.c.severity == Severity.CRITICAL)
+    failed = sa.not_(checks.c.passed) & (checks.c.severity != Severity.INFO) & told
+    return sa.select(*columns, *of_run).select_from(joined).where(failed)
+
+
+def _failed_checks(found: Ledger) -> list[Failure]:
+    return [
+        Failure(
+            str(row.id),
+            row.suite,
+            row.name,
+            Severity(row.severity),
+            row.epoch,
+            row.revision,
+            row.run_id,
+            row.run_id is None or row.published is not None,
+            row.at,
+            row.observed,
+            row.meaning,
+            row.remedy,
+            tuple(row.epochs or ()),
+            RunKind(row.kind or RunKind.RUN),
+        )
+        for row in found.read(_failing().order_by(checks.c.id))
+    ]
+
+
+def _ended(found: Ledger, failures: list[Failure]) -> list[Failure]:
+    """The same, each with the first thing that ended it."""
+    if not failures:
+        return []
+    results, newer = _results(found), _newer_audits(found)
+    touched, again = _publications(found, failures)
+    out = []
+    for failure in failures:
+        key, number = (failure.suite, failure.name, failure.epoch), int(failure.ident)
+        ends = [
+            (at, "it passes" if passed else "it was found again")
+            for ident, at, passed, visible in results.get(key, ())
+            if ident > number and (visible or not failure.published)
+        ]
+        audited = (at for at in newer.get((failure.suite, failure.epoch), ()) if at > failure.at)
+        ends += [(at, "a newer audit does not find it") for at in audited]
+        of_batch = (failure.suite, failure.name) in OF_BATCH
+        stopped = not failure.published
+        if of_batch or stopped:
+            whose = failure.epochs if stopped and failure.epoch not in failure.epochs else (failure.epoch,)
+            firsts = [_first(touched.get(epoch, ()), failure, stopped) for epoch in whose if epoch is not None]
+            if firsts and all(firsts):
+                ends.append(max(each for each in firsts if each))
+        if not of_batch or (stopped and not failure.epochs):
+            ends += [each for each in (_first(again, failure, stopped),) if each]
+        at, why = min(ends, default=(None, ""))
+        out.append(replace(failure, ended=at, why=why))
+    return out
+
+
+def _first(published: Iterable[tuple[int, str, str]], failure: Failure, stopped: bool) -> tuple[str, str] | None:
+    """The first of some publications, oldest first, that comes after a failure: when, and what it is."""
+    later = (one for one in published if one[0] > failure.revision or (stopped and one[0] == failure.revision))
+    return next(((at, f"revision {revision} {what}") for revision, at, what in later), None)
+
+
+def _results(found: Ledger) -> dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]]:
+    """(suite, name, epoch) that has failed → the results after: id, when, passed, whether of what is published."""
+    failed = _failing().subquery("failed")
+    later = checks.alias("later")
+    same = [later.c[name] == failed.c[name] for name in ("suite", "name", "epoch")]
+    published = later.c.run_id.is_(None) | ledger.c.revision.is_not(None)
+    columns = [later.c[name] for name in ("id", "suite", "name", "epoch", "at", "passed")]
+    statement = sa.select(*columns, published.label("visible")).select_from(
+        later.outerjoin(ledger, ledger.c.run_id == later.c.run_id)
+    )
+    out: dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]] = defaultdict(list)
+    wanted = sa.exists().where(*same, later.c.id > failed.c.id)
+    for row in found.read(statement.where(wanted).order_by(later.c.id)):
+        out[row.suite, row.name, row.epoch].append((row.id, row.at, bool(row.passed), bool(row.visible)))
+    return out
+
+
+def _newer_audits(found: Ledger) -> dict[tuple[str, int | None], list[str]]:
+    """(suite, epoch) of audits and proofs that have failed → when there were others: these speak for all of it."""
+    failed = _failing().where(checks.c.suite.in_((FULL, PROOF))).subquery("failed")
+    later = checks.alias("later")
+    same = [later.c[name] == failed.c[name] for name in ("suite", "epoch")]
+    joined = later.outerjoin(ledger, ledger.c.run_id == later.c.run_id)
+    visible = later.c.run_id.is_(None) | ledger.c.revision.is_not(None)
+    whole = sa.select(later.c.suite, later.c.epoch, later.c.at).distinct().select_from(joined)
+    out: dict[tuple[str, int | None], list[str]] = defaultdict(list)
+    for row in found.read(whole.where(visible, sa.exists().where(*same)).order_by(later.c.at)):
+        out[row.suite, row.epoch].append(row.at)
+    return out
+
+
+Published = tuple[int, str, str]  # revision, when, what it did
+
+
+def _publications(found: Ledger, failures: list[Failure]) -> tuple[dict[int, list[Published]], list[Published]]:
+    """Epoch of a failure → the revisions that published, or took back, a batch of it; and those that computed
+    everything again. Oldest first."""
+    epochs = {epoch for each in failures for epoch in (each.epoch, *each.epochs) if epoch is not None}
+    when = (ledger.c.revision, ledger.c.published_at, runs.c.kind)
+    both = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
+    mine = sa.select(*when, batches.c.epoch).select_from(both.join(batches, batches.c.run_id == runs.c.run_id))
+    touched: dict[int, list[Published]] = defaultdict(list)
+    for row in found.read(mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger.c.revision)):
+        what = "took the batch back" if row.kind == RunKind.ROLLBACK else "published the epoch"
+        touched[row.epoch].append((row.revision, row.published_at, what))
+    every = sa.select(*when).select_from(both).where(runs.c.kind.in_(RECOMPUTES)).order_by(ledger.c.revision)
+    again = [(row.revision, row.published_at, "computed everything again") for row in found.read(every)]
+    return touched, again
+
+
+def _failed_stages(found: Ledger) -> list[Failure]:
+    """Runs that have failed in a stage; where critical checks have stopped one, these say it."""
+    state = runs.c.state.in_((RunState.FAILED, RunState.RUNNING))
+    broken = sa.exists().where(
+        checks.c.run_id == runs.c.run_id, sa.not_(checks.c.passed), checks.c.severity == Severity.CRITICAL
+    )
+    rows = found.read(sa.select(runs).where(state, ~broken).order_by(runs.c.started_at))
+    tried = [(record, attempt(record)) for record in map(RunRecord.of, rows)]
+    failed = [(record, shown) for record, shown in tried if shown.state is RunState.FAILED]
+    if not failed:
+        return []
+    mine = sa.select(stages.c.run_id, stages.c.stage).where(
+        stages.c.state == "failed", stages.c.run_id.in_([record.run_id for record, _ in failed])
+    )
+    where = {row.run_id: row.stage for row in found.read(mine)}
+    failures = [
+        Failure(
+            record.run_id.rpartition("_")[2],
+            STAGES,
+            f"the stage {where[record.run_id]} ends well" if record.run_id in where else f"a {record.kind} ends well",
+            Severity.CRITICAL,
+            min(record.epochs, default=None),
+            record.parent + 1,
+            record.run_id,
+            False,
+            shown.last,
+            shown.error or "it stopped without saying why",
+            "A run goes through all its stages. Nothing of this one was published.",
+            "correct the cause that its error names, then the same command again",
+            record.epochs,
+            record.kind,
+        )
+        for record, shown in failed
+    ]
+    touched, again = _publications(found, failures)
+    done = _compacted(found)
+    return [_overcome(failure, touched, again, done) for failure in failures]
+
+
+def _overcome(
+    failure: Failure, touched: dict[int, list[Published]], again: list[Published], done: list[str]
+) -> Failure:
+    """A failed run, with what ended its failure: its epochs were published by another, or another did all of it."""
+    if failure.kind is RunKind.COMPACT:
+        after = next((at for at in done if at > failure.at), None)
+        return replace(failure, ended=after, why="another compaction was done" if after else "")
+    if not failure.epochs:
+        found = _first(again, failure, True)
+    else:
+        firsts = [_first(touched.get(epoch, ()), failure, True) for epoch in failure.epochs]
+        found = max(each for each in firsts if each) if all(firsts) else None
+    return replace(failure, ended=found[0], why=found[1]) if found else failure
+
+
+def _compacted(found: Ledger) -> list[str]:
+    """When compactions were done, oldest first."""
+    mine = (runs.c.kind == RunKind.COMPACT) & (runs.c.state == RunState.DONE)
+    rows = found.read(sa.select(runs.c.finished_at).where(mine).order_by(runs.c.finished_at))
+    return [row.finished_at for row in rows if row.finished_at]

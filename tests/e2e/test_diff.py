@@ -1,0 +1,87 @@
+"""`altneu diff` as it is typed: text, JSON, rows, page, another home, and what is wrong use."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests import homes
+from tests.e2e.conftest import Altneu
+from tests.e2e.test_hold import K4, MORE, begun
+
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
+
+
+def test_what_would_change(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> None:
+    """Without (0, 1) the K4 is two triangles; 9 hangs on 0 and 1, which are not joined any more."""
+    home, ledger = begun(tmp_path / "home")
+    run = homes.hold(home, ledger, [0, 1])
+    said = altneu("diff")
+    assert said.code == 0, said
+    for words in (
+        f"from revision 1 (up to 0) to run {run.run_id} (up to 1)",
+        "0: edges 6 → 5, triangles 4 → 2, max_trussness 4 → 3",
+        "1: vertices 4 → 5, edges 6 → 7, triangles 4 → 2, max_trussness 4 → 3",
+        "4-truss at 1: 6 → 0 edges, 0 entered, 6 left",
+        f"next: altneu publish {run.run_id}",
+    ):
+        assert words in said.out, (words, said.out)
+    found = json.loads(altneu("diff", run.run_id, "--format", "json").out)
+    assert [each["first"] for each in found["totals"]] == ["0", "1"]
+    assert {each["k"]: (each["before"], each["after"], each["left"]) for each in found["trusses"]} == {
+        2: (6, 7, 0),
+        3: (6, 5, 1),
+        4: (6, 0, 6),
+    }
+    assert (found["edges"]["count"], len(found["edges"]["rows"])) == (8, 8)
+    assert found["edges"]["rows"][0] == {
+        "src": 0,
+        "dst": 1,
+        "first": 0,
+        "last": 1,
+        "trussness_before": 4,
+        "trussness": 0,
+    }
+    rows = list(csv.DictReader(altneu("diff", "--rows", "vertices", "--format", "csv").out.splitlines()))
+    assert {"vertex": "9", "first": "1", "last": "1", "degree_before": "0", "degree": "2"}.items() <= next(
+        row for row in rows if row["vertex"] == "9"
+    ).items()
+    file = tmp_path / "edges.parquet"
+    assert altneu("diff", "--rows", "edges", "--output", str(file)).code == 0
+    assert pq.read_table(file).num_rows == 8
+    page = altneu("diff", "--page")
+    text = Path(page.out.strip()).read_text()
+    assert page.code == 0 and "6 → 5" in text and text.count("<svg") == 8 and run.run_id in text
+    assert altneu("publish").code == 0
+    assert json.loads(altneu("diff", "1", "2", "--format", "json").out)["edges"] == found["edges"]
+    assert json.loads(altneu("diff", run.run_id, "--format", "json").out)["edges"] == found["edges"]
+    backwards = json.loads(altneu("diff", "2", "1", "--format", "json").out)["edges"]
+    assert backwards["count"] == 8
+    assert "nothing that a reader sees is other" in altneu("diff", "2", "2").out
+
+
+def test_another_home(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> None:
+    """Names have other numbers there, and mean the same."""
+    toml = '[vertices]\nids = "string"\n'
+    home, ledger = homes.make(tmp_path / "home", toml)
+    there, theirs = homes.make(tmp_path / "other", toml)
+    named = [(f"v{9 - a}", f"v{9 - b}", None, "upsert", 0) for a, b, *_ in K4]
+    homes.put(home, 0, named)
+    homes.put(there, 0, [*reversed(named), ("v9", "w", None, "upsert", 0)])
+    homes.run(home, ledger, [0])
+    homes.run(there, theirs, [0])
+    found = json.loads(altneu("diff", "--other", str(there.path), "--format", "json").out)
+    assert [(row["src"], row["dst"], row["trussness"]) for row in found["edges"]["rows"]] == [("v9", "w", 2)]
+    assert {row["vertex"]: (row["degree_before"], row["degree"]) for row in found["vertices"]["rows"]} == {
+        "v9": (3, 4),
+        "w": (0, 1),
+    }
+    homes.put(home, 1, [("v9", "x", None, "upsert", 0) for _ in MORE])
+    homes.run(home, ledger, [1])
+    rows = json.loads(altneu("diff", "1", "2", "--rows", "edges", "--format", "json").out)
+    assert [(row["src"], row["dst"], row["first"]) for row in rows] == [("v9", "x", 1)]

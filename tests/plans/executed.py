@@ -1,0 +1,38 @@
+"""The physical plans of the queries that a Spark session has executed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+@contextmanager
+def executed(spark: SparkSession) -> Iterator[list[str]]:
+    """The plans of what is executed inside, as text, in the list once the block has ended."""
+    plans: list[str] = []
+    before = set(_plans(spark))
+    yield plans
+    plans += [plan for number, plan in _plans(spark).items() if number not in before]
+
+
+def single_partitions(plan: str) -> list[str]:
+    """What an exchange brings into one partition, but for sums without a key: these are one row from each partition."""
+    lines = plan.splitlines()
+    below = [lines[i + 1].strip() for i, line in enumerate(lines) if "Exchange SinglePartition" in line]
+    return [line for line in below if not re.search(r"HashAggregate\(keys=\[\]", line)]
+
+
+def partitions(plan: str) -> list[int]:
+    """Into how many partitions each exchange by hash cuts its rows."""
+    return [int(number) for number in re.findall(r"hashpartitioning\([^()]*, (\d+)\)", plan)]
+
+
+def _plans(spark: Any) -> dict[int, str]:
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    found = spark._jsparkSession.sharedState().statusStore().executionsList()
+    rows = [found.apply(i) for i in range(found.size())]
+    return {row.executionId(): row.physicalPlanDescription() for row in rows}
