@@ -27,7 +27,8 @@ from pipeline.errors import Exit
 from pipeline.home.settings import SETTINGS, Setting
 from pipeline.reading.questions import ANY, FLAGS, VIEWS
 from pipeline.state import schema
-from pipeline.storage import warehouse
+from pipeline.storage.declared import MOTIFS
+from pipeline.storage.declared import TABLES as COLUMNS
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "reference.md"
@@ -294,7 +295,7 @@ def columns(declared: str) -> str:
 
 
 def tables_page() -> list[str]:
-    declared = warehouse.TABLES | warehouse.MOTIFS
+    declared = COLUMNS | MOTIFS
     lines = [
         "## Tables",
         "",

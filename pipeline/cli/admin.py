@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
@@ -11,11 +11,13 @@ from rich.markup import escape
 
 from ..errors import Exit
 from ..extras import need
-from ..home.directory import Home
-from ..state.ledger import Ledger
 from .base import app, command, common, opened, setting
 from .printing import Progress, err, out, print_rows, ranges
 from .runs import DryRun
+
+if TYPE_CHECKING:
+    from ..home.directory import Home
+    from ..state.ledger import Ledger
 
 
 @command
@@ -104,6 +106,7 @@ def relocate(
     The tables' metadata name whole paths and are rewritten with those of this place; no row is read or written, the
     original is not touched, and all revisions stay. Stopped in the middle, type it again.
     """
+    from ..home.directory import Home
     from ..storage import relocate
 
     home = Home.open(setting.home)
@@ -215,6 +218,8 @@ def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark a
 @command
 def init() -> None:
     """An empty home with its settings, all commented: then `altneu land`, or files put into its landing by hand."""
+    from ..home.directory import Home
+
     file = setting.home / "altneu.toml"
     there = file.exists()
     home = Home.open(setting.home, create=True)

@@ -12,16 +12,17 @@ from enum import StrEnum
 from functools import wraps
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from .. import events
 from ..errors import UsageError
-from ..home.directory import Home
-from ..state import place
-from ..state.ledger import Ledger
 from .printing import err
+
+if TYPE_CHECKING:
+    from ..home.directory import Home
+    from ..state.ledger import Ledger
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -154,6 +155,9 @@ def _common(
 
 def opened(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
     """The home of this call and its ledger; `writes`: the command may write to it."""
+    from ..home.directory import Home
+    from ..state import place
+
     home = Home.open(setting.home, create)
     ledger = place.opened(home, writes)
     if setting.outcome is Setting.outcome:

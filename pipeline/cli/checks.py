@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import AltneuError, CheckFailed, UsageError
-from ..home.directory import Home
-from ..reading.answers import unpublished
-from ..state.ledger import Ledger
-from ..state.records import Revision, RunKind
 from .base import command, opened
 from .printing import Progress, err, out, print_rows
 from .runs import Hold, execute
+
+if TYPE_CHECKING:
+    from ..home.directory import Home
+    from ..state.ledger import Ledger
+    from ..state.records import Revision
 
 
 @command
@@ -202,6 +203,9 @@ def report(
 
 def _reported(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list[int]:
     """The epochs whose pages are wanted: those of which something is known."""
+    from ..reading.answers import unpublished
+    from ..state.records import RunKind
+
     row = ledger.at()
     tried = [run.epochs for run in ledger.runs() if run.kind is not RunKind.COMPACT]
     known = {*ledger.batches(), *(each for epochs in tried for each in epochs)}

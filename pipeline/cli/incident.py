@@ -15,8 +15,6 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from ..errors import AltneuError
 
 _PACKAGES = ("altneu", "pyspark", "pyarrow", "numba", "sqlalchemy", "great-expectations", "apache-airflow")
@@ -29,7 +27,8 @@ def unexpected(error: BaseException) -> bool:
     """Is there more behind an error than its words: a trace of Python's or of Spark's? (What the file system or the
     database refuses is said by its words.)"""
     if not isinstance(error, AltneuError):
-        return not isinstance(error, (OSError, sa.exc.OperationalError))
+        words = {"OperationalError"} & {kind.__name__ for kind in type(error).__mro__}  # of the database
+        return not (words or isinstance(error, OSError))
     return error.__cause__ is not None and unexpected(error.__cause__)
 
 

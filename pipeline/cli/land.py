@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import AltneuError
-from ..home.directory import Home
 from .base import command, opened, setting
 from .printing import err, out
 
 if TYPE_CHECKING:
+    from ..home.directory import Home
     from ..landing import Form, LandReport
 
 
@@ -62,6 +62,7 @@ def land(
     `altneu land --empty --epoch 7`   nothing happened in epoch 7
     """
     from .. import landing
+    from ..home.directory import Home
 
     options = landing.Options(
         columns=tuple(name.strip() for name in columns.split(",")) if columns else (),

@@ -13,22 +13,24 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
 from textwrap import indent
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 
 from ..errors import UsageError
-from ..home.directory import Home
-from ..state.ledger import Ledger
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ..home.directory import Home
+    from ..state.ledger import Ledger
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -51,6 +53,7 @@ class Document(StrEnum):
     json = "json"
 
 
+SAY = 5.0  # seconds without a word
 _ENDINGS = {".csv": Format.csv, ".json": Format.json, ".parquet": Format.parquet, ".txt": Format.table}
 _NUMBER = re.compile(r"[-+]?[\d,.]*")
 _PLAIN = {"…": "...", "→": "->", "–": "-", "✓": "ok", "✗": "x", "·": "-"}
@@ -73,15 +76,21 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 class Progress:
     """One line a stage on standard error: what it does, then its seconds and what came of it, and how long the rest
-    will take where `expected` has the seconds of the stages."""
+    will take where `expected` has the seconds of the stages. A stage of which nothing is heard for `SAY` seconds says
+    that it goes on, and how long it has taken."""
 
     def __init__(self, expected: dict[str, float] | None = None) -> None:
         self.started = time.time()
         self.expected = dict(expected or {})
         self.status = err.status("") if err.is_terminal else None
+        self._text, self._said, self._going = "", self.started, False
+        self._end = threading.Event()
+        threading.Thread(target=self._go_on, daemon=True).start()
 
     def __call__(self, stage: str, text: str) -> None:
+        self._said = time.time()
         if text.startswith("done"):
+            self._going = False
             if self.status:
                 self.status.stop()
             self.expected.pop(stage, None)
@@ -89,18 +98,38 @@ class Progress:
             left = f"; about {rest:,.0f} s left" if rest >= 5 else ""
             err.print(f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{text[5:]}{left}[/]")
         elif not text:
-            self.started = time.time()
+            self.started, self._text, self._going = time.time(), stage, True
             if self.status:
                 self.status.update(stage)
                 self.status.start()
-        elif self.status:
-            self.status.update(f"{stage}: {text}")
         else:
-            err.print(f"    {stage}: {text}")
+            self._text = f"{stage}: {text}"
+            if self.status:
+                self.status.update(self._text)
+            else:
+                err.print(f"    {self._text}")
+
+    def _go_on(self) -> None:
+        while not self._end.wait(SAY / 5):
+            if self._going and time.time() - self._said >= SAY:
+                text = f"{self._text}, {time.time() - self.started:.0f} s"
+                if self.status:
+                    self.status.update(text)
+                else:
+                    err.print(f"    {text}")
+                    self._said = time.time()
 
     def close(self) -> None:
+        self._going = False
+        self._end.set()
         if self.status:
             self.status.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def width() -> int | None:

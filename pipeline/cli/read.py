@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from ..reading.answers import condition
-from ..reading.graph import Graph
-from ..reading.questions import ANY, FLAGS, NAMES, Question, table
+from ..reading.questions import ANY, FLAGS, NAMES, Engine, Question, table
 from .base import command, opened
-from .printing import Document, Format, destination, emit, err, out
+from .printing import Document, Format, Progress, destination, emit, err, out
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from ..reading.graph import Graph
 
 
 View = StrEnum("View", {name: name for name in NAMES})  # type: ignore[misc]
 SHOWN = 40  # rows of a table
+
+
+EngineOption = Annotated[
+    Engine, typer.Option(help="Who computes it: DuckDB, in this process, while little is stored; else Spark.")
+]
 
 
 def _views() -> str:
@@ -49,6 +52,20 @@ All take {", ".join(FLAGS[option] for option in ANY)}, --format and --output. Mo
 `altneu show changes --since-revision 7`: the same between what revision 7 and the newest say of their frontiers, so
 that a consumer follows every publication, corrections too, exactly once; remember the revision that it names
 """
+
+
+def _graph(engine: Engine) -> Graph:
+    """The graph of this call's home; Spark starts when it is needed."""
+    from ..reading.graph import Graph
+
+    home, ledger = opened()
+
+    def spark() -> Any:
+        from ..storage.session import session_for
+
+        return session_for(home, ledger)
+
+    return Graph.over(home, ledger, spark, engine)
 
 
 def show(
@@ -90,7 +107,10 @@ def show(
     output: Annotated[
         Path | None, typer.Option(help="Write this file: .csv, .json, .parquet, .txt. A file is replaced.")
     ] = None,
+    engine: EngineOption = Engine.auto,
 ) -> None:
+    from ..reading.answers import condition
+
     question = Question(
         view.value,
         tuple(span or ()),
@@ -106,27 +126,25 @@ def show(
         top,
         limit,
     )
-    question.form  # noqa: B018  what does not go together is an error first
+    if not question.form.reads and engine is not Engine.auto:  # the first is an error for what does not go together
+        raise UsageError(f"--engine does not go with {view.value}: the database answers.", "leave it out")
     form = destination(format, output)
-    home, ledger = opened()
-
-    def spark() -> SparkSession:
-        from ..storage.session import session_for
-
-        return session_for(home, ledger)
-
-    answer = Graph.over(home, ledger, spark).ask(question)
-    for note in answer.notes:
-        err.print(note)
     whole = form is not Format.table or output or question.first is not None or question.form.whole
     cut = None if whole else SHOWN
-    schema = answer.arrow_schema() if form is Format.parquet else None
-    with condition(where):
+    with condition(where), Progress() as progress:
+        progress(f"show {view.value}", "")
+        answer = _graph(engine).ask(question)
+        for note in answer.notes:
+            err.print(note)
+        schema = answer.schema() if form is Format.parquet else None
         if cut is None:
+            if output is None:  # the rows are printed as they come
+                progress.close()
             number = emit(answer.rows(), answer.columns, form, output, schema)
         else:
             rows = list(answer.rows(cut + 1))
             number = answer.count() if len(rows) > cut else len(rows)
+            progress.close()
             emit(rows[:cut], answer.columns, form, None)
     if output:
         out.print(f"{number:,} row(s) written to {output}", markup=False)
@@ -153,26 +171,15 @@ def explain(
     as_of: Annotated[str | None, typer.Option(help="The epoch (default: the frontier).")] = None,
     revision: Annotated[int | None, typer.Option(help="As published at this revision (default: the newest).")] = None,
     format: Annotated[Document, typer.Option(help="Output format.")] = Document.table,
+    engine: EngineOption = Engine.auto,
 ) -> None:
     """Why is it so? The landed rows, with file, line and epoch, that make a vertex, an edge or a triangle what it is.
 
     `altneu explain edge 12 47 --as-of 2004-05-15`
     """
-    from ..reading import explain, views
-    from ..storage.session import session_for
-    from ..storage.warehouse import Warehouse
-
-    home, ledger = opened()
-    row = ledger.published(revision)
-    assert row.frontier is not None
-    needed = {Thing.vertex: 1, Thing.edge: 2, Thing.triangle: 3}[thing]
-    if len(set(vertices)) != needed or len(vertices) != needed:
-        count = "one vertex" if needed == 1 else f"{needed} different vertices"
-        raise UsageError(f"{thing} takes {count}, not {' '.join(vertices)}.", "altneu explain --help")
-    epoch = home.schedule.epoch(as_of) if as_of is not None else row.frontier
-    views.answerable(home, row, epoch)
-    warehouse = Warehouse(session_for(home, ledger), home)
-    found: dict[str, Any] = getattr(explain, thing)(warehouse, row, epoch, vertices[0] if needed == 1 else vertices)
+    with Progress() as progress:
+        progress(f"explain {thing.value}", "")
+        found = _graph(engine).explain(thing.value, *vertices, as_of=as_of, revision=revision)
     if format is Document.json:
         print(json.dumps(found, indent=1, default=str))
         return

@@ -11,18 +11,16 @@ import typer
 from rich.filesize import decimal
 
 from ..errors import UsageError
-from ..home.directory import Home
-from ..landing.survey import Epoch
-from ..run.planning import Plan
-from ..state.facts import AuditFacts, IngestFacts
-from ..state.ledger import Ledger
-from ..state.prints import differences
-from ..state.records import Revision, RunKind, RunRecord
 from .base import command, opened
 from .printing import Document, Progress, err, out, print_totals, some
 
 if TYPE_CHECKING:
+    from ..home.directory import Home
+    from ..landing.survey import Epoch
     from ..run.forecast import Forecast
+    from ..run.planning import Plan
+    from ..state.ledger import Ledger
+    from ..state.records import Revision, RunRecord
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and do nothing.")]
 Hold = Annotated[bool, typer.Option("--hold", help="Compute and check, but do not publish before `altneu publish`.")]
@@ -162,6 +160,7 @@ def rebuild(
 def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
     from ..run import meaning
     from ..run.forecast import forecast
+    from ..state.records import RunKind
 
     guess = forecast(home, ledger, found)
     source = "the landed files" if found.kind is RunKind.RELOAD else "the rows as stored"
@@ -223,6 +222,8 @@ def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
 
 def _print_others(home: Home, ledger: Ledger) -> None:
     """Which other runs are at work, on what and since when, before this one begins."""
+    from ..state.records import RunKind
+
     for other in (run for run in ledger.runs() if run.alive):
         kind, labels = other.kind, some(map(home.schedule.label, other.epochs))
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
@@ -243,6 +244,8 @@ def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False) -> None
     """Run a plan, and tell what came of it. `hold`: without publishing."""
     from ..run import planning, runner
     from ..run.forecast import forecast
+    from ..state.facts import IngestFacts
+    from ..state.records import RunKind
 
     _print_incomplete([entry for entry in found.epochs if entry.state == "incomplete"])
     if not found.run and found.kind is RunKind.RUN:
@@ -298,6 +301,7 @@ def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False) -> None
 def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> None:
     """That a run waits for a person, why, and what to type."""
     from ..run import held
+    from ..state.facts import AuditFacts
 
     warned = ledger.facts(run.run_id, AuditFacts).failed
     mark = f", {warned} check(s) warn" if warned else ""
@@ -310,6 +314,8 @@ def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> No
 
 def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
     """Which tables a rebuild has made as they were published before, and which not: by their fingerprints."""
+    from ..state.prints import differences
+
     known = ledger.fingerprints_at([revision.parent, revision.revision])
     before, after = known[revision.parent], known[revision.revision]
     other = {each.table: each for each in differences(before, after)}

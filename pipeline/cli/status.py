@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.filesize import decimal
 
 from ..errors import UsageError
-from ..home.directory import Home
-from ..landing.survey import grid
-from ..state import prints
 from .base import command, opened
 from .printing import Document, out, print_rows, ranges, some
+
+if TYPE_CHECKING:
+    from ..home.directory import Home
 
 MANY_FILES = 500
 FOLDED = 90  # with more epochs than this, months in which all is well are one line each
@@ -38,8 +38,9 @@ def status(
 
     In a long history the months in which all is well are one line each; `--all` lists every epoch.
     """
-
+    from ..landing.survey import grid
     from ..run import held
+    from ..state import prints
 
     if all_ and (since or last or failed):
         raise UsageError("--all does not go with --since, --last or --failed.", "altneu status --all")

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from algorithms import patterns
-
 from ..errors import UsageError
 from .rules import fault, is_memory, near, toml_key
 from .settings import SETTINGS, Config, Section, Setting
@@ -114,6 +112,8 @@ def _across(raw: dict[str, Any]) -> list[str]:
     if isinstance(where, str) and (why := fault(where, values)):
         problems.append(f"[edges] where = {where!r}: {why}")
     for name, text in motifs.items():
+        from algorithms import patterns
+
         with contextlib.suppress(ValueError):  # no motif: the model says so
             for condition in patterns.conditions(patterns.motif(text)):
                 if why := fault(condition, values):

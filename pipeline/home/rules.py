@@ -12,9 +12,6 @@ import sqlalchemy as sa
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from algorithms import patterns
-from algorithms.conditions import Condition
-
 from ..errors import UsageError
 from .schedule import Schedule
 
@@ -122,6 +119,8 @@ def _motif_name(name: str) -> str:
 
 
 def _motif(text: str | list[str]) -> str | list[str]:
+    from algorithms import patterns
+
     patterns.motif(text)  # ValueError in words
     return text
 
@@ -153,6 +152,8 @@ Motif = Annotated[str | list[str], BeforeValidator(_motif)]
 
 def fault(condition: str, values: Mapping[str, object]) -> str | None:
     """Why a text is no condition on these value columns, in words."""
+    from algorithms.conditions import Condition
+
     try:
         read = Condition.parse(condition)
     except ValueError as error:

@@ -3,7 +3,7 @@
 A setting stands here once: type, default, and `About` it what errors, the template and the reference say, and what a
 change of it asks for once something is published. The *semantic* settings (what decides the meaning of history: ids,
 values, the filter, the window) have a digest that the ledger keeps, so that a run notices a change. The file is read
-and written in `file`.
+and written in `file`. What reads conditions and motifs is imported where there are some: it is slow to import.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from algorithms import patterns
-from algorithms.conditions import spark_sql
-
 from . import rules
 from .rules import TYPES
+
+if TYPE_CHECKING:
+    from algorithms.patterns import Pattern
 
 _NOTHING = "nothing; the next command uses it"
 _CONNECT = "nothing; a running `altneu connect` has to be started again"
@@ -336,10 +336,14 @@ class Config(Section):
     @property
     def condition(self) -> str | None:
         """`[edges] where`, as Spark takes it."""
+        from algorithms.conditions import spark_sql
+
         return None if self.edges.where is None else spark_sql(self.edges.where)
 
-    def patterns(self) -> dict[str, list[patterns.Pattern]]:
+    def patterns(self) -> dict[str, list[Pattern]]:
         """The motifs, read; in their order."""
+        from algorithms import patterns
+
         return {name: patterns.motif(text) for name, text in self.motifs.items()}
 
     def digest(self) -> str:

@@ -2,13 +2,18 @@
 
 `listing` finds what is landed and `digest` whether it changed (`folder`; in an object store `objects`). `land`
 (`batches`) takes raw event files: `form` understands them, `times` their times, `raw` splits them into epochs,
-`journal` places all of these or none.
+`journal` places all of these or none. What understands files is imported when it is asked for: it takes Arrow, and who
+only looks what has landed needs none.
 """
 
-from .batches import LandReport, land
-from .folder import BYTES_PER_ROW, EMPTY_DIGEST, OPERATIONS, digest, layout, listing, rows, unchanged
-from .form import Form, Options
+from typing import TYPE_CHECKING, Any
+
+from .folder import BYTES_PER_ROW, EMPTY_DIGEST, OPERATIONS, digest, listing, rows, unchanged
 from .landed import SUFFIXES, Landed
+
+if TYPE_CHECKING:
+    from .batches import LandReport, land
+    from .form import Form, Options
 
 __all__ = [
     "BYTES_PER_ROW",
@@ -21,8 +26,15 @@ __all__ = [
     "Options",
     "digest",
     "land",
-    "layout",
     "listing",
     "rows",
     "unchanged",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(name)
+    from . import batches, form
+
+    return getattr(form if name in ("Form", "Options") else batches, name)

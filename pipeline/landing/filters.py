@@ -14,7 +14,7 @@ from algorithms import patterns
 
 from ..errors import UsageError
 from ..home.directory import Home
-from ..storage.warehouse import ddl, value_columns
+from ..storage.declared import ddl, value_columns
 
 _LIKE = {"bigint": 1, "double": 1.0, "string": "1", "boolean": True}  # a row to try them on
 

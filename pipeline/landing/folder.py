@@ -17,9 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from ..errors import Unavailable
 from ..home.directory import Home
 from ..state import files
@@ -27,8 +24,6 @@ from ..state.ledger import Ledger
 from . import landed, objects
 from .journal import interrupted
 from .landed import COMPLETE, EMPTY, NOT_ASKED_FOR, SUFFIXES, File, Landed
-from .layout import Layout
-from .parsing import opened
 
 __all__ = ["COMPLETE", "EMPTY", "SUFFIXES", "File", "Landed"]
 
@@ -120,14 +115,18 @@ def rows(batch: Landed) -> int:
 def _rows(file: File) -> int:
     try:
         return _count(file)
-    except (OSError, EOFError, zlib.error, pa.ArrowInvalid):
+    except (OSError, EOFError, zlib.error, ValueError):  # Arrow's errors of a broken file are ValueErrors
         return round(file.bytes / BYTES_PER_ROW)
 
 
 def _count(file: File) -> int:
     if file.name.endswith(".parquet"):
+        import pyarrow.parquet as pq
+
         with files.random_access(file.location) as stream:
             return int(pq.ParquetFile(stream).metadata.num_rows)
+    from .parsing import opened
+
     with opened(file.location) as stream:
         lines = sum(1 for line in stream if line.strip())
     return max(lines - (".csv" in Path(file.name).suffixes), 0)
@@ -196,10 +195,3 @@ def unchanged(ledger: Ledger, batches: Iterable[Landed], digests: dict[int, str]
         return digest(ledger, fresh, remember=False) == digests
     except FileNotFoundError:
         return False
-
-
-def layout(home: Home) -> Layout:
-    """What a landed file holds."""
-    id_type = "long" if home.config.vertices.ids == "integer" else "string"
-    types = {"src": id_type, "dst": id_type, **home.config.values, "op": "string", "seq": "long"}
-    return Layout(types, optional=frozenset(types) - {"src", "dst"})

@@ -23,9 +23,9 @@ from ..errors import RunFailed, Unavailable
 from ..home.directory import Home
 from ..home.s3 import S3
 from ..storage import few
+from ..storage.declared import ddl, value_columns
 from ..storage.iceberg import classic
-from ..storage.warehouse import ddl, value_columns
-from . import OPERATIONS, Landed, layout
+from . import OPERATIONS, Landed
 from .layout import FileBroken, Layout
 from .parsing import read
 
@@ -97,7 +97,7 @@ _Rows = Callable[[_File], Iterator[pa.Table]]
 
 def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows, schema: str) -> DataFrame:
     """What `rows` makes of each of the files, a file a task as far as there are cores."""
-    form = layout(home)
+    form = _layout(home)
     files = [(batch.epoch, f.location, f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
     s3 = S3.here()  # executors have keys of their own, and perhaps not these
     if not files:
@@ -224,3 +224,10 @@ def numbered(rows: DataFrame, names: DataFrame) -> DataFrame:
         entry = names.select(F.col("id").alias(f"_{end}"), F.col("name").alias(end))
         out = out.join(entry, end).drop(end).withColumnRenamed(f"_{end}", end)
     return out.select(*rows.columns)
+
+
+def _layout(home: Home) -> Layout:
+    """What a landed file holds."""
+    id_type = "long" if home.config.vertices.ids == "integer" else "string"
+    types = {"src": id_type, "dst": id_type, **home.config.values, "op": "string", "seq": "long"}
+    return Layout(types, optional=frozenset(types) - {"src", "dst"})

@@ -31,6 +31,8 @@ AGAIN = "infra/setup in a clone; else pip install altneu again"
 EXPECTED = {
     "pyspark": "4.1.4",
     "numba": "0.68.1",
+    "pyiceberg": "0.12.0",
+    "duckdb": "2.0.0",
     "apache-airflow": "3.3.2",
     "apache-airflow-providers-standard": "1.21.0",
     "great-expectations": "1.24.1",

@@ -1,13 +1,13 @@
-"""Answers to questions: rows one after the other, at one revision, from SQL alone or by Spark.
+"""Answers to questions: rows one after the other, at one revision, from the database alone, by DuckDB or by Spark.
 
-`ask` checks what can be checked before Spark starts.
+`ask` checks what can be checked before an engine starts. `engines` says which one answers.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,42 +23,75 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from ..storage.duck import DuckTables, Query
     from ..storage.warehouse import Warehouse
-    from .views import Only
+    from .engines import Engines
+    from .names import Only
+    from .tables import R, Tables
 
 Row = Mapping[str, Any]
 _COMPUTED = ("ArithmeticException", "NumberFormatException", "DateTimeException")
+_TEXTS = ("label", "result", "suite", "check", "observed", "first", "at", "name", "run")
+_TYPES = {"transitivity": "double", "published": "boolean"} | dict.fromkeys(
+    _TEXTS, "string"
+)  # of columns from the database; others: bigint
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows, one after the other; `frame` when Spark has them."""
+    """Rows, one after the other: listed, or a `table` in memory, or a `frame` of Spark."""
 
     columns: tuple[str, ...]
     listed: Sequence[Row] | None
     frame: DataFrame | None = None
     notes: tuple[str, ...] = field(default=())  # what a reader has to know besides the rows
+    table: pa.Table | None = None
 
     def rows(self, first: int | None = None) -> Iterator[Row]:
-        if self.frame is None:
+        if self.table is not None:
+            for batch in self.table.slice(0, first).to_batches(max_chunksize=10_000):
+                yield from batch.to_pylist()
+        elif self.frame is None:
             yield from (self.listed or ())[:first]
-            return
-        frame = self.frame if first is None else self.frame.limit(first)
-        for row in frame.toLocalIterator():
-            yield row.asDict()
-
-    def arrow_schema(self) -> pa.Schema | None:
-        """The columns' types, where Spark knows them."""
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        return None if self.frame is None else to_arrow_schema(self.frame.schema)
+        else:
+            frame = self.frame if first is None else self.frame.limit(first)
+            for row in frame.toLocalIterator():
+                yield row.asDict()
 
     def count(self) -> int:
+        if self.table is not None:
+            return int(self.table.num_rows)
         return len(self.listed or ()) if self.frame is None else self.frame.count()
 
+    def schema(self) -> pa.Schema | None:
+        """The columns' types; None where the rows alone say them."""
+        if self.table is not None:
+            return self.table.schema
+        if self.frame is None:
+            return None
+        from pyspark.sql.pandas.types import to_arrow_schema
 
-def ask(home: Home, ledger: Ledger, question: Question, warehouse: Callable[[], Warehouse]) -> Answer:
-    """The answer at one revision. `warehouse` is called only for views that need Spark."""
+        return to_arrow_schema(self.frame.schema)
+
+    def arrow(self) -> pa.Table:
+        """All rows in memory."""
+        import pyarrow as pa
+
+        if self.table is not None:
+            return self.table
+        if self.frame is not None:
+            return self.frame.toArrow()
+        kinds = {"double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64()}
+        schema = pa.schema([(name, kinds[type_]) for name, type_ in self.types().items()])
+        return pa.Table.from_pylist([dict(row) for row in self.listed or ()], schema=schema)
+
+    def types(self) -> dict[str, str]:
+        """Of rows from the database: column → its type in SQL."""
+        return {name: _TYPES.get(name, "bigint") for name in self.columns}
+
+
+def ask(home: Home, ledger: Ledger, question: Question, engines: Engines) -> Answer:
+    """The answer at one revision. An engine starts only for what the database does not answer."""
     form = question.form
     row = ledger.at(question.revision)
     if not (row.revision and question.since_revision is not None):  # of an empty one: that takes all rows back
@@ -67,9 +100,7 @@ def ask(home: Home, ledger: Ledger, question: Question, warehouse: Callable[[], 
     columns = asker.columns()
     question.order(columns)
     asker.check_epochs()
-    if not form.spark:
-        return asker.from_sql(columns)
-    return asker.from_spark(warehouse, columns)
+    return asker.from_tables(engines, columns) if form.reads else asker.from_sql(columns)
 
 
 @dataclass(frozen=True)
@@ -158,19 +189,25 @@ class _Asker:
             return ()
         return (f"{listed:,} of {span + 1:,} epochs: those that landed or changed something",)
 
-    def from_spark(self, warehouse: Callable[[], Warehouse], columns: tuple[str, ...]) -> Answer:
+    def from_tables(self, engines: Engines, columns: tuple[str, ...]) -> Answer:
         notes: tuple[str, ...] = ()
-        question = self.question
+        question, read = self.question, [self.row]
         if question.view == "communities" and question.k is None:
             notes = (f"the communities of the {self.greatest}-truss, the densest; others with --k",)
         if question.since_revision is not None:
-            self.ledger.at(question.since_revision)
+            read.append(self.ledger.at(question.since_revision))
             notes = (f"from revision {question.since_revision} to revision {self.row.revision}",)
         if question.top is not None and question.sort is None:
             order = question.order(columns)
             notes += (f"by {order[0] if order else ''}; by another column with --sort",)
-        frame = _narrow(self._frame(warehouse()), question, columns)
-        return Answer(columns, None, frame if question.first is None else frame.limit(question.first), notes)
+
+        def by_duckdb(tables: DuckTables) -> Answer:
+            return Answer(columns, None, notes=notes, table=_narrowed(tables, self._rows(tables), question, columns))
+
+        def by_spark(warehouse: Warehouse) -> Answer:
+            return Answer(columns, None, _narrow(self._rows(warehouse), question, columns), notes)
+
+        return engines.answer(read, question.form.reads, question.form.works, by_duckdb, by_spark)
 
     @cached_property
     def greatest(self) -> int:
@@ -179,8 +216,8 @@ class _Asker:
         found = views.totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
         return max(int(found[0]["max_trussness"]), 2)
 
-    def _frame(self, house: Warehouse) -> DataFrame:
-        from . import views
+    def _rows(self, house: Tables[R]) -> R:
+        from . import dense, views
 
         question, row, span = self.question, self.row, self.span
         only = self._only()
@@ -195,19 +232,19 @@ class _Asker:
             case "changes":
                 return views.changes(house, row, span[0], span[1], only)
             case "triangles":
-                return views.triangles(house, row, span[1] if span else self.epoch, span[0] if span else None, only)
+                return dense.triangles(house, row, span[1] if span else self.epoch, span[0] if span else None, only)
             case "communities":
-                return views.communities(house, row, self.epoch, question.k or self.greatest, only)
+                return dense.communities(house, row, self.epoch, question.k or self.greatest, only)
             case "support":
-                return views.support(house, row, self.epoch, only)
+                return dense.support(house, row, self.epoch, only)
             case view:
                 return views.as_of(house, row, view, self.epoch, self.ledger.motifs(row), only)
 
     def _only(self) -> Only | None:
-        from . import views
+        from .names import Only
 
         names = self.question.edge or self.question.vertices
-        return views.Only(tuple(names), self.question.edge is not None) if names else None
+        return Only(tuple(names), self.question.edge is not None) if names else None
 
 
 def unpublished(home: Home, epoch: int, known: Iterable[int], what: str = "published") -> UsageError:
@@ -228,12 +265,25 @@ def _narrow(frame: DataFrame, question: Question, columns: tuple[str, ...]) -> D
             frame.schema  # noqa: B018  over Spark Connect it is looked at only when asked for
         except AnalysisException as error:
             raise _bad_where(question.where, columns, error) from None
-    order = question.order(columns)
-    if order:
-        by = F.col(f"`{order[0]}`")
-        rest = [F.col(f"`{name}`") for name in columns if name != order[0]]
-        frame = frame.orderBy(by.desc() if order[1] else by.asc(), *rest)
-    return frame
+    by = [(F.col(f"`{name}`"), down) for name, down in question.sorting(columns)]
+    frame = frame.orderBy(*(column.desc() if down else column.asc() for column, down in by))
+    return frame if question.first is None else frame.limit(question.first)
+
+
+def _narrowed(tables: DuckTables, rows: Query, question: Question, columns: tuple[str, ...]) -> pa.Table:
+    """The same, by DuckDB, as Spark sorts: no value comes before all values. Raises `Uncertain`."""
+    from ..storage.duck import NoColumn
+
+    where = ""
+    if question.where is not None:
+        try:
+            where = f"WHERE {tables.condition(question.where, tables.types_of(rows))}"
+        except NoColumn as error:
+            raise _bad_where(question.where, columns, error) from None
+    ways = {True: "DESC NULLS LAST", False: "ASC NULLS FIRST"}
+    order = ", ".join(f"{tables.quoted(name)} {ways[down]}" for name, down in question.sorting(columns))
+    limit = "" if question.first is None else f"LIMIT {question.first}"
+    return tables.arrow(tables.sql(f"SELECT * FROM {{rows}} {where} ORDER BY {order} {limit}", rows=rows))
 
 
 def _bad_where(where: str, columns: Sequence[str], error: Exception) -> UsageError:

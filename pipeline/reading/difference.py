@@ -26,7 +26,7 @@ from ..state.records import CheckRecord, Revision, RunKind, RunRecord
 from ..state.standing import newest_checks
 from ..state.totals import MEASURES, Point, TotalDiff, accumulate, at_epochs
 from ..storage.warehouse import Warehouse
-from . import views
+from .names import named as named_of
 
 Document = dict[str, Any]
 TABLES = {  # view → its keys in the tables, and the values: name, table, what a row adds to it
@@ -288,7 +288,7 @@ class Difference:
     def _keyed(self, warehouse: Warehouse, side: Side, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         if side.row.frontier is None:
             return rows.select(*[F.col(c).cast("string").alias(c) if c in keys else F.col(c) for c in rows.columns])
-        named = views.named(warehouse, side.row, rows, list(keys))
+        named = named_of(warehouse, side.row, rows, list(keys))
         if len(keys) == 1:
             return named
         low, high = F.least(*keys), F.greatest(*keys)  # which end comes first depends on the numbers
@@ -302,7 +302,7 @@ class Difference:
     def _named(self, spark: SparkSession, rows: DataFrame, columns: list[str]) -> DataFrame:
         if self._by_name or self.after.row.frontier is None:
             return rows
-        return views.named(Warehouse(spark, self.after.home), self.after.row, rows, columns)
+        return named_of(Warehouse(spark, self.after.home), self.after.row, rows, columns)
 
 
 def _union(frames: list[DataFrame]) -> DataFrame:

@@ -8,68 +8,69 @@ from the plans that maintain it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from ..state.records import Revision
-from ..storage.warehouse import Warehouse
-from . import views
+from ..storage.declared import value_columns
+from .names import numbers as numbers_of
+from .tables import R, Tables
+from .views import answerable
 
 SHOWN = 200  # edges of a vertex whose landed rows are listed
 BEHIND = 12  # diffs, edges and landed rows that stand behind one differing row
+READS = ("upserts", "edges", "trussness", "degrees", "triangle_counts", "motif_counts", "names")
 Document = dict[str, Any]
 Vertex = int | str
 
 
-def edge(warehouse: Warehouse, revision: Revision, epoch: int, ends: tuple[str, str]) -> Document:
+def edge(tables: Tables[R], revision: Revision, epoch: int, ends: tuple[str, str]) -> Document:
     """Is the edge there, with which trussness, in which triangles, and which landed rows say so."""
-    views.answerable(warehouse.home, revision, epoch)
-    a, b = sorted(views.numbers(warehouse, ends, revision))
-    return _edge(warehouse, revision, epoch, a, b, _rows(warehouse, revision, [(a, b)], epoch), triangles=True)
+    answerable(tables.home, revision, epoch)
+    a, b = sorted(numbers_of(tables, ends, revision))
+    called, rows = _called(tables, revision, [(a, b)]), _rows(tables, revision, [(a, b)], epoch)
+    return _edge(tables, revision, epoch, a, b, rows, called, triangles=True)
 
 
-def triangle(warehouse: Warehouse, revision: Revision, epoch: int, corners: tuple[str, str, str]) -> Document:
+def triangle(tables: Tables[R], revision: Revision, epoch: int, corners: tuple[str, str, str]) -> Document:
     """Is the triangle there, and its three edges."""
-    views.answerable(warehouse.home, revision, epoch)
-    numbers = sorted(views.numbers(warehouse, corners, revision))
+    answerable(tables.home, revision, epoch)
+    numbers = sorted(numbers_of(tables, corners, revision))
     pairs = list(combinations(numbers, 2))
-    rows = _rows(warehouse, revision, pairs, epoch)
-    edges = [_edge(warehouse, revision, epoch, a, b, rows) for a, b in pairs]
+    rows = _rows(tables, revision, pairs, epoch)
+    called = _called(tables, revision, pairs)
+    edges = [_edge(tables, revision, epoch, a, b, rows, called) for a, b in pairs]
     return {
-        "triangle": names(warehouse, revision, numbers),
-        "epoch": warehouse.home.schedule.label(epoch),
+        "triangle": [called[number] for number in numbers],
+        "epoch": tables.home.schedule.label(epoch),
         "revision": revision.revision,
         "there": all(each["there"] for each in edges),
         "edges": edges,
     }
 
 
-def vertex(warehouse: Warehouse, revision: Revision, epoch: int, name: str) -> Document:
+def vertex(tables: Tables[R], revision: Revision, epoch: int, name: str) -> Document:
     """Degree, triangles and motifs, the diffs that add up to them, and each edge with the landed rows that make it."""
-    views.answerable(warehouse.home, revision, epoch)
-    (number,) = views.numbers(warehouse, [name], revision)
-    at = F.col("vertex") == number
+    answerable(tables.home, revision, epoch)
+    (number,) = numbers_of(tables, [name], revision)
 
     def diffs(table: str) -> list[tuple[Any, Document]]:
-        rows = warehouse.at(table, revision).where(at & (F.col("epoch") <= epoch)).orderBy("epoch", "revision")
-        label = warehouse.home.schedule.label
-        found = rows.collect()
+        label = tables.home.schedule.label
+        found = _stored(tables, revision, table, epoch, f"vertex = {number}")
         return [(r, {"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]}) for r in found]
 
     degree, counts = ([diff for _, diff in diffs(table)] for table in ("degrees", "triangle_counts"))
     motifs: dict[str, list[Document]] = {}
     if "motif_counts" in revision.snapshots:
-        motifs = {name: [] for name in warehouse.home.config.motifs}
+        motifs = {name: [] for name in tables.home.config.motifs}
         for row, diff in diffs("motif_counts"):
             motifs.setdefault(row["motif"], []).append(diff)
-    found = _edges_at(warehouse, revision, epoch, number)
-    rows = _rows(warehouse, revision, found[:SHOWN], epoch)
+    found = _edges_at(tables, revision, epoch, number)
+    rows, called = _rows(tables, revision, found[:SHOWN], epoch), _called(tables, revision, found[:SHOWN], number)
     return {
-        "vertex": names(warehouse, revision, [number])[0],
-        "epoch": warehouse.home.schedule.label(epoch),
+        "vertex": called[number],
+        "epoch": tables.home.schedule.label(epoch),
         "revision": revision.revision,
         "degree": sum(row["diff"] for row in degree),
         "triangles": sum(row["diff"] for row in counts),
@@ -77,92 +78,93 @@ def vertex(warehouse: Warehouse, revision: Revision, epoch: int, name: str) -> D
         "degree_diffs": degree,
         "triangle_diffs": counts,
         "motif_diffs": motifs,
-        "edges": [_edge(warehouse, revision, epoch, a, b, rows, trussness=False) for a, b in found[:SHOWN]],
+        "edges": [_edge(tables, revision, epoch, a, b, rows, called, trussness=False) for a, b in found[:SHOWN]],
         "edges_not_listed": max(0, len(found) - SHOWN),
     }
 
 
-def difference(warehouse: Warehouse, revision: Revision, epoch: int, a: int, b: int | None) -> list[str]:
+def difference(tables: Tables[R], revision: Revision, epoch: int, a: int, b: int | None) -> list[str]:
     """What stands behind a differing row, in lines: the stored diffs of the edge a, b (or the vertex a), and the landed
     rows of the edge (or of the vertex's first edges) with their fate at the epoch."""
-    mine = [(a, b)] if b is not None else _edges_at(warehouse, revision, epoch, a)
-    label = warehouse.home.schedule.label
+    mine = [(a, b)] if b is not None else _edges_at(tables, revision, epoch, a)
+    label = tables.home.schedule.label
     lines = []
     for table in ("edges", "trussness") if b is not None else ("degrees", "triangle_counts"):
-        of = (F.col("a") == a) & (F.col("b") == b) if b is not None else F.col("vertex") == a
-        rows = warehouse.at(table, revision).where(of & (F.col("epoch") <= epoch)).orderBy("epoch", "revision")
+        of = f"a = {a} AND b = {b}" if b is not None else f"vertex = {a}"
         steps = []
-        for row in rows.limit(BEHIND).collect():
+        for row in _stored(tables, revision, table, epoch, of)[:BEHIND]:
             k = f" of trussness {row['k']}" if table == "trussness" else ""
             steps.append(f"{row['diff']:+}{k} at {label(row['epoch'])} (revision {row['revision']})")
         lines.append(f"diffs stored in {table}: {', '.join(steps) or 'none'}")
-    for landed in _rows(warehouse, revision, mine[:BEHIND], epoch)[:BEHIND]:
-        src, dst = names(warehouse, revision, [landed["src"], landed["dst"]])
+    for landed in _rows(tables, revision, mine[:BEHIND], epoch)[:BEHIND]:
+        src, dst = names(tables, revision, [landed["src"], landed["dst"]])
         place = f"{landed['file']} line {landed['line']}"
         lines.append(f"landed at {landed['epoch']}: {landed['op']} {src} → {dst}, {place}: {landed['fate']}")
     return lines
 
 
-def _edges_at(warehouse: Warehouse, revision: Revision, epoch: int, *vertices: int) -> list[tuple[int, int]]:
+def _stored(tables: Tables[R], revision: Revision, table: str, epoch: int, of: str) -> list[dict[str, Any]]:
+    """The stored diffs at epochs <= `epoch` for which a condition holds, the first ones first."""
+    query = f"SELECT * FROM {{stored}} WHERE {of} AND epoch <= {epoch}"
+    rows = tables.listed(tables.sql(query, stored=tables.at(table, revision)))
+    return sorted(rows, key=lambda row: (row["epoch"], row["revision"], row.get("motif", ""), row["diff"]))
+
+
+def _edges_at(tables: Tables[R], revision: Revision, epoch: int, *vertices: int) -> list[tuple[int, int]]:
     """The edges of some vertices at an epoch, a < b."""
-    alive = warehouse.at("edges", revision).where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
-    touching = alive.where(F.col("a").isin(*vertices) | F.col("b").isin(*vertices))
-    mine = touching.groupBy("a", "b").agg(F.sum("diff").alias("n"))
-    return sorted((row.a, row.b) for row in mine.where("n <> 0").collect())
+    some = ", ".join(map(str, vertices))
+    query = (
+        f"SELECT a, b FROM {{stored}} WHERE epoch <= {epoch} AND until > {epoch} AND (a IN ({some}) OR b IN ({some})) "
+        "GROUP BY a, b HAVING sum(diff) <> 0"
+    )
+    return sorted((row["a"], row["b"]) for row in tables.listed(tables.sql(query, stored=tables.at("edges", revision))))
 
 
 def _edge(
-    warehouse: Warehouse,
+    tables: Tables[R],
     revision: Revision,
     epoch: int,
     a: int,
     b: int,
     rows: list[Document],
+    called: Mapping[int, Vertex],
     trussness: bool = True,
     triangles: bool = False,
 ) -> Document:
     mine = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
-    called = dict(zip((a, b), names(warehouse, revision, [a, b]), strict=True))
     found: Document = {
         "edge": [called[a], called[b]],
-        "epoch": warehouse.home.schedule.label(epoch),
+        "epoch": tables.home.schedule.label(epoch),
         "revision": revision.revision,
         "there": any(row["fate"] == "in force" for row in mine),
         "rows": [{**row, "src": called[row["src"]], "dst": called[row["dst"]]} for row in mine],
     }
     if trussness:
-        here = warehouse.at("trussness", revision).where((F.col("a") == a) & (F.col("b") == b))
-        stored = (
-            here.where(F.col("epoch") <= epoch).groupBy("k").agg(F.sum("diff").alias("n")).where("n <> 0").collect()
+        query = (
+            f"SELECT k FROM {{stored}} WHERE a = {a} AND b = {b} AND epoch <= {epoch} GROUP BY k HAVING sum(diff) <> 0"
         )
+        stored = tables.listed(tables.sql(query, stored=tables.at("trussness", revision)))
         found["trussness"] = stored[0]["k"] if stored else None
     if triangles:
         ends: dict[int, set[int]] = {a: set(), b: set()}
-        for pair in _edges_at(warehouse, revision, epoch, a, b):
+        for pair in _edges_at(tables, revision, epoch, a, b):
             for one, other in (pair, pair[::-1]):
                 if one in ends:
                     ends[one].add(other)
         third = sorted(ends[a] & ends[b])
         found["support"] = len(third)
-        found["triangles_with"] = names(warehouse, revision, third[:SHOWN])
+        found["triangles_with"] = names(tables, revision, third[:SHOWN])
         found["triangles_not_listed"] = max(0, len(third) - SHOWN)
     return found
 
 
-def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]], epoch: int) -> list[Document]:
+def _rows(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int) -> list[Document]:
     """All landed rows of some pairs at epochs <= `epoch`, both directions, with their fate there."""
     if not pairs:
         return []
-    config, label = warehouse.home.config, warehouse.home.schedule.label
+    config, label = tables.home.config, tables.home.schedule.label
     values = list(config.values)
-    upserts = warehouse.at("upserts", revision).where(F.col("epoch") <= epoch)
-    few = warehouse.spark.createDataFrame(pairs, "a bigint, b bigint")
-    ends = (F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b"))
-    keep: DataFrame = upserts.select("*", *ends).join(F.broadcast(few), ["a", "b"])
-    passes = F.lit(True) if config.condition is None else F.coalesce(F.expr(config.condition), F.lit(False))
-    data = ["src", "dst", *values, "op", "seq", "epoch", "file", "line"]
-    net = keep.select(*data, passes.alias("_passes"), "revision", "diff").groupBy(*data, "_passes")
-    landed = net.agg(F.sum("diff").alias("n"), F.max("revision").alias("revision")).collect()
+    landed = _landed(tables, revision, pairs, epoch)
     # the law of upserts: the last epoch, in it the highest seq; at equal seq a value before a delete, the greatest one
     order = sorted(
         landed,
@@ -172,6 +174,7 @@ def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]]
             r["op"] == "upsert",
             *((r[v] is not None, r[v]) for v in values),
             r["file"],
+            r["line"],
         ),
     )
     next_: list[Any] = []  # of each row, the one that overwrites it: the next of its key that was not taken back
@@ -179,12 +182,12 @@ def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]]
     for row in reversed(order):
         key = row["src"], row["dst"]
         next_.append(following.get(key))
-        if row["n"] > 0:
+        if row["_n"] > 0:
             following[key] = row
     out = []
     for row, after in zip(order, reversed(next_), strict=True):
-        if row["n"] <= 0:
-            fate = f"taken back by the landing published as revision {row['revision']}"
+        if row["_n"] <= 0:
+            fate = f"taken back by the landing published as revision {row['_revision']}"
         elif after is not None:
             fate = f"overwritten by {after['file']} line {after['line']}"
         elif row["op"] == "delete":
@@ -202,9 +205,34 @@ def _rows(warehouse: Warehouse, revision: Revision, pairs: list[tuple[int, int]]
     return out
 
 
-def names(warehouse: Warehouse, revision: Revision, numbers: list[int]) -> list[Vertex]:
+def _landed(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int) -> list[dict[str, Any]]:
+    """The landed rows of some pairs: their columns; `_n`, whether they stand or were taken back; `_revision`, the last
+    that said so; `_passes`, whether they pass the filter."""
+    config, types = tables.home.config, value_columns(tables.home)
+    asked = types | dict.fromkeys(("src", "dst", "a", "b", "epoch"), "bigint")
+    passes = "true" if config.condition is None else f"coalesce({tables.condition(config.condition, asked)}, false)"
+    data = ", ".join(map(tables.quoted, ["src", "dst", *types, "op", "seq", "epoch", "file", "line"]))
+    few = ", ".join(f"({a}, {b})" for a, b in pairs)
+    query = (
+        f"SELECT {data}, _passes, CAST(sum(diff) AS BIGINT) AS _n, max(revision) AS _revision FROM "
+        f"(SELECT {data}, {passes} AS _passes, revision, diff FROM "
+        f"(SELECT u.*, few.a, few.b FROM {{upserts}} u JOIN (VALUES {few}) AS few(a, b) "
+        f"ON least(u.src, u.dst) = few.a AND greatest(u.src, u.dst) = few.b WHERE u.epoch <= {epoch}) mine) judged "
+        f"GROUP BY {data}, _passes"
+    )
+    return tables.listed(tables.sql(query, upserts=tables.at("upserts", revision)))
+
+
+def _called(tables: Tables[R], revision: Revision, pairs: Sequence[tuple[int, int]], *more: int) -> dict[int, Vertex]:
+    """The vertices of some pairs, and what they are called."""
+    numbers = sorted({*more, *(number for pair in pairs for number in pair)})
+    return dict(zip(numbers, names(tables, revision, numbers), strict=True))
+
+
+def names(tables: Tables[R], revision: Revision, numbers: list[int]) -> list[Vertex]:
     """Numbers of vertices → what the landed files call them; a number that no file has a name for stays one."""
-    if warehouse.home.config.vertices.ids == "integer" or not numbers:
+    if tables.home.config.vertices.ids == "integer" or not numbers:
         return list(numbers)
-    book = {row.id: row["name"] for row in warehouse.at("names", revision).where(F.col("id").isin(numbers)).collect()}
+    query = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, numbers))})"
+    book = {row["id"]: row["name"] for row in tables.listed(tables.sql(query, book=tables.at("names", revision)))}
     return [book.get(number, number) for number in numbers]

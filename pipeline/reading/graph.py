@@ -1,12 +1,19 @@
-"""What is published, for programs: the views of `altneu show` as Spark DataFrames, and as views of Spark SQL.
+"""What is published, for programs: the views of `altneu show` as Arrow tables, pandas, Polars or Spark DataFrames.
 
     from pipeline.api import Graph
 
     graph = Graph("path/of/the/home")
-    graph.edges(as_of="2004-05-15").where("trussness >= 5").show()
-    graph.vertices(top=10).show()
+    graph.pandas.vertices(top=10)
+    graph.arrow.edges(as_of="2004-05-15", where="trussness >= 5")
+    graph.explain("edge", 12, 47)
+
+    graph.edges(as_of="2004-05-15").where("trussness >= 5").show()    # a Spark DataFrame
     graph.register()
     graph.spark.sql("SELECT trussness, count(*) FROM altneu_edges GROUP BY trussness").show()
+
+`graph.arrow`, `graph.pandas` and `graph.polars` have every view, and hold its rows in memory. DuckDB computes them in
+this process, without Java, while little is stored; else Spark does (`Graph(home, engine=…)` forces one). The views of
+`graph` itself are Spark's.
 
 Every call reads one ledger row, the newest unless `revision` names another: whole revisions only, whatever is published
 meanwhile. Epochs are labels, dates or integers; vertices are what the landed files call them. Every view takes `where`
@@ -17,27 +24,34 @@ as `pipeline.errors.AltneuError`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
 
+from ..errors import UsageError
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.place import opened
 from ..state.records import Revision
-from .answers import Answer, ask
-from .questions import Question
+from .answers import Answer, ask, condition
+from .engines import Engines
+from .questions import Engine, Question
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from ..storage.warehouse import Warehouse
+    from .tables import R, Tables
 
 Epoch = str | int | date
 Vertex = str | int
-_TEXTS = ("label", "result", "suite", "check", "observed", "first")
-_TYPES = {"transitivity": "double"} | dict.fromkeys(_TEXTS, "string")
+F = TypeVar("F")  # what a view gives
+CORNERS = {"vertex": 1, "edge": 2, "triangle": 3}  # what can be explained, and how many vertices name it
 
 
 class Narrow(TypedDict, total=False):
@@ -49,21 +63,195 @@ class Narrow(TypedDict, total=False):
     limit: int
 
 
-class Graph:
-    """The published graph of a home. `spark`: a session with Iceberg; by default the one of the home's settings, which
-    starts when a view needs it."""
+class Views(Generic[F]):
+    """Every view of `altneu show`, as one kind of table."""
 
-    def __init__(self, home: Path | str, spark: SparkSession | None = None) -> None:
-        self.home = Home.open(home)
-        self.ledger = opened(self.home)
-        self._start = self._session if spark is None else lambda: spark
+    def _given(self, question: Question) -> F:
+        raise NotImplementedError
+
+    def totals(
+        self,
+        all_epochs: bool = False,
+        revision: int | None = None,
+        as_of: Epoch | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs; one epoch or
+        all."""
+        return self._ask("totals", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+
+    def trusses(
+        self,
+        all_epochs: bool = False,
+        revision: int | None = None,
+        as_of: Epoch | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """epoch, label, k, edges (of trussness >= k), exactly (of just k)."""
+        return self._ask("trusses", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+
+    def vertices(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """vertex, degree, triangles, clustering, and a column for each motif."""
+        return self._ask("vertices", as_of=as_of, revision=revision, vertex=vertex, **narrow)
+
+    def edges(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """src, dst, trussness; src < dst (as numbers)."""
+        return self._ask("edges", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+
+    def support(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """src, dst, support: how many triangles each edge is in, counted on request."""
+        return self._ask("support", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+
+    def triangles(
+        self,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        first: Epoch | None = None,
+        last: Epoch | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """a, b, c, diff (1), listed on request: one row per triangle. Between epochs `first` and `last` those that came
+        (1) and went (-1)."""
+        asked: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
+        return self._ask("triangles", span=(first, last), **asked, **narrow)
+
+    def communities(
+        self,
+        k: int | None = None,
+        as_of: Epoch | None = None,
+        revision: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """src, dst, community: the k-truss communities (default: the greatest k), the largest first; see
+        `views.communities`."""
+        return self._ask("communities", k=k, as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+
+    def changes(
+        self,
+        first: Epoch | None = None,
+        last: Epoch | None = None,
+        revision: int | None = None,
+        k: int | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        since_revision: int | None = None,
+        all_epochs: bool = False,
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """src, dst, trussness, diff: what turns the edges of epoch `first` into those of `last`. With `k`: src, dst,
+        diff of the edges that entered or left the k-truss. With `since_revision` instead of epochs: what a consumer of
+        that revision applies, see `changes_since`."""
+        asked: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
+        asked |= {"since_revision": since_revision, "all_epochs": all_epochs}
+        return self._ask("changes", span=(first, last), **asked, **narrow)
+
+    def changes_since(
+        self,
+        old: int,
+        new: int | None = None,
+        all_epochs: bool = False,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see `views.changes_since`."""
+        asked: dict[str, Any] = {"since_revision": old, "revision": new, "all_epochs": all_epochs}
+        return self.changes(vertex=vertex, edge=edge, **asked, **narrow)
+
+    def quarantine(
+        self,
+        first: Epoch | None = None,
+        last: Epoch | None = None,
+        revision: int | None = None,
+        **narrow: Unpack[Narrow],
+    ) -> F:
+        """epoch, file, line, reason, text: the malformed rows, of one epoch or of two and all between."""
+        return self._ask("quarantine", span=(first, last), revision=revision, **narrow)
+
+    def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> F:
+        """epoch, label, result (passed, warns, fails), suite, check, observed, first: what the checks found."""
+        return self._ask("checks", span=(first, last), **narrow)
+
+    def results(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> F:
+        """epoch, label, revision, at, result, suite, name, observed, run, published: every result, newest first."""
+        return self._ask("results", span=(first, last), **narrow)
+
+    def _ask(
+        self,
+        view: str,
+        span: Sequence[Epoch | None] = (),
+        as_of: Epoch | None = None,
+        vertex: Vertex | Sequence[Vertex] = (),
+        edge: tuple[Vertex, Vertex] | None = None,
+        **rest: Any,
+    ) -> F:
+        return self._given(
+            Question(
+                view,
+                span=tuple(as_typed(epoch) for epoch in span if epoch is not None),
+                as_of=None if as_of is None else as_typed(as_of),
+                vertices=(str(vertex),) if isinstance(vertex, (str, int)) else tuple(map(str, vertex)),
+                edge=None if edge is None else (str(edge[0]), str(edge[1])),
+                **rest,
+            )
+        )
+
+
+class _InMemory(Views[F]):
+    """The views as tables in memory."""
+
+    def __init__(self, graph: Graph, made: Callable[[pa.Table], F]) -> None:
+        self._graph, self._made = graph, made
+
+    def _given(self, question: Question) -> F:
+        with condition(question.where):
+            return self._made(self._graph.ask(question).arrow())
+
+
+class Graph(Views["DataFrame"]):
+    """The published graph of a home; its own views are Spark DataFrames. `spark`: a session with Iceberg; by default
+    the one of the home's settings, which starts when it is needed. `engine`: who computes what is not Spark's own."""
+
+    def __init__(self, home: Path | str, spark: SparkSession | None = None, engine: Engine | str = Engine.auto) -> None:
+        if engine not in set(Engine):
+            raise UsageError(f"there is no engine {str(engine)!r}.", f"one of {', '.join(Engine)}")
+        self._open(Home.open(home), None, self._session if spark is None else lambda: spark, Engine(engine))
 
     @classmethod
-    def over(cls, home: Home, ledger: Ledger, start: Callable[[], SparkSession]) -> Self:
+    def over(cls, home: Home, ledger: Ledger, start: Callable[[], SparkSession], engine: Engine = Engine.auto) -> Self:
         """Of a home that is open, with a session of the caller's."""
         graph = cls.__new__(cls)
-        graph.home, graph.ledger, graph._start = home, ledger, start
+        graph._open(home, ledger, start, engine)
         return graph
+
+    def _open(self, home: Home, ledger: Ledger | None, start: Callable[[], SparkSession], engine: Engine) -> None:
+        self.home, self.ledger = home, ledger or opened(home)
+        self._start = start
+        self._engines = Engines(home, lambda: self._warehouse, engine)
 
     def _session(self) -> SparkSession:
         from ..storage.session import master_of, session
@@ -81,8 +269,58 @@ class Graph:
         return Warehouse(self.spark, self.home)
 
     def ask(self, question: Question) -> Answer:
-        """The answer to a question as it is typed: what every view here and `altneu show` are made of."""
-        return ask(self.home, self.ledger, question, lambda: self._warehouse)
+        """The answer to a question as it is typed: what every view and `altneu show` are made of."""
+        return ask(self.home, self.ledger, question, self._engines)
+
+    def _given(self, question: Question) -> DataFrame:
+        answer = ask(self.home, self.ledger, question, replace(self._engines, engine=Engine.spark))
+        if answer.frame is not None:
+            return answer.frame
+        columns = ", ".join(f"`{name}` {type_}" for name, type_ in answer.types().items())
+        return self.spark.createDataFrame([dict(row) for row in answer.rows()], columns)
+
+    @property
+    def arrow(self) -> Views[pa.Table]:
+        """The views as Arrow tables."""
+        return _InMemory(self, lambda table: table)
+
+    @property
+    def pandas(self) -> Views[pd.DataFrame]:
+        """The views as pandas DataFrames."""
+        return _InMemory(self, lambda table: table.to_pandas())
+
+    @property
+    def polars(self) -> Views[pl.DataFrame]:
+        """The views as Polars DataFrames. Raises `UsageError` where Polars is not installed."""
+        try:
+            import polars
+        except ImportError:
+            raise UsageError("Polars is not installed.", "pip install polars") from None
+        return _InMemory(self, lambda table: polars.from_arrow(table))
+
+    def explain(
+        self, thing: str, *vertices: Vertex, as_of: Epoch | None = None, revision: int | None = None
+    ) -> dict[str, Any]:
+        """Which landed rows make a `vertex`, an `edge` or a `triangle` what it is, as `altneu explain --format json`
+        prints it."""
+        from . import explain, views
+
+        row = self.ledger.published(revision)
+        assert row.frontier is not None
+        names = [str(vertex) for vertex in vertices]
+        if thing not in CORNERS:
+            raise UsageError(f"{thing!r} cannot be explained.", f"one of {', '.join(CORNERS)}")
+        if len(set(names)) != CORNERS[thing] or len(names) != CORNERS[thing]:
+            count = "one vertex" if CORNERS[thing] == 1 else f"{CORNERS[thing]} different vertices"
+            raise UsageError(f"{thing} takes {count}, not {' '.join(names)}.", "altneu explain --help")
+        epoch = row.frontier if as_of is None else self.home.schedule.epoch(as_typed(as_of))
+        views.answerable(self.home, row, epoch)
+
+        def found(tables: Tables[R]) -> explain.Document:
+            document: explain.Document = getattr(explain, thing)(tables, row, epoch, *([names] if names[1:] else names))
+            return document
+
+        return self._engines.answer([row], explain.READS, False, found, found)
 
     def __repr__(self) -> str:
         row = self.ledger.at()
@@ -101,139 +339,8 @@ class Graph:
         """The ledger row of a revision (default: the newest). Raises `AltneuError` before anything is published."""
         return self.ledger.published(revision)
 
-    def totals(
-        self,
-        all_epochs: bool = False,
-        revision: int | None = None,
-        as_of: Epoch | None = None,
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs; one epoch or
-        all."""
-        return self._ask("totals", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
-
-    def trusses(
-        self,
-        all_epochs: bool = False,
-        revision: int | None = None,
-        as_of: Epoch | None = None,
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """epoch, label, k, edges (of trussness >= k), exactly (of just k)."""
-        return self._ask("trusses", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
-
-    def vertices(
-        self,
-        as_of: Epoch | None = None,
-        revision: int | None = None,
-        vertex: Vertex | Sequence[Vertex] = (),
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """vertex, degree, triangles, clustering, and a column for each motif."""
-        return self._ask("vertices", as_of=as_of, revision=revision, vertex=vertex, **narrow)
-
-    def edges(
-        self,
-        as_of: Epoch | None = None,
-        revision: int | None = None,
-        vertex: Vertex | Sequence[Vertex] = (),
-        edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """src, dst, trussness; src < dst (as numbers)."""
-        return self._ask("edges", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
-
-    def support(
-        self,
-        as_of: Epoch | None = None,
-        revision: int | None = None,
-        vertex: Vertex | Sequence[Vertex] = (),
-        edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """src, dst, support: how many triangles each edge is in, counted on request."""
-        return self._ask("support", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
-
-    def triangles(
-        self,
-        as_of: Epoch | None = None,
-        revision: int | None = None,
-        first: Epoch | None = None,
-        last: Epoch | None = None,
-        vertex: Vertex | Sequence[Vertex] = (),
-        edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """a, b, c, diff (1), listed on request: one row per triangle. Between epochs `first` and `last` those that came
-        (1) and went (-1)."""
-        asked: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
-        return self._ask("triangles", span=(first, last), **asked, **narrow)
-
-    def communities(
-        self,
-        k: int | None = None,
-        as_of: Epoch | None = None,
-        revision: int | None = None,
-        vertex: Vertex | Sequence[Vertex] = (),
-        edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """src, dst, community: the k-truss communities (default: the greatest k), the largest first; see
-        `views.communities`."""
-        return self._ask("communities", k=k, as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
-
-    def changes(
-        self,
-        first: Epoch | None = None,
-        last: Epoch | None = None,
-        revision: int | None = None,
-        k: int | None = None,
-        vertex: Vertex | Sequence[Vertex] = (),
-        edge: tuple[Vertex, Vertex] | None = None,
-        since_revision: int | None = None,
-        all_epochs: bool = False,
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """src, dst, trussness, diff: what turns the edges of epoch `first` into those of `last`. With `k`: src, dst,
-        diff of the edges that entered or left the k-truss. With `since_revision` instead of epochs: what a consumer of
-        that revision applies, see `changes_since`."""
-        asked: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
-        asked |= {"since_revision": since_revision, "all_epochs": all_epochs}
-        return self._ask("changes", span=(first, last), **asked, **narrow)
-
-    def changes_since(
-        self,
-        old: int,
-        new: int | None = None,
-        all_epochs: bool = False,
-        vertex: Vertex | Sequence[Vertex] = (),
-        edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see `views.changes_since`."""
-        asked: dict[str, Any] = {"since_revision": old, "revision": new, "all_epochs": all_epochs}
-        return self.changes(vertex=vertex, edge=edge, **asked, **narrow)
-
-    def quarantine(
-        self,
-        first: Epoch | None = None,
-        last: Epoch | None = None,
-        revision: int | None = None,
-        **narrow: Unpack[Narrow],
-    ) -> DataFrame:
-        """epoch, file, line, reason, text: the malformed rows, of one epoch or of two and all between."""
-        return self._ask("quarantine", span=(first, last), revision=revision, **narrow)
-
-    def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> DataFrame:
-        """epoch, label, result (passed, warns, fails), suite, check, observed, first: what the checks found."""
-        return self._ask("checks", span=(first, last), **narrow)
-
-    def results(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> DataFrame:
-        """epoch, label, revision, at, result, suite, name, observed, run, published: every result, newest first."""
-        return self._ask("results", span=(first, last), **narrow)
-
     def collection(self, table: str, revision: int | None = None) -> DataFrame:
-        """A table of diff triples as stored (`warehouse.TABLES`, `MOTIFS`): all epochs, also those to come."""
+        """A table of diff triples as stored (`declared.TABLES`, `MOTIFS`): all epochs, also those to come."""
         return self._warehouse.at(table, self.revision(revision))
 
     def register(self, prefix: str = "altneu_", as_of: Epoch | None = None, revision: int | None = None) -> list[str]:
@@ -252,29 +359,6 @@ class Graph:
         for name, frame in frames.items():
             frame.createOrReplaceTempView(prefix + name)
         return [prefix + name for name in frames]
-
-    def _ask(
-        self,
-        view: str,
-        span: Sequence[Epoch | None] = (),
-        as_of: Epoch | None = None,
-        vertex: Vertex | Sequence[Vertex] = (),
-        edge: tuple[Vertex, Vertex] | None = None,
-        **rest: Any,
-    ) -> DataFrame:
-        question = Question(
-            view,
-            span=tuple(as_typed(epoch) for epoch in span if epoch is not None),
-            as_of=None if as_of is None else as_typed(as_of),
-            vertices=(str(vertex),) if isinstance(vertex, (str, int)) else tuple(map(str, vertex)),
-            edge=None if edge is None else (str(edge[0]), str(edge[1])),
-            **rest,
-        )
-        answer = self.ask(question)
-        if answer.frame is not None:
-            return answer.frame
-        columns = ", ".join(f"`{name}` {_TYPES.get(name, 'bigint')}" for name in answer.columns)
-        return self.spark.createDataFrame([dict(row) for row in answer.rows()], columns)
 
 
 def as_typed(epoch: Epoch) -> str:

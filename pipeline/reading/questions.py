@@ -8,9 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from functools import cached_property
 
 from ..errors import UsageError
+
+
+class Engine(StrEnum):
+    """Who computes an answer from the tables."""
+
+    auto = "auto"  # DuckDB while little is stored, else Spark
+    spark = "spark"
+    duckdb = "duckdb"
 
 
 @dataclass(frozen=True)
@@ -23,8 +32,10 @@ class View:
     columns: tuple[str, ...]
     about: str
     measure: str = ""  # what `top` goes by when nothing is said
-    spark: bool = True
     whole: bool = False  # a table shows all of it: one row an epoch
+    order: tuple[str, ...] = ()  # the columns that its rows are sorted by first; then by the others
+    reads: tuple[str, ...] = ()  # the tables that it is computed from; none: the database answers
+    works: bool = False  # it is computed from all edges, not read off
 
     @property
     def title(self) -> str:
@@ -50,10 +61,9 @@ _TOTALS = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_
 _AT = ("as_of", "revision")
 _WHO = ("vertices", "edge")
 _PAIR = ("src", "dst")
+_CHANGED = ("epoch", "src", "dst", "diff")
 VIEWS = (
-    View(
-        "totals", "", (*_AT, "all_epochs"), _TOTALS, "the graph's totals", measure="triangles", spark=False, whole=True
-    ),
+    View("totals", "", (*_AT, "all_epochs"), _TOTALS, "the graph's totals", measure="triangles", whole=True),
     View(
         "vertices",
         "",
@@ -61,8 +71,17 @@ VIEWS = (
         ("vertex", "degree", "triangles", "clustering"),
         "every vertex with its degree, triangles, clustering, motifs",
         "degree",
+        reads=("degrees", "triangle_counts", "motif_counts"),
     ),
-    View("edges", "", (*_AT, *_WHO), (*_PAIR, "trussness"), "every edge with its trussness", "trussness"),
+    View(
+        "edges",
+        "",
+        (*_AT, *_WHO),
+        (*_PAIR, "trussness"),
+        "every edge with its trussness",
+        "trussness",
+        reads=("trussness",),
+    ),
     View(
         "changes",
         "FROM TO",
@@ -70,6 +89,8 @@ VIEWS = (
         (*_PAIR, "trussness", "diff"),
         "edges to add (1) and to drop (-1) between two epochs; with --k those of the k-truss",
         "trussness",
+        order=_CHANGED,
+        reads=("trussness",),
     ),
     View(
         "changes",
@@ -78,8 +99,19 @@ VIEWS = (
         (*_PAIR, "trussness", "diff"),
         "what a consumer of revision R applies",
         "trussness",
+        order=_CHANGED,
+        reads=("trussness",),
     ),
-    View("triangles", "", (*_AT, *_WHO), ("a", "b", "c", "diff"), "every triangle", "diff"),
+    View(
+        "triangles",
+        "",
+        (*_AT, *_WHO),
+        ("a", "b", "c", "diff"),
+        "every triangle",
+        "diff",
+        reads=("edges",),
+        works=True,
+    ),
     View(
         "triangles",
         "FROM TO",
@@ -87,8 +119,19 @@ VIEWS = (
         ("a", "b", "c", "diff"),
         "triangles that came (1) and went (-1) between two epochs",
         "diff",
+        reads=("edges",),
+        works=True,
     ),
-    View("support", "", (*_AT, *_WHO), (*_PAIR, "support"), "triangles on each edge", "support"),
+    View(
+        "support",
+        "",
+        (*_AT, *_WHO),
+        (*_PAIR, "support"),
+        "triangles on each edge",
+        "support",
+        reads=("edges",),
+        works=True,
+    ),
     View(
         "trusses",
         "",
@@ -96,7 +139,6 @@ VIEWS = (
         ("epoch", "label", "k", "edges", "exactly"),
         "the size of every k-truss",
         measure="edges",
-        spark=False,
         whole=True,
     ),
     View(
@@ -106,6 +148,9 @@ VIEWS = (
         (*_PAIR, "community"),
         "the communities of the k-truss (default: the greatest k)",
         "community",
+        order=("community", "src", "dst"),
+        reads=("trussness",),
+        works=True,
     ),
     View(
         "quarantine",
@@ -114,6 +159,7 @@ VIEWS = (
         ("epoch", "file", "line", "reason", "text"),
         "malformed rows with file, line and reason",
         measure="line",
+        reads=("quarantine",),
     ),
     View(
         "checks",
@@ -122,7 +168,6 @@ VIEWS = (
         ("epoch", "label", "result", "suite", "check", "observed", "first"),
         "what the checks found, failures first",
         measure="epoch",
-        spark=False,
     ),
     View(
         "results",
@@ -131,7 +176,6 @@ VIEWS = (
         ("epoch", "label", "revision", "at", "result", "suite", "name", "observed", "run", "published"),
         "every result of every check, newest first: also of what is replaced, and of runs that published nothing",
         measure="at",
-        spark=False,
     ),
 )
 NAMES = tuple(dict.fromkeys(view.name for view in VIEWS))
@@ -199,6 +243,13 @@ class Question:
         if self.edge and self.edge[0] == self.edge[1]:
             raise UsageError(f"--edge {' '.join(self.edge)}: an edge has two different ends.", _usage(self.view))
         return view
+
+    def sorting(self, columns: Sequence[str]) -> list[tuple[str, bool]]:
+        """By which columns the rows are sorted, one after the other, and which of them downwards."""
+        asked = self.order(columns)
+        own = [*(name for name in self.form.order if name in columns), *columns]
+        rest = [(name, False) for name in dict.fromkeys(own) if asked is None or name != asked[0]]
+        return [*([asked] if asked else []), *rest]
 
     def order(self, columns: Sequence[str]) -> tuple[str, bool] | None:
         """The column to sort by, and whether downwards; None: the view's own order. Raises `UsageError`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ..reading.views import named
+from ..reading.names import named
 from ..state.facts import Top
 from .context import Run
 

@@ -33,7 +33,8 @@ from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunState, StageState, new_run_id
 from ..storage import kept
 from ..storage.branches import Branches
-from ..storage.warehouse import INTERVALS, Warehouse, shown
+from ..storage.declared import INTERVALS
+from ..storage.warehouse import Warehouse, shown
 from . import held, unchanged
 from .meaning import changed_values
 

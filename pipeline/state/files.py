@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-import pyarrow as pa
-from pyarrow import fs
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from ..home.s3 import S3
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs
 
 TRIES = 8  # of a request to an object store, with growing pauses: some 10 s
 AT_ONCE = 16  # requests to an object store that are under way together
@@ -69,6 +71,8 @@ def same(one: str, other: str) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _s3(settings: S3) -> fs.FileSystem:
+    from pyarrow import fs
+
     retry = fs.AwsStandardS3RetryStrategy(max_attempts=TRIES)
     # delayed: a small file is one request, which succeeds or fails as a whole
     return fs.S3FileSystem(retry_strategy=retry, allow_delayed_open=True, **settings.of_arrow())
@@ -77,6 +81,8 @@ def _s3(settings: S3) -> fs.FileSystem:
 @functools.lru_cache(maxsize=4)
 def _other(root: str) -> tuple[fs.FileSystem, str]:
     """A store of another kind, and the path of its root in it."""
+    from pyarrow import fs
+
     try:
         found, path = fs.FileSystem.from_uri(root)
     except (ValueError, NotImplementedError) as error:  # an unknown kind of store
@@ -85,6 +91,8 @@ def _other(root: str) -> tuple[fs.FileSystem, str]:
 
 
 def _system(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, str]:
+    from pyarrow import fs  # of all that a small command needs, the slowest to import
+
     path = local(location)
     if path is not None:
         return fs.LocalFileSystem(), str(path)
@@ -138,6 +146,8 @@ def sizes(folder: str) -> dict[str, int]:
 def listed(folder: str) -> dict[str, Found]:
     """Every file below a folder, by its path from there; none when the folder is not there. Raises `OSError`, also
     when there is no such bucket."""
+    from pyarrow import fs
+
     system, path = _system(folder)
     path = path.rstrip("/")
     infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))

@@ -163,6 +163,12 @@ def _former_file(home: Home, catalog: str, warehouse: str) -> str:
     return ""
 
 
+def locations(connection: sa.Connection, catalog: str) -> dict[str, str]:
+    """Each table of a catalog, `namespace.table`, with the metadata file that is in force."""
+    mine = sa.select(tables).where(tables.c.catalog_name == catalog)
+    return {f"{row.table_namespace}.{row.table_name}": row.metadata_location for row in connection.execute(mine)}
+
+
 def place_of(table: str, location: str) -> str:
     """The warehouse of a table, `namespace/name`, by where its metadata file is."""
     return location.rsplit(f"/{table}/metadata/", 1)[0]

@@ -17,14 +17,13 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
-import sqlalchemy as sa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..errors import AltneuError, Unavailable
-from ..state import files
+from ..state import files, place
 from ..state.database import engine
 
 Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
@@ -60,11 +59,9 @@ class Tables:
         return Table(name, where[name], self._read[where[name]], self._changes)
 
     def _locations(self, catalog: str) -> dict[str, str]:
-        columns = "table_namespace, table_name, metadata_location"
-        query = sa.text(f"SELECT {columns} FROM iceberg_tables WHERE catalog_name = :catalog")
         with self._engine.connect() as connection:
-            found = connection.execute(query, {"catalog": catalog}).all()
-        return {f"{catalog}.{namespace}.{table}": location for namespace, table, location in found}
+            found = place.locations(connection, catalog)
+        return {f"{catalog}.{table}": location for table, location in found.items()}
 
     def _load(self, locations: list[str]) -> None:
         try:

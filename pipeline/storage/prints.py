@@ -20,7 +20,8 @@ from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
 
 from ..state.prints import Prints
 from ..state.records import Revision
-from .warehouse import INTERVALS, Warehouse, quoted
+from .declared import INTERVALS, quoted
+from .warehouse import Warehouse
 
 ALWAYS = {  # the bigint columns of a table that are never null
     "upserts": ("src", "dst"),

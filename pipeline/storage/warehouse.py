@@ -1,49 +1,35 @@
-"""The big tables, in Apache Iceberg: every one a collection of diff triples.
+"""The big tables, in Apache Iceberg, by Spark: those of `declared`.
 
 Readers pin the snapshots of a ledger row; what writers do with branches is in `branches`.
-
-`edges` keeps signed validity intervals: a row is the two diff triples `(epoch, +diff)` and `(until, -diff)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from ..errors import AltneuError, UsageError, full, transient
+from algorithms.conditions import spark_sql
+
+from ..errors import UsageError, full, transient
 from ..home.directory import Home
 from ..home.s3 import in_s3
 from ..state import place
 from ..state.records import Revision
 from . import few, iceberg
 from .branches import Branches
+from .declared import MOTIFS, NAMESPACE, SQL_TYPES, TABLES, ddl, fields, pinned, quoted
 from .session import catalog, plans_for
 
-NAMESPACE = "graph"
-_TIME = "epoch bigint, revision bigint, diff bigint"
-SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
-
-# table -> its data columns; the time columns and diff follow in every one
-TABLES = {
-    "upserts": "src bigint, dst bigint, {values}, op string, seq bigint, file string, line bigint",
-    "quarantine": "file string, line bigint, reason string, text string",
-    "names": "id bigint, name string",
-    "edges": "a bigint, b bigint, until bigint",
-    "degrees": "vertex bigint",  # diff = change of the degree
-    "triangle_counts": "vertex bigint",  # diff = change of the number of triangles at the vertex
-    "trussness": "a bigint, b bigint, k bigint",
-}
-MOTIFS = {  # of homes that have some
-    "motif_edges": "relation string, a bigint, b bigint, until bigint",  # what they are made of besides the edges
-    "motif_counts": "motif string, vertex bigint",  # diff = change of the number of occurrences at the vertex
-}
 PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
     "write.distribution-mode": "none",
@@ -55,22 +41,6 @@ PROPERTIES = {
     "commit.manifest.min-count-to-merge": "4",
     "read.split.open-file-cost": str(256 << 10),
 }
-INTERVALS = ("edges", "motif_edges")  # whose rows are intervals
-
-
-def quoted(column: str) -> str:
-    """A column's name as SQL takes it, whatever is in it."""
-    return "`" + column.replace("`", "``") + "`"
-
-
-def ddl(fields: Mapping[str, str]) -> str:
-    """Column → type, as SQL declares them."""
-    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in fields.items())
-
-
-def value_columns(home: Home) -> dict[str, str]:
-    """Value column → its type in SQL."""
-    return {name: SQL_TYPES[type_] for name, type_ in home.config.values.items()}
 
 
 def shown(rows: DataFrame, revision: Revision) -> DataFrame:
@@ -82,6 +52,8 @@ def shown(rows: DataFrame, revision: Revision) -> DataFrame:
 
 class Warehouse(Branches):
     """The tables of a home, in one Spark session."""
+
+    distributed = True
 
     def __init__(self, spark: SparkSession, home: Home) -> None:
         self.spark = spark
@@ -103,10 +75,7 @@ class Warehouse(Branches):
         return list(self._fields(table))
 
     def _fields(self, table: str) -> dict[str, str]:
-        """Column → its type in SQL."""
-        before, values, after = f"{(TABLES | MOTIFS)[table]}, {_TIME}".partition("{values}")
-        own = [dict(column.split() for column in part.split(",") if column.strip()) for part in (before, after)]
-        return own[0] | (value_columns(self.home) if values else {}) | own[1]
+        return fields(self.home, table)
 
     def ensure(self, retype: bool = False) -> None:
         """Make the tables that are not there, each with a first, empty snapshot, so that it can be branched.
@@ -164,20 +133,11 @@ class Warehouse(Branches):
         """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
         if revision.frontier is None:
             return self.empty(table)
-        return self._visible(self.snapshot(table, self._pinned(table, revision)), revision)
+        return self._visible(self.snapshot(table, pinned(table, revision)), revision)
 
     def as_written(self, table: str, revision: Revision) -> DataFrame:
         """The same with the columns that the snapshot has, whatever value columns altneu.toml declares by now."""
-        return self._visible(self._written(table, self._pinned(table, revision)), revision)
-
-    def _pinned(self, table: str, revision: Revision) -> int:
-        if table not in revision.snapshots:
-            raise AltneuError(
-                f"revision {revision.revision} cannot be read any more: a compaction kept only the newest ones "
-                "([retention] revisions). Its totals can.",
-                "altneu status",
-            )
-        return revision.snapshots[table]
+        return self._visible(self._written(table, pinned(table, revision)), revision)
 
     @staticmethod
     def _visible(rows: DataFrame, revision: Revision) -> DataFrame:
@@ -207,6 +167,30 @@ class Warehouse(Branches):
     def _written(self, table: str, snapshot: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", snapshot).table(self.name(table))
 
+    # -- queries of `reading.tables.Tables` ------------------------------------------------------------------------
+
+    def sql(self, query: str, **relations: DataFrame) -> DataFrame:
+        named: dict[str, Any] = dict(relations)
+        return self.spark.sql(query, **named)
+
+    def columns_of(self, rows: DataFrame) -> list[str]:
+        return rows.columns
+
+    def listed(self, rows: DataFrame) -> list[dict[str, Any]]:
+        return [row.asDict() for row in rows.collect()]
+
+    def one_task(self, rows: DataFrame, function: Callable[[pa.Table], pa.Table], schema: str) -> DataFrame:
+        return rows.coalesce(1).mapInArrow(partial(_whole, function), schema)
+
+    def quoted(self, column: str) -> str:
+        return quoted(column)
+
+    def literal(self, text: str) -> str:
+        return _braced("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'")
+
+    def condition(self, text: str, types: Mapping[str, str]) -> str:
+        return _braced(spark_sql(text))
+
     # -- writers ------------------------------------------------------------------------------------------------
 
     def stage(self, table: str, run_id: str, base: int, rows: DataFrame | None) -> int:
@@ -222,6 +206,17 @@ class Warehouse(Branches):
         listing = ", prefix_listing => true" if in_s3(self.home.warehouse) else ""
         call = f"CALL {self.catalog}.system.remove_orphan_files(table => '{NAMESPACE}.{table}', older_than => TIMESTAMP"
         return len(self.spark.sql(f"{call} '{before:%Y-%m-%d %H:%M:%S}'{listing})").collect())
+
+
+def _whole(function: Callable[[pa.Table], pa.Table], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    parts = list(batches)
+    if parts:
+        yield from function(pa.Table.from_batches(parts)).to_batches(max_chunksize=1 << 20)
+
+
+def _braced(text: str) -> str:
+    """Text within a query whose relations stand in braces."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 MAKES = 5  # tries to make the tables

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from ..errors import AltneuError
-from ..home.directory import Home
 
 if TYPE_CHECKING:
     from expectations.model import Check
 
+    from ..home.directory import Home
     from ..state.ledger import Ledger
 
 POOL = "altneu_stages"  # one slot: runs compute and publish one after the other

@@ -26,7 +26,7 @@ from pipeline.state.facts import Facts, PublishFacts, Size, from_json
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
 from pipeline.state.standing import standings
-from pipeline.storage.warehouse import TABLES
+from pipeline.storage.declared import TABLES
 from pipeline.tasks import base, due, orchestration, upkeep
 from tests import homes
 

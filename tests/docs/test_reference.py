@@ -34,9 +34,9 @@ def test_the_page_is_what_the_generator_prints(generator: ModuleType) -> None:
 
 def test_what_the_generator_says_by_itself_is_about_things_that_exist(generator: ModuleType) -> None:
     from pipeline.state import schema
-    from pipeline.storage import warehouse
+    from pipeline.storage import declared
 
-    assert set(generator.TABLES) == set(warehouse.TABLES | warehouse.MOTIFS)
+    assert set(generator.TABLES) == set(declared.TABLES | declared.MOTIFS)
     assert set(generator.DATABASE) == set(schema.metadata.tables)
 
 

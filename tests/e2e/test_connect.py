@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
 from pipeline.state.records import Revision
-from pipeline.storage.warehouse import TABLES, Warehouse
+from pipeline.storage.declared import TABLES
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.conftest import TINY
 from tests.reference import Row

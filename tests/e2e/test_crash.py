@@ -27,7 +27,8 @@ from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
-from pipeline.storage.warehouse import TABLES, Warehouse
+from pipeline.storage.declared import TABLES
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.conftest import TINY
 from tests.reference import Row

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from pipeline.checking import audit
 from pipeline.home.settings import Triangles
-from pipeline.reading import views
+from pipeline.reading import dense
 from pipeline.reading.graph import Graph
 from pipeline.state.facts import TrussFacts
 from pipeline.state.ledger import Ledger
@@ -83,7 +83,7 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
         small = replace(
             home, config=home.config.model_copy(update={"triangles": Triangles(limit_edges=1)})
         )  # by a join
-        joined = views.support(Warehouse(spark, small), ledger.at(), epoch).collect()
+        joined = dense.support(Warehouse(spark, small), ledger.at(), epoch).collect()
         assert {(row.src, row.dst): row.support for row in joined} == supports
     densest = altneu("show", "communities", "--format", "json")
     assert {(row["src"], row["dst"]) for row in json.loads(densest.out)} == clique(8, 9, 10, 11, 12, 13)

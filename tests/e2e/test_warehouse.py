@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
 from pipeline.state.records import EMPTY, Revision
-from pipeline.storage.warehouse import MOTIFS, PROPERTIES, TABLES, Warehouse, ddl, quoted
+from pipeline.storage.declared import MOTIFS, TABLES, ddl, quoted
+from pipeline.storage.warehouse import PROPERTIES, Warehouse
 from tests import homes
 
 TRIPLES = [(7, 1, revision, revision) for revision in (1, 2, 3, 4)]  # vertex, epoch, revision, diff

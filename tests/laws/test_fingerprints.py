@@ -21,8 +21,9 @@ from pipeline.run.compact import compact
 from pipeline.state import prints, schema
 from pipeline.state.prints import Prints
 from pipeline.storage import few
+from pipeline.storage.declared import INTERVALS, MOTIFS, TABLES
 from pipeline.storage.prints import ALWAYS, TIME, of_published, of_tables
-from pipeline.storage.warehouse import INTERVALS, MOTIFS, TABLES, Warehouse
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.laws.test_history import EPOCHS, World
 from tests.prints import another_number

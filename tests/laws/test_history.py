@@ -27,7 +27,8 @@ from pipeline.reading.graph import Graph
 from pipeline.run import meaning, planning, rollback, runner
 from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
-from pipeline.storage.warehouse import TABLES, Warehouse
+from pipeline.storage.declared import TABLES
+from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.reference import Row
 

@@ -14,6 +14,7 @@ from pipeline.home.schedule import Schedule
 from pipeline.landing.survey import grid
 from pipeline.reading import views
 from pipeline.reading.answers import ask
+from pipeline.reading.engines import Engines
 from pipeline.reading.questions import Question
 from pipeline.report import write
 from pipeline.run.decision import Scope
@@ -284,8 +285,8 @@ def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     assert [(row["epoch"], row["label"], row["edges"]) for row in rows] == [
         (10, "1970-01-11", 5), (beyond, str(beyond), 6)
     ]  # fmt: skip
-    listed = ask(home, ledger, Question("totals", all_epochs=True), lambda: pytest.fail("no Spark"))
+    listed = ask(home, ledger, Question("totals", all_epochs=True), Engines(home, lambda: pytest.fail("no Spark")))
     assert listed.notes == ("2 of 12,523,611 epochs: those that landed or changed something",)
-    assert ask(home, ledger, Question("totals"), lambda: pytest.fail("no Spark")).notes == ()
+    assert ask(home, ledger, Question("totals"), Engines(home, lambda: pytest.fail("no Spark"))).notes == ()
     assert any(page.name == "index.html" for page in write(home, ledger, [10, beyond]))
     assert {row["epoch"] for row in grid(home, ledger)[1]} == {10, beyond}

@@ -12,12 +12,13 @@ import typer
 from pipeline import cli
 from pipeline.cli.base import app
 from pipeline.reading.answers import Answer
-from pipeline.reading.graph import Graph, Narrow, as_typed
+from pipeline.reading.graph import Graph, Narrow, Views, as_typed
 from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS, Question
 from tests.report.seed import DAY, Seed
 
 ARGUMENT = {"vertices": "vertex"}  # it is one or many, as `--vertex` is
-BESIDES = {"revision", "collection", "register", "ask", "over", "changes_since", "spark"}  # methods that are no view
+BESIDES = {"revision", "collection", "register", "ask", "over", "spark", "explain"}  # what is no view
+FORMS = {"arrow", "pandas", "polars"}
 
 
 def test_every_view_is_a_method_and_every_option_an_argument_and_nothing_else() -> None:
@@ -29,7 +30,8 @@ def test_every_view_is_a_method_and_every_option_an_argument_and_nothing_else() 
         assert takes == options | words, name
         assert "narrow" in inspect.signature(getattr(Graph, name)).parameters
     assert set(Narrow.__annotations__) == set(ANY)
-    assert {name for name in vars(Graph) if not name.startswith("_")} == {*NAMES, *BESIDES}
+    assert {name for name in vars(Views) if not name.startswith("_")} == {*NAMES, "changes_since"}
+    assert {name for name in vars(Graph) if not name.startswith("_")} == {*BESIDES, *FORMS}
 
 
 def test_the_command_line_has_the_same_names() -> None:

@@ -9,7 +9,7 @@ from algorithms import truss
 from algorithms.kept import Files
 from algorithms.proof import Ask
 
-from ...reading.views import named
+from ...reading.names import named
 from ...state.facts import TrussFacts
 from ...state.totals import accumulate, at_epochs
 from ...storage import few, kept

@@ -1,0 +1,156 @@
+"""The views that look for triangles when they are asked for: triangles, support, communities.
+
+In one task by a kernel, or of many edges by joins of Spark's. Their rows come in no order, as those of `views`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from ..state.records import Revision
+from .names import Only, named
+from .tables import R, Tables
+from .views import answerable, forward, sums
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+
+def communities(tables: Tables[R], revision: Revision, epoch: int, k: int, only: Only | None = None) -> R:
+    """The k-truss communities of an epoch: src, dst, community (1 is the one with the most edges).
+
+    A community is a class of edges of the k-truss that chains of triangles within it join; a vertex may be in several.
+    Source: Huang et al. 2014. One task: about 55 bytes an edge of the k-truss.
+    """
+    answerable(tables.home, revision, epoch)
+    inside = tables.sql(f"SELECT * FROM {{stored}} WHERE k >= {k}", stored=tables.at("trussness", revision))
+    edges = tables.sql("SELECT a, b FROM {stored}", stored=sums(tables, inside, epoch, "a", "b"))
+    found = tables.one_task(edges, _communities, "src bigint, dst bigint, community bigint")
+    return named(tables, revision, found, ["src", "dst"], only)
+
+
+def _communities(edges: pa.Table) -> pa.Table:
+    import numpy as np
+    import pyarrow as pa
+
+    import algorithms.kernels.communities
+
+    a, b = _ends(edges.sort_by([("a", "ascending"), ("b", "ascending")]))  # of equal ones the first edge decides
+    classes = algorithms.kernels.communities.communities(a, b, np.full(a.size, 2), 2)
+    _, label, sizes = np.unique(classes, return_inverse=True, return_counts=True)
+    place = np.empty(sizes.size, np.int64)
+    place[np.argsort(-sizes, kind="stable")] = np.arange(1, sizes.size + 1)
+    return pa.table({"src": a, "dst": b, "community": place[label]})
+
+
+def triangles(
+    tables: Tables[R], revision: Revision, epoch: int, since: int | None = None, only: Only | None = None
+) -> R:
+    """The triangles of an epoch: a, b, c, diff (1). With `since`: those that came (1) and went (-1) since then."""
+    forward(tables.home, revision, epoch if since is None else since, epoch)
+    now = _edges_at(tables, revision, epoch)
+    before = None if since is None else _edges_at(tables, revision, since)
+    if tables.distributed:
+        frames = cast("tuple[DataFrame, DataFrame | None]", (now, before))
+        found = cast(R, _triangles_by_joins(*frames))
+    else:
+        sides = [_triangles_in_one_task(tables, edges) for edges in (now, before) if edges is not None]
+        query = "SELECT a, b, c, 1 AS diff FROM {now}" + " UNION ALL SELECT a, b, c, -1 FROM {before}" * (
+            len(sides) - 1
+        )
+        found = tables.sql(query, **dict(zip(("now", "before"), sides, strict=False)))
+    net = (
+        "SELECT a, b, c, n AS diff FROM (SELECT a, b, c, CAST(sum(diff) AS BIGINT) AS n FROM {found} GROUP BY a, b, c) "
+        "net WHERE n <> 0"
+    )
+    return named(tables, revision, tables.sql(net, found=found), ["a", "b", "c"], only)
+
+
+def _triangles_in_one_task(tables: Tables[R], edges: R) -> R:
+    return tables.one_task(edges, _listed, "a bigint, b bigint, c bigint")
+
+
+def _listed(edges: pa.Table) -> pa.Table:
+    import numpy as np
+    import pyarrow as pa
+
+    from algorithms.kernels.triangles import enumerate_triangles
+
+    corners = np.concatenate([np.empty((0, 3), np.int64), *enumerate_triangles(*_ends(edges))])
+    return pa.table({name: corners[:, place] for place, name in enumerate("abc")})
+
+
+def _triangles_by_joins(now: DataFrame, before: DataFrame | None = None) -> DataFrame:
+    """Of edges now and before: a, b, c, diff, by a delta query that lists the triangles which differ."""
+    from pyspark.sql import functions as F
+
+    from algorithms.triangles import triangle_changes
+
+    index = now.limit(0) if before is None else before
+    changed = now.unionByName(index.withColumn("diff", -F.col("diff")))
+    delta = changed.groupBy("a", "b").agg(F.sum("diff").alias("diff")).where("diff <> 0").select(*_always())
+    return triangle_changes(index.select(*_always()), delta, broadcast=False)
+
+
+def support(tables: Tables[R], revision: Revision, epoch: int, only: Only | None = None) -> R:
+    """How many triangles each edge of an epoch is in: src, dst, support. One task, about 200 bytes an edge; of a
+    distributed engine beyond `[triangles] limit_edges` a join that lists every triangle."""
+    answerable(tables.home, revision, epoch)
+    edges = _edges_at(tables, revision, epoch)
+    if tables.distributed and _many(tables, revision):
+        found = cast(R, _support_by_joins(cast("DataFrame", edges)))
+    else:
+        found = tables.one_task(edges, _support, "src bigint, dst bigint, support bigint")
+    return named(tables, revision, found, ["src", "dst"], only)
+
+
+def _many(tables: Any, revision: Revision) -> bool:
+    limit: int = tables.home.config.triangles.limit_edges
+    return bool(tables.size("edges", revision.snapshots["edges"]).rows > limit)
+
+
+def _support_by_joins(edges: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    listed = _triangles_by_joins(edges)
+    sides = F.array(*[F.struct(F.col(x).alias("a"), F.col(y).alias("b")) for x, y in ("ab", "ac", "bc")])
+    counted = listed.select(F.inline(sides)).groupBy("a", "b").agg(F.count("*").alias("support"))
+    both = edges.join(counted, ["a", "b"], "left").fillna(0, ["support"])
+    return both.select(F.col("a").alias("src"), F.col("b").alias("dst"), "support")
+
+
+def _support(edges: pa.Table) -> pa.Table:
+    import numpy as np
+    import pyarrow as pa
+
+    from algorithms.kernels.triangles import count
+
+    a, b = _ends(edges)
+    return pa.table({"src": a, "dst": b, "support": count(a, b)[3].astype(np.int64)})
+
+
+def _ends(edges: pa.Table) -> tuple[Any, Any]:
+    import numpy as np
+
+    a, b = (np.ascontiguousarray(edges[name].to_numpy(), np.int64) for name in ("a", "b"))
+    return a, b
+
+
+def _edges_at(tables: Tables[R], revision: Revision, epoch: int) -> R:
+    """The edges of an epoch: a, b, diff (1)."""
+    query = (
+        "SELECT a, b, n AS diff FROM (SELECT a, b, CAST(sum(diff) AS BIGINT) AS n FROM {stored} "
+        f"WHERE epoch <= {epoch} AND until > {epoch} GROUP BY a, b) alive WHERE n <> 0"
+    )
+    return tables.sql(query, stored=tables.at("edges", revision))
+
+
+def _always() -> list[Column]:
+    """An edge set as intervals that never end."""
+    from pyspark.sql import functions as F
+
+    from algorithms.times import FOREVER
+
+    zero, ever = F.lit(0).cast("bigint"), F.lit(FOREVER)
+    return [F.col("a"), F.col("b"), zero.alias("epoch"), ever.alias("until"), F.col("diff")]

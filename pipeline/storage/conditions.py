@@ -1,0 +1,140 @@
+"""Conditions of Spark SQL as DuckDB has them: those of which it is certain that both mean the same.
+
+`for_duckdb("trussness >= 5 AND NOT src IN (1, 2)", {...})` gives DuckDB's text, or raises `Uncertain`. Certain are
+comparisons of a column with literals and columns of its own kind, IN, BETWEEN, IS NULL, AND, OR, NOT, and on integers
+also +, -, * and the remainder by a literal other than 0. Everything else (functions, casts, division, LIKE, comparisons
+between kinds, which the two engines convert by rules of their own) is for Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from .duck import NoColumn, Uncertain
+
+_COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_INTEGER, _NUMBER, _TEXT, _TRUTH = "bigint", "double", "string", "boolean"
+_LITERAL = "integer literal"  # of itself an INT, whose sums overflow elsewhere than a column's
+_DECIMAL = "decimal literal"
+_GREATEST = 2**63 - 1
+
+
+def for_duckdb(text: str, types: Mapping[str, str]) -> str:
+    """The condition as DuckDB takes it. `types`: column → type in SQL. Raises `Uncertain`, `NoColumn`.
+
+    >>> for_duckdb("src = 7 or `dst` % 2 = 0", {"src": "bigint", "dst": "bigint"})
+    '"src" = 7 OR "dst" % 2 = 0'
+    >>> for_duckdb("src / 2 > 3", {"src": "bigint"})
+    Traceback (most recent call last):
+    pipeline.storage.duck.Uncertain: 'src / 2'
+    """
+    try:
+        tree: exp.Expr = sqlglot.parse_one(text, into=exp.Condition, dialect="spark")
+    except (ParseError, TokenError):
+        raise Uncertain("it cannot be read") from None
+    known = {name.casefold(): (name, type_) for name, type_ in types.items()}
+    if len(known) < len(types) or any(node.comments for node in tree.walk()):
+        raise Uncertain("a comment in it, or columns that differ in capitals alone")
+    missing = [column.name for column in tree.find_all(exp.Column) if column.name.casefold() not in known]
+    if _kind(tree, known, set(missing)) != _TRUTH:
+        raise Uncertain("it is no comparison")
+    if missing:
+        raise NoColumn(f"there is no column {missing[0]!r}")
+
+    def ours(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column):
+            return node
+        return exp.column(exp.to_identifier(known[node.name.casefold()][0], quoted=True))
+
+    return tree.transform(ours).sql(dialect="duckdb")
+
+
+def _kind(node: exp.Expr, known: Mapping[str, tuple[str, str]], missing: set[str]) -> str | None:
+    """The type of an expression; None: a missing column's. Raises `Uncertain`."""
+
+    def kind(part: exp.Expr) -> str | None:
+        return _kind(part, known, missing)
+
+    match node:
+        case exp.Paren():
+            return kind(node.this)
+        case exp.And() | exp.Or():
+            _same(node, [kind(node.this), kind(node.expression)], _TRUTH)
+            return _TRUTH
+        case exp.Not():
+            _same(node, [kind(node.this)], _TRUTH)
+            return _TRUTH
+        case exp.Is() if isinstance(node.expression, exp.Null) and isinstance(node.this, exp.Column):
+            return _TRUTH
+        case exp.In() if node.expressions and isinstance(node.this, exp.Column):
+            _comparable(node, [kind(node.this), *map(kind, node.expressions)])
+            return _TRUTH
+        case exp.Between() if not node.args.get("symmetric"):
+            _comparable(node, [kind(node.this), kind(node.args["low"]), kind(node.args["high"])])
+            return _TRUTH
+        case exp.Add() | exp.Sub() | exp.Mul():
+            _integers(node, [kind(node.this), kind(node.expression)])
+            return _INTEGER
+        case exp.Mod() if _value(node.expression) not in (None, 0):
+            _integers(node, [kind(node.this), _LITERAL])
+            return _INTEGER
+        case exp.Column() if not node.table:
+            if node.name in missing:
+                return None
+            return known[node.name.casefold()][1]
+        case exp.Literal() if node.is_string:
+            if "\\" in node.name or not node.name.isprintable():
+                raise _uncertain(node)
+            return _TEXT
+        case exp.Literal() | exp.Neg():
+            return _number(node)
+    if isinstance(node, _COMPARED):
+        _comparable(node, [kind(node.this), kind(node.expression)])
+        return _TRUTH
+    raise _uncertain(node)
+
+
+def _value(node: exp.Expr) -> int | None:
+    """Of an integer literal, with a sign or without."""
+    sign = -1 if isinstance(node, exp.Neg) else 1
+    text = (node.this if isinstance(node, exp.Neg) else node).name
+    return sign * int(text) if text.isascii() and text.isdigit() and int(text) <= _GREATEST else None
+
+
+def _number(node: exp.Expr) -> str:
+    inside = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(inside, exp.Literal) or inside.is_string:
+        raise _uncertain(node)
+    if _value(node) is not None:
+        return _LITERAL
+    whole, dot, rest = inside.name.partition(".")
+    if dot and (whole + rest).isascii() and (whole + rest).isdigit() and len(whole + rest) <= 15:
+        return _DECIMAL
+    raise _uncertain(node)
+
+
+def _same(node: exp.Expr, kinds: list[str | None], wanted: str) -> None:
+    if any(kind not in (wanted, None) for kind in kinds):
+        raise _uncertain(node)
+
+
+def _integers(node: exp.Expr, kinds: list[str | None]) -> None:
+    """Integers of which at least one is a column's: else Spark computes in 32 bits."""
+    if any(kind not in (_INTEGER, _LITERAL, None) for kind in kinds) or set(kinds) == {_LITERAL}:
+        raise _uncertain(node)
+
+
+def _comparable(node: exp.Expr, kinds: list[str | None]) -> None:
+    """Values that both engines compare without a conversion that may differ."""
+    given = {kind for kind in kinds if kind is not None}
+    if given <= {_INTEGER, _LITERAL} or given <= {_NUMBER, _LITERAL, _DECIMAL} or given == {_TEXT}:
+        return
+    raise _uncertain(node)
+
+
+def _uncertain(node: exp.Expr) -> Uncertain:
+    return Uncertain(repr(node.sql(dialect="spark")))

@@ -1,0 +1,73 @@
+"""The tables of a home as they are declared, and what of them a ledger row names: without Spark.
+
+Every one is a collection of diff triples. `edges` keeps signed validity intervals: a row is the two diff triples
+`(epoch, +diff)` and `(until, -diff)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import AltneuError
+from ..home.directory import Home
+from ..state.records import Revision
+
+NAMESPACE = "graph"
+_TIME = "epoch bigint, revision bigint, diff bigint"
+SQL_TYPES = {"long": "bigint", "double": "double", "string": "string", "boolean": "boolean"}
+
+# table -> its data columns; the time columns and diff follow in every one
+TABLES = {
+    "upserts": "src bigint, dst bigint, {values}, op string, seq bigint, file string, line bigint",
+    "quarantine": "file string, line bigint, reason string, text string",
+    "names": "id bigint, name string",
+    "edges": "a bigint, b bigint, until bigint",
+    "degrees": "vertex bigint",  # diff = change of the degree
+    "triangle_counts": "vertex bigint",  # diff = change of the number of triangles at the vertex
+    "trussness": "a bigint, b bigint, k bigint",
+}
+MOTIFS = {  # of homes that have some
+    "motif_edges": "relation string, a bigint, b bigint, until bigint",  # what they are made of besides the edges
+    "motif_counts": "motif string, vertex bigint",  # diff = change of the number of occurrences at the vertex
+}
+INTERVALS = ("edges", "motif_edges")  # whose rows are intervals
+
+
+def quoted(column: str) -> str:
+    """A column's name as SQL takes it, whatever is in it."""
+    return "`" + column.replace("`", "``") + "`"
+
+
+def ddl(fields: Mapping[str, str]) -> str:
+    """Column → type, as SQL declares them."""
+    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in fields.items())
+
+
+def value_columns(home: Home) -> dict[str, str]:
+    """Value column → its type in SQL."""
+    return {name: SQL_TYPES[type_] for name, type_ in home.config.values.items()}
+
+
+def fields(home: Home, table: str) -> dict[str, str]:
+    """Column of a table → its type in SQL."""
+    before, values, after = f"{(TABLES | MOTIFS)[table]}, {_TIME}".partition("{values}")
+    own = [dict(column.split() for column in part.split(",") if column.strip()) for part in (before, after)]
+    return own[0] | (value_columns(home) if values else {}) | own[1]
+
+
+def pinned(table: str, revision: Revision) -> int:
+    """The snapshot of a table at a revision. Raises `AltneuError` when a compaction has expired the revision."""
+    if table not in revision.snapshots:
+        raise AltneuError(
+            f"revision {revision.revision} cannot be read any more: a compaction kept only the newest ones "
+            "([retention] revisions). Its totals can.",
+            "altneu status",
+        )
+    return revision.snapshots[table]
+
+
+def visible(revision: Revision) -> str:
+    """Which rows of its snapshots a revision shows, in SQL: a compacted snapshot serves all revisions that were kept
+    then, and those of revisions that a rollback has taken back stay in it."""
+    hidden = "".join(f" AND revision NOT BETWEEN {first} AND {last}" for first, last in revision.hidden)
+    return f"revision <= {revision.revision}{hidden}"

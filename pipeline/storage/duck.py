@@ -1,0 +1,235 @@
+"""The tables of a home without Spark: pyiceberg finds the files of a snapshot, DuckDB reads them, in this process.
+
+`DuckTables` answers like `Warehouse` for readers (see `reading.tables`), of the same snapshots and with the same rows.
+It starts in half a second, and holds in one process what it computes.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, StringType
+
+from ..errors import AltneuError, UsageError
+from ..home.directory import Home
+from ..state import database, files, place
+from ..state.records import Revision
+from .declared import NAMESPACE, fields, pinned, visible
+
+if TYPE_CHECKING:
+    from pyiceberg.table.metadata import TableMetadata
+
+_TYPES: dict[type[IcebergType], str] = {
+    LongType: "bigint",
+    DoubleType: "double",
+    StringType: "string",
+    BooleanType: "boolean",
+}
+_KINDS = {"int64": "bigint", "double": "double", "string": "string", "bool": "boolean"}
+_SETTINGS = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+
+
+class Uncertain(ValueError):
+    """Spark alone knows what a condition means."""
+
+
+class NoColumn(ValueError):
+    """A condition asks for a column that is not there, in no engine."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """Rows as DuckDB's SQL for them, and the Arrow tables that it names."""
+
+    sql: str
+    held: Mapping[str, pa.Table] = field(default_factory=dict)
+
+
+class DuckTables:
+    """The tables of a home, for readers."""
+
+    distributed = False
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._catalog = place.settled(home).catalog
+        self._engine = database.engine(home.database, self)
+        spill = Path(tempfile.gettempdir()) / f"altneu-duckdb-{os.getpid()}"  # made when memory is short
+        self._connection = duckdb.connect(config={**_SETTINGS, "temp_directory": str(spill)})
+        self._read: dict[str, TableMetadata] = {}  # a metadata file never changes
+        self._looked_up: dict[tuple[str, int], str] = {}  # nor does a snapshot
+
+    # -- reading, as in `reading.tables.Tables` ------------------------------------------------------------------
+
+    def at(self, table: str, revision: Revision) -> Query:
+        if revision.frontier is None:
+            return self.empty(table)
+        snapshot = pinned(table, revision)
+        if (table, snapshot) not in self._looked_up:
+            self._looked_up[table, snapshot] = self._snapshot(table, snapshot)
+        return Query(f"SELECT * FROM ({self._looked_up[table, snapshot]}) WHERE {visible(revision)}")
+
+    def empty(self, table: str) -> Query:
+        return Query(f"{_select(fields(self.home, table), {})} WHERE false")
+
+    def sql(self, query: str, **relations: Query) -> Query:
+        held = {name: rows for relation in relations.values() for name, rows in relation.held.items()}
+        return Query(query.format(**{name: f"({relation.sql})" for name, relation in relations.items()}), held)
+
+    def columns_of(self, rows: Query) -> list[str]:
+        return list(self.types_of(rows))
+
+    def listed(self, rows: Query) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.arrow(rows).to_pylist()
+        return found
+
+    def one_task(self, rows: Query, function: Callable[[pa.Table], pa.Table], schema: str) -> Query:
+        given = self.arrow(rows)
+        if not given.num_rows:
+            columns = dict(column.split() for column in schema.split(","))
+            return Query(f"{_select(columns, {})} WHERE false")
+        name = f"held_{uuid.uuid4().hex}"
+        return Query(f"SELECT * FROM {name}", {name: function(given)})
+
+    def quoted(self, column: str) -> str:
+        return _quoted(column)
+
+    def literal(self, text: str) -> str:
+        return _text(text).replace("{", "{{").replace("}", "}}")
+
+    def condition(self, text: str, types: Mapping[str, str]) -> str:
+        from .conditions import for_duckdb  # by sqlglot, which takes time to import
+
+        return for_duckdb(text, types).replace("{", "{{").replace("}", "}}")
+
+    # -- of DuckDB alone -----------------------------------------------------------------------------------------
+
+    def types_of(self, rows: Query) -> dict[str, str]:
+        """Column → its type in SQL."""
+        schema = self.arrow(Query(f"SELECT * FROM ({rows.sql}) LIMIT 0", rows.held)).schema
+        return {column.name: _KINDS[str(column.type)] for column in schema}
+
+    def size(self, revision: Revision, tables: tuple[str, ...]) -> int:
+        """How many rows some tables store at a revision, whether it shows them or not; by metadata alone."""
+        found = 0
+        for table in tables:
+            if table in revision.snapshots:
+                snapshot = self._metadata(table)[1].snapshot_by_id(revision.snapshots[table])
+                summary = snapshot.summary if snapshot else None
+                found += int(summary["total-records"] or 0) if summary else 0
+        return found
+
+    def arrow(self, rows: Query) -> pa.Table:
+        """All rows, computed now."""
+        cursor = self._connection.cursor()
+        try:
+            for name, table in rows.held.items():
+                cursor.register(name, table)
+            return cursor.sql(rows.sql).to_arrow_table()
+        except duckdb.IOException as error:
+            what = str(error).removeprefix("IO Error: ").splitlines()[0]
+            remedy = "is it a file of the tables: altneu rebuild; with landed rows lost: altneu rebuild --from-landing"
+            raise AltneuError(what, remedy) from None
+        except duckdb.OutOfMemoryException as error:
+            raise AltneuError(f"too much for one process: {str(error).splitlines()[0]}", "--engine spark") from None
+        finally:
+            cursor.close()
+
+    def _metadata(self, table: str) -> tuple[str, TableMetadata]:
+        with database.answering(self.home.database), self._engine.connect() as connection:
+            where = place.locations(connection, self._catalog)
+        location = where.get(f"{NAMESPACE}.{table}")
+        if location is None:
+            raise AltneuError(f"there is no table {self._catalog}.{NAMESPACE}.{table}.", "altneu status")
+        if location not in self._read:
+            self._read[location] = FromInputFile.table_metadata(_Input(location))
+        return location, self._read[location]
+
+    def _snapshot(self, table: str, snapshot: int) -> str:
+        """The rows of a snapshot, with the columns that are declared now, in SQL."""
+        location, metadata = self._metadata(table)
+        if metadata.snapshot_by_id(snapshot) is None:
+            raise AltneuError(f"table {table} has no snapshot {snapshot} any more.", "altneu doctor")
+        scan = Table((NAMESPACE, table), metadata, location, _Files(), None).scan(snapshot_id=snapshot)  # type: ignore[arg-type]
+        tasks = list(scan.plan_files())
+        if any(task.delete_files for task in tasks):  # no version of altneu writes them
+            raise UsageError(f"table {table} has rows that were deleted by another program.", "--engine spark")
+        wanted = fields(self.home, table)
+        if not tasks:
+            return f"{_select(wanted, {})} WHERE false"
+        there = {column.name: column for column in scan.projection().fields}
+        # by the numbers of the columns, as Iceberg has it: one that was dropped and declared again is another
+        schema = ", ".join(
+            f"{column.field_id}: {{name: {_text(name)}, type: {_text(_duck(_TYPES[type(column.field_type)]))}, "
+            "default_value: NULL}"
+            for name, column in there.items()
+        )
+        paths = ", ".join(_text(_path(task.file.file_path)) for task in tasks)
+        source = f"read_parquet([{paths}], schema = MAP {{{schema}}})"
+        return f"{_select(wanted, {name: _quoted(name) for name in there})} FROM {source}"
+
+
+def _select(columns: Mapping[str, str], there: Mapping[str, str]) -> str:
+    """Columns with their types; NULL for those that are not there."""
+    chosen = (
+        there[name] if name in there else f"CAST(NULL AS {_duck(type_)}) AS {_quoted(name)}"
+        for name, type_ in columns.items()
+    )
+    return f"SELECT {', '.join(chosen)}"
+
+
+def _duck(type_: str) -> str:
+    return {"string": "VARCHAR"}.get(type_, type_.upper())
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _path(location: str) -> str:
+    path = files.local(location)
+    if path is None:
+        raise UsageError(f"{location} is on no disk of this machine.", "--engine spark")
+    return str(path)
+
+
+class _Input(InputFile):
+    """A file of the tables. pyiceberg's own ways to files import pandas, for half a second."""
+
+    def __len__(self) -> int:
+        return len(files.read(self.location))
+
+    def exists(self) -> bool:
+        return True
+
+    def open(self, seekable: bool = True) -> Any:
+        return BytesIO(files.read(self.location))
+
+
+class _Files(FileIO):
+    """Reads only."""
+
+    def new_input(self, location: str) -> InputFile:
+        return _Input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        raise NotImplementedError
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        raise NotImplementedError

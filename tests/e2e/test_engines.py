@@ -1,0 +1,275 @@
+"""DuckDB answers what Spark answers: every view with every argument, the same rows, types, notes and errors.
+
+Two homes with what makes reading hard: late and replaced batches, a window, a filter, values, motifs, malformed rows,
+a rollback whose revisions stay in compacted snapshots, expired revisions, folded epochs, names that change.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.errors import AltneuError, UsageError
+from pipeline.home.directory import Home
+from pipeline.landing.folder import seal
+from pipeline.reading import engines
+from pipeline.reading.graph import Graph
+from pipeline.reading.questions import ANY, FLAGS, VIEWS, Engine, Question
+from pipeline.run import planning, rollback
+from pipeline.run.compact import compact
+from pipeline.state.ledger import Ledger
+from tests import homes
+from tests.e2e.conftest import Altneu
+
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
+
+VALUES = """
+[values]
+w = "long"
+"my col" = "string"
+x = "double"
+ok = "boolean"
+[edges]
+live_for = 3
+where = "w > 0 AND NOT `my col` IN ('off', 'a{b}')"
+[motifs]
+two-paths = "a-b, b-c"
+loop = "a->b where w > 1, b->c, c->a"
+[ingest]
+max_bad_share = 0.5
+[retention]
+epochs = 4
+revisions = 3
+"""
+NAMES = '[vertices]\nids = "string"\n[edges]\nlive_for = 2\n'
+
+
+def land(home: Home, epoch: int, text: str) -> None:
+    folder = home.landing / f"epoch={epoch}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / "rows.csv").write_text(text)
+    seal(folder, text.count("\n") - 1)
+
+
+def clique(*vertices: int | str, w: int = 1, also: str = "on") -> str:
+    pairs = [(a, b) for place, a in enumerate(vertices) for b in vertices[place + 1 :]]
+    return "".join(f"{a},{b},{w},{also},{w / 4},{'true' if w > 1 else 'false'},\n" for a, b in pairs)
+
+
+HEAD = "src,dst,w,my col,x,ok,op\n"
+
+
+def told(home: Home, ledger: Ledger, spark: SparkSession, engine: Engine, question: Question) -> Any:
+    graph = Graph.over(home, ledger, lambda: spark, engine)
+    try:
+        answer = graph.ask(question)
+        table = answer.arrow()
+    except AltneuError as error:
+        return type(error), error.what, error.next
+    assert tuple(table.column_names) == answer.columns == tuple(answer.types())
+    return answer.columns, answer.notes, [str(field.type) for field in table.schema], table.to_pylist()
+
+
+def explained(home: Home, ledger: Ledger, spark: SparkSession, engine: Engine, *asked: Any, **at: Any) -> Any:
+    try:
+        return Graph.over(home, ledger, lambda: spark, engine).explain(*asked, **at)
+    except AltneuError as error:
+        return type(error), error.what, error.next
+
+
+def compare(home: Home, ledger: Ledger, spark: SparkSession, questions: Iterator[Question]) -> list[Any]:
+    found = []
+    for question in questions:
+        mine, sparks = (told(home, ledger, spark, engine, question) for engine in (Engine.duckdb, Engine.spark))
+        assert mine == sparks, question
+        found.append(mine)
+    return found
+
+
+def questions(edge: tuple[str, str], first: str, last: str, text: bool) -> Iterator[Question]:
+    """Every view, with every option that it takes."""
+    arguments: dict[str, list[Any]] = {
+        "as_of": [first],
+        "all_epochs": [True],
+        "k": [2, 3],
+        "vertices": [(edge[0],), edge],
+        "edge": [edge],
+        "where": [f"src = '{edge[0]}'" if text else f"src >= {edge[0]} AND NOT dst IN (2, 3)"],
+        "sort": ["-dst", "diff"],
+        "top": [2],
+        "limit": [3],
+    }
+    for view in VIEWS:
+        if not view.reads:
+            continue
+        since = {"since_revision": 1} if "since_revision" in view.options else {}
+        span = (first, last) if "FROM TO" in view.words else ()
+        yield (plain := Question(view.name, span=span, **since))
+        for option in (*view.options, *ANY):
+            for value in arguments.get(option, []):
+                if option in ("where", "sort") and not {"src", "dst"} <= set(view.columns):
+                    continue
+                if option != "sort" or value.removeprefix("-") in view.columns:
+                    yield replace(plain, **{option: value})
+        if "[FROM [TO]]" in view.words:
+            yield replace(plain, span=(last,))
+            yield replace(plain, span=(first, last))
+
+
+def test_every_view_and_argument(spark: SparkSession, tmp_path: Path) -> None:
+    """Integer ids, values, motifs; then a rollback, a compaction that folds, and on."""
+    home, ledger = homes.make(tmp_path / "home [a]*", VALUES)  # what DuckDB takes for a pattern of files
+    land(home, 1, HEAD + clique(1, 2, 3, 4) + clique(4, 5, 6, w=2) + "7,x,1,on,1,true,\n7,8,1,off,,,\n7,9,-1,on,,,\n")
+    land(home, 2, HEAD + clique(1, 2, 5, 7, w=2) + "1,2,,,,,delete\n" + "3,4,5,a{b},,,\n")
+    land(home, 3, HEAD + clique(2, 3, 4, 5, 6, w=3))
+    homes.run(home, ledger, [1, 2, 3])
+    land(home, 2, HEAD + clique(1, 2, 3) + clique(10, 11, 12, w=2) + "5,y,1,on,1,true,\n")
+    land(home, 4, HEAD + clique(1, 5, 6, 10, also="off") + clique(1, 2, 3))
+    homes.run(home, ledger, [2, 4])
+    rollback.rollback(home, ledger, 1)
+    asked = [question for question in questions(("1", "3"), "2", "3", False)]
+    found = compare(home, ledger, spark, iter(asked))
+    assert {option for question in asked for option in question.given()} == set(FLAGS) - {"revision"}
+    filled = [len(answer[3]) for answer in found if len(answer) == 4]
+    assert len(filled) == len(asked) and sum(map(bool, filled)) > len(filled) * 0.8
+    compare(home, ledger, spark, (Question("edges", revision=r) for r in (1, 2, 3)))
+    for thing in (("vertex", 5), ("edge", 1, 2), ("edge", 3, 4), ("triangle", 2, 3, 4), ("edge", 1, 99)):
+        for at in ({}, {"as_of": 1}, {"as_of": 4, "revision": 2}):
+            mine, sparks = (explained(home, ledger, spark, e, *thing, **at) for e in (Engine.duckdb, Engine.spark))
+            assert mine == sparks and (thing[-1] == 99 or isinstance(mine, dict) or at.get("revision")), (thing, at)
+    homes.run(home, ledger, [2, 4])
+    for epoch in (5, 6):
+        land(home, epoch, HEAD + clique(1, 2, epoch, 20 + epoch, w=epoch))
+        homes.run(home, ledger, [epoch])
+    compact(home, ledger, spark, grace=0)
+    row = ledger.at()
+    assert row.hidden and row.since is not None
+    homes.run(home, ledger, [])
+    asks = [Question("edges", as_of="1"), Question("edges", revision=1), Question("edges", as_of="9")]  # errors
+    asks += [Question("vertices", vertices=("x",)), Question("changes", since_revision=1)]
+    asks += [Question("edges"), Question("vertices", as_of=str(row.since)), Question("support", revision=row.revision)]
+    asks += [Question("edges", revision=row.revision - 1), Question("changes", since_revision=row.revision - 1)]
+    asks += [Question("changes", since_revision=row.revision - 1, all_epochs=True), Question("quarantine")]
+    asks += [Question("triangles", span=(str(row.since), "6")), Question("communities"), Question("trusses")]
+    tells = compare(home, ledger, spark, iter(asks))
+    assert [len(each) for each in tells[:4]] == [3] * 4 and all(len(each) == 4 for each in tells[5:])
+    # a home that was moved says so before either engine looks
+    shutil.copytree(home.path, tmp_path / "moved")
+    with pytest.raises(UsageError, match="copied, moved"):
+        Graph(tmp_path / "moved")
+
+
+def test_names(spark: SparkSession, tmp_path: Path) -> None:
+    """String ids, some that a query has to quote; corrections, a rollback, and numbers that a rebuild gives anew."""
+    home, ledger = homes.make(tmp_path / "home", NAMES)
+    land(home, 1, 'src,dst\nada,bob\nbob,cy\ncy,ada\n"o\'neil",{dee}\n{dee},ada\nback\\slash,ada\n')
+    land(home, 2, "src,dst\nada,bob\nzoë,ada\nbob,zoë\n")
+    homes.run(home, ledger, [1, 2])
+    land(home, 1, 'src,dst\nzed,bob\nbob,cy\ncy,zed\n"o\'neil",{dee}\n')
+    homes.run(home, ledger, [1])
+    compare(home, ledger, spark, questions(("bob", "cy"), "1", "2", True))
+    odd = [("o'neil", "{dee}"), ("{dee}", "o'neil"), ("back\\slash", "ada"), ("nobody", "ada"), ("zoë", "ada")]
+    found = compare(home, ledger, spark, (Question("edges", as_of="1", revision=1, edge=edge) for edge in odd))
+    assert [len(each) for each in found] == [4, 4, 4, 3, 4] and len(found[0][3]) == 1
+    wheres = ("src = 'o''neil' or dst = '{dee}'", "dst < 'c'", "src IS NOT NULL AND trussness BETWEEN 2 AND 3")
+    graph = Graph.over(home, ledger, lambda: spark)
+    for where in wheres:
+        mine, sparks = graph.arrow.edges(where=where), graph.edges(where=where).toArrow()
+        assert mine.to_pylist() == sparks.to_pylist(), where
+    compare(home, ledger, spark, iter([Question("edges", where=wheres[1]), Question("edges", where=wheres[2])]))
+    for thing in (("vertex", "bob"), ("edge", "bob", "cy"), ("triangle", "ada", "bob", "cy"), ("vertex", "nobody")):
+        mine, sparks = (explained(home, ledger, spark, e, *thing, as_of=1) for e in (Engine.duckdb, Engine.spark))
+        assert mine == sparks
+    rollback.rollback(home, ledger, 1)
+    shutil.rmtree(home.landing / "epoch=1")
+    land(home, 1, "src,dst\nbob,cy\nanna,bob\ncy,anna\n")  # numbers that others had
+    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    for edge in (None, ("bob", "cy"), ("cy", "anna"), ("zed", "bob")):
+        compare(home, ledger, spark, (Question("changes", since_revision=r, edge=edge) for r in (0, 2, 3)))
+    rollback.rollback(home, ledger, 0)
+    compare(home, ledger, spark, iter([Question("edges"), Question("changes", since_revision=2), Question("vertices")]))
+
+
+def test_who_answers(altneu: Altneu, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB while little is stored and the condition is sure to mean the same; else Spark. Either can be asked for."""
+    home, ledger = homes.make(tmp_path / "home")
+    homes.put(home, 1, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a)])
+    homes.run(home, ledger, [1])
+    started: list[str] = []
+
+    def session(*_: Any) -> SparkSession:
+        started.append("spark")
+        return spark
+
+    monkeypatch.setattr("pipeline.storage.session.session_for", session)
+
+    def by_spark(*arguments: str, fails: bool = False) -> bool:
+        started.clear()
+        outcome = altneu(*arguments)
+        assert (outcome.code != 0) == fails, outcome.err
+        return bool(started)
+
+    plain = ("show", "edges")
+    assert not by_spark(*plain) and not by_spark("explain", "edge", "1", "2") and not by_spark("show", "totals")
+    assert by_spark(*plain, "--engine", "spark") and by_spark("explain", "edge", "1", "2", "--engine", "spark")
+    assert not by_spark(*plain, "--where", "src = 1") and by_spark(*plain, "--where", "src / 2 = 1")
+    refused = altneu(*plain, "--where", "src / 2 = 1", "--engine", "duckdb")
+    assert (refused.code, "only Spark can tell" in refused.err, "--engine spark" in refused.err) == (2, True, True)
+    overflow = ("--where", f"src * {2**62} > 5")
+    assert by_spark(*plain, *overflow, fails=True)  # the error is Spark's
+    assert altneu(*plain, *overflow, "--engine", "duckdb").code == 2
+    assert altneu("show", "totals", "--engine", "duckdb").code == 2  # an option is not ignored
+    monkeypatch.setattr(engines, "LITTLE", 1)
+    assert by_spark(*plain) and not by_spark(*plain, "--engine", "duckdb")
+    monkeypatch.setattr(engines, "LITTLE", 10**6)
+    assert not by_spark("show", "support")
+    monkeypatch.setattr(engines, "LITTLE_WORK", 1)
+    assert by_spark("show", "support") and not by_spark(*plain)
+    # in memory, by either engine; what the database answers too
+    graph = Graph(home.path, spark)
+    for name in ("totals", "trusses", "edges", "checks"):
+        listed = getattr(graph.arrow, name)()
+        assert listed.to_pylist() == [row.asDict() for row in getattr(graph, name)().collect()], name
+        assert getattr(graph.pandas, name)().columns.to_list() == listed.column_names
+    assert Graph(home.path, spark, "spark").arrow.edges().equals(graph.arrow.edges())
+    with pytest.raises(UsageError, match="no engine 'sparks'"):
+        Graph(home.path, engine="sparks")
+    # a file of the tables that is lost is named
+    for file in (home.path / "warehouse" / "graph" / "trussness" / "data").rglob("*.parquet"):
+        file.unlink()
+    lost = altneu(*plain)
+    assert (lost.code, "trussness" in lost.err, "altneu rebuild" in lost.err) == (1, True, True)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_reader_needs_no_java(kind: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -> None:
+    """In a process of its own, where there is neither Java nor Spark to import."""
+    uri = "" if kind == "sqlite" else request.getfixturevalue("postgres")
+    home, ledger = homes.make(tmp_path / "home", f'[storage]\ndatabase = "{uri}"\n' if uri else "")
+    homes.put(home, 1, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    homes.run(home, ledger, [1])
+    text = """if True:
+        import sys
+        sys.modules |= dict.fromkeys(("pyspark", "py4j", "great_expectations"))  # an import of them fails
+        from pipeline.api import Graph
+        graph = Graph(sys.argv[1])
+        assert graph.pandas.edges(where="src = 1").dst.to_list() == [2]
+        assert graph.arrow.totals().num_rows == 1 and graph.explain("edge", 1, 2)["there"]
+        from pipeline import cli
+        cli.main(["--home", sys.argv[1], "show", "vertices", "--format", "csv"])
+    """
+    path = {**os.environ, "PATH": "", "JAVA_HOME": "/nowhere"}
+    process = [sys.executable, "-c", text, str(home.path)]
+    found = subprocess.run(process, capture_output=True, text=True, env=path, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines()[0] == "vertex,degree,triangles,clustering"

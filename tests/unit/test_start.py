@@ -1,0 +1,42 @@
+"""What a command imports: a small one begins at once, so it must not load what only large ones need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.report.seed import DAY, Seed
+
+LARGE = {"pyspark", "py4j", "great_expectations", "numba", "pandas", "airflow", "opentelemetry", "jinja2"}
+ARROW = {"numpy", "pyarrow", "duckdb", "pyiceberg", "sqlglot"}
+NOT = {
+    "--help": LARGE | ARROW | {"sqlalchemy", "tomlkit", "alembic"},
+    "show --help": LARGE | ARROW | {"sqlalchemy", "tomlkit", "alembic"},
+    "status": LARGE | ARROW | {"tomlkit"},
+    "status --format json": LARGE | ARROW | {"tomlkit"},
+    "show totals": LARGE | ARROW | {"tomlkit"},
+    "plan": LARGE | {"duckdb", "pyiceberg"},
+}
+
+
+@pytest.mark.parametrize("command", NOT)
+def test_what_is_not_imported(command: str, tmp_path: Path) -> None:
+    seed = Seed(tmp_path / "home")
+    seed.run({DAY: (9, 0)}, {DAY: {"vertices": 4, "edges": 6}})
+    text = f"""if True:
+        import sys
+        from pipeline import cli
+        try:
+            cli.main(["--home", {str(seed.home.path)!r}, *{command.split()!r}])
+        except SystemExit as ended:
+            assert not ended.code, ended.code
+        print("imported:", *sorted({{name.partition(".")[0] for name in sys.modules}}))
+    """
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    imported = set(found.stdout.splitlines()[-1].split()[1:])
+    assert "typer" in imported
+    assert sorted(imported & NOT[command]) == []
