@@ -11,13 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from ..home.directory import Home
-from ..run.compared import FIRST, VIEWS
-from ..state import place
-from ..state.facts import AuditFacts
-from ..state.ledger import Ledger
-from ..state.records import RunState
-from ..state.totals import MEASURES
 from .base import command, opened
 from .printing import Format, Progress, destination, emit, err, out, print_rows, print_totals, some
 
@@ -25,7 +18,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from ..home.directory import Home
     from ..reading.difference import Difference
+    from ..state.ledger import Ledger
 
 
 HeldRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The held run (default: the only one).")]
@@ -106,8 +101,11 @@ def diff(
 
 def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | None) -> Difference:
     """What the arguments name. Raises `UsageError`."""
+    from ..home.directory import Home
     from ..reading.difference import Difference, Side
     from ..run import compared, held
+    from ..state import place
+    from ..state.records import RunState
 
     if other is not None:
         if states:
@@ -135,6 +133,9 @@ def _schema(frame: DataFrame) -> pa.Schema:
 
 
 def _print(found: dict[str, Any]) -> None:
+    from ..run.compared import FIRST, VIEWS
+    from ..state.totals import MEASURES
+
     before, after = found["before"], found["after"]
     out.print(f"from {before['name']} (up to {before['frontier']}) to {after['name']} (up to {after['frontier']})")
     if before["home"] != after["home"]:
@@ -210,6 +211,7 @@ def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None
     Its branches of the tables go with the next run or compaction.
     """
     from ..run import held
+    from ..state.facts import AuditFacts
 
     home, ledger = opened(writes=True)
     wanted = held.chosen(ledger, run)

@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from ..errors import UsageError
-from ..state import incidents as found_by
-from ..state import lease
 from .base import app, common, opened
 from .printing import Document, err, out, print_rows
 
@@ -36,6 +34,8 @@ def incidents(
             raise UsageError("--all and --format go with the list alone.", "altneu incidents --help")
         return
     from ..report import incident
+    from ..state import incidents as found_by
+    from ..state import lease
 
     home, ledger = opened()
     now = lease.now()
@@ -74,6 +74,8 @@ def ack(
     because: Annotated[str, typer.Option(help="What is known, or being done, in a sentence.")],
 ) -> None:
     """Say who is on an incident, and why; what was said before stays on record."""
+    from ..state import incidents as found_by
+
     if not by.strip() or not because.strip():
         raise UsageError("--by and --because need words.", "altneu incidents ack --help")
     if len(by) > 128:
@@ -93,6 +95,9 @@ def mute(
     because: Annotated[str | None, typer.Option(help="Why.")] = None,
 ) -> None:
     """Hear nothing of an incident until a day; what fails goes on failing, and its pages say so."""
+    from ..state import incidents as found_by
+    from ..state import lease
+
     try:
         day = datetime.strptime(until, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:

@@ -16,7 +16,6 @@ from ..errors import Conflict, LeaseLost, RunFailed, UsageError
 from ..home.directory import Home
 from ..landing.folder import EMPTY_DIGEST
 from ..landing.survey import survey
-from ..report import refresh
 from ..state import lease
 from ..state.facts import AuditFacts
 from ..state.ledger import Ledger
@@ -49,7 +48,7 @@ def hold(home: Home, ledger: Ledger, run_id: str) -> RunRecord:
     with lease.held(ledger, run_id):
         ledger.hold(run_id)
     run = ledger.run(run_id)
-    refresh(home, ledger, run.epochs)
+    _renew_pages(home, ledger, run)
     return run
 
 
@@ -106,7 +105,7 @@ def reject(home: Home, ledger: Ledger, run: RunRecord, person: str | None, becau
     """Record that a held run is not to be published; its branches go with the next run or compaction."""
     with lease.held(ledger, run.run_id):
         ledger.reject(run.run_id, person, because)
-    refresh(home, ledger, run.epochs)
+    _renew_pages(home, ledger, run)
 
 
 def expire(home: Home, ledger: Ledger) -> None:
@@ -186,3 +185,9 @@ def require_decision(home: Home, ledger: Ledger, run_id: str) -> None:
     why = waits(home, ledger, run_id)
     if why is not None:
         raise RunFailed(f"run {run_id} is not published before somebody approves: {why}.", f"altneu publish {run_id}")
+
+
+def _renew_pages(home: Home, ledger: Ledger, run: RunRecord) -> None:
+    from ..report import refresh  # its templates are slow to import, and this module is part of every command
+
+    refresh(home, ledger, run.epochs)

@@ -75,7 +75,9 @@ def test_another_home(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> No
     homes.put(there, 0, [*reversed(named), ("v9", "w", None, "upsert", 0)])
     homes.run(home, ledger, [0])
     homes.run(there, theirs, [0])
-    found = json.loads(altneu("diff", "--other", str(there.path), "--format", "json").out)
+    said = altneu("diff", "--other", str(there.path), "--format", "json")
+    assert said.code == 0, said
+    found = json.loads(said.out)
     assert [(row["src"], row["dst"], row["trussness"]) for row in found["edges"]["rows"]] == [("v9", "w", 2)]
     assert {row["vertex"]: (row["degree_before"], row["degree"]) for row in found["vertices"]["rows"]} == {
         "v9": (3, 4),
