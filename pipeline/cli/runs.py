@@ -245,7 +245,7 @@ def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False) -> None
     from ..run import planning, runner
     from ..run.forecast import forecast
     from ..state.facts import IngestFacts
-    from ..state.records import RunKind
+    from ..state.records import RunKind, RunRecord
 
     _print_incomplete([entry for entry in found.epochs if entry.state == "incomplete"])
     if not found.run and found.kind is RunKind.RUN:

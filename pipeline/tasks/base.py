@@ -90,6 +90,7 @@ def format_error(error: AltneuError) -> str:
 
 def opened(path: str, writes: bool = True) -> tuple[Home, Ledger]:
     """A home and its ledger; `writes`: the task may write to it."""
+    from ..home.directory import Home
     from ..state import place
 
     home = Home.open(path)
