@@ -46,6 +46,14 @@ def known(found: Ledger) -> dict[Key, str]:
     return {(suite, name): page_name((suite, name)) for suite, name in map(tuple, rows)}
 
 
+def moving(found: Ledger) -> set[Key]:
+    """Those whose pages have something new to show after a run: a failure, at some time, or a number that has bounds.
+    A page of another one says that it has never failed, as of the revision that it names."""
+    failed = sa.select(checks.c.suite, checks.c.name).distinct().where(checks.c.passed == sa.false())
+    once = {(suite, name) for suite, name in map(tuple, found.read(failed))}
+    return once | {key for key in known(found) if _of(key) != "wrong"}
+
+
 def history(home: Home, found: Ledger, stand: Standings, every: Iterable[Incident], key: Key, at: str) -> Document:
     """The facts of one check. Raises `LookupError` where it has no result."""
     results = _results(found, key)

@@ -107,7 +107,10 @@ def write(
         if not files.marked_old(epoch):
             files.put(epoch, outdated_page(home.schedule.label(epoch), stand.newest.revision, at), at, old=True)
     files.save()
+    moving = checks.moving(ledger)
     for key, name in known.items():
+        if key not in moving and (home.reports / name).exists():
+            continue
         found = checks.history(home, ledger, stand, every, key, at)
         _put(home.reports / name, check_page(found, has, home.config.checks.sensitivity))
     shown = home.reports / "index.html"
