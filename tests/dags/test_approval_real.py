@@ -1,0 +1,66 @@
+"""Approving and rejecting in a real Airflow, over its API, as its page does; and the events that others schedule on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.reading import views
+from pipeline.state.records import RunState
+from tests import homes
+
+from .real import Airflow
+from .test_epoch import up
+
+TOML = '[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n'
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny")
+def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
+    home, ledger = homes.make(tmp_path / "home", TOML)
+    first = home.schedule.epoch("2004-04-15")
+    homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
+    homes.put(home, first + 1, up((3, 4), (2, 4)))
+    with Airflow(home) as airflow:
+        dag = "altneu_backfill"
+
+        def asked(run: str) -> dict[str, Any]:
+            """What the page shows of the question, once `approve` waits for an answer."""
+            airflow.until(lambda: airflow.tasks(dag, run)["approve"]["state"] == "awaiting_input", 300, f"{run}: asked")
+            found: dict[str, Any] = airflow.call(f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/approve/hitlDetails")
+            return found
+
+        def answer(run: str, option: str, because: str) -> None:
+            said = {"chosen_options": [option], "params_input": {"because": because}}
+            airflow.call(f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/approve/hitlDetails", said, "PATCH")
+            airflow.until(lambda: airflow.tasks(dag, run)["report"]["state"] == "success", 300, f"{run}: reported")
+
+        airflow.until(lambda: airflow.call(f"/api/v2/dags/{dag}"), 120, "the DAG")
+        airflow.unpause(dag)
+        run = airflow.call(f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None})["dag_run_id"]
+        question = asked(run)
+        assert "edges 0 → 5" in question["body"] and "/altneu/reports/" in question["body"], question
+        assert ledger.at().frontier is None and [each.state for each in ledger.held()] == [RunState.HELD]
+        answer(run, "Approve", "a first load")
+        assert views.totals(home, ledger)[0]["triangles"] == 2
+        (mine,) = ledger.approvals().values()
+        assert (mine.verdict, mine.person, mine.because) == ("approved", "admin", "a first load")
+        events = airflow.call("/api/v2/assets/events?limit=100")["asset_events"]
+        kinds = {each["partition_key"]: each["extra"]["epochs"] for each in events if each["partition_key"]}
+        assert {label: changes[label]["kind"] for label, changes in kinds.items()} == {
+            "2004-04-15": "new",
+            "2004-04-16": "new",
+        }
+
+        homes.put(home, first, up((1, 2)))  # a correction that somebody does not want
+        run = airflow.call(f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None})["dag_run_id"]
+        question = asked(run)
+        assert "triangles 1 → 0" in question["body"], question
+        answer(run, "Reject", "half of the file is missing")
+        assert airflow.tasks(dag, run)["publish"]["state"] == "skipped"
+        assert ledger.at().revision == 1 and views.totals(home, ledger)[0]["triangles"] == 2
+        assert [each.because for each in ledger.approvals().values()] == ["a first load", "half of the file is missing"]
+        assert len(airflow.call("/api/v2/assets/events?limit=100")["asset_events"]) == len(events)
