@@ -30,12 +30,14 @@ def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
         def asked(run: str) -> dict[str, Any]:
             """What the page shows of the question, once `approve` waits for an answer."""
             airflow.until(lambda: airflow.tasks(dag, run)["approve"]["state"] == "awaiting_input", 300, f"{run}: asked")
-            found: dict[str, Any] = airflow.call(f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/approve/hitlDetails")
+            found: dict[str, Any] = airflow.call(
+                f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/approve/-1/hitlDetails"
+            )
             return found
 
         def answer(run: str, option: str, because: str) -> None:
             said = {"chosen_options": [option], "params_input": {"because": because}}
-            airflow.call(f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/approve/hitlDetails", said, "PATCH")
+            airflow.call(f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/approve/-1/hitlDetails", said, "PATCH")
             airflow.until(lambda: airflow.tasks(dag, run)["report"]["state"] == "success", 300, f"{run}: reported")
 
         airflow.until(lambda: airflow.call(f"/api/v2/dags/{dag}"), 120, "the DAG")

@@ -53,7 +53,7 @@ class Protocol:
         patch.setattr(stages.Stage, "work", lambda stage, run: self.stages[stage.name](run))
         patch.setattr(Run, "stored", lambda run: 0)
         patch.setattr(events.log, "disabled", True)
-        for place in ("report", "run.rollback", "run.compact", "run.held"):
+        for place in ("report", "run.rollback", "run.compact"):
             patch.setattr(f"pipeline.{place}.refresh", lambda *_: None)
         patch.setattr("pipeline.run.context.Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         names = itertools.count()
