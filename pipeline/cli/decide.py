@@ -151,8 +151,8 @@ def _print(found: dict[str, Any]) -> None:
         out.print(f"({len(found['totals']) - FIRST:,} more spans of epochs: --format json)")
     for each in found["trusses"]:
         if each["before"] != each["after"] or each["entered"] or each["left"]:
-            edges = f"{each['entered']:,} entered, {each['left']:,} left" if each["k"] > 2 else ""
-            out.print(f"{each['k']}-truss at {found['last']}: {_step(each)} edges{', ' if edges else ''}{edges}")
+            edges = f"{each['entered']:,} entered, {each['left']:,} left"
+            out.print(f"{each['k']}-truss at {found['last']}: {_step(each)} edges, {edges}")
     for each in found["checks"][:FIRST]:
         words = {None: "not made", True: "passed", False: "failed"}
         out.print(

@@ -229,7 +229,7 @@ class Difference:
     def entered(self, edges: DataFrame) -> list[Document]:
         """Of the rows of edges: how many enter and leave each k-truss at the end."""
         end = edges.where(F.col("last") == F.lit(self.last)).groupBy("trussness_before", "trussness").count().collect()
-        ks = sorted({k for row in end for k in range(3, max(row[0], row[1]) + 1)})
+        ks = sorted({k for row in end for k in range(2, max(row[0], row[1]) + 1)})
         found = []
         for k in ks:
             came = sum(row["count"] for row in end if row[0] < k <= row[1])

@@ -27,6 +27,7 @@ def test_what_would_change(spark: SparkSession, tmp_path: Path, altneu: Altneu) 
         f"from revision 1 (up to 0) to run {run.run_id} (up to 1)",
         "0: edges 6 → 5, triangles 4 → 2, max_trussness 4 → 3",
         "1: vertices 4 → 5, edges 6 → 7, triangles 4 → 2, max_trussness 4 → 3",
+        "2-truss at 1: 6 → 7 edges, 2 entered, 1 left",
         "4-truss at 1: 6 → 0 edges, 0 entered, 6 left",
         f"next: altneu publish {run.run_id}",
     ):
@@ -34,7 +35,7 @@ def test_what_would_change(spark: SparkSession, tmp_path: Path, altneu: Altneu) 
     found = json.loads(altneu("diff", run.run_id, "--format", "json").out)
     assert [each["first"] for each in found["totals"]] == ["0", "1"]
     assert {each["k"]: (each["before"], each["after"], each["left"]) for each in found["trusses"]} == {
-        2: (6, 7, 0),
+        2: (6, 7, 1),
         3: (6, 5, 1),
         4: (6, 0, 6),
     }
