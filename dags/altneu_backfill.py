@@ -15,20 +15,22 @@ from typing import Any, cast
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, chain, task
 
-from pipeline.scheduling import common
-from pipeline.tasks import base, orchestration
+from pipeline.scheduling import common, sites
+from pipeline.tasks import orchestration
 from pipeline.tasks.base import Planned, Rest
+
+SITE = sites.current()
 
 
 @task.short_circuit(
-    pool=base.POOL,
+    pool=SITE.pool,
     execution_timeout=timedelta(minutes=30),
     doc_md="Begins one run over the epochs of the range that are missing or changed; with none, skips the rest.",
 )
 @common.translate_errors
 def plan(params: Any = None) -> Planned | None:
     first, last, again = params["first"], params["last"], params["again"]
-    return orchestration.plan_range(common.HOME, first, last, again, common.say)
+    return orchestration.plan_range(SITE.home, first, last, again, common.say)
 
 
 @task.short_circuit(doc_md="The part of the range that `[ingest] max_revision_mb` has left for another run, if any.")
@@ -42,7 +44,7 @@ def bound(title: str) -> Param:
 
 
 with DAG(
-    "altneu_backfill",
+    SITE.dag("backfill"),
     description="A range of epochs in one pass and one revision",
     schedule=None,
     max_active_runs=1,
@@ -58,14 +60,14 @@ with DAG(
         ),
     },
     tags=["altneu", "graph"],
-    doc_md=__doc__,
+    doc_md=SITE.doc(__doc__),
 ):
     planned = plan()
     # what a task returns here stands for its output: Airflow puts that in its place
     left = rest(cast("Planned", planned))
     onward = TriggerDagRunOperator(
         task_id="next",
-        trigger_dag_id="altneu_backfill",
+        trigger_dag_id=SITE.dag("backfill"),
         conf=cast("dict[str, Any]", left),
         doc_md="Starts the run over the rest of the range.",
     )

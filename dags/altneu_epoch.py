@@ -7,7 +7,7 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 | task | what it does |
 |---|---|
 | landed | waits until the epoch's folder is in the landing, and says which folder it waits for |
-| plan | compares landing and ledger; nothing new: the rest is skipped, and the run is a success |
+| plan | compares landing and ledger; waits while another run is at work; nothing new: skips the rest, a success |
 | ingest … truss | the stages; nothing is visible yet |
 | audit | suites and full recomputation; a critical failure stops the run before publish |
 | publish | the revision becomes visible |
@@ -15,48 +15,29 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 | warnings | **red: a check warns**; the epoch is published, the run is a success |
 | report | the HTML pages, also of a run that has failed |
 
-Landed an epoch again? Clear its whole run: just the difference is published. Any order and any number of
-active runs is right (`airflow backfill create`): one that waits for its landing holds up no other, and they
-compute one after the other, in a pool of one slot, `altneu_stages`. A run that was overtaken nonetheless
-(its stages are skipped) runs its epoch again in publish. A long history is faster as one `altneu_backfill`.
+Landed an epoch again? Clear its whole run: just the difference is published. A backfill (`airflow backfill
+create`) and a catch-up go together, in any order and with any number of active runs: the first run to plan takes
+along the landed epochs of the other runs that are queued or running, and publishes them as one revision; the others
+then end in `plan` and say which run has published their epoch. An epoch whose files are broken or mostly malformed is
+left out, as if it had not landed, and its own run fails. A run by hand takes nobody along. A run that was overtaken
+nonetheless (its stages are skipped) runs its epochs again in publish.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, DeltaDataIntervalTimetable, Param, task
+from airflow.sdk import DAG, Param
 
-from pipeline.scheduling import common
+from pipeline.scheduling import common, sites
 from pipeline.scheduling.landed import LandingSensor
-from pipeline.scheduling.timetable import Bounded
-from pipeline.tasks import base, due, orchestration
-from pipeline.tasks.base import Planned
+from pipeline.scheduling.plan import Plan
+from pipeline.scheduling.timetable import Epochs
+from pipeline.tasks import due
 
 ACTIVE = 16  # runs, most of which wait; within the 20 that a scheduler looks at in one go
-CALENDAR = due.calendar(common.HOME)
-
-
-@task.short_circuit(
-    pool=base.POOL,
-    execution_timeout=timedelta(minutes=15),
-    doc_md="Begins a run when the epoch is missing or has changed. Otherwise skips the rest and says at "
-    "which revision the epoch was published.",
-)
-@common.translate_errors
-def plan(epoch: int) -> Planned | None:
-    return orchestration.plan(common.HOME, [epoch], common.say)
-
-
-def timetable() -> Any:
-    if CALENDAR.seconds is None:
-        return None
-    if any(common.BOUNDS):
-        return Bounded(CALENDAR.seconds, *common.BOUNDS)
-    if CALENDAR.cron:
-        return CronDataIntervalTimetable(CALENDAR.cron, timezone="UTC")
-    return DeltaDataIntervalTimetable(timedelta(seconds=CALENDAR.seconds))
+SITE = sites.current()
+CALENDAR = due.calendar(SITE.home)
 
 
 NOTE = (
@@ -66,12 +47,13 @@ NOTE = (
 )
 
 with DAG(
-    "altneu_epoch",
+    SITE.dag("epoch"),
     description="One epoch: landing → edges → triangles → trussness → audit → publish → report",
-    schedule=timetable(),
+    schedule=None if CALENDAR.seconds is None else Epochs(CALENDAR.seconds, *SITE.bounds),
     start_date=common.START,
-    catchup=common.BOUNDS[0] is not None,
+    catchup=SITE.bounds[0] is not None,
     max_active_runs=ACTIVE,
+    deadline=common.deadline(CALENDAR.seconds),
     default_args=common.DEFAULTS,
     params={
         "epoch": Param(
@@ -83,14 +65,24 @@ with DAG(
         )
     },
     tags=["altneu", "graph"],
-    doc_md=(__doc__ or "") + NOTE,
+    doc_md=SITE.doc(__doc__) + NOTE,
 ):
     landed = LandingSensor(
         task_id="landed",
-        home=common.HOME,
-        patience=common.WAIT,
+        home=SITE.home,
+        patience=SITE.wait,
         execution_timeout=None,
         doc_md="Waits for `landing/epoch=<label>` in the triggerer; no worker is held. Fails after "
         "`ALTNEU_WAIT_HOURS`.",
     )
-    common.stages(plan(landed.output))
+    plan = Plan(
+        task_id="plan",
+        home=SITE.home,
+        epoch=landed.output,
+        patience=SITE.approval,
+        execution_timeout=timedelta(minutes=15),
+        doc_md="Begins a run when the epoch is missing or has changed; in a backfill or a catch-up it takes along the "
+        "landed epochs of the other DAG runs that wait. Otherwise skips the rest and says which run has published "
+        "the epoch, as which revision. While another run is at work it waits without a worker.",
+    )
+    common.stages(plan.output)

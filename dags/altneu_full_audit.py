@@ -1,10 +1,9 @@
 """The published result against a full recomputation from the landed upserts, every week.
 
-Triggered by hand, **epochs** says how many are drawn (the newest is always among them; 0: all). The draw
-depends on the run's week, so that over time all are visited. Every table is held against the
-fingerprints of what was published, at all epochs. The task fails when anything differs: its message has
-the epochs, the checks and the first differing rows. Nothing is changed; the results are kept for the
-reports.
+Triggered by hand, **epochs** names them, also as ranges. Without, so many are drawn as **sample** says (the newest is
+always among them; 0: all). The draw depends on the run's week, so that over time all are visited. Every table is held
+against the fingerprints of what was published, at all epochs. The task fails when anything differs: its message has the
+epochs, the checks and the first differing rows. Nothing is changed; the results are kept for the reports.
 """
 
 from __future__ import annotations
@@ -14,8 +13,10 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
-from pipeline.scheduling import common
+from pipeline.scheduling import common, sites
 from pipeline.tasks import upkeep
+
+SITE = sites.current()
 
 
 @task(
@@ -25,11 +26,11 @@ from pipeline.tasks import upkeep
 )
 @common.translate_errors
 def audit(params: Any = None, run_id: str | None = None) -> dict[str, Any]:
-    return upkeep.full_audit(common.HOME, params["epochs"], str(run_id), common.say)
+    return upkeep.full_audit(SITE.home, params["sample"], str(run_id), common.say, params["epochs"])
 
 
 with DAG(
-    "altneu_full_audit",
+    SITE.dag("full_audit"),
     description="Published epochs against a full recomputation, weekly",
     schedule=CronTriggerTimetable("0 3 * * 0", timezone="UTC"),
     start_date=common.START,
@@ -38,14 +39,22 @@ with DAG(
     default_args=common.DEFAULTS,
     params={
         "epochs": Param(
+            [],
+            type="array",
+            items={"type": ["string", "integer"]},
+            title="Epochs",
+            description="One on a line: an epoch such as 2004-04-15, or a range such as 2004-04-15..2004-05-01. "
+            "Empty: drawn, see below.",
+        ),
+        "sample": Param(
             50,
             type="integer",
             minimum=0,
             title="How many epochs",
-            description="0: all. The newest is always among them.",
-        )
+            description="Without epochs: so many of all are drawn, the newest among them; 0: all.",
+        ),
     },
     tags=["altneu", "audit"],
-    doc_md=__doc__,
+    doc_md=SITE.doc(__doc__),
 ):
     audit()

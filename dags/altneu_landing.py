@@ -9,8 +9,10 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
-from pipeline.scheduling import common
+from pipeline.scheduling import common, sites
 from pipeline.tasks import upkeep
+
+SITE = sites.current()
 
 
 @task(
@@ -19,11 +21,11 @@ from pipeline.tasks import upkeep
 )
 @common.translate_errors
 def relanded() -> dict[str, Any]:
-    return upkeep.relanded(common.HOME, common.say)
+    return upkeep.relanded(SITE.home, common.say, SITE.prefix)
 
 
 with DAG(
-    "altneu_landing",
+    SITE.dag("landing"),
     description="Published epochs that have landed again, daily",
     schedule=CronTriggerTimetable("0 6 * * *", timezone="UTC"),
     start_date=common.START,
@@ -31,6 +33,6 @@ with DAG(
     max_active_runs=1,
     default_args=common.DEFAULTS,
     tags=["altneu", "audit"],
-    doc_md=__doc__,
+    doc_md=SITE.doc(__doc__),
 ):
     relanded()

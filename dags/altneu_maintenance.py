@@ -12,8 +12,10 @@ from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 
-from pipeline.scheduling import common
+from pipeline.scheduling import common, sites
 from pipeline.tasks import upkeep
+
+SITE = sites.current()
 
 
 @task(
@@ -22,11 +24,11 @@ from pipeline.tasks import upkeep
 )
 @common.translate_errors
 def compact(params: Any = None) -> dict[str, Any]:
-    return upkeep.compaction(common.HOME, params["grace"], common.say)
+    return upkeep.compaction(SITE.home, params["grace"], common.say)
 
 
 with DAG(
-    "altneu_maintenance",
+    SITE.dag("maintenance"),
     description="Compaction and retention, weekly",
     schedule=CronTriggerTimetable("0 5 * * 0", timezone="UTC"),
     start_date=common.START,
@@ -37,6 +39,6 @@ with DAG(
         "grace": Param(1, type="number", minimum=0, title="Grace, hours", description="For those who are reading now.")
     },
     tags=["altneu", "maintenance"],
-    doc_md=__doc__,
+    doc_md=SITE.doc(__doc__),
 ):
     compact()

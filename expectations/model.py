@@ -28,6 +28,7 @@ class Expectation:
     args: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     show: tuple[str, ...] = ()  # the columns of an offending row that are kept; empty: all of them
+    says: str = ""  # an offending row in words: its columns of `show` in braces; empty: their names and values
     unjudged: str = ""  # what to say when the column holds nothing to judge
     per_epoch: bool = False  # one result for each epoch of the frame
 

@@ -190,6 +190,8 @@ def _observed(verdict: Verdict) -> str:
     if not verdict.judged:
         return verdict.expectation.unjudged
     if verdict.total == 1 and verdict.rows:
-        shown = verdict.expectation.show or tuple(verdict.rows[0])
+        shown, says = verdict.expectation.show or tuple(verdict.rows[0]), verdict.expectation.says
+        if says:
+            return says.format_map(verdict.rows[0])
         return ", ".join(f"{name.replace('_', ' ')} {verdict.rows[0][name]}" for name in shown if name != "epoch")
     return f"{verdict.wrong:,} of {verdict.total:,} row{'' if verdict.total == 1 else 's'}"

@@ -97,16 +97,19 @@ def _impossible(totals: dict[str, int]) -> dict[str, str | None]:
     }
 
 
-def _growth(shop: Workshop, totals: dict[str, int]) -> dict[str, float | None]:
-    """How surprising the steps of the totals are, from the epoch before; None where that is not known."""
+def _growth(shop: Workshop, totals: dict[str, int]) -> dict[str, Any]:
+    """How surprising the steps of the totals are, from the epoch before; None where that is not known. And for people
+    the total before, and those that are usual after it."""
     epoch = totals["epoch"]
     past = [entry for entry in _history(shop) if entry["epoch"] < epoch]
     between = [e for e in shop.epochs() or [] if past and past[-1]["epoch"] < e < epoch]
-    out: dict[str, float | None] = {}
+    out: dict[str, Any] = {}
     for measure in ("edges", "triangles"):
         band = None if between else usual_growth([(p["epoch"], p[measure]) for p in past], epoch, **_learned(shop))
         step = math.log1p(max(totals[measure], 0)) - math.log1p(max(past[-1][measure], 0)) if past else 0.0
         out[f"{measure}_surprise"] = band.surprise(step) if band else None
+        out[f"{measure}_before"] = before = max(past[-1][measure], 0) if past else 0
+        out[f"usual_{measure}"] = _span(band.counts(before)) if band else ""
     return out
 
 
@@ -145,13 +148,17 @@ def of_volumes(shop: Workshop) -> pd.DataFrame | None:
             "stored": stored.get(row["epoch"]),
             "bad_share": _share(row),
             "bad_share_bound": bad_share_bound([_share(p) for p in past]),
-            "usual_rows": "{} to {}".format(*band.rows) if band else "",
+            "usual_rows": _span(band.rows) if band else "",
             "early": _early(row.get("landed_at"), row.get("over_at")),
             "rows_surprise": band.surprise(math.log1p(row["rows"])) if band else None,
         }
     kinds = dict.fromkeys(("epoch", "rows", "bad_rows", "stored"), "Int64") | {"rows_surprise": "Float64"}
     columns = ["epoch", "rows", "bad_rows", "stored", "bad_share", "bad_share_bound", "usual_rows", "rows_surprise"]
     return pd.DataFrame(rows, columns=[*columns, "landed_at", "over_at", "early"]).astype(kinds)
+
+
+def _span(ends: tuple[int, int]) -> str:
+    return "{:,} to {:,}".format(*ends)
 
 
 def of_motifs(shop: Workshop) -> pd.DataFrame | None:

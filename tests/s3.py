@@ -8,22 +8,20 @@ The program `versitygw` is looked for in `ALTNEU_VERSITYGW`, on the PATH and whe
 from __future__ import annotations
 
 import contextlib
-import http.client
-import http.server
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline.storage.session import ASSETS
+from tests.proxy import Proxy, free_port
 
 # Set before the suite's JVM starts, which inherits them. No test uses the keys of whoever runs it.
 os.environ |= {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": uuid.uuid4().hex}
@@ -32,9 +30,6 @@ for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGI
     os.environ.pop(name, None)
 
 BUCKET = "altneu"
-Fault = Callable[
-    [str, str], str | None
-]  # method, path → what happens instead: "503", "cut", "half" an answer, or a pause in seconds
 
 
 def program() -> str | None:
@@ -49,88 +44,12 @@ def need_library() -> None:
         pytest.skip("tables in S3 need Amazon's library: altneu setup --s3")
 
 
-class Store:
-    """The server behind a proxy: `faults` says of each request whether it fails; `seen` has them all."""
+class Store(Proxy):
+    """The server behind a proxy, and its folder."""
 
     def __init__(self, target: int, folder: Path) -> None:
+        super().__init__(target)
         self.folder = folder / BUCKET
-        self.faults: Fault = lambda method, path: None
-        self.seen: list[tuple[str, str]] = []
-        store = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do(self) -> None:
-                body = self._body()
-                store.seen.append((self.command, self.path))
-                fault = store.faults(self.command, self.path)
-                if fault == "cut":
-                    self.close_connection = True
-                    with contextlib.suppress(OSError):
-                        self.connection.shutdown(socket.SHUT_RDWR)
-                    return
-                if fault == "503":
-                    text = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-                    self._answer(503, [("Content-Type", "application/xml")], text)
-                    return
-                if fault not in (None, "half"):
-                    time.sleep(float(fault or 0))
-                server = http.client.HTTPConnection("127.0.0.1", target, timeout=60)
-                server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                for key, value in self.headers.items():
-                    if key.lower() not in ("transfer-encoding", "expect", "connection"):
-                        server.putheader(key, value)
-                if "content-length" not in self.headers:
-                    server.putheader("Content-Length", str(len(body)))
-                server.endheaders(body)
-                answer = server.getresponse()
-                kept = [pair for pair in answer.getheaders() if pair[0].lower() != "transfer-encoding"]
-                content = answer.read()
-                server.close()
-                if fault == "half":  # what was promised is longer
-                    self.close_connection = True
-                    content = content[: len(content) // 2]
-                self._answer(answer.status, kept, content)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do
-
-            def _body(self) -> bytes:
-                if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-                    return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                parts = []
-                while size := int(self.rfile.readline().split(b";")[0], 16):
-                    parts.append(self.rfile.read(size))
-                    self.rfile.readline()
-                while self.rfile.readline().strip():
-                    pass
-                return b"".join(parts)
-
-            def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-                self.send_response_only(status)
-                for key, value in headers:
-                    self.send_header(key, value)
-                if not any(key.lower() == "content-length" for key, _ in headers) and status not in (204, 304):
-                    self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    with contextlib.suppress(OSError):
-                        self.wfile.write(body)
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self.proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.proxy.daemon_threads = True
-        threading.Thread(target=self.proxy.serve_forever, daemon=True).start()
-        self.endpoint = f"http://127.0.0.1:{self.proxy.server_port}"
-
-
-def _free() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="session")
@@ -140,7 +59,7 @@ def gateway() -> Iterator[Store]:
         pytest.skip("no S3 server is here: go install github.com/versity/versitygw/cmd/versitygw@latest")
     folder = Path(tempfile.mkdtemp(prefix="altneu-s3-"))
     (folder / BUCKET).mkdir()
-    port = _free()
+    port = free_port()
     keys = {"ROOT_ACCESS_KEY": os.environ["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": os.environ["AWS_SECRET_ACCESS_KEY"]}
     server = subprocess.Popen(
         [command, "--quiet", "--port", f"127.0.0.1:{port}", "posix", str(folder)],

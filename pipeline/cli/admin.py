@@ -195,7 +195,10 @@ def setup(
     """
     from ..local.setup import set_up
 
-    if not set_up(lambda text: err.print(text, markup=False, highlight=False), s3=s3):
+    with Progress() as progress:
+        progress("setup", "")
+        changed = set_up(lambda text: err.print(text, markup=False, highlight=False), s3=s3)
+    if not changed:
         out.print("everything is set up already")
 
 
@@ -204,7 +207,9 @@ def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark a
     """What is found on this machine: versions, Java, jars, memory, disk, database; and what to do about it."""
     from ..local.doctor import checks
 
-    found = checks(setting.home if setting.home.exists() else None, deep=deep)
+    with Progress() as progress:
+        progress("doctor", "")
+        found = checks(setting.home if setting.home.exists() else None, deep=deep)
     longest = max(len(check.name) for check in found)
     for check in found:
         mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]![/]"}[check.ok]

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -52,6 +51,7 @@ class Setting:
     verbose: bool = False
     command: str | None = None
     outcome: Callable[[], str] = lambda: "nothing was changed; the same command goes on"  # of a command that is ended
+    wrote: tuple[Home, Ledger] | None = None  # the home that this command may have changed
 
 
 setting = Setting()
@@ -80,6 +80,8 @@ Verbose = Annotated[
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib import metadata
+
         print(f"altneu {metadata.version('altneu')}")
         raise typer.Exit
 
@@ -96,7 +98,7 @@ def options(
     ] = False,
 ) -> None:
     setting.home, setting.quiet, setting.verbose = Path(os.environ.get("ALTNEU_HOME") or ".altneu"), False, False
-    setting.command, setting.outcome = context.invoked_subcommand, Setting.outcome
+    setting.command, setting.outcome, setting.wrote = context.invoked_subcommand, Setting.outcome, None
     form = os.environ.get("ALTNEU_LOG_FORMAT") or Log.text
     if form not in set(Log):
         raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r}: {' or '.join(Log)}.")
@@ -160,6 +162,8 @@ def opened(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
 
     home = Home.open(setting.home, create)
     ledger = place.opened(home, writes)
+    if writes:
+        setting.wrote = home, ledger
     if setting.outcome is Setting.outcome:
         before = ledger.at().revision
         setting.outcome = lambda: _published_since(ledger, before)

@@ -48,6 +48,7 @@ def audit(
     from ..checking import audit
     from ..home import schedule
     from ..report import refresh
+    from ..run import lineage
     from ..run.shadow import side_by_side
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
@@ -75,6 +76,7 @@ def audit(
     warehouse = Warehouse(spark, home)
     started = time.time()
     progress = Progress()
+    progress("audit", "")
 
     def say(text: str) -> None:
         progress("audit", text)
@@ -91,6 +93,7 @@ def audit(
     finally:
         progress.close()
     ledger.put_checks(None, row.revision, results)
+    lineage.tell_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
     refresh(home, ledger, {result["epoch"] for result in failed})
     if failed:
@@ -178,11 +181,33 @@ def report(
     data_docs: Annotated[
         bool, typer.Option("--data-docs", help="Also Great Expectations' Data Docs of the epoch's checks, linked.")
     ] = False,
+    revision: Annotated[
+        int | None, typer.Option(help="As published at this revision, on a page of its own that stays as it is.")
+    ] = None,
 ) -> None:
-    """Write the report page of an epoch and the index; print where they are. Reads only the database: no Spark."""
-    from ..report import document, write
+    """Write the report page of an epoch, that of its rows and trusses, and the index; print where they are. No Spark.
+
+    With `--revision` what that revision said of the epoch, also when later ones have changed it.
+    """
+    from ..report import document, write, write_former
 
     home, ledger = opened()
+    if revision is not None and (all_ or data_docs):
+        other = "--all" if all_ else "--data-docs"
+        raise UsageError(f"--revision is of one epoch's page: it does not go with {other}.", "altneu report --help")
+    if revision is not None:
+        former = ledger.published(revision)
+        assert former.frontier is not None
+        wanted_epoch = former.frontier if epoch is None else home.schedule.epoch(epoch)
+        if wanted_epoch not in ledger.batches(revision):
+            from ..reading.answers import unpublished
+
+            raise unpublished(home, wanted_epoch, ledger.batches(revision), f"published at revision {revision}")
+        if json_:
+            print(json.dumps(document(home, ledger, wanted_epoch, revision), indent=1, default=str))
+        else:
+            out.print(str(write_former(home, ledger, wanted_epoch, revision)), markup=False)
+        return
     if epoch is not None and all_:
         raise UsageError("say either an epoch or --all.", "altneu report --help")
     if json_ and data_docs:
@@ -194,7 +219,9 @@ def report(
         found = [document(home, ledger, each) for each in wanted]
         print(json.dumps(found if all_ else found[0], indent=1, default=str))
         return
-    pages = write(home, ledger, wanted, data_docs, None) if all_ else write(home, ledger, wanted, data_docs)
+    with Progress() as progress:
+        progress("report", "")
+        pages = write(home, ledger, wanted, data_docs, None) if all_ else write(home, ledger, wanted, data_docs)
     for page in pages[:1] if all_ else pages:
         out.print(str(page), markup=False)
     if all_:

@@ -87,11 +87,12 @@ def diff(
     finally:
         progress.close()
     if page:
-        from ..report import write_difference
+        from ..report import refresh, write_difference
 
         run = found.after.run
         name = run.run_id if run else f"{found.before.row.revision}-{found.after.row.revision}"
         written = write_difference(home, f"{name}-other" if other else name, document)
+        refresh(home, ledger)  # the index links it
         out.print(str(written), markup=False)
     elif form is Format.json:
         print(json.dumps(document, indent=1, default=str))
@@ -105,7 +106,6 @@ def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | Non
     from ..reading.difference import Difference, Side
     from ..run import compared, held
     from ..state import place
-    from ..state.records import RunState
 
     if other is not None:
         if states:
@@ -119,9 +119,8 @@ def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | Non
         return Difference(*(Side(home, ledger, ledger.at(int(each))) for each in states))
     if len(states) > 2 or (states and states[0].isdecimal()):
         raise UsageError(f"{' '.join(states)}: one run, or two revisions.", "altneu diff --help")
-    wanted = next((run for run in ledger.runs() if states == [run.run_id]), None)
-    if wanted is not None and wanted.state is RunState.PUBLISHED:
-        after = next(row for row in ledger.revisions() if row.run_id == wanted.run_id)
+    after = ledger.published_by(states[0]) if states else None
+    if after is not None:
         return Difference(Side(home, ledger, ledger.at(after.parent)), Side(home, ledger, after))
     return compared.of_held(home, ledger, held.chosen(ledger, states[0] if states else None))
 

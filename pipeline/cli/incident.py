@@ -12,7 +12,6 @@ import sys
 import tempfile
 import traceback
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 from ..errors import AltneuError
@@ -71,6 +70,8 @@ def without_secrets(text: str) -> str:
 
 
 def _version(package: str) -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from ..errors import UsageError
+from ..errors import AltneuError, RunFailed, UsageError
 from .base import app, common, opened
-from .printing import Document, err, out, print_rows
+from .printing import Document, err, moment, out, print_rows
 
 group = typer.Typer(invoke_without_command=True)
 app.add_typer(group, name="incidents")
@@ -50,7 +49,7 @@ def incidents(
     for one in shown:
         epochs = one["epochs"]
         where = "" if not epochs else epochs[0] if len(epochs) == 1 else f"{len(epochs)}: {epochs[0]} … {epochs[-1]}"
-        rows.append({**one, "epochs": where, "since": f"{one['opened_at'][:16]}Z".replace("T", " ")})
+        rows.append({**one, "epochs": where, "since": moment(one["opened_at"])})
     print_rows(rows, _COLUMNS)
     for one in shown:
         if one["acknowledged"]:
@@ -59,7 +58,7 @@ def incidents(
         if one["muted_until"]:
             out.print(f"{one['incident']}: muted until {one['muted_until'][:10]}", markup=False)
         if one["closed_at"]:
-            out.print(f"{one['incident']}: closed {one['closed_at'][:16]}Z: {one['closed_by']}", markup=False)
+            out.print(f"{one['incident']}: closed {moment(one['closed_at'])}: {one['closed_by']}", markup=False)
     first = next((one for one in shown if one["state"] == "open"), None)
     if first is not None:
         report = f"altneu report {first['epochs'][-1]}; " if first["epochs"] else ""
@@ -76,13 +75,8 @@ def ack(
     """Say who is on an incident, and why; what was said before stays on record."""
     from ..state import incidents as found_by
 
-    if not by.strip() or not because.strip():
-        raise UsageError("--by and --because need words.", "altneu incidents ack --help")
-    if len(by) > 128:
-        raise UsageError("--by: at most 128 characters.")
     _, ledger = opened(writes=True)
-    one = found_by.named(ledger, incident)
-    found_by.say(ledger, one, by.strip(), because.strip())
+    one = found_by.acknowledge(ledger, incident, by, because)
     out.print(f"{one.ident} ({one.first.name}): {by.strip()} is on it", markup=False)
 
 
@@ -96,19 +90,45 @@ def mute(
 ) -> None:
     """Hear nothing of an incident until a day; what fails goes on failing, and its pages say so."""
     from ..state import incidents as found_by
-    from ..state import lease
 
-    try:
-        day = datetime.strptime(until, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:
-        raise UsageError(f"--until {until}: a day, such as 2026-06-01.") from None
-    if day.isoformat(timespec="milliseconds") <= lease.now():
-        raise UsageError(f"--until {until}: that day is not to come.", "a later one")
-    if by is not None and len(by) > 128:
-        raise UsageError("--by: at most 128 characters.")
     _, ledger = opened(writes=True)
-    one = found_by.named(ledger, incident)
-    found_by.say(ledger, one, by, because, day.isoformat(timespec="milliseconds"))
+    one = found_by.mute(ledger, incident, until, by, because)
     out.print(f"{one.ident} ({one.first.name}): muted until {until}", markup=False)
     if not one.acknowledged:
         err.print(f"nobody is on it: altneu incidents ack {one.ident} --by NAME --because TEXT")
+
+
+@group.command()
+@common
+def send(
+    test: Annotated[bool, typer.Option("--test", help="A message that nothing is wrong instead, to each receiver.")] = (
+        False
+    ),
+) -> None:
+    """Send what is new to the receivers that ALTNEU_ALERTS names; commands that write do it by themselves.
+
+    Each incident is sent once when it opens and once when it is over, to every receiver.
+    """
+    from ..run import alerts
+
+    receivers = alerts.channels()
+    if not receivers:
+        raise UsageError(
+            f"{alerts.VARIABLE} names no receiver.",
+            f"{alerts.VARIABLE}='mailto://user:password@host?to=oncall@example.com' altneu incidents send --test",
+        )
+    home, ledger = opened(writes=not test)
+    if not test:
+        if not alerts.tell(home, ledger, lambda: receivers):
+            raise RunFailed("not every receiver took what is new.", "altneu incidents send --test")
+        out.print("sent what was new")
+        return
+    failed = []
+    for each in receivers:
+        try:
+            each.send(alerts.test_message(home))
+            out.print(f"{each.name}: received", markup=False)
+        except AltneuError as error:
+            failed.append(error.what)
+    if failed:
+        raise RunFailed(" ".join(failed), f"correct {alerts.VARIABLE}, then: altneu incidents send --test")

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import AltneuError
 from .base import command, opened, setting
-from .printing import err, out
+from .printing import Progress, err, out
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -80,16 +80,22 @@ def land(
     )
 
     def confirm(form: Form) -> bool:
+        progress.pause()
         _print_form(form)
         ask = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or dry_run)
-        return not ask or typer.confirm("Land it so?", default=True, err=True)
+        agreed = not ask or typer.confirm("Land it so?", default=True, err=True)
+        if agreed:
+            progress("land", "")
+        return agreed
 
     home = Home.draft(setting.home)
     before = placed(home)
     setting.outcome = lambda: outcome(home, before)
     if (home.path / "altneu.toml").exists():
         opened()
-    report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm)
+    with Progress() as progress:
+        progress("land", "")
+        report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm)
     if not dry_run:
         opened(writes=True)
     _print_report(report, dry_run, append)

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
@@ -23,6 +24,7 @@ from textwrap import indent
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from rich.console import Console
+from rich.markup import escape
 
 from ..errors import UsageError
 
@@ -56,7 +58,7 @@ class Document(StrEnum):
 SAY = 5.0  # seconds without a word
 _ENDINGS = {".csv": Format.csv, ".json": Format.json, ".parquet": Format.parquet, ".txt": Format.table}
 _NUMBER = re.compile(r"[-+]?[\d,.]*")
-_PLAIN = {"…": "...", "→": "->", "–": "-", "✓": "ok", "✗": "x", "·": "-"}
+_PLAIN = {"█": "#", "░": ".", "…": "...", "→": "->", "–": "-", "✓": "ok", "✗": "x", "·": "-"}
 
 
 def printable() -> None:
@@ -75,15 +77,19 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 class Progress:
-    """One line a stage on standard error: what it does, then its seconds and what came of it, and how long the rest
-    will take where `expected` has the seconds of the stages. A stage of which nothing is heard for `SAY` seconds says
-    that it goes on, and how long it has taken."""
+    """One line a stage on standard error: what it does, then its seconds and what came of it.
 
-    def __init__(self, expected: dict[str, float] | None = None) -> None:
+    A stage of which nothing is heard for `SAY` seconds says that it goes on, and how long it has taken; on a terminal a
+    line with a bar says so all the time. Where `expected` has the seconds of the stages, as the last `learned` runs
+    took them, it also says how long the rest will take, or that it takes longer than those did.
+    """
+
+    def __init__(self, expected: Mapping[str, float] | None = None, learned: int = 0) -> None:
         self.started = time.time()
-        self.expected = dict(expected or {})
+        self.expected, self.learned = dict(expected or {}), learned
+        self._total = sum(self.expected.values())
         self.status = err.status("") if err.is_terminal else None
-        self._text, self._said, self._going = "", self.started, False
+        self._stage, self._text, self._said, self._going = "", "", self.started, False
         self._end = threading.Event()
         threading.Thread(target=self._go_on, daemon=True).start()
 
@@ -94,42 +100,79 @@ class Progress:
             if self.status:
                 self.status.stop()
             self.expected.pop(stage, None)
-            rest = sum(self.expected.values())
-            left = f"; about {rest:,.0f} s left" if rest >= 5 else ""
+            left = f"; {self._left()}" if self._left() else ""
             err.print(f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{text[5:]}{left}[/]")
-        elif not text:
-            self.started, self._text, self._going = time.time(), stage, True
-            if self.status:
-                self.status.update(stage)
-                self.status.start()
-        else:
-            self._text = f"{stage}: {text}"
-            if self.status:
-                self.status.update(self._text)
-            else:
-                err.print(f"    {self._text}")
+            return
+        if not text or stage != self._stage or not self._going:
+            self.started, self._stage, self._going = time.time(), stage, True
+        self._text = f"{stage}: {text}" if text else stage
+        if self.status:
+            self.status.update(self._now())
+            self.status.start()
+        elif text:
+            err.print(f"    {self._text}", markup=False)
+
+    def _rest(self) -> float:
+        """The seconds that the stages which are not done were expected to take, without those that have passed."""
+        passed = time.time() - self.started if self._going else 0.0
+        others = sum(seconds for stage, seconds in self.expected.items() if stage != self._stage)
+        return others + max(self.expected.get(self._stage, 0.0) - passed, 0.0)
+
+    def _left(self) -> str:
+        """How long the rest takes, in words; nothing where nobody knows, or where it is no time."""
+        rest, mine = self._rest(), self.expected.get(self._stage)
+        runs = f"the last {self.learned} runs" if self.learned > 1 else "the last run"
+        if self._going and mine is not None and time.time() - self.started > mine + SAY:
+            more = f", and about {rest:,.0f} s for what follows" if rest >= 5 else ""
+            return f"longer than the {mine:,.0f} s of {runs}{more}"
+        return f"about {rest:,.0f} s left, as {runs} took" if rest >= 5 else ""
+
+    def _now(self) -> str:
+        """What is going on, in a line; on a terminal with a bar."""
+        left = self._left()
+        text = f"{self._text}, {time.time() - self.started:.0f} s" + (f"; {left}" if left else "")
+        if not self.status:
+            return text
+        done = round(20 * (1 - self._rest() / self._total)) if self._total else 0
+        bar = f"[green]{'█' * done}[/][dim]{'░' * (20 - done)}[/] " if self._total else ""
+        return bar + escape(text)
 
     def _go_on(self) -> None:
         while not self._end.wait(SAY / 5):
-            if self._going and time.time() - self._said >= SAY:
-                text = f"{self._text}, {time.time() - self.started:.0f} s"
-                if self.status:
-                    self.status.update(text)
-                else:
-                    err.print(f"    {text}")
-                    self._said = time.time()
+            if not self._going:
+                continue
+            if self.status:
+                self.status.update(self._now())
+            elif time.time() - self._said >= SAY:
+                err.print(f"    {self._now()}", markup=False)
+                self._said = time.time()
 
-    def close(self) -> None:
+    def pause(self) -> None:
+        """Nothing is heard until it is called again: somebody is asked something."""
         self._going = False
-        self._end.set()
         if self.status:
             self.status.stop()
+
+    def close(self) -> None:
+        self._end.set()
+        self.pause()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def moment(iso: str | None) -> str:
+    """An instant of the database in the reader's zone, to the minute, with UTC beside it; `never` for none."""
+    if iso is None:
+        return "never"
+    utc = datetime.fromisoformat(iso).astimezone(UTC)
+    here = utc.astimezone()
+    if not here.utcoffset():
+        return f"{utc:%Y-%m-%d %H:%M} UTC"
+    return f"{here:%Y-%m-%d %H:%M %Z} ({utc:{'%H:%M' if here.date() == utc.date() else '%Y-%m-%d %H:%M'}} UTC)"
 
 
 def width() -> int | None:

@@ -12,7 +12,7 @@ import typer
 from ..errors import UsageError
 from ..reading.questions import ANY, FLAGS, NAMES, Engine, Question, table
 from .base import command, opened
-from .printing import Document, Format, Progress, destination, emit, err, out
+from .printing import Document, Format, Progress, destination, emit, err, out, print_rows
 
 if TYPE_CHECKING:
     from ..reading.graph import Graph
@@ -216,3 +216,31 @@ def _print_edge(edge: dict[str, Any]) -> None:
         values = ", ".join(f"{name} {value}" for name, value in row.items() if name not in shown)
         text = f"{row['epoch']}  {row['op']} {row['src']} → {row['dst']} ({values})"
         out.print(f"    {text}  {row['file']} line {row['line']}: {row['fate']}", markup=False)
+
+
+@command
+def tables(
+    revision: Annotated[int | None, typer.Option(help="As published in this revision (default: the newest).")] = None,
+    format: Annotated[Document, typer.Option(help="table or json.")] = Document.table,
+) -> None:
+    """What DuckDB, Spark, Trino and other programs need to read what is published: catalog, tables, and a tag.
+
+    In every table the tag r7 holds the rows of revision 7 and no others, and `main` those of the newest revision.
+    docs/engines.md has a recipe for each program.
+    """
+    from ..reading import outside
+
+    if revision is not None and revision < 1:
+        raise UsageError(f"--revision {revision}: at least 1.", "altneu status")
+    home, ledger = opened()
+    found = outside.of(home, ledger, revision)
+    if format is Document.json:
+        print(json.dumps(found.plain(), indent=2))
+        return
+    for name, value in found.catalog.items():
+        out.print(f"{name:<10} {value}", markup=False)
+    out.print(f"{'namespace':<10} {found.namespace}")
+    shares = "none: a compaction lets it share its tables with later revisions; read it with altneu show --revision"
+    out.print(f"{'revision':<10} {found.revision}, tag {found.tag or shares}")
+    out.print(f"{'frontier':<10} {found.frontier}: epochs after it are not final")
+    print_rows([{"table": table, "metadata": where} for table, where in found.tables.items()])

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.filesize import decimal
 
-from ..errors import UsageError
+from ..errors import BatchWrong, UsageError
 from .base import command, opened
-from .printing import Document, Progress, err, out, print_totals, some
+from .printing import Document, Progress, err, moment, out, print_totals, some
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -118,18 +118,24 @@ def backfill(
     last: Annotated[str | None, typer.Argument(metavar="[TO]", help="Last epoch.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every landed epoch.")] = False,
     hold: Hold = False,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="Leave out epochs whose files are broken or mostly malformed, and exit 1."),
+    ] = False,
 ) -> None:
     """Every landed epoch in the range that is missing or changed, in one pass and one revision.
 
     More landed files than `[ingest] max_revision_mb` make several revisions; stopped in between, the same command goes
-    on after the last published one. With `--hold` the first of them is computed: the others build on it.
+    on after the last published one. With `--hold` the first of them is computed: the others build on it. A broken file,
+    or too large a share of malformed rows, stops it; with `--keep-going` what is published is as if such an epoch had
+    not landed, and malformed rows are counted for each epoch by itself.
     """
     from ..run import planning
 
     home, ledger = opened(writes=True)
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
-    execute(home, ledger, planning.plan(home, ledger, planning.within(home, first, last)), hold)
+    execute(home, ledger, planning.plan(home, ledger, planning.within(home, first, last)), hold, keep_going)
 
 
 @command
@@ -199,7 +205,7 @@ def rollback(
     if dry_run:
         _print_rollback(home, ledger, revision)
         return
-    row, epochs = rollback.rollback(home, ledger, revision)
+    row, epochs = rollback.rollback(home, ledger, revision, lambda text: err.print(text, markup=False))
     out.print(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
     )
@@ -229,8 +235,8 @@ def _print_others(home: Home, ledger: Ledger) -> None:
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
         wins = "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
         err.print(
-            f"[yellow]another {kind}{many} is at work[/] since {other.started_at} on revision {other.parent} (last "
-            f"heartbeat {other.beat_at}): {wins}"
+            f"[yellow]another {kind}{many} is at work[/] since {moment(other.started_at)} on revision {other.parent} "
+            f"(last heartbeat {moment(other.beat_at)}): {wins}"
         )
     newest = ledger.at().revision
     for other in (run for run in ledger.held() if run.parent == newest):
@@ -240,8 +246,9 @@ def _print_others(home: Home, ledger: Ledger) -> None:
         )
 
 
-def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False) -> None:
-    """Run a plan, and tell what came of it. `hold`: without publishing."""
+def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False, keep_going: bool = False) -> None:
+    """Run a plan, and tell what came of it. `hold`: without publishing. `keep_going`: without the epochs whose own
+    batches are wrong; raises `BatchWrong` at the end, when there are any."""
     from ..run import planning, runner
     from ..run.forecast import forecast
     from ..state.facts import IngestFacts
@@ -259,6 +266,7 @@ def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False) -> None
     size = {entry.epoch: entry.bytes for entry in found.epochs}
     total = sum(size.get(epoch, 0) for epoch in found.run)
     started, done = time.time(), 0
+    left_out: list[int] = []
     for number, epochs in enumerate(parts):
         part = replace(found, run=epochs, parent=ledger.at())
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
@@ -268,17 +276,25 @@ def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False) -> None
             f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s), "
             f"about {guess.rows:,} rows{time_}"
         )
-        progress, began = Progress(guess.stages), time.time()
+        progress, began = Progress(_expected(guess, hold), guess.learned), time.time()
         try:
-            revision = runner.run(home, ledger, part, progress, hold)
+            revision = runner.run(home, ledger, part, progress, hold, keep_going)
+        except BatchWrong:
+            if not keep_going:
+                raise
+            left_out += epochs
+            continue
         finally:
             progress.close()
         assert revision is not None
+        taken = ledger.run(revision.run_id).epochs
+        left_out += [epoch for epoch in epochs if epoch not in taken]
         if isinstance(revision, RunRecord):
             print_held(home, ledger, revision, time.time() - began)
             if len(parts) > 1:
                 rest = sum(map(len, parts[number + 1 :]))
                 out.print(f"{rest:,} epoch(s) are left: the same command again, once it is published")
+            _refuse_left_out(home, ledger, left_out)
             return
         mark = f", with a {revision.mark}" if revision.mark else ""
         seconds = time.time() - began
@@ -286,7 +302,7 @@ def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False) -> None
         rows = read.rows + read.quarantined
         rate = f", {rows:,} rows ({rows / seconds:,.0f} a second)" if rows else ""
         out.print(
-            f"published revision {revision.revision}{mark}: {len(epochs) or len(found.epochs):,} epoch(s){rate}, "
+            f"published revision {revision.revision}{mark}: {len(taken) or len(found.epochs):,} epoch(s){rate}, "
             f"{seconds:.1f} s"
         )
         if part.kind is not RunKind.RUN:
@@ -296,6 +312,30 @@ def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False) -> None
             left = (time.time() - started) * (total - done) / done
             err.print(f"  {decimal(done)} of {decimal(total)}, about {left:,.0f} s left")
     print_totals(home, ledger)
+    _refuse_left_out(home, ledger, left_out)
+
+
+def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int]) -> None:
+    """Raises `BatchWrong` when epochs were left out, with what is wrong with each of the first of them."""
+    from ..state import attempts
+
+    if not epochs:
+        return
+    tried = attempts.unpublished(ledger)
+    lines = [f"  {home.schedule.label(epoch)}: {tried[epoch][-1].error}" for epoch in epochs[:20] if epoch in tried]
+    more = [f"  (and {len(epochs) - 20:,} more: altneu status)"] if len(epochs) > 20 else []
+    raise BatchWrong(
+        "\n".join([f"{len(epochs):,} epoch(s) were left out, as if they had not landed:", *lines, *more]),
+        "fix or remove their files, then run the same command again",
+    )
+
+
+def _expected(guess: Forecast, hold: bool) -> dict[str, float]:
+    """Stage → the seconds that it is expected to take; of a run that is held without those of publishing."""
+    from ..run import runner
+
+    found = guess.stages or {}
+    return {name: seconds for name, seconds in found.items() if not (hold and name in runner.LAST)}
 
 
 def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> None:

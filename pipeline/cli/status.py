@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from ..errors import UsageError
 from .base import command, opened
-from .printing import Document, out, print_rows, ranges, some
+from .printing import Document, moment, out, print_rows, ranges, some
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -95,12 +95,12 @@ def status(
 def _held(run: Entry) -> str:
     """A held run, in a line."""
     which = some(run["epochs"]) or "all epochs"
-    what = f"held since {run['held_at'][:16]}: {run['kind']} {run['run_id']} on revision {run['parent']} ({which})"
+    what = f"held since {moment(run['held_at'])}: {run['kind']} {run['run_id']} on revision {run['parent']} ({which})"
     if run["warnings"]:
         what += f", {run['warnings']} check(s) warn"
     if run["overtaken_by"]:
         return f"{what}; overtaken by revision {run['overtaken_by']}: it cannot be published any more"
-    return f"{what}; kept until {run['expires_at'][:16]}"
+    return f"{what}; kept until {moment(run['expires_at'])}"
 
 
 def _chosen(home: Home, rows: list[Entry], since: str | None, last: int | None, failed: bool) -> list[Entry]:

@@ -65,6 +65,15 @@ def is_place(text: str) -> bool:
     return bool(found and (found[2] or found[1] == "hdfs") and ("@" not in found[2] or found[1].startswith("abfs")))
 
 
+def is_endpoint(text: str) -> bool:
+    """The address of a service, without anything secret in it.
+
+    >>> [is_endpoint(each) for each in ("https://host:8181/api", "host:8181", "https://me:pw@host", "http://h?token=x")]
+    [True, False, False, False]
+    """
+    return re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#@]*)?", text) is not None
+
+
 def is_landing(text: str) -> bool:
     """Such a place, in a store that Arrow reads.
 
@@ -141,6 +150,8 @@ AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-
 AuditMode = Annotated[str, Field(pattern=r"^(auto|full|local|rolling [1-9][0-9]{0,5})$")]
 Database = Annotated[str, _such(is_database)]
 Place = Annotated[str, _such(is_place)]
+Endpoint = Annotated[str, _such(is_endpoint)]
+Namespace = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
 LandingPlace = Annotated[str, _such(is_landing)]
 Master = Annotated[str, _such(is_master)]
 SparkValue = Annotated[str, BeforeValidator(_for_spark)]

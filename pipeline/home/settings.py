@@ -224,6 +224,26 @@ class Checks(Section):
     ] = "normal"
 
 
+class Alerts(Section):
+    severity: Annotated[
+        Literal["warning", "critical"],
+        About(
+            '"warning"',
+            "which incidents are sent as [alerts](operating.md#alerts): all of them, or the critical ones",
+            '"warning" or "critical"',
+        ),
+    ] = "warning"
+    pages: Annotated[
+        str | None,
+        Field(pattern=r"^https?://\S+$"),
+        About(
+            '"https://host/reports"',
+            "where the folder reports is served, for links in alerts; else they name the file",
+            "an address that begins with http:// or https://",
+        ),
+    ] = None
+
+
 class Retention(Section):
     heading = "what `altneu compact` keeps"
     epochs: Annotated[
@@ -248,6 +268,16 @@ class Retention(Section):
     ] = 20
 
 
+class Rest(Section):
+    """A catalog behind Iceberg's REST protocol."""
+
+    type: Literal["rest"]
+    uri: rules.Endpoint
+    warehouse: str | None = None  # the catalog's own name for a group of tables
+    namespace: rules.Namespace = "graph"
+    scope: str | None = None  # of OAuth2
+
+
 class Storage(Section):
     database: Annotated[
         rules.Database | None,
@@ -265,6 +295,16 @@ class Storage(Section):
             "default: a folder in the home; moved: altneu relocate; in S3: [object stores](operating.md#object-stores)",
             "a folder or the URI of one, without keys",
             change="move or copy the tables, then `altneu relocate`",
+        ),
+    ] = None
+    catalog: Annotated[
+        Rest | None,
+        About(
+            '{ type = "rest", uri = "https://host/api" }',
+            "[a REST catalog](operating.md#catalogs) that lists the tables; default: the database does",
+            'a table with type = "rest" and uri, and as needed warehouse, namespace (default "graph") and scope; no '
+            "secrets: ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL in the environment",
+            change="the tables stay where they are listed: for another catalog land the batches in a new home",
         ),
     ] = None
 
@@ -323,6 +363,7 @@ class Config(Section):
     publish: Publish = Publish()
     runs: Runs = Runs()
     checks: Checks = Checks()
+    alerts: Alerts = Alerts()
     retention: Retention = Retention()
     storage: Storage = Storage()
     spark: Spark = Spark()

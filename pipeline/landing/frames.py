@@ -10,16 +10,16 @@ nothing lost.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from ..errors import RunFailed, Unavailable
+from ..errors import BatchWrong, Unavailable
 from ..home.directory import Home
 from ..home.s3 import S3
 from ..storage import few
@@ -44,23 +44,39 @@ def bad(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
     return _read(spark, home, landed, _bad, "file string, line bigint, reason string, text string, epoch bigint")
 
 
-def judge(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> dict[int, tuple[int, int]]:
-    """Epoch → (good rows, quarantined rows). Raises `RunFailed` for a broken file or too large a bad share.
+def judge(
+    spark: SparkSession, home: Home, landed: Iterable[Landed], apart: bool = False
+) -> tuple[dict[int, tuple[int, int]], dict[int, BatchWrong]]:
+    """Epoch → (good rows, quarantined rows), and what is wrong with batches that have a broken file or too large a bad
+    share. `apart`: each epoch by itself; else all are one. Raises `Unavailable` when a file cannot be reached.
 
     A reading of its own, in which no row leaves the task: cheaper than to keep them all until their number is known.
     """
     schema = "epoch bigint, file string, good bigint, bad bigint, serious bigint, fatal boolean, again boolean, "
     files = _read(spark, home, landed, _counted, f"{schema}line bigint, reason string, text string").collect()
     files.sort(key=lambda row: (row.epoch, row.file))
-    broken = [row for row in files if row.fatal]
-    away = next((row for row in broken if row.again), None)
+    away = next((row for row in files if row.fatal and row.again), None)
     if away:
         raise Unavailable(
             f"landing/{away.file}: {away.reason}. Nothing was published.", "altneu doctor; then the same command again"
         )
+    counts: dict[int, tuple[int, int]] = {}
+    for row in files:
+        before = counts.get(row.epoch, (0, 0))
+        counts[row.epoch] = before[0] + row.good, before[1] + row.bad
+    wrong: dict[int, BatchWrong] = {}
+    for epochs in [[epoch] for epoch in counts] if apart else [list(counts)]:
+        error = _wrong(home, [row for row in files if row.epoch in epochs])
+        wrong |= dict.fromkeys(epochs, error) if error else {}
+    return counts, wrong
+
+
+def _wrong(home: Home, files: Sequence[Row]) -> BatchWrong | None:
+    """Why the batches of some files must not be published, if so: the files as `judge` has counted them."""
+    broken = [row for row in files if row.fatal]
     if broken:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-        raise RunFailed(
+        return BatchWrong(
             f"landing/{broken[0].file}: {broken[0].reason}{more}. Nothing was published.",
             "fix or remove the file, then run the same command again",
         )
@@ -68,17 +84,13 @@ def judge(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> dict[int
     total = serious + sum(row.good for row in files)
     if serious > home.config.ingest.max_bad_share * total:
         first = next(row for row in files if row.serious)
-        raise RunFailed(
+        return BatchWrong(
             f"{serious} of {total} rows are malformed, more than [ingest] max_bad_share = "
             f"{home.config.ingest.max_bad_share:g} allows. The first: landing/{first.file} line {first.line}: "
             f"{first.reason}: {first.text[:80]!r}. Nothing was published.",
             "fix the files, or raise max_bad_share in altneu.toml",
         )
-    counts: dict[int, tuple[int, int]] = {}
-    for row in files:
-        before = counts.get(row.epoch, (0, 0))
-        counts[row.epoch] = before[0] + row.good, before[1] + row.bad
-    return counts
+    return None
 
 
 @dataclass(frozen=True)

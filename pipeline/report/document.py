@@ -22,6 +22,7 @@ from ..state.records import Batch, CheckRecord, LandedBatch, RunState, Severity
 from ..state.standing import SUMS, Audit
 from ..state.totals import MEASURES, Shown
 from .html.verdict import verdict
+from .html.words import observed
 from .state import WINDOW, State
 
 SEVERITIES = tuple(Severity)
@@ -230,6 +231,7 @@ def check(state: State, row: CheckRecord) -> Document:
     """`fresh`: it is about what is published now; `counts`: a failure that does, or that nothing has undone."""
     names = ("suite", "name", "severity", "meaning", "observed", "remedy", "revision", "at")
     found = {name: getattr(row, name) for name in names}
+    found["observed"] = observed(row.observed)
     found |= {"passed": row.passed, "fresh": state.fresh(row), "counts": not row.passed and state.counts(row)}
     return {**found, "epoch": row.epoch, "label": state.label(row.epoch), "rows": row.rows}
 

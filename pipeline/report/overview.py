@@ -31,10 +31,11 @@ from ..state.standing import (
 from ..state.totals import MEASURES
 from .checks import incident, known
 from .document import SEVERITIES, Document, run_summary, start
-from .html.words import STATES, listed, number, plural
+from .html.words import STATES, listed, number, observed, plural
 
 GRID = 3_000  # the newest epochs; older ones by name
 RUNS = 10
+REVISIONS = 60  # the newest, to compare two of
 CLOSED = 5  # incidents, the newest
 ORDER = {"open": 0, "acknowledged": 1, "muted": 2}  # of those that are not closed
 LANDED = ("missing", "changed", "gone")  # states of a survey of the landing that the database does not know
@@ -97,6 +98,7 @@ def overview(
         "headline": _headline(published, count, said, older, bool(axis or newest.revision)),
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
         "runs": [run_summary(*one) for one in _newest_runs(found)],
+        "revisions": _revisions(found),
         "held_back": _held_back(home, found, newest),
         "landing": landing,
         "incidents": sorted(
@@ -143,6 +145,17 @@ def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
     return [(attempt(RunRecord.of(row)), row.revision) for row in rows]
 
 
+def _revisions(found: Ledger) -> list[Document]:
+    """The newest revisions: which run made each, over how many epochs, and when."""
+    joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
+    columns = (ledger.c.revision, ledger.c.published_at, runs.c.kind, runs.c.epochs)
+    rows = found.read(sa.select(*columns).select_from(joined).order_by(ledger.c.revision.desc()).limit(REVISIONS))
+    return [
+        {"revision": row.revision, "published_at": row.published_at, "kind": row.kind, "epochs": len(row.epochs or ())}
+        for row in rows
+    ]
+
+
 def _checks(found: Ledger, every: Sequence[Incident]) -> list[Document]:
     """Every check with its page, and whether it has an open incident."""
     failing = {(one.first.suite, one.first.name) for one in every if one.open}
@@ -167,7 +180,7 @@ def _held_back(home: Home, found: Ledger, newest: Revision) -> list[Document]:
 def _worst(failed: list[CheckRecord]) -> str | None:
     """The worst of some failed checks, in a line."""
     worst = min(failed, key=lambda row: SEVERITIES.index(row.severity), default=None)
-    return None if worst is None else f"{worst.name}: {worst.observed}"
+    return None if worst is None else f"{worst.name}: {observed(worst.observed)}"
 
 
 def _differing(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,31 +20,44 @@ from ..extras import need
 from ..home.directory import Home
 from ..state import incidents, lease
 from ..state.ledger import Ledger
+from ..state.records import Revision
 from ..state.standing import Standings, standings
 from . import checks
 from .document import Document, describe
-from .html import check_page, difference_page, epoch_page, index_page, outdated_page
+from .html import check_page, difference_page, epoch_page, index_page, outdated_page, rows_page
 from .overview import look, overview
+from .rows import describe as rows_of
+from .rows import page_name as rows_name
 from .state import WINDOW, State
 
 PAGES = 500  # pages that are written at once, the newest
 CHUNK = 200  # epochs that are read at once
+KEPT = 60  # pages of rows, the newest
 MANIFEST = ".pages.json"
+_ROWS = re.compile(r"rows=(.+)\.revision=(\d+)\.html")
 
 
-def document(home: Home, ledger: Ledger, epoch: int) -> Document:
-    """What is known of one epoch: the JSON behind its page."""
-    return describe(State(home, ledger, [epoch]), epoch, lease.now())
+def document(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> Document:
+    """What is known of one epoch, or what was known of it as a former `revision` published it: the JSON behind its
+    page."""
+    newest = ledger.at()
+    if revision is None or revision == newest.revision:
+        return describe(State(home, ledger, [epoch], newest), epoch, lease.now())
+    state = State(home, ledger, [epoch], ledger.at(revision), former=True)
+    return {**describe(state, epoch, lease.now()), "former": {"revision": revision, "newest": newest.revision}}
 
 
-def page_name(home: Home, epoch: int) -> str:
-    """The file of an epoch's page."""
-    return f"epoch={home.schedule.label(epoch)}.html"
+def page_name(home: Home, epoch: int, revision: int | None = None) -> str:
+    """The file of an epoch's page: of the newest revision, or of the one that is named, which stays what it is."""
+    of = "" if revision is None else f".revision={revision}"
+    return f"epoch={home.schedule.label(epoch)}{of}.html"
 
 
-def page(home: Home, ledger: Ledger, epoch: int) -> str:
-    """The page of an epoch as of now; it links pages that are made on request, too."""
-    return epoch_page(document(home, ledger, epoch), lambda name: True, checks.known(ledger))
+def page(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> str:
+    """The page of an epoch as of now, or as a revision published it; it links pages that are made on request, too."""
+    found = document(home, ledger, epoch, revision)
+    rows = _rows_there(home, epoch, found["written"]["revision"])
+    return epoch_page(found, lambda name: True, checks.known(ledger), (), rows)
 
 
 def check(home: Home, ledger: Ledger, name: str) -> str | None:
@@ -61,6 +75,7 @@ def index(home: Home, ledger: Ledger, inside: Document | None = None, base: str 
     at, stand = lease.now(), standings(ledger, ledger.at())
     every = incidents.incidents(ledger)
     found = overview(home, ledger, stand, at, lambda epoch: "new", look(home, ledger, at), every)
+    found |= _written(home, stand.newest)
     return index_page(found, lambda name: True, inside, base)
 
 
@@ -89,6 +104,11 @@ def write(
     files.add(asked)
     known, every = checks.known(ledger), incidents.incidents(ledger)
     there = set(known.values())
+    frontier = stand.newest.frontier
+    for epoch in {frontier, *(asked if len(asked) == 1 else ())} - {None}:
+        if frontier is not None and epoch is not None and epoch <= frontier:
+            _write_rows(home, ledger, stand.newest, epoch, stand.axis, at, files)
+    files.tidy()
 
     def has(name: str) -> bool:
         return name in there or files.has(name)
@@ -102,12 +122,12 @@ def write(
                 _data_docs(state, epoch)
             docs = sorted((home.reports / _docs(state, epoch)).glob("*.html"))
             links = [path.relative_to(home.reports).as_posix() for path in docs]
-            files.put(epoch, epoch_page(describe(state, epoch, at), files.has, known, links), at)
+            files.put(epoch, epoch_page(describe(state, epoch, at), files.has, known, links, files.rows(epoch)), at)
     for epoch in put_off:
         if not files.marked_old(epoch):
             files.put(epoch, outdated_page(home.schedule.label(epoch), stand.newest.revision, at), at, old=True)
     files.save()
-    moving = checks.moving(ledger)
+    moving = checks.moving(ledger, known)
     for key, name in known.items():
         if key not in moving and (home.reports / name).exists():
             continue
@@ -115,8 +135,35 @@ def write(
         _put(home.reports / name, check_page(found, has, home.config.checks.sensitivity))
     shown = home.reports / "index.html"
     found = overview(home, ledger, stand, at, files.shows, look(home, ledger, at), every)
-    _put(shown, index_page(found, has))
+    _put(shown, index_page(found | _written(home, stand.newest), has))
     return [shown, *(files.path(epoch) for epoch in asked)]
+
+
+def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> Path:
+    """Write the page of an epoch as a revision published it, under a name of its own; its path."""
+    home.reports.mkdir(parents=True, exist_ok=True)
+    at, stand = lease.now(), standings(ledger, ledger.at())
+    files, row = Files(home, stand), ledger.at(revision)
+    if row.frontier is not None and epoch <= row.frontier:
+        _write_rows(home, ledger, row, epoch, standings(ledger, row).axis, at, files)
+    rows = _rows_there(home, epoch, revision)
+    text = epoch_page(document(home, ledger, epoch, revision), files.has, checks.known(ledger), (), rows)
+    path = home.reports / page_name(home, epoch, revision)
+    _put(path, text)
+    return path
+
+
+def _write_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: list[int], at: str, files: Files) -> None:
+    """Write the page of an epoch's rows, if it is not there; a table that cannot be read is told to the log alone."""
+    name = rows_name(home.schedule.label(epoch), row.revision)
+    if not row.snapshots or (row.since is not None and epoch < row.since) or (home.reports / name).exists():
+        return
+    try:
+        _put(home.reports / name, rows_page(rows_of(home, ledger, row, epoch, axis, at), files.has))
+    except Exception as error:
+        events.event("rows not written", page=name, error=str(error))
+        return
+    files.found_rows(name)
 
 
 def _chunks(epochs: list[int]) -> Iterator[list[int]]:
@@ -140,7 +187,9 @@ class Files:
         self._place = {epoch: place for place, epoch in enumerate(stand.axis)}
         known = self._read()
         there = {}
+        self._rows: dict[str, dict[int, int]] = {}  # label → revision → when its page of rows was written
         for file in os.scandir(home.reports):
+            self.found_rows(file.name)
             if file.name.startswith("epoch=") and file.name.endswith(".html"):
                 there[file.name] = file.stat().st_mtime_ns
         labels = {self.name(epoch): epoch for epoch in {*known, *stand.axis, *stand.rows}}
@@ -171,6 +220,27 @@ class Files:
         """Is there a page of an epoch of that name?"""
         return name in self._names
 
+    def found_rows(self, name: str) -> None:
+        """There is a page of rows of this name, if it is one."""
+        if told := _ROWS.fullmatch(name):
+            self._rows.setdefault(told[1], {})[int(told[2])] = (self.home.reports / name).stat().st_mtime_ns
+
+    def rows(self, epoch: int) -> str | None:
+        """The page of an epoch's rows as they are published now; None: there is none."""
+        label, newest = self.home.schedule.label(epoch), self.stand.newest.revision
+        since = max(self.stand.at(epoch).revision, self.stand.marks.everywhere)
+        known = [revision for revision in self._rows.get(label, ()) if since <= revision <= newest]
+        return rows_name(label, max(known)) if known else None
+
+    def tidy(self) -> None:
+        """Of the pages of rows the newest are kept, and those beside a page of a former revision, which links them."""
+        every = [(when, label, revision) for label, mine in self._rows.items() for revision, when in mine.items()]
+        for _, label, revision in sorted(every)[: max(len(every) - KEPT, 0)]:
+            if (self.home.reports / f"epoch={label}.revision={revision}.html").exists():
+                continue
+            (self.home.reports / rows_name(label, revision)).unlink(missing_ok=True)
+            del self._rows[label][revision]
+
     def add(self, epochs: Iterable[int]) -> None:
         """These are about to be written: others may link them."""
         for epoch in epochs:
@@ -192,6 +262,7 @@ class Files:
             len(self.stand.tried.get(epoch, ())),
             None if place is None else axis[max(place - WINDOW + 1, 0)],  # where its pictures begin
             [[self.home.schedule.label(each), self.has(self.name(each))] for each in around],
+            self.rows(epoch),
         ]
 
     def current(self, epoch: int) -> bool:
@@ -225,6 +296,19 @@ def write_difference(home: Home, name: str, found: Document) -> Path:
     path = home.reports / f"diff-{name}.html"
     _put(path, difference_page({**found, "at": lease.now()}))
     return path
+
+
+def _rows_there(home: Home, epoch: int | None, revision: int) -> str | None:
+    """The page of an epoch's rows at a revision; None: it was not written."""
+    name = rows_name("" if epoch is None else home.schedule.label(epoch), revision)
+    return name if (home.reports / name).is_file() else None
+
+
+def _written(home: Home, newest: Revision) -> Document:
+    """What the index leads to that was written: the newest page of rows, and differences of two revisions (`1-2`)."""
+    found = (re.fullmatch(r"diff-(\d+-\d+)\.html", path.name) for path in home.reports.glob("diff-*.html"))
+    rows = _rows_there(home, newest.frontier, newest.revision)
+    return {"rows": rows, "differences": sorted(each[1] for each in found if each)}
 
 
 def _docs(state: State, epoch: int) -> str:

@@ -49,15 +49,23 @@ LISTED = 100  # failed checks of a run
 
 
 class State:
-    """The database as the pages of these epochs, which lie close together, see it."""
+    """The database as the pages of these epochs, which lie close together, see it. `former`: `newest` is not the newest
+    revision, and what came after it is left out."""
 
-    def __init__(self, home: Home, found: Ledger, epochs: list[int], newest: Revision | None = None) -> None:
+    def __init__(
+        self, home: Home, found: Ledger, epochs: list[int], newest: Revision | None = None, former: bool = False
+    ) -> None:
         self.home, self.found, self.epochs = home, found, epochs
         self.low, self.high = min(epochs), max(epochs)
         self.label = home.schedule.label
         self.newest = newest or found.at()
         self.frontier = self.newest.frontier
         self.tried = unpublished(found)
+        if former:  # what was tried since says nothing of that revision
+            kept = {
+                each: [one for one in runs if one.parent < self.newest.revision] for each, runs in self.tried.items()
+            }
+            self.tried = {each: runs for each, runs in kept.items() if runs}
         self._stages: dict[str, list[StageRecord]] = {}
         self._effects: dict[str, list[tuple[int, dict[str, int]]]] = {}
         self._read_batches()

@@ -221,6 +221,11 @@ def _rewrite(
         return base
     rows = shown(warehouse.snapshot(table, base), row)
     folded = fold(table, rows, since, oldest, live_for)
+    return warehouse.rewrite(table, run_id, base, placed(table, folded, size))
+
+
+def placed(table: str, rows: DataFrame, size: Size) -> DataFrame:
+    """A table's rows, sorted by its key into files of `FILE_BYTES`."""
     files = max(1, math.ceil(size.bytes / FILE_BYTES))
-    placed = folded.repartitionByRange(files, *KEYS[table]) if files > 1 else folded.coalesce(1)
-    return warehouse.rewrite(table, run_id, base, placed.sortWithinPartitions(*KEYS[table], "epoch"))
+    cut = rows.repartitionByRange(files, *KEYS[table]) if files > 1 else rows.coalesce(1)
+    return cut.sortWithinPartitions(*KEYS[table], "epoch")

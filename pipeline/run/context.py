@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..errors import Disturbed
+from ..errors import AltneuError, Disturbed
 from ..home.directory import Home
 from ..state.facts import EdgesFacts, IngestFacts
 from ..state.ledger import Ledger
@@ -36,6 +36,7 @@ class Run:
     epochs: list[int]
     say: Say = lambda text: None
     kind: RunKind = RunKind.RUN
+    spare: Collection[int] = ()  # epochs that it goes on without where their own batches are wrong
 
     @property
     def revision(self) -> int:
@@ -51,6 +52,21 @@ class Run:
         frontier = self.scope.frontier
         assert frontier is not None
         return frontier
+
+    def leave_out(self, wrong: Mapping[int, AltneuError]) -> None:
+        """Go on without epochs whose own batches are wrong, as if they had not landed. Raises what is wrong with the
+        first that may not be left out; the run then is of those alone that may not be."""
+        kept = [epoch for epoch in self.epochs if epoch not in wrong]
+        own = [epoch for epoch in self.epochs if epoch not in self.spare]
+        must = [epoch for epoch in own if epoch in wrong] or ([] if kept else sorted(wrong))
+        if must:
+            if self.spare and own:
+                self.ledger.narrow(self.run_id, own)
+            raise wrong[must[0]]
+        self.ledger.narrow(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})
+        self.epochs[:] = kept
+        for epoch, error in sorted(wrong.items()):
+            self.say(f"epoch {self.home.schedule.label(epoch)} is left out, as if it had not landed: {error.what}")
 
     def decide(self, kind: type[D]) -> D:
         """A decision that a plan has shown as well, from what is counted by now."""

@@ -8,13 +8,12 @@ stage by stage. Both are estimates and say so.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import median
+from statistics import linear_regression, median
 from typing import Any
-
-import numpy as np
 
 from algorithms import patterns
 
@@ -51,6 +50,7 @@ class Forecast:
     decisions: Sequence[Decision]
     stages: dict[str, float] | None
     words: dict[str, str]  # decision → what it says
+    learned: int = 0  # runs that the seconds are learned from
 
     @property
     def revision(self) -> int | None:
@@ -119,6 +119,7 @@ def forecast(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
     first = Estimated(home, ledger, replace(plan, run=pieces[0])) if len(pieces) > 1 else whole
     idle = not chosen and plan.kind is RunKind.RUN
     decided = [] if idle else decisions(first.plan.scope, home.config, first)
+    seconds, learned = stage_seconds(ledger, whole.rows)
     return Forecast(
         plan=plan,
         revisions=len(pieces),
@@ -127,7 +128,8 @@ def forecast(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
         restated=restated,
         rows=whole.rows,
         decisions=decided,
-        stages=stage_seconds(ledger, whole.rows),
+        stages=seconds,
+        learned=learned,
         words={each.NAME: each.words(home.schedule.label) for each in decided},
     )
 
@@ -237,14 +239,14 @@ def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:
     live_for = home.config.edges.live_for
     out = []
     for epoch in others:
-        place = int(np.searchsorted(run, epoch, side="right"))
+        place = bisect_right(run, epoch)
         if place and (live_for is None or epoch < run[place - 1] + live_for):
             out.append(epoch)
     return out
 
 
-def stage_seconds(ledger: Ledger, rows: int) -> dict[str, float] | None:
-    """Stage → expected seconds for so many landed rows; None when nothing was published yet."""
+def stage_seconds(ledger: Ledger, rows: int) -> tuple[dict[str, float] | None, int]:
+    """Stage → expected seconds for so many landed rows, and how many runs say so; None before any was published."""
     found = ledger.history(RUNS)
     landed = {row.run_id: row.facts.rows for row in found if isinstance(row.facts, IngestFacts)}
     points: dict[str, list[tuple[int, float]]] = {}
@@ -252,11 +254,11 @@ def stage_seconds(ledger: Ledger, rows: int) -> dict[str, float] | None:
         if row.run_id in landed and row.seconds is not None:
             points.setdefault(row.stage, []).append((landed[row.run_id], row.seconds))
     if not points:
-        return None
-    return {stage: round(_line(pairs, rows), 2) for stage, pairs in points.items()}
+        return None, 0
+    return {stage: round(_line(pairs, rows), 2) for stage, pairs in points.items()}, max(map(len, points.values()))
 
 
 def _line(points: list[tuple[int, float]], rows: int) -> float:
-    x, y = np.array(points, float).T
-    slope = max(float(np.polyfit(x, y, 1)[0]), 0.0) if np.ptp(x) > 0 else 0.0
-    return max(float(median(y - slope * x)), 0.0) + slope * rows
+    x, y = zip(*points, strict=True)
+    slope = max(linear_regression(x, y).slope, 0.0) if min(x) < max(x) else 0.0
+    return max(median(seconds - slope * landed for landed, seconds in points), 0.0) + slope * rows

@@ -20,6 +20,7 @@ from ..state import lease
 from ..state.facts import AuditFacts
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, Verdict
+from . import lineage
 from .decision import Scope
 
 FEW = 8  # epochs that a command names one by one
@@ -69,9 +70,9 @@ def chosen(ledger: Ledger, run_id: str | None) -> RunRecord:
     if run.state is RunState.HELD:
         return run
     what = f"it is {run.state}"
-    if run.state is RunState.PUBLISHED:
-        revision = next(row.revision for row in ledger.revisions() if row.run_id == run_id)
-        what = f"it is published, as revision {revision}"
+    row = ledger.published_by(run_id)
+    if row is not None:
+        what = f"it is published, as revision {row.revision}"
     elif run.state is RunState.REJECTED:
         what = f"it was {run.error}"
     raise UsageError(f"run {run_id} is not held: {what}.", "altneu status")
@@ -105,6 +106,7 @@ def reject(home: Home, ledger: Ledger, run: RunRecord, person: str | None, becau
     """Record that a held run is not to be published; its branches go with the next run or compaction."""
     with lease.held(ledger, run.run_id):
         ledger.reject(run.run_id, person, because)
+    lineage.tell(home, ledger, run.run_id)
     _renew_pages(home, ledger, run)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..home.directory import Home
@@ -62,7 +63,7 @@ def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
         words += [f"[motifs] {name}: {_setting(were.get(name))} → {_setting(are.get(name))}" for name in changed]
         words += [] if changed else ["[motifs]: in another order"]
         needs.add(again)
-    values = changed_values(home, ledger)
+    values = _changed_values(old, new)
     needs |= {"reload"} if values else set()
     return Meaning(words + values, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs))
 
@@ -70,8 +71,12 @@ def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
 def changed_values(home: Home, ledger: Ledger) -> list[str]:
     """The published value columns that are declared no longer, or with another type: in words."""
     parent = ledger.at()
-    before = {} if parent.frontier is None else ledger.run(parent.run_id).config.get("values") or {}
-    now = home.config.semantic()["values"]
+    old = {} if parent.frontier is None else ledger.run(parent.run_id).config
+    return _changed_values(old, home.config.semantic())
+
+
+def _changed_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    before, now = old.get("values") or {}, new["values"]
     return [f"[values] {c}: {before[c]} → {_setting(now.get(c))}" for c in before if now.get(c) != before[c]]
 
 

@@ -28,7 +28,7 @@ from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, added
 
 from ..checking import landed
 from ..state.facts import TrussFacts
-from ..state.prints import ByEpoch, Prints, folded, minus, plus
+from ..state.prints import ByEpoch, Prints, Running, folded, minus, plus
 from ..state.totals import accumulate, at_epochs
 from ..storage import prints
 from .context import Run
@@ -142,7 +142,7 @@ def _stored(
     looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
     diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
     shown = at_epochs(accumulate(diffs, run.frontier), looked_at)
-    held = {table: _Running(after[table]) for table in COLLECTIONS}
+    held = {table: Running(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
     step = next(steps)
     rows = []
@@ -197,7 +197,7 @@ def _landed(
         found.setdefault(row["kind"], {})[row["epoch"]] = of_row(row)
     pairs_found = folded({kind: found[kind] for kind in ("landed", "stored")}, _since(run))
     apart = minus(pairs_found["landed"], pairs_found["stored"])
-    running = _Running(apart)
+    running = Running(apart)
     wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.at(at)]
     later = [epoch for epoch in apart if epoch > run.frontier and running.at(epoch)]  # when they will expire
     rows = [_row(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
@@ -236,19 +236,6 @@ def _summed(frames: list[DataFrame]) -> DataFrame:
 def _in_part(vertex: str, ask: Ask) -> Column:
     """As `kernels.proof.in_part`."""
     return F.pmod(F.xxhash64(vertex), F.lit(ask.parts)) == ask.which
-
-
-class _Running:
-    """The sum up to an epoch, for epochs that rise."""
-
-    def __init__(self, found: ByEpoch) -> None:
-        self.rest = sorted(found.items(), reverse=True)
-        self.sum = Fingerprint()
-
-    def at(self, epoch: int) -> Fingerprint:
-        while self.rest and self.rest[-1][0] <= epoch:
-            self.sum += self.rest.pop()[1]
-        return self.sum
 
 
 def _row(epoch: int, what: str, a: str, maintained: int | None, recomputed: int | None) -> dict[str, Any]:

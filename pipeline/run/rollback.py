@@ -1,8 +1,12 @@
-"""Taking revisions back: an old one is published again. SQL alone; nothing is computed."""
+"""Taking revisions back: an old one is published again. SQL alone, and nothing is computed, but where a compaction has
+let the old one share its tables with later ones: then its rows are written again, so that tables hold what is published
+and nothing else, whoever reads them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import sqlalchemy as sa
 
@@ -16,14 +20,20 @@ from ..state import prints
 from ..state.lease import held
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunState, StagedBatch, new_run_id
+from ..state.revisions import exact
+from ..storage.unaided import branches
+from . import lineage
+from .meaning import changed_values
 
 
-def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[int]]:
+def rollback(
+    home: Home, ledger: Ledger, revision: int, say: Callable[[str], None] = lambda text: None
+) -> tuple[Revision, list[int]]:
     """Publish the state of an old revision as a new one; return it, and the epochs whose batches it takes back.
     Revision 0 is the empty state.
 
-    The new ledger row pins the old one's tables, so nothing is computed and nothing is written but SQL. The landing is
-    as it was: what it holds beyond that state shows as missing or changed again.
+    The new ledger row pins the old one's tables, or its rows written again (see above). The landing is as it was: what
+    it holds beyond that state shows as missing or changed again. `say` is told where it takes longer.
     """
     if revision < 0:
         raise UsageError(f"there is no revision {revision} to go back to.", "altneu status")
@@ -42,7 +52,11 @@ def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[
     ledger.begin(run_id, parent.revision, epochs, config, RunKind.ROLLBACK)
     with held(ledger, run_id):
         try:
-            published = _publish_again(home, ledger, run_id, parent, target, epochs)
+            pins = target.snapshots
+            if target.revision and target.revision not in exact(ledger.revisions()):
+                say(f"revision {revision} shares its tables with later ones: writing its rows again")
+                pins = written_again(home, ledger, run_id, target)
+            published = _publish_again(home, ledger, run_id, parent, target, pins, epochs)
         except BaseException as error:
             state, why = (
                 (RunState.INTERRUPTED, "interrupted during rollback")
@@ -52,12 +66,49 @@ def rollback(home: Home, ledger: Ledger, revision: int) -> tuple[Revision, list[
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
                 ledger.finish(run_id, state, why)
             raise
+        try:
+            branches(home).follow(ledger, run_id)
+            ledger.discard([run_id])
+        except Exception as error:  # it is published; the next writer lets them follow
+            say(f"the names in the tables are left to the next run, or to altneu doctor ({explained(error)[0]})")
+    lineage.tell(home, ledger, run_id)
     refresh(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
 
 
+def written_again(home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
+    """Write what a revision shows of its tables on a branch of the run, and prove that it is that; the snapshots."""
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+    from . import unchanged
+    from .compact import placed
+
+    if words := changed_values(home, ledger):
+        raise UsageError(
+            f"{home.path / 'altneu.toml'} has other value columns than what is stored: {'; '.join(words)}. Revision "
+            f"{target.revision} shares its tables with later ones, and to write them again would lose columns.",
+            "put them back, and the same command again",
+        )
+    warehouse = Warehouse(session_for(home, ledger), home)
+    with warehouse.plans(target):
+        pins = {
+            table: warehouse.rewrite(
+                table, run_id, snapshot, placed(table, warehouse.at(table, target), warehouse.size(table, snapshot))
+            )
+            for table, snapshot in target.snapshots.items()
+        }
+        unchanged.verify(home, ledger, warehouse, target, pins, target.since, [target.revision])
+    return pins
+
+
 def _publish_again(
-    home: Home, ledger: Ledger, run_id: str, parent: Revision, target: Revision, epochs: list[int]
+    home: Home,
+    ledger: Ledger,
+    run_id: str,
+    parent: Revision,
+    target: Revision,
+    pins: dict[str, int],
+    epochs: list[int],
 ) -> Revision:
     after = ledger.batches(target.revision)
     ledger.put_batches(run_id, [after[e].staged() if e in after else StagedBatch.taken_back(e) for e in epochs])
@@ -73,7 +124,7 @@ def _publish_again(
         run_id,
         parent.revision,
         target.frontier,
-        target.snapshots,
+        pins,
         target.config_digest or home.config.digest(),
         target.mark,
         target.since,

@@ -10,7 +10,8 @@ heartbeat while it works; a failure is recorded with its error and loses nothing
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
@@ -33,7 +34,7 @@ from ..state import lease
 from ..state.facts import KINDS, Facts, FailedFacts, plain
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id
-from . import held, telemetry
+from . import held, lineage, telemetry
 from .meaning import changed_meaning
 from .planning import Plan
 from .stages import NAMES, STAGES, named
@@ -48,9 +49,9 @@ _COVERS = {
 }
 
 
-def begin(home: Home, ledger: Ledger, plan: Plan, hold: bool = False) -> str | None:
+def begin(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone: bool = False) -> str | None:
     """Record a run of the plan; return its id, or None when there is nothing to do. `hold`: it is not published before
-    somebody approves.
+    somebody approves. `alone`: raises `UnderWay` when another run is at work.
 
     Raises `UsageError` when the settings have given history another meaning and the plan does not restate it, and when
     what a run needs is not installed.
@@ -66,15 +67,25 @@ def begin(home: Home, ledger: Ledger, plan: Plan, hold: bool = False) -> str | N
             meaning.advice,
         )
     run_id = new_run_id()
-    ledger.begin(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind, hold)
+    ledger.begin(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind, hold, alone)
     events.event("run started", **telemetry.named(home, ledger.run(run_id)))
+    lineage.tell(home, ledger, run_id)
     return run_id
 
 
-def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda stage, text: None) -> Facts:
-    """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it."""
+def stage(
+    home: Home,
+    ledger: Ledger,
+    run_id: str,
+    name: str,
+    say: Say = lambda stage, text: None,
+    spare: Collection[int] = (),
+) -> Facts:
+    """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it.
+    `spare`: epochs that the run goes on without where their own batches are wrong."""
     from expectations.engine import prepare
 
+    from ..report import rows
     from ..storage.session import plans_for, session_for
     from .context import Run
 
@@ -88,11 +99,14 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
         raise RunFailed(f"run {run_id} is over: it was {row.error}.", "run its epochs again")
     if this.suites:
         prepare()
+    if name in LAST:
+        rows.prepare()
     with lease.held(ledger, run_id, again=this.before_publish):
         watch = telemetry.Stage(home, ledger, row, name)
         ledger.stage(run_id, name, StageState.RUNNING, watch.started)
         try:
-            spark = session_for(home, ledger, lambda: _landed_rows(home, row.epochs))
+            landed = functools.cache(lambda: _landed_rows(home, row.epochs))
+            spark = session_for(home, ledger, landed)
             run = Run(
                 home,
                 ledger,
@@ -102,11 +116,12 @@ def stage(home: Home, ledger: Ledger, run_id: str, name: str, say: Say = lambda 
                 list(row.epochs),
                 lambda text: say(name, text),
                 row.kind,
+                spare,
             )
             if this is STAGES[0]:
                 run.warehouse.ensure(retype=not run.keeps("upserts") or run.parent.frontier is None)
-            landed = _landed_rows(home, row.epochs) if this is STAGES[0] else 0
-            with plans_for(spark, run.stored() + landed if this.stored else None):
+            read = landed() if this is STAGES[0] else 0
+            with plans_for(spark, run.stored() + read if this.before_publish else None):
                 facts = watch.work(this.work, run)
             if run.wrote:
                 facts = replace(facts, snapshots=run.wrote)
@@ -162,11 +177,17 @@ def _landed_rows(home: Home, epochs: Sequence[int]) -> float:
 
 
 def run(
-    home: Home, ledger: Ledger, plan: Plan, say: Say = lambda stage, text: None, hold: bool = False
+    home: Home,
+    ledger: Ledger,
+    plan: Plan,
+    say: Say = lambda stage, text: None,
+    hold: bool = False,
+    keep_going: bool = False,
 ) -> Revision | RunRecord | None:
     """All stages of a plan; return the published revision, or None when there was nothing to do.
 
-    `hold`, and where `[publish] approve` asks for it: all but the last ones; returns the held run.
+    `hold`, and where `[publish] approve` asks for it: all but the last ones; returns the held run. `keep_going`:
+    without the epochs whose own batches are wrong.
     """
     from expectations.engine import prepare
 
@@ -175,7 +196,8 @@ def run(
         return None
     with _interrupted(ledger, run_id):
         prepare()
-        _walk(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say)
+        spare = plan.run if keep_going else ()
+        _walk(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare)
         why = held.waits(home, ledger, run_id)
         if why is not None:
             say(NAMES[-2], f"not published: {why}")
@@ -191,10 +213,10 @@ def publish(home: Home, ledger: Ledger, run_id: str, say: Say = lambda stage, te
     return ledger.at(ledger.run(run_id).parent + 1)
 
 
-def _walk(home: Home, ledger: Ledger, run_id: str, names: Sequence[str], say: Say) -> None:
+def _walk(home: Home, ledger: Ledger, run_id: str, names: Sequence[str], say: Say, spare: Collection[int] = ()) -> None:
     for name in names:
         say(name, "")
-        facts = stage(home, ledger, run_id, name, say)
+        facts = stage(home, ledger, run_id, name, say, spare)
         say(name, "done " + shown(home, facts))
 
 

@@ -28,6 +28,7 @@ from ..state.facts import Cost, Facts, FailedFacts, own
 from ..state.lease import every
 from ..state.ledger import Ledger
 from ..state.records import RunRecord, StageState
+from . import lineage
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -89,11 +90,11 @@ class Stage:
     def done(self, facts: Facts) -> None:
         event("stage done", **self._fields, seconds=self._seconds(), facts=numbers(own(facts)), cost=self.cost)
         if self.name == "publish":
-            trace(self.home, self.ledger, self.run_id)
+            ended(self.home, self.ledger, self.run_id)
 
     def failed(self, what: str) -> None:
         event("stage failed", logging.ERROR, **self._fields, seconds=self._seconds(), error=what, cost=self.cost)
-        trace(self.home, self.ledger, self.run_id)
+        ended(self.home, self.ledger, self.run_id)
 
     def _seconds(self) -> float:
         return round(time.time() - self.started, 3)
@@ -135,6 +136,12 @@ def _resident() -> dict[str, int]:
             if kind:
                 found[kind] += child.memory_info().rss
     return found
+
+
+def ended(home: Home, ledger: Ledger, run_id: str) -> None:
+    """A run was published, or has failed: send its trace and its lineage to whom the environment names."""
+    trace(home, ledger, run_id)
+    lineage.tell(home, ledger, run_id)
 
 
 def trace(home: Home, ledger: Ledger, run_id: str) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from ..errors import Conflict
-from ..tasks import orchestration
-from . import common
+from ..tasks import base, orchestration
+from . import alerts, common
 
 ASKED = "asked"  # the XCom with the run that was asked about
 
@@ -34,11 +34,11 @@ class Approval(ApprovalOperator):
         planned, question = orchestration.ask(self.home, planned, common.say, self.pages)
         if question is None:
             return planned
-        labels = planned["labels"]
-        links = [f"[the epoch]({common.page(labels[-1])})"] if labels else []
+        links = [f"[the epoch]({common.page(base.shown(planned) or '')})"]
         links += [f"[all that would change]({common.report_address(question['page'])})"] if question["page"] else []
         self.subject, self.body = question["subject"], f"{question['body']}\n\n{', '.join(links)}"
         context["ti"].xcom_push(key=ASKED, value=planned)
+        alerts.asked(self.home, context, planned["run_id"], question)
         return super().execute(context)
 
     @common.translate_errors

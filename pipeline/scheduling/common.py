@@ -1,18 +1,21 @@
-"""What the altneu DAGs share: defaults, the tables as assets, errors as Airflow wants them, and the chain
-of stages.
+"""What the altneu DAGs share: defaults, errors as Airflow wants them, and the chain of stages.
 
-Settings come from the environment of the scheduler and the workers:
+Settings come from the environment of the scheduler and the workers (those of another home: see `sites`):
 
 - `ALTNEU_HOME`: the home directory.
 - `ALTNEU_START`, `ALTNEU_END`: ISO dates. With a start the schedule catches up from there; with an end it
 stops there.
 - `ALTNEU_WAIT_HOURS`: how long a run waits for its landing before it fails (default 24).
 - `ALTNEU_APPROVAL_HOURS`: how long a held run waits for a decision before its task fails (default 72); it stays held.
+- `ALTNEU_NOTIFIERS`, `ALTNEU_ALERTS`: who is told what is wrong, see `alerts`.
+- `ALTNEU_LATE_HOURS`: so long after its interval's end an epoch that is not published is late (default: it never is).
 - `ALTNEU_ON_FAILURE`: `module:function`, called with a dict when a task has failed for good (not for a warning): dag,
 run, task, error, log.
 - `ALTNEU_MASTER`: a Spark master instead of the one in `altneu.toml`; `sc://host:port`: the tasks share the Spark of
 `altneu connect` and start none.
 - `ALTNEU_SUBMIT`: the id of an Airflow connection of type Spark; each stage is then a `spark-submit` to it.
+- `ALTNEU_WATCH`: 1: published epochs that land again are run without a person (`altneu_relanded`); default 0.
+- `ALTNEU_POOL`: the pool in which runs compute (default `altneu_stages`).
 """
 
 from __future__ import annotations
@@ -26,38 +29,28 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import Asset, Param, chain, task
+from airflow.sdk import Param, chain, task
 from airflow.sdk.configuration import conf
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from ..errors import AltneuError
+from ..errors import AltneuError, transient
 from ..run.stages import STAGES, Stage
-from ..tasks import base, due, orchestration
+from ..tasks import base, orchestration
 from ..tasks.base import Planned, Published
+from . import alerts
+from .sites import current
 
 log = logging.getLogger("altneu.tasks")
-HOME = base.home_path()
-SUBMIT = os.environ.get("ALTNEU_SUBMIT")
 START = datetime(1970, 1, 1, tzinfo=UTC)  # of every DAG: of a run before its DAG's start no task would be made
-WAIT = timedelta(hours=float(os.environ.get("ALTNEU_WAIT_HOURS", "24")))
-APPROVAL = timedelta(hours=float(os.environ.get("ALTNEU_APPROVAL_HOURS", "72")))
-
-try:
-    BOUNDS = due.bounds(os.environ.get("ALTNEU_START"), os.environ.get("ALTNEU_END"))
-except AltneuError as error:  # wrong bounds must not break the import: no catch-up then
-    log.error(error.what)
-    BOUNDS = (None, None)
-
-# the output tables, as other DAGs may depend on them
-TABLES = ("edges", "degrees", "triangle_counts", "trussness", "quarantine")
-ASSETS = [Asset(name=f"altneu_{table}", uri=f"altneu://graph/{table}", group="altneu") for table in TABLES]
-# its events are partitioned: one for each epoch whose published results have changed
-EPOCHS = Asset(name="altneu_epochs", uri="altneu://graph/epochs", group="altneu")
 
 
 def on_failure(context: dict[str, Any]) -> None:
-    """The hook for alerts: call `ALTNEU_ON_FAILURE` with plain values. A broken hook is logged, never
-    raised."""
+    """A task has failed for good: tell it, and call the hook `ALTNEU_ON_FAILURE` with plain values. A broken hook is
+    logged, never raised."""
+    alerts.failed(current().home, context, current().bounds[1])
     hook = os.environ.get("ALTNEU_ON_FAILURE")
     if not hook:
         return
@@ -76,7 +69,36 @@ def on_failure(context: dict[str, Any]) -> None:
         log.exception("ALTNEU_ON_FAILURE = %r could not be called with %s", hook, alert)
 
 
+class Transient(RetryPolicy):
+    """Fails at once on what no retry can help, by `errors.transient`, also of errors that are none of ours.
+
+    Airflow's own errors, and those that `translate_errors` has judged, are as their types say. `ExceptionRetryPolicy`
+    would need a list of types; which of Spark's and the database's last is a rule of `errors`, in one place.
+    """
+
+    def evaluate(self, exception: BaseException, *how: Any, **more: Any) -> RetryDecision:
+        of_airflow = any(kind.__module__.partition(".")[0] == "airflow" for kind in type(exception).__mro__)
+        if not isinstance(exception, Exception) or of_airflow or transient(exception):
+            return RetryDecision.default()
+        return RetryDecision.fail(f"{type(exception).__name__} would come again")
+
+
+def on_success(context: dict[str, Any]) -> None:
+    """A task has ended well: tell what it has found, or what is over by it."""
+    alerts.tell(current().home, context)
+
+
+def deadline(seconds: int | None) -> DeadlineAlert | None:
+    """That an epoch is late, of a DAG whose intervals have so many seconds (None: no schedule)."""
+    site = current()
+    if seconds is None or site.late_hours is None:
+        return None
+    after, told = timedelta(seconds=seconds, hours=site.late_hours), {"home": site.home, "prefix": site.prefix}
+    return DeadlineAlert(DeadlineReference.DAGRUN_LOGICAL_DATE, after, AsyncCallback(alerts.late, told))
+
+
 DEFAULTS = {
+    "retry_policy": Transient(),
     "owner": "altneu",
     "retries": 2,
     "retry_delay": timedelta(minutes=1),
@@ -84,6 +106,7 @@ DEFAULTS = {
     "max_retry_delay": timedelta(minutes=15),
     "execution_timeout": timedelta(hours=2),
     "on_failure_callback": on_failure,
+    "on_success_callback": on_success,
     "weight_rule": "upstream",  # who has come further goes first, so that runs compute one after the other
 }
 
@@ -102,8 +125,8 @@ def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return function(*args, **kwargs)
         except AltneuError as error:
-            labels = args[0].get("labels", ()) if args and isinstance(args[0], dict) else ()
-            says = [base.format_error(error), *(f"report: {page(label)}" for label in labels[-1:])]
+            label = base.shown(args[0]) if args and isinstance(args[0], dict) else None
+            says = [base.format_error(error), *([f"report: {page(label)}"] if label else [])]
             raise failure("\n".join(says), error.transient) from error
         finally:
             base.release()
@@ -123,7 +146,9 @@ def page(label: str) -> str:
 
 def report_address(name: str) -> str:
     """The address of a page of the reports inside Airflow."""
-    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu/reports/{name}"
+    prefix = current().prefix
+    where = "" if prefix == base.PREFIX else f"homes/{prefix}/"
+    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu/{where}reports/{name}"
 
 
 def at_work(done: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +159,7 @@ def at_work(done: dict[str, Any]) -> dict[str, Any]:
 
 
 # a stage that is skipped because its run was overtaken lets the others go on, down to publish, which settles it
-STAGE: dict[str, Any] = {"pool": base.POOL, "trigger_rule": "none_failed_min_one_success"}
+STAGE: dict[str, Any] = {"trigger_rule": "none_failed_min_one_success"}
 
 
 def stage(spec: Stage) -> Any:
@@ -143,7 +168,7 @@ def stage(spec: Stage) -> Any:
     @task(task_id=spec.name, doc_md=spec.does, **STAGE)
     @translate_errors
     def work(planned: Planned) -> dict[str, Any]:
-        return at_work(orchestration.stage(HOME, planned, spec.name, say))
+        return at_work(orchestration.stage(current().home, planned, spec.name, say))
 
     return work
 
@@ -157,44 +182,43 @@ def stage(spec: Stage) -> Any:
 )
 @translate_errors
 def publish(planned: Planned) -> Published:
-    return orchestration.publish(HOME, planned, say)
+    return orchestration.publish(current().home, planned, say)
 
 
 @task(
-    outlets=ASSETS,
     doc_md="Tells those who follow the assets which revision updated them, and which epochs it published. Skipped when "
     "this run has published nothing, because others had.",
 )
 def assets(published: Published, outlet_events: Any = None) -> None:
     if published["revision"] is None:
         raise AirflowSkipException("this run published nothing itself: no asset is updated")
-    for asset in ASSETS:
+    for asset in current().assets:
         outlet_events[asset].extra = {"revision": published["revision"], "epochs": published["labels"]}
 
 
 @task(
-    outlets=[EPOCHS],
     doc_md="Tells those who follow `altneu://graph/epochs` which epochs have other results now: new and corrected "
     "ones, and those that a correction restates. Skipped when there are none.",
 )
 @translate_errors
 def epochs(published: Published, outlet_events: Any = None) -> None:
-    found = orchestration.changed_epochs(HOME, published, say)
+    found = orchestration.changed_epochs(current().home, published, say)
     if not found["epochs"]:
         raise AirflowSkipException("no epoch has other results than before")
-    outlet_events[EPOCHS].add_partitions(list(found["epochs"]))
-    outlet_events[EPOCHS].extra = {**found, "epochs": dict(itertools.islice(found["epochs"].items(), base.MANY_EPOCHS))}
+    event = outlet_events[current().epochs]
+    event.add_partitions(list(found["epochs"]))
+    event.extra = {**found, "epochs": dict(itertools.islice(found["epochs"].items(), base.MANY_EPOCHS))}
 
 
 @task(
     on_failure_callback=None,
     execution_timeout=timedelta(minutes=30),
     doc_md="Red when a check warns: its message has check, epoch and rows. **The epochs are published all the same**, "
-    "with a mark, and the run is a success; nobody is alerted.",
+    "with a mark, and the run is a success. Who is told of it is told when it is published.",
 )
 @translate_errors
 def warnings(published: Published) -> None:
-    orchestration.warnings(HOME, published, say)
+    orchestration.warnings(current().home, published, say)
 
 
 @task(
@@ -207,8 +231,8 @@ def warnings(published: Published) -> None:
 def report(planned: Planned | None, published: Published | None) -> list[str]:
     if not planned:
         raise AirflowSkipException("no run was begun: there is nothing to report")
-    say(f"report: {page(planned['labels'][-1])}")
-    return orchestration.report(HOME, planned, published, say)
+    say(f"report: {page(base.shown(planned) or '')}")
+    return orchestration.report(current().home, planned, published, say)
 
 
 def stages(planned: Any) -> Any:
@@ -220,27 +244,33 @@ def stages(planned: Any) -> Any:
     """
     from .approval import Approval
 
+    site = current()
+    pooled: dict[str, Any] = {"pool": site.pool}
+
     def made(each: Any, source: Any) -> Any:
-        return submitted(each, source) if SUBMIT else each(source)
+        each = each.override(**pooled)
+        return submitted(each, source) if site.submit else each(source)
 
     before = [made(stage(spec), planned) for spec in STAGES if spec.before_publish]
     approve = Approval(
         task_id="approve",
-        home=HOME,
+        home=site.home,
         planned=planned,
         subject="Publish?",
         params={"because": Param("", type="string", title="Why", description="It is shown on the epoch's page.")},
-        response_timeout=APPROVAL,
+        response_timeout=site.approval,
         execution_timeout=None,
-        pages=not SUBMIT,
+        pages=not site.submit,
         doc_md="Asks a person, where `[publish] approve` says so; else it passes at once. "
         "Rejected: nothing is published.",
         **STAGE,
+        **pooled,
     )
     before += [approve, made(publish, approve.output)]
-    done = before[-1].output if SUBMIT else before[-1]
+    done = before[-1].output if site.submit else before[-1]
     warned = warnings(done)
-    chain(planned, *before, [assets(done), epochs(done), warned])
+    told = [assets.override(outlets=site.assets)(done), epochs.override(outlets=[site.epochs])(done)]
+    chain(planned, *before, [*told, warned])
     chain(planned, before[1:])
     chain(warned, report(planned, done))
     return before[-1]
@@ -253,10 +283,10 @@ def submitted(each: Any, source: Any) -> Any:
     name = each.kwargs["task_id"]
     return SubmittedStage(
         task_id=name,
-        home=HOME,
+        home=current().home,
         stage=name,
         planned=f"{{{{ ti.xcom_pull(task_ids='{source.operator.task_id}') | tojson }}}}",
-        conn_id=SUBMIT,
+        conn_id=current().submit,
         name=f"altneu {name}",
         **{option: value for option, value in each.kwargs.items() if option != "task_id"},
     )

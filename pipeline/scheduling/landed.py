@@ -20,6 +20,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from ..errors import AltneuError
 from ..tasks import base, due
 from . import common
+from .sites import current
 
 INTERVAL = 60.0  # seconds between two looks
 
@@ -29,7 +30,14 @@ class LandingTrigger(BaseTrigger):
     `deadline` since 1970."""
 
     def __init__(
-        self, home: str, epoch: int, patience: float, manual: bool, deadline: float, interval: float = INTERVAL
+        self,
+        home: str,
+        epoch: int,
+        patience: float,
+        manual: bool,
+        deadline: float,
+        interval: float = INTERVAL,
+        prefix: str = base.PREFIX,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's has no annotations
         self.waiting: dict[str, Any] = {
@@ -39,6 +47,7 @@ class LandingTrigger(BaseTrigger):
             "manual": manual,
             "deadline": deadline,
             "interval": interval,
+            "prefix": prefix,
         }
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -60,14 +69,16 @@ class LandingTrigger(BaseTrigger):
             await asyncio.sleep(interval)
 
 
-def look(home: str, epoch: int, patience: float, manual: bool) -> dict[str, Any]:
+def look(home: str, epoch: int, patience: float, manual: bool, prefix: str = base.PREFIX) -> dict[str, Any]:
     """Whether an epoch is landed, as plain values."""
-    found = due.landing(home, epoch, patience=timedelta(seconds=patience), manual=manual)
+    found = due.landing(home, epoch, patience=timedelta(seconds=patience), manual=manual, prefix=prefix)
     return {"state": found.state, "epoch": epoch, "says": found.says}
 
 
 class LandingSensor(BaseOperator):
     """Hands on the epoch of the run once its folder is in the landing; fails after `patience`."""
+
+    template_fields = ("home",)  # so that the page, which sees the DAG as Airflow has stored it, knows its home
 
     def __init__(self, *, home: str, patience: timedelta, interval: float = INTERVAL, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -77,8 +88,10 @@ class LandingSensor(BaseOperator):
     def execute(self, context: Any) -> int:
         manual = context["dag_run"].run_type not in ("scheduled", "backfill")
         dates = context.get("logical_date"), context.get("data_interval_start")
-        epoch = due.epoch_of(self.home, context["params"]["epoch"], *dates, manual, common.BOUNDS[1])
+        site = current()
+        epoch = due.epoch_of(self.home, context["params"]["epoch"], *dates, manual, site.bounds[1], site.prefix)
         asked: dict[str, Any] = {"home": self.home, "epoch": epoch, "patience": self.patience, "manual": manual}
+        asked["prefix"] = site.prefix
         found = look(**asked)
         if found["state"] == "waiting":
             common.say(f"{found['says']}; looking again every {self.interval:.0f} s")

@@ -1,4 +1,4 @@
-"""A schedule with bounds: the epochs from a first to a last one, whatever the dates of the DAG.
+"""The schedule of `altneu_epoch`: a run for each epoch, whose run id says which: `scheduled__2004-04-15`.
 
 A DAG's own `start_date` and `end_date` bound its runs by hand as well: in a run for a date outside them Airflow makes
 no task, and calls it a success. So the DAG has no bounds, and its timetable has them. A plugin registers it.
@@ -12,13 +12,16 @@ from typing import Any
 from airflow.sdk.timezone import coerce_datetime
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.interval import DeltaDataIntervalTimetable
+from airflow.utils.types import DagRunType
+
+from ..home.schedule import Schedule
 
 
-class Bounded(DeltaDataIntervalTimetable):
+class Epochs(DeltaDataIntervalTimetable):
     """Intervals of so many seconds since 1970-01-01 UTC that start between two instants, both included (None: no
     bound)."""
 
-    def __init__(self, seconds: float, first: datetime | None, last: datetime | None) -> None:
+    def __init__(self, seconds: float, first: datetime | None = None, last: datetime | None = None) -> None:
         super().__init__(timedelta(seconds=seconds))
         self.first, self.last = first, last
 
@@ -29,7 +32,7 @@ class Bounded(DeltaDataIntervalTimetable):
         }
 
     @classmethod
-    def deserialize(cls, data: dict[str, Any]) -> Bounded:
+    def deserialize(cls, data: dict[str, Any]) -> Epochs:
         first, last = (data[name] and datetime.fromisoformat(data[name]) for name in ("first", "last"))
         return cls(data["seconds"], first, last)
 
@@ -51,6 +54,13 @@ class Bounded(DeltaDataIntervalTimetable):
         return super().next_dagrun_info(
             last_automated_data_interval=last_automated_data_interval, restriction=restriction
         )
+
+    def generate_run_id(self, *, run_type: DagRunType, data_interval: DataInterval | None, **how: Any) -> str:
+        """With the epoch's label, of the schedule and of backfills; a run by hand may be for any epoch."""
+        if data_interval is None or run_type not in (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB):
+            return super().generate_run_id(run_type=run_type, data_interval=data_interval, **how)
+        schedule = Schedule(int(self._delta.total_seconds()))
+        return run_type.generate_run_id(suffix=schedule.label(schedule.epoch_of(data_interval.start)))
 
     def infer_manual_data_interval(self, run_after: datetime) -> DataInterval:
         """The last whole interval before an instant."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from .schema import digests
 from .store import Store
@@ -22,8 +21,11 @@ class Digests(Store):
             return
         # in one order for all writers, so that none waits for one that waits for it
         rows = [{"path": path, "stamp": stamp, "digest": digest} for path, (stamp, digest) in sorted(found.items())]
-        dialect = postgresql if self.engine.dialect.name == "postgresql" else sqlite
-        add = dialect.insert(digests)
+        if self.engine.dialect.name == "postgresql":  # imported where it is: status needs neither
+            from sqlalchemy.dialects.postgresql import insert
+        else:
+            from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
+        add = insert(digests)
         renew = {name: add.excluded[name] for name in ("stamp", "digest")}
         try:
             with self.engine.begin() as connection:

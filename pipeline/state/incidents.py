@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Self
 
 import sqlalchemy as sa
@@ -157,6 +158,34 @@ def say(found: Ledger, one: Incident, by: str | None, because: str | None, until
     row = {"suite": one.first.suite, "name": one.first.name, "opened": one.opened}
     with found.engine.begin() as connection:
         connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=lease.now()))
+
+
+def acknowledge(found: Ledger, ident: str, by: str, because: str) -> Incident:
+    """Say who is on an open incident, and why. Raises `UsageError`."""
+    if not by.strip() or not because.strip():
+        raise UsageError("the name and the sentence need words.", "altneu incidents ack --help")
+    one = named(found, ident)
+    say(found, one, _name(by), because.strip())
+    return one
+
+
+def mute(found: Ledger, ident: str, until: str, by: str | None, because: str | None) -> Incident:
+    """Hear nothing of an open incident until a day, such as 2026-06-01. Raises `UsageError`."""
+    try:
+        day = datetime.strptime(until, "%Y-%m-%d").replace(tzinfo=UTC).isoformat(timespec="milliseconds")
+    except ValueError:
+        raise UsageError(f"until {until}: a day, such as 2026-06-01.") from None
+    if day <= lease.now():
+        raise UsageError(f"until {until}: that day is not to come.", "a later one")
+    one = named(found, ident)
+    say(found, one, by and _name(by), because, day)
+    return one
+
+
+def _name(by: str) -> str:
+    if len(by.strip()) > 128:
+        raise UsageError("a name: at most 128 characters.")
+    return by.strip()
 
 
 def _joined(failures: Sequence[Failure]) -> list[Incident]:

@@ -30,6 +30,7 @@ from .schema import homes, ledger
 
 FORMAT = 1  # of homes that this version makes; it reads all up to it
 PREFIX = "altneu_"
+REST = "altneu_rest_"  # so the catalogs of homes begin whose tables are listed by a REST catalog
 UNTOLD = "postgresql"  # the place of a database whose server does not say which it is
 
 tables = sa.table(  # Iceberg's own
@@ -85,7 +86,7 @@ def claim(home: Home) -> Identity:
     identity = look(home)
     if identity is not None and identity.stored:
         return identity
-    catalog = identity.catalog if identity else new_catalog()
+    catalog = identity.catalog if identity else new_catalog(REST if home.config.storage.catalog else PREFIX)
     with database.connected(home.database) as connection:
         versions.ready(connection.engine, writes=True)
         with contextlib.suppress(sa.exc.IntegrityError):  # another process was first
@@ -96,8 +97,8 @@ def claim(home: Home) -> Identity:
     return found
 
 
-def new_catalog() -> str:
-    return PREFIX + uuid.uuid4().hex[:12]
+def new_catalog(prefix: str = PREFIX) -> str:
+    return prefix + uuid.uuid4().hex[:12]
 
 
 def row(home: Home, catalog: str, here: str) -> dict[str, Any]:
@@ -231,6 +232,11 @@ def check(home: Home, identity: Identity) -> None:
 
 def refuse_lost_database(home: Home) -> None:
     """For a home whose database knows of no tables: raise `AltneuError` when its warehouse holds rows."""
+    refuse_full_warehouse(home, f"the database of this home, {database.shown(home.database)}, is lost or empty")
+
+
+def refuse_full_warehouse(home: Home, lost: str) -> None:
+    """For a home whose tables are not known any more (`lost`): raise `AltneuError` when its warehouse holds rows."""
     warehouse = files.local(home.warehouse)
     if warehouse is not None:
         full = any(warehouse.glob("*/*/data/*.parquet"))
@@ -240,8 +246,7 @@ def refuse_lost_database(home: Home) -> None:
         away = "name another place under [storage] warehouse"
     if full:
         raise AltneuError(
-            f"the database of this home, {database.shown(home.database)}, is lost or empty, while "
-            f"{files.plain(home.warehouse)} is full: without it nobody knows which rows are published.",
+            f"{lost}, while {files.plain(home.warehouse)} is full: without it nobody knows which rows are published.",
             f"put it back from a backup; or start again from the landing: {away}; altneu backfill --all",
         )
 

@@ -55,6 +55,19 @@ def running(
     return found
 
 
+class Running:
+    """The sum up to an epoch, for epochs that rise."""
+
+    def __init__(self, found: ByEpoch) -> None:
+        self.rest = sorted(found.items(), reverse=True)
+        self.sum = Fingerprint()
+
+    def at(self, epoch: int) -> Fingerprint:
+        while self.rest and self.rest[-1][0] <= epoch:
+            self.sum += self.rest.pop()[1]
+        return self.sum
+
+
 def step(before: Prints, after: Prints) -> dict[str, dict[int, Fingerprint] | None]:
     """What a run has to stage on `before` so that `after` is there; None: of this table nothing is known any more."""
     found: dict[str, dict[int, Fingerprint] | None] = {table: None for table in before if table not in after}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 
 from ..errors import AltneuError
@@ -16,6 +18,11 @@ class Revisions(Store):
     def revisions(self) -> list[Revision]:
         """All published revisions, oldest first."""
         return [Revision.of(row) for row in self.read(sa.select(ledger).order_by(ledger.c.revision))]
+
+    def published_by(self, run_id: str) -> Revision | None:
+        """The revision that a run has published; None: it has not."""
+        rows = self.read(sa.select(ledger).where(ledger.c.run_id == run_id))
+        return Revision.of(rows[0]) if rows else None
 
     def at(self, revision: int | None = None) -> Revision:
         """The ledger row of a revision (default: the newest; `EMPTY` when nothing was published)."""
@@ -41,3 +48,45 @@ class Revisions(Store):
                 what = f"nothing is published: revision {row.revision} is empty, as a rollback to 0 has made it."
             raise AltneuError(what, "altneu backfill --all")
         return row
+
+
+def exact(rows: Sequence[Revision]) -> set[int]:
+    """Of all revisions, oldest first, those whose snapshots hold the rows that they show and no others: what a reader
+    who knows nothing of the ledger may be pointed at.
+
+    A compaction lets the revisions that it keeps share snapshots: they hold the rows of the newest one. A rollback to
+    another one shares those of all of them, too, if an earlier version has made it; so does what was built on it.
+    """
+    by_number = {row.revision: row for row in rows}
+    again = {row.revision: _again(row) for row in rows}
+    last: dict[tuple[tuple[str, int], ...], int] = {}  # the snapshots → the newest revision with rows of its own
+    same: set[int] = set()  # rollbacks that read what the revision reads that they publish again
+    for row in rows:
+        target = again[row.revision]
+        if target and by_number[target].snapshots == row.snapshots:
+            same.add(row.revision)
+        else:
+            last[_key(row)] = row.revision
+    found: set[int] = set()
+    others: set[int] = set()  # rollbacks whose snapshots hold rows of revisions that they take back
+    for row in rows:
+        if not row.snapshots and row.frontier is not None:
+            continue  # a compaction has dropped it
+        if row.revision in same:
+            fine = again[row.revision] in found
+            others |= set() if fine else {row.revision}
+        else:
+            fine = row.frontier is None or last[_key(row)] == row.revision
+        builds_on_others = any(not any(a <= other <= b for a, b in row.hidden) for other in others)
+        if fine and (row.frontier is None or not builds_on_others):
+            found.add(row.revision)
+    return found
+
+
+def _key(row: Revision) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(row.snapshots.items()))
+
+
+def _again(row: Revision) -> int | None:
+    """Of a rollback: the revision that it publishes again."""
+    return row.hidden[-1][0] - 1 if row.hidden and row.hidden[-1][1] == row.parent else None

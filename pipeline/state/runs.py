@@ -5,16 +5,17 @@ A process that works on a run holds its lease (`lease`), and every write for the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
 
-from ..errors import AltneuError, Conflict
+from ..errors import AltneuError, Conflict, UnderWay
 from . import lease
 from .approvals import say
-from .records import OPEN, Json, Revision, RunKind, RunRecord, RunState, Verdict
+from .records import OPEN, Json, Revision, RunKind, RunRecord, RunState, Verdict, new_run_id
 from .revisions import Revisions
-from .schema import ledger, runs
+from .schema import homes, ledger, runs
 
 
 class Runs(Revisions):
@@ -82,9 +83,10 @@ class Runs(Revisions):
         config: Json,
         kind: RunKind = RunKind.RUN,
         hold: bool = False,
+        alone: bool = False,
     ) -> None:
         """Record a run of some epochs on a revision, with the settings that decide what it means. `hold`: a person is
-        to decide whether it is published."""
+        to decide whether it is published. `alone`: raises `UnderWay` when another one is at work, or has published."""
         row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind}
         with self.engine.begin() as connection:
             connection.execute(
@@ -96,6 +98,35 @@ class Runs(Revisions):
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(base=base))
             if hold:
                 say(connection, run_id, Verdict.WANTED)
+            if alone:  # of two that begin at once the second one waits for this lock, and then sees the first
+                connection.execute(sa.select(homes.c.id).with_for_update())
+                newest = connection.execute(sa.select(ledger).order_by(ledger.c.revision.desc()).limit(1)).first()
+                if newest is not None and newest.revision != parent:
+                    raise UnderWay(f"revision {newest.revision} was published meanwhile.", run_id=newest.run_id)
+                going = sa.select(runs).where((runs.c.state == RunState.RUNNING) & (runs.c.run_id != run_id))
+                self._refuse_second(map(RunRecord.of, connection.execute(going)))
+
+    def under_way(self) -> None:
+        """Raises `UnderWay` when a run is at work that would publish."""
+        going = sa.select(runs).where(runs.c.state == RunState.RUNNING)
+        self._refuse_second(map(RunRecord.of, self.read(going)))
+
+    def _refuse_second(self, running: Iterable[RunRecord]) -> None:
+        other = next((run for run in running if run.kind is not RunKind.COMPACT and run.alive), None)
+        if other is not None:
+            raise UnderWay(f"run {other.run_id} of {len(other.epochs)} epoch(s) is under way.", run_id=other.run_id)
+
+    def narrow(self, run_id: str, epochs: Sequence[int], failed: Mapping[int, str] | None = None) -> None:
+        """A run goes on with some of its epochs, as if the others had not landed. Of those `failed` is on record, with
+        its error, a run of its own."""
+        run = self.run(run_id)
+        with self._writing(run_id) as connection:
+            connection.execute(runs.update().where(runs.c.run_id == run_id).values(epochs=list(epochs)))
+            for epoch, error in (failed or {}).items():
+                ended = {"state": RunState.FAILED, "error": error, "finished_at": lease.now(), "discarded": True}
+                begun = {"parent": run.parent, "config": run.config, "kind": run.kind, "started_at": run.started_at}
+                beat = {"beat_at": lease.now(), "base": run.base and run.base.stored()}
+                connection.execute(runs.insert().values(run_id=new_run_id(), epochs=[epoch], **begun, **beat, **ended))
 
     def take(self, run_id: str, again: bool = False) -> None:
         """Take the lease on a run; one that failed and is tried again is running then. Raises `LeaseLost`.

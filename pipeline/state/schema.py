@@ -140,6 +140,20 @@ notes = sa.Table(  # what people have said of incidents, which themselves are a 
     sa.Column("at", sa.String(32), nullable=False),
 )
 
+alerts = sa.Table(  # what was sent of incidents and other problems, and to whom, see `alerts`
+    "alerts",
+    metadata,
+    sa.Column("suite", sa.String(64), primary_key=True),  # with `name` and `opened`: which problem, as in `notes`
+    sa.Column("name", sa.String(256), primary_key=True),
+    sa.Column("opened", sa.String(256), primary_key=True),
+    sa.Column("channel", sa.String(128), primary_key=True),  # to whom, without passwords
+    sa.Column("said", sa.String(16), primary_key=True),  # opened, closed
+    sa.Column("epoch", sa.BigInteger),  # whose publication ends it; null: of an incident, of no epoch
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("claimed_at", sa.String(32), nullable=False),  # when a process began to send it
+    sa.Column("sent_at", sa.String(32)),  # null: it was not received yet
+)
+
 digests = sa.Table(  # of landed files, so that an unchanged file is read once
     "digests",
     metadata,

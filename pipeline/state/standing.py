@@ -270,7 +270,8 @@ def total_diffs(newest: Revision) -> sa.Select[Any]:
 def visible(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """The checks of what is published: of audits, and of runs that were published."""
     joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
-    published = checks.c.run_id.is_(None) | (ledger.c.revision <= newest)
+    audited = checks.c.run_id.is_(None) & (checks.c.revision <= newest)
+    published = audited | (ledger.c.revision <= newest)
     return sa.select(*checks.c).select_from(joined).where(published, *conditions)
 
 

@@ -1,14 +1,17 @@
 """Where runs write and readers do not look: branches of the tables, and what becomes of them.
 
 The half of the commit protocol (docs/protocol.md) that is about tables; `ledger` is the other. A run writes one commit
-to a branch of its own in each table, made from the snapshot on which it builds. After the ledger row `main` follows (a
-convenience for Spark SQL: the ledger decides) and the branch is dropped; branches of runs that are over and snapshots
-that nobody can read go later. Nothing here knows Spark: a table is an `iceberg.Table`, its rows are handed through.
+to a branch of its own in each table, made from the snapshot on which it builds. After the ledger row `main` and the tag
+of the revision follow, for other programs (the ledger decides), and the branch is dropped; branches of runs that are
+over and snapshots that nobody can read go later. Nothing here knows Spark: a table is an `iceberg.Table`, its rows are
+handed through.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +20,16 @@ from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_a
 from ..errors import Disturbed, Unavailable
 from ..state import lease
 from ..state.facts import Size
+from ..state.records import EMPTY, Revision
+from ..state.revisions import exact
 from . import iceberg
+from .catalogs import tag_of
 
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
-    from ..state.records import Revision
 
 COMMITS = 20  # tries of a commit that other writers overtake
+_TAG = re.compile(r"r[1-9]\d*")  # of revisions
 _RUN, _GOING = "run_", "going_"  # how branches, and the tags of what has expired, begin
 
 
@@ -111,26 +117,29 @@ class Branches:
 
     # -- after the ledger row -----------------------------------------------------------------------------------
 
-    def follow(self, ledger: Ledger, run_id: str) -> None:
-        """Let `main` follow the ledger's newest revision, and drop the branches of a run that is published; also those
-        that a process made which was taken for dead, for a run that was over by then.
+    def follow(self, ledger: Ledger, run_id: str | None = None) -> list[str]:
+        """Let `main` be what the ledger's newest revision pins and a tag `r7` what revision 7 pins, in one commit per
+        table; drop the branches of a run that is published, also those that a process made which was taken for dead,
+        for a run that was over by then. Returns the tables whose `main` or tags were changed.
 
-        The ledger is asked after the look at the table: who publishes later commits later, and is not undone.
+        The ledger is asked after the look at the tables: who publishes later commits later, and is not undone.
         """
-        for table in self.tables:
-            self.change(table, partial(self._follow, ledger, run_id, table))
+        seen = {table: self.metadata(table) for table in self.tables}
+        books = _Books.of(ledger, run_id)
+        moved = []
+        for table, metadata in seen.items():
+            steps = books.names(table, metadata)
+            moved += [table] if steps else []
+            try:
+                metadata.commit(steps + books.branches(metadata))
+            except iceberg.Overtaken:
+                self.change(table, partial(self._follow, ledger, run_id, table))
+        return moved
 
-    def _follow(self, ledger: Ledger, run_id: str, table: str, metadata: iceberg.Table) -> None:
-        newest, refs = ledger.at(), metadata.refs()
-        snapshot = metadata.first() if newest.frontier is None else newest.snapshots.get(table)
-        steps: list[iceberg.Step] = []
-        if snapshot is not None and refs.get("main") != snapshot:
-            steps.append(("replaceBranch", "main", snapshot))
-        branches = {name.removeprefix(_RUN) for name in refs if name.startswith(_RUN)}
-        if branches:
-            over = branches - (ledger.undone() - {run_id})
-            steps += [("removeBranch", branch_of(run)) for run in sorted(over)]
-        metadata.commit(steps)
+    @staticmethod
+    def _follow(ledger: Ledger, run_id: str | None, table: str, metadata: iceberg.Table) -> None:
+        books = _Books.of(ledger, run_id)
+        metadata.commit(books.names(table, metadata) + books.branches(metadata))
 
     def discard_leftovers(self, ledger: Ledger) -> int:
         """Drop what dead and losing runs have left behind, and note it; how many runs."""
@@ -187,3 +196,42 @@ class Branches:
 
 def branch_of(run_id: str) -> str:
     return _RUN + run_id
+
+
+@dataclass(frozen=True)
+class _Books:
+    """What the ledger says of the names in the tables."""
+
+    newest: Revision
+    exact: tuple[Revision, ...]  # whose snapshots hold their own rows alone
+    undone: frozenset[str]  # runs that may have branches
+
+    @classmethod
+    def of(cls, ledger: Ledger, run_id: str | None) -> _Books:
+        rows = ledger.revisions()
+        fine = exact(rows)
+        chosen = tuple(row for row in rows if row.revision in fine)
+        return cls(rows[-1] if rows else EMPTY, chosen, frozenset(ledger.undone() - {run_id}))
+
+    def names(self, table: str, metadata: iceberg.Table) -> list[iceberg.Step]:
+        """What makes `main` and the tags of a table those of the revisions."""
+        first, there, refs = metadata.first(), metadata.snapshots(), metadata.refs()
+
+        def of(row: Revision) -> int | None:
+            return first if row.frontier is None else row.snapshots.get(table)
+
+        steps: list[iceberg.Step] = []
+        main = of(self.newest)
+        main = first if main is None else main  # a table that is not kept up any more shows nothing
+        if refs.get("main") != main:
+            steps.append(("replaceBranch", "main", main))
+        tags = {tag_of(row.revision): snapshot for row in self.exact if (snapshot := of(row)) in there}
+        for name, snapshot in refs.items():
+            if _TAG.fullmatch(name) and tags.get(name) != snapshot:
+                steps.append(("removeTag", name))
+        return steps + [("createTag", name, to) for name, to in tags.items() if refs.get(name) != to]
+
+    def branches(self, metadata: iceberg.Table) -> list[iceberg.Step]:
+        """What drops the branches of runs that are over."""
+        runs = {name.removeprefix(_RUN) for name in metadata.refs() if name.startswith(_RUN)}
+        return [("removeBranch", branch_of(run)) for run in sorted(runs - self.undone)]

@@ -24,8 +24,9 @@ from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, Stri
 
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
-from ..state import database, files, place
+from ..state import files, place
 from ..state.records import Revision
+from . import catalogs
 from .declared import NAMESPACE, fields, pinned, visible
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class DuckTables:
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self._catalog = place.settled(home).catalog
-        self._engine = database.engine(home.database, self)
+        self._catalog = catalogs.of(home, place.settled(home))
         spill = Path(tempfile.gettempdir()) / f"altneu-duckdb-{os.getpid()}"  # made when memory is short
         self._connection = duckdb.connect(config={**_SETTINGS, "temp_directory": str(spill)})
         self._read: dict[str, TableMetadata] = {}  # a metadata file never changes
@@ -148,11 +148,9 @@ class DuckTables:
             cursor.close()
 
     def _metadata(self, table: str) -> tuple[str, TableMetadata]:
-        with database.answering(self.home.database), self._engine.connect() as connection:
-            where = place.locations(connection, self._catalog)
-        location = where.get(f"{NAMESPACE}.{table}")
+        location = self._catalog.located(table).get(table)
         if location is None:
-            raise AltneuError(f"there is no table {self._catalog}.{NAMESPACE}.{table}.", "altneu status")
+            raise AltneuError(f"there is no table {table}.", "altneu status")
         if location not in self._read:
             self._read[location] = FromInputFile.table_metadata(_Input(location))
         return location, self._read[location]
@@ -162,7 +160,7 @@ class DuckTables:
         location, metadata = self._metadata(table)
         if metadata.snapshot_by_id(snapshot) is None:
             raise AltneuError(f"table {table} has no snapshot {snapshot} any more.", "altneu doctor")
-        scan = Table((NAMESPACE, table), metadata, location, _Files(), None).scan(snapshot_id=snapshot)  # type: ignore[arg-type]
+        scan = Table((NAMESPACE, table), metadata, location, Files(), None).scan(snapshot_id=snapshot)  # type: ignore[arg-type]
         tasks = list(scan.plan_files())
         if any(task.delete_files for task in tasks):  # no version of altneu writes them
             raise UsageError(f"table {table} has rows that were deleted by another program.", "--engine spark")
@@ -222,7 +220,7 @@ class _Input(InputFile):
         return BytesIO(files.read(self.location))
 
 
-class _Files(FileIO):
+class Files(FileIO):
     """Reads only."""
 
     def new_input(self, location: str) -> InputFile:

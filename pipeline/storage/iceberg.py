@@ -1,15 +1,15 @@
 """Iceberg's metadata: branches, tags and snapshots of one table, read and changed without reading its rows.
 
-`Tables(spark, database).of(name)` is a table as it is at the moment of the call: its metadata file, the one that the
-catalog's SQL table names. So a look costs a query to that database and no Spark query (Iceberg's Java API would answer
-as well, at a third of a millisecond a call and four calls an entry: half of all calls that an epoch made).
+`Tables(spark, catalog).of(name)` is a table as it is at the moment of the call: its metadata file, the one that the
+catalog names. So a look costs a question to the catalog and no Spark query (Iceberg's Java API would answer as well, at
+a third of a millisecond a call and four calls an entry: half of all calls that an epoch made).
 
 Changes go through Iceberg's Java API where a JVM is in the process, and are SQL on a Spark Connect server, where there
 is none (a query each). A change is a list of steps, each named as in the Java API; `commit` does them in order. Over
 SQL each is a commit of its own, so they must be right one by one and when they are done again: `Warehouse` makes them
 again from what is there.
 
-Source: the Iceberg table specification (metadata files), Iceberg's JDBC catalog (`iceberg_tables`).
+Source: the Iceberg table specification (metadata files).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..errors import AltneuError, Unavailable
-from ..state import files, place
-from ..state.database import engine
+from ..state import files
+from .catalogs import Catalog
 
 Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification has it
 Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
@@ -40,28 +40,23 @@ def classic(spark: SparkSession) -> bool:
 
 
 class Tables:
-    """The tables of a catalog in `database` (an SQLAlchemy URI). A metadata file never changes, so it is read once: by
-    us, or by Spark when it is on no disk of this machine."""
+    """The tables of a catalog. A metadata file never changes, so it is read once: by us, or by Spark when it is on no
+    disk of this machine."""
 
-    def __init__(self, spark: SparkSession, database: str) -> None:
-        self._spark = spark
-        self._engine = engine(database, self)
+    def __init__(self, spark: SparkSession, catalog: Catalog) -> None:
+        self._spark, self._catalog = spark, catalog
         self._changes: Changes = InJava(spark) if classic(spark) else InSql(spark)
         self._read: dict[str, Metadata] = {}  # by the file's location
 
     def of(self, name: str) -> Table:
         """A table by its full name: catalog, namespace, table."""
-        where = self._locations(name.split(".")[0])
-        if name not in where:
+        table = name.rpartition(".")[2]
+        where = self._catalog.located(table)
+        if table not in where:
             raise AltneuError(f"there is no table {name}.", "altneu status")
-        if where[name] not in self._read:
+        if where[table] not in self._read:
             self._load([location for location in where.values() if location not in self._read])
-        return Table(name, where[name], self._read[where[name]], self._changes)
-
-    def _locations(self, catalog: str) -> dict[str, str]:
-        with self._engine.connect() as connection:
-            found = place.locations(connection, catalog)
-        return {f"{catalog}.{table}": location for table, location in found.items()}
+        return Table(name, where[table], self._read[where[table]], self._changes)
 
     def _load(self, locations: list[str]) -> None:
         try:

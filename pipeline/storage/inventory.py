@@ -14,8 +14,8 @@ from typing import Any
 from ..home.directory import Home
 from ..state import files, place
 from ..state.ledger import Ledger
-from . import avro
-from .relocate import DELETED, locations
+from . import avro, catalogs
+from .relocate import DELETED
 
 SNAPSHOT = "snapshot {}"
 
@@ -35,7 +35,7 @@ def take(home: Home, ledger: Ledger) -> Inventory:
     if identity is None or not pins:
         return Inventory(0, {})
     there = {f"{files.plain(home.warehouse)}/{name}" for name in files.sizes(home.warehouse)}
-    tables = {name.rpartition("/")[2]: location for name, location in locations(home, identity).items()}
+    tables = catalogs.of(home, identity).located()
     needed: set[str] = set()
     missing: dict[str, list[str]] = {}
     for table, snapshots in sorted(pins.items()):

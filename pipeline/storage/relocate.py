@@ -44,6 +44,11 @@ class Relocated:
 
 def relocate(home: Home, original_gone: bool = False, say: Callable[[str], None] = lambda text: None) -> Relocated:
     """See the first lines. Raises `UsageError` where that would take something from another home."""
+    if home.config.storage.catalog is not None:
+        raise UsageError(
+            "the tables of this home are listed in a REST catalog, by their whole paths: they cannot be relocated.",
+            "leave [storage] warehouse as it was (the rest of the home may move); or land the batches in a new home",
+        )
     identity = place.look(home)
     if identity is None:
         place.refuse_lost_database(home)

@@ -17,9 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-import sqlalchemy as sa
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -28,7 +26,6 @@ from pyspark.sql import SparkSession
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, explained
 from ..home.rules import MASTERS, is_master
-from ..home.s3 import S3, in_s3
 from .known import keep_classes
 
 if TYPE_CHECKING:
@@ -38,9 +35,9 @@ if TYPE_CHECKING:
 ASSETS = Path(sys.prefix) / "altneu"
 ARCHIVE = ASSETS / "spark.jsa"
 REPO = Path(__file__).resolve().parents[2]
+STANDALONE = "spark://"  # how the master of a standalone cluster begins
 REMOTE, PORT = "sc://", 15002  # how the master of a Spark Connect server begins, and where Spark lets one listen
 IDLE_MS = 15_000  # how long a Spark Connect server's connection to PostgreSQL may idle
-BUSY_MS = 60_000  # how long a writer waits for another process's write lock in SQLite
 
 _STATIC = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -111,6 +108,8 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     _environment()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # inside spark-submit, which has brought a JVM, a master and `submission`
         return _configured(SparkSession.builder, _RUNTIME | conf).getOrCreate()
+    if master.startswith(STANDALONE):
+        _need_head(master)
     builder = SparkSession.builder.appName("altneu").master(master)
     settings = _settings(master, conf, few)
     try:
@@ -181,10 +180,17 @@ def _remote(master: str, conf: dict[str, str]) -> SparkSession:
     return _configured(SparkSession.builder.remote(master), settings).getOrCreate()
 
 
+def _need_head(master: str) -> None:
+    """Raise `Unavailable` when no head of a standalone cluster listens: Spark would ask it for a minute."""
+    heads = [each.rpartition(":") for each in master.removeprefix(STANDALONE).split(",")]
+    if not any(listens(host, int(port)) for host, _, port in heads):
+        raise Unavailable(f"no Spark master answers at {master}.", "start the cluster's head; altneu doctor")
+
+
 def release() -> None:
     """Let go of this process's session at a Spark Connect server, if it has one: a server keeps it for an hour."""
-    connect = sys.modules.get("pyspark.sql.connect.session")
-    spark = connect.SparkSession.getActiveSession() if connect else None
+    connect = getattr(sys.modules.get("pyspark.sql.connect.session"), "SparkSession", None)  # None: not quite imported
+    spark = connect.getActiveSession() if connect else None
     if spark is not None:
         with contextlib.suppress(Exception):  # the server is gone, and the session with it
             spark.stop()
@@ -252,18 +258,17 @@ def driver_memory_mb() -> int:
     return max(1024, min(total // 2 // 2**20, 31 * 1024))
 
 
-def catalog(spark: SparkSession, name: str, database: str, warehouse: str) -> None:
-    """Register the Iceberg JDBC catalog of this name in the session."""
+def catalog(spark: SparkSession, name: str, options: dict[str, str]) -> None:
+    """Register the Iceberg catalog of this name in the session."""
     key = f"spark.sql.catalog.{name}"
     if spark.conf.get(key, None) is None:
-        options = catalog_options(database, warehouse)
         if "io-impl" in options:
             _need_aws(spark)
         if not hasattr(spark, "_jsparkSession") and options["uri"].startswith("jdbc:postgresql:"):
             # A Spark Connect server keeps the connections of sessions that are over: they would add up to more than
             # PostgreSQL has. It ends idle ones, and Iceberg connects again where one was still in use.
-            options["uri"] += ("&" if "?" in options["uri"] else "?") + f"options=-c%20idle_session_timeout={IDLE_MS}"
-            options |= {"clients": "1", "retryable_status_codes": "57P05"}
+            query = ("&" if "?" in options["uri"] else "?") + f"options=-c%20idle_session_timeout={IDLE_MS}"
+            options = options | {"uri": options["uri"] + query, "clients": "1", "retryable_status_codes": "57P05"}
         for option, value in options.items():
             spark.conf.set(f"{key}.{option}", value)
         spark.conf.set(key, "org.apache.iceberg.spark.SparkCatalog")
@@ -279,39 +284,3 @@ def _need_aws(spark: SparkSession) -> None:
         utils = getattr(session._jvm, "org.apache.spark.util.Utils")
         if not utils.classIsLoadable(AWS):
             raise UsageError("tables in S3 need Amazon's library, which is not installed.", "altneu setup --s3")
-
-
-def catalog_options(database: str, warehouse: str) -> dict[str, str]:
-    """An SQLAlchemy URI and a warehouse → options of Iceberg's JDBC catalog.
-
-    >>> catalog_options("sqlite:////data/a.db", "/data/w")["uri"]
-    'jdbc:sqlite:/data/a.db?busy_timeout=60000'
-    >>> options = catalog_options("postgresql+psycopg://me:se%40cret@db:5433/altneu?sslmode=require", "s3://b/w")
-    >>> options["uri"], options["jdbc.user"], options["jdbc.password"]
-    ('jdbc:postgresql://db:5433/altneu?sslmode=require', 'me', 'se@cret')
-    """
-    url = sa.make_url(database)
-    options = {
-        "type": "jdbc",
-        "warehouse": warehouse,
-        "jdbc.schema-version": "V1",
-        "cache-enabled": "false",  # another process may have committed since we last looked
-    }
-    if in_s3(warehouse):
-        options |= {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | S3.here().of_iceberg()
-    match url.get_backend_name():
-        case "sqlite" if url.database and url.database != ":memory:":
-            return options | {"uri": f"jdbc:sqlite:{Path(url.database).resolve()}?busy_timeout={BUSY_MS}"}
-        case "postgresql":
-            host = (url.host or "localhost") + (f":{url.port}" if url.port else "")
-            query = "&".join(f"{quote(k)}={quote(str(v))}" for k, v in url.query.items())
-            options["uri"] = f"jdbc:postgresql://{host}/{url.database}" + (f"?{query}" if query else "")
-            if url.username:
-                options["jdbc.user"] = url.username
-            if url.password:
-                options["jdbc.password"] = str(url.password)
-            return options
-    raise UsageError(
-        f"[storage] database = {url.render_as_string(hide_password=True)}: neither a SQLite file nor PostgreSQL.",
-        'database = "sqlite:////path/altneu.db"   or   "postgresql+psycopg://user@host/altneu"',
-    )

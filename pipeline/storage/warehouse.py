@@ -25,9 +25,9 @@ from ..home.directory import Home
 from ..home.s3 import in_s3
 from ..state import place
 from ..state.records import Revision
-from . import few, iceberg
+from . import catalogs, few, iceberg
 from .branches import Branches
-from .declared import MOTIFS, NAMESPACE, SQL_TYPES, TABLES, ddl, fields, pinned, quoted
+from .declared import MOTIFS, SQL_TYPES, TABLES, ddl, fields, pinned, quoted
 from .session import catalog, plans_for
 
 PROPERTIES = {
@@ -58,14 +58,15 @@ class Warehouse(Branches):
     def __init__(self, spark: SparkSession, home: Home) -> None:
         self.spark = spark
         self.home = home
-        self.catalog = place.settled(home).catalog
-        catalog(spark, self.catalog, home.database, home.warehouse)
-        tables = iceberg.Tables(spark, home.database)
+        identity = place.settled(home)
+        self.catalog, self.namespace = identity.catalog, catalogs.namespace(home)
+        tables = iceberg.Tables(spark, catalogs.of(home, identity))
+        catalog(spark, self.catalog, catalogs.spark_options(home))
         self._looked_up: dict[tuple[str, int], DataFrame] = {}
         super().__init__(TABLES | (MOTIFS if home.config.motifs else {}), lambda table: tables.of(self.name(table)))
 
     def name(self, table: str) -> str:
-        return f"{self.catalog}.{NAMESPACE}.{table}"
+        return f"{self.catalog}.{self.namespace}.{table}"
 
     def columns(self, table: str) -> str:
         """The table's columns as a Spark DDL string."""
@@ -94,13 +95,19 @@ class Warehouse(Branches):
         retry(self._make, retype)
 
     def _make(self, retype: bool) -> None:
-        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{NAMESPACE}")
-        there = {row.tableName for row in self.spark.sql(f"SHOW TABLES IN {self.catalog}.{NAMESPACE}").collect()}
+        self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.namespace}")
+        there = {row.tableName for row in self.spark.sql(f"SHOW TABLES IN {self.catalog}.{self.namespace}").collect()}
+        elsewhere, properties = "", PROPERTIES
+        if self.home.config.storage.catalog is not None:
+            # the catalog may serve other homes, and would choose a place of its own for the files
+            self._refuse_strangers(there)
+            elsewhere, properties = "LOCATION '{}/{}/{}'", PROPERTIES | {catalogs.OWNER: self.catalog}
         for table in self.tables:
             if table not in there:
                 self.spark.sql(
                     f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({self.columns(table)}) USING iceberg "
-                    f"TBLPROPERTIES ('format-version'='2', {_sql(PROPERTIES)})"
+                    f"{elsewhere.format(self.home.warehouse, self.namespace, table)} "
+                    f"TBLPROPERTIES ('format-version'='2', {_sql(properties)})"
                 )
         for table in self.tables:
             self.change(table, lambda metadata: metadata.begin() if metadata.main() is None else None)
@@ -119,6 +126,19 @@ class Warehouse(Branches):
                 del upserts[column]
             if column not in upserts:
                 self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {quoted(column)} {wanted} AFTER dst")
+
+    def _refuse_strangers(self, there: set[str]) -> None:
+        """Raise `UsageError` where a REST catalog has another home's tables in our namespace, or has lost ours."""
+        where = f"the namespace {self.namespace} of the catalog"
+        mine = [table for table in self.tables if table in there]
+        for table in mine:
+            if self.metadata(table).properties().get(catalogs.OWNER) != self.catalog:
+                raise UsageError(
+                    f"{where} has a table {table} that is not this home's.",
+                    "name another namespace under [storage] catalog",
+                )
+        if not mine:
+            place.refuse_full_warehouse(self.home, f"{where} has none of this home's tables")
 
     # -- readers ------------------------------------------------------------------------------------------------
 
@@ -204,8 +224,9 @@ class Warehouse(Branches):
         before = datetime.now(UTC) - timedelta(days=ORPHAN_DAYS)
         # in S3 the files are listed by Iceberg: Spark's Hadoop does not know how
         listing = ", prefix_listing => true" if in_s3(self.home.warehouse) else ""
-        call = f"CALL {self.catalog}.system.remove_orphan_files(table => '{NAMESPACE}.{table}', older_than => TIMESTAMP"
-        return len(self.spark.sql(f"{call} '{before:%Y-%m-%d %H:%M:%S}'{listing})").collect())
+        call = f"CALL {self.catalog}.system.remove_orphan_files(table => '{self.namespace}.{table}'"
+        older = f"older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S}'"
+        return len(self.spark.sql(f"{call}, {older}{listing})").collect())
 
 
 def _whole(function: Callable[[pa.Table], pa.Table], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

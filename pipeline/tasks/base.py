@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from ..errors import AltneuError
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..home.directory import Home
     from ..state.ledger import Ledger
 
+PREFIX = "altneu"  # of the DAGs of the home that the environment names
 POOL = "altneu_stages"  # one slot: runs compute and publish one after the other
 PUBLISH = "publish"  # the stage with a task function of its own
 MANY_CHECKS = 20  # failed checks that an error lists
@@ -32,13 +33,26 @@ class Rest(TypedDict):
 
 
 class Planned(TypedDict):
-    """What `plan` hands to the stages."""
+    """What `plan` hands to the stages: the run, whose epochs are in the ledger, as many as they may be."""
 
     run_id: str
-    epochs: list[int]
-    labels: list[str]
+    label: str  # of the epoch whose page says most of it: the DAG run's own, or its last
     parent: int
     rest: NotRequired[Rest]
+    own: NotRequired[int]  # the epoch of the DAG run, where the run takes along those of other DAG runs
+
+
+def spare(ledger: Ledger, planned: Planned) -> list[int]:
+    """The epochs that a run goes on without where their own batches are wrong: those of other DAG runs."""
+    epochs = ledger.run(planned["run_id"]).epochs
+    return [epoch for epoch in epochs if epoch != planned["own"]] if "own" in planned else []
+
+
+def shown(handed: Mapping[str, Any]) -> str | None:
+    """The label of the last epoch of what tasks hand over, `Planned` or `Published`; a run that has waited for its
+    approval since the version before was planned with all its labels."""
+    label = handed.get("label") or next(reversed(handed.get("labels", ())), None)
+    return None if label is None else str(label)
 
 
 class Question(TypedDict):

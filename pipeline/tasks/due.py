@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
 from ..home.schedule import Schedule
-from .base import opened
+from .base import PREFIX, opened
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,6 @@ class Calendar:
 
     every: str | None
     seconds: int | None  # None: integer epochs, no schedule
-    cron: str | None  # the same intervals as a cron expression in UTC, when there is one
     problem: str | None = None
 
 
@@ -28,34 +27,7 @@ def calendar(path: str) -> Calendar:
         every, problem = Home.open(path).config.epochs.every, None
     except (AltneuError, OSError, ValueError) as error:
         every, problem = "1d", error.what if isinstance(error, AltneuError) else str(error)
-    seconds = Schedule.parse(every).seconds
-    return Calendar(every, seconds, None if seconds is None else cron(seconds), problem)
-
-
-def cron(seconds: int) -> str | None:
-    """Intervals of so many seconds since 1970-01-01 UTC as a cron expression, or None where cron has no
-    such word.
-
-    >>> [cron(s) for s in (900, 3_600, 43_200, 86_400, 604_800)]
-    ['*/15 * * * *', '0 * * * *', '0 */12 * * *', '0 0 * * *', '0 0 * * 4']
-    >>> [cron(s) for s in (7 * 60, 5 * 3_600, 2 * 86_400)]
-    [None, None, None]
-    """
-    minutes, hours = seconds // 60, seconds // 3600
-    match seconds:
-        case 60:
-            return "* * * * *"
-        case 3_600:
-            return "0 * * * *"
-        case 86_400:
-            return "0 0 * * *"
-        case 604_800:
-            return "0 0 * * 4"  # 1970-01-01 was a Thursday
-    if seconds < 3_600 and 3_600 % seconds == 0:
-        return f"*/{minutes} * * * *"
-    if seconds % 3_600 == 0 and seconds < 86_400 and 24 % hours == 0:
-        return f"0 */{hours} * * *"
-    return None
+    return Calendar(every, Schedule.parse(every).seconds, problem)
 
 
 def bounds(first: str | None, last: str | None) -> tuple[datetime | None, datetime | None]:
@@ -80,6 +52,7 @@ def epoch_of(
     start: datetime | None,
     manual: bool,
     until: datetime | None = None,
+    prefix: str = PREFIX,
 ) -> int:
     """The epoch of a DAG run. Of the schedule or a backfill: that of its data interval, and no other may be asked for.
 
@@ -116,7 +89,7 @@ def epoch_of(
         raise UsageError(
             f"this run names no epoch, so it would be for the last whole interval, {schedule.label(epoch)}; the "
             f"schedule has ended with {last} (ALTNEU_END).",
-            f'trigger the DAG with the parameter epoch, e.g. {{"epoch": "{last}"}}; or altneu_backfill for many',
+            f'trigger the DAG with the parameter epoch, e.g. {{"epoch": "{last}"}}; or {prefix}_backfill for many',
         )
     return epoch
 
@@ -136,7 +109,9 @@ class Landing:
     says: str
 
 
-def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: datetime | None = None) -> Landing:
+def landing(
+    path: str, epoch: int, *, patience: timedelta, manual: bool, now: datetime | None = None, prefix: str = PREFIX
+) -> Landing:
     """Is an epoch's batch there? An epoch that is published counts as landed, also when its folder has gone
     since.
 
@@ -167,7 +142,7 @@ def landing(path: str, epoch: int, *, patience: timedelta, manual: bool, now: da
             "gap",
             f"nothing has landed for epoch {label} ({folder}), but {len(later)} later epoch(s) have: "
             f"taken as a gap. "
-            "If it lands late, clear this run or trigger altneu_backfill",
+            f"If it lands late, clear this run or trigger {prefix}_backfill",
         )
     newest = f"; the newest landed is {schedule.label(max(there))}" if there else ""
     return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet{newest}")

@@ -1,7 +1,7 @@
 """What the tasks of a run decide and do, from the plan to the report.
 
-Runs may be active together, as many as there are epochs to wait for: what computes has a pool of one slot,
-and the further a run has come the sooner it gets it, so that runs compute one after the other. Where they
+Runs may be active together, as many as there are epochs to wait for: no run is planned while another is at work
+(`passes`), and what computes has a pool of one slot, so that runs compute one after the other. Where they
 race nonetheless (somebody types `altneu run`, a retry comes between, the pool is larger), a run may build on
 a revision that is no longer the newest. Then its stages do nothing (`stage` says so), and `publish` is the
 one place that settles it: it runs the epochs again on the newest revision until they are published as
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,20 @@ from ..home.directory import Home
 from ..run.stages import STAGES
 from ..state.facts import PublishFacts, ReportFacts, to_json, without_version
 from ..state.records import RunRecord, RunState, Severity, StageState
-from .base import PUBLISH, Changed, Planned, Published, Question, Say, failures, format_error, opened, quiet, some
+from .base import (
+    PUBLISH,
+    Changed,
+    Planned,
+    Published,
+    Question,
+    Say,
+    failures,
+    format_error,
+    opened,
+    quiet,
+    some,
+    spare,
+)
 
 if TYPE_CHECKING:
     from expectations.model import Check
@@ -32,16 +45,6 @@ if TYPE_CHECKING:
     from ..state.ledger import Ledger
 
 ATTEMPTS = 5  # at a publish that others (not under our pool) win again and again
-
-
-def plan(path: str, epochs: Iterable[int], say: Say = quiet) -> Planned | None:
-    """Begin a run over epochs that are missing or changed; None when all are published as landed."""
-    from ..run import planning
-
-    home, ledger = opened(path)
-    wanted = _without_gone(home, ledger, epochs, say)
-    found = planning.plan_epochs(home, ledger, wanted)
-    return _begin(home, ledger, found, say)
 
 
 def plan_range(
@@ -64,7 +67,7 @@ def plan_range(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
         )
     parts = planning.parts(home, found)
-    planned = _begin(home, ledger, replace(found, run=parts[0]) if parts else found, say)
+    planned = begin(home, ledger, replace(found, run=parts[0]) if parts else found, say)
     if planned is not None and len(parts) > 1:
         label = home.schedule.label(parts[1][0])
         planned["rest"] = {"first": label, "last": last, "again": force}
@@ -72,20 +75,41 @@ def plan_range(
     return planned
 
 
-def _begin(home: Home, ledger: Ledger, found: Plan, say: Say) -> Planned | None:
+def plan_corrected(path: str, say: Say = quiet) -> Planned | None:
+    """Begin a run over the published epochs that have landed again; None when there are none."""
+    from ..run import planning
+    from .upkeep import corrected
+
+    home, ledger = opened(path)
+    epochs = [home.schedule.epoch(label) for label in corrected(path)]
+    if not epochs:
+        say("nothing to do: what is published is what is landed, or its run has failed or is at work (altneu status)")
+        return None
+    return begin(home, ledger, planning.plan_epochs(home, ledger, without_gone(home, ledger, epochs, say)), say)
+
+
+def begin(home: Home, ledger: Ledger, found: Plan, say: Say, alone: bool = False) -> Planned | None:
+    """Begin a run of a plan; None when it has nothing to do, which is said. `alone`: raises `UnderWay` when another
+    run is at work."""
     from ..run import runner
 
-    run_id = runner.begin(home, ledger, found)
+    run_id = runner.begin(home, ledger, found, alone=alone)
     if run_id is None:
         whole = some([epoch.label for epoch in found.epochs])
-        say(f"nothing to do: {whole} published as landed (revision {found.parent.revision})")
+        made = {epoch.revision for epoch in found.epochs if epoch.revision}
+        by = f", by run {ledger.at(min(made)).run_id} as revision {min(made)}" if len(made) == 1 else ""
+        say(f"nothing to do: {whole} published as landed{by} (the newest revision is {found.parent.revision})")
         return None
-    labels = [home.schedule.label(epoch) for epoch in found.run]
+    labels = _labels(home, found.run)
     say(f"run {run_id}: {some(labels)} on revision {found.parent.revision}")
-    return {"run_id": run_id, "epochs": list(found.run), "labels": labels, "parent": found.parent.revision}
+    return {"run_id": run_id, "label": labels[-1], "parent": found.parent.revision}
 
 
-def _without_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) -> list[int]:
+def _labels(home: Home, epochs: Iterable[int]) -> list[str]:
+    return [home.schedule.label(epoch) for epoch in epochs]
+
+
+def without_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) -> list[int]:
     """Published epochs whose folder has gone stay as they are; only `altneu run --remove` takes them back."""
     from .. import landing
 
@@ -107,7 +131,7 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
     home, ledger = opened(path)
     run_id = planned["run_id"]
     try:
-        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
+        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text), spare(ledger, planned))
     except CheckFailed as error:
         failed = _failed(ledger, run_id, Severity.CRITICAL)
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
@@ -138,14 +162,14 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
             if same:
                 planned = {**planned, "run_id": same[-1].run_id, "parent": newest}
                 continue
-            found = planning.plan_epochs(home, ledger, _without_gone(home, ledger, planned["epochs"], say))
+            found = planning.plan_epochs(home, ledger, without_gone(home, ledger, run.epochs, say))
             again = runner.begin(home, ledger, found)
             if again is None:
                 return planned, None
             say(f"overtaken: run {again}: the same epochs again, on revision {found.parent.revision}")
             planned = {**planned, "run_id": again, "parent": found.parent.revision}
             try:
-                _compute(home, ledger, again, say)
+                _compute(home, ledger, again, spare(ledger, planned), say)
             except (Conflict, Disturbed) as lost:
                 say(lost.what)
             continue
@@ -156,15 +180,16 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
             run = held.hold(home, ledger, run.run_id)
         say(f"run {run.run_id} is held: {why}")
         return planned, _question(home, ledger, run, why, pages, say)
-    raise Conflict(f"{some(planned['labels'])}: other writers published first, {ATTEMPTS} times in a row.")
+    what = some(_labels(home, ledger.run(planned["run_id"]).epochs))
+    raise Conflict(f"{what}: other writers published first, {ATTEMPTS} times in a row.")
 
 
-def _compute(home: Home, ledger: Ledger, run_id: str, say: Say) -> None:
-    """The stages before publish."""
+def _compute(home: Home, ledger: Ledger, run_id: str, without: Collection[int], say: Say) -> None:
+    """The stages before publish. `without`: epochs that may be left out."""
     from ..run import runner
 
     for name in (each.name for each in STAGES if each.before_publish):
-        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text))
+        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text), without)
         say(f"{name}: {runner.shown(home, facts)}")
 
 
@@ -180,7 +205,7 @@ def _question(home: Home, ledger: Ledger, run: RunRecord, why: str, pages: bool,
             page = write_difference(home, run.run_id, compared.document(home, found, session_for(home, ledger))).name
         except Exception as error:  # the decision can be taken without it
             say(f"no page: {error}")
-    labels = [home.schedule.label(epoch) for epoch in run.epochs]
+    labels = _labels(home, run.epochs)
     return {
         "subject": f"Publish {some(labels)}?",
         "body": f"Run `{run.run_id}` is held: {why}. More: `altneu diff {run.run_id}`.\n\n{compared.summary(found)}",
@@ -209,18 +234,20 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
     from ..run import held, planning, runner
 
     home, ledger = opened(path)
-    run_id, epochs = planned["run_id"], planned["epochs"]
+    run_id = planned["run_id"]
+    epochs = ledger.run(run_id).epochs  # those that it has left out are not its business any more
 
     def done(revision: int | None, reruns: int) -> Published:
         mine = [] if revision is None else list(ledger.run(run_id).epochs)
-        labels = [home.schedule.label(epoch) for epoch in mine]
+        labels = _labels(home, mine)
         return {"run_id": run_id, "revision": revision, "epochs": mine, "labels": labels, "reruns": reruns}
 
     for reruns in range(ATTEMPTS):
-        published = _revision_of(ledger, run_id)
+        row = ledger.published_by(run_id)
+        published = None if row is None else row.revision
         try:
             if reruns:
-                _compute(home, ledger, run_id, say)
+                _compute(home, ledger, run_id, spare(ledger, planned), say)
                 why = held.waits(home, ledger, run_id)
                 if why is not None:
                     held.hold(home, ledger, run_id)
@@ -237,7 +264,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
                 return found
         except (Conflict, Disturbed) as lost:
             say(lost.what)
-        plan = planning.plan_epochs(home, ledger, _without_gone(home, ledger, epochs, say))
+        plan = planning.plan_epochs(home, ledger, without_gone(home, ledger, epochs, say))
         again = runner.begin(home, ledger, plan)
         if again is None:  # ours, or a wider pass of another run
             say(f"already published as landed, at revision {plan.parent.revision}")
@@ -245,15 +272,10 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
         run_id = again
         say(f"run {run_id}: the same epochs again, on revision {plan.parent.revision}")
     raise Conflict(
-        f"{some(planned['labels'])}: other writers published first, {ATTEMPTS} times in a row. Nothing "
-        f"of it was published.",
+        f"{some(_labels(home, epochs))}: other writers published first, {ATTEMPTS} times in a row. Nothing of it was "
+        "published.",
         "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
     )
-
-
-def _revision_of(ledger: Ledger, run_id: str) -> int | None:
-    """The revision that a run published, if it did."""
-    return next((row.revision for row in ledger.revisions() if row.run_id == run_id), None)
 
 
 def changed_epochs(path: str, published: Published, say: Say = quiet) -> Changed:
@@ -299,7 +321,7 @@ def report(path: str, planned: Planned, published: Published | None, say: Say = 
 
     home, ledger = opened(path)
     started = time.time()
-    pages = [str(page) for page in write(home, ledger, planned["epochs"])]
+    pages = [str(page) for page in write(home, ledger, list(ledger.run(planned["run_id"]).epochs))]
     facts = ReportFacts(pages=len(pages), page=pages[-1] if pages else None)
     ledger.stage((published or planned)["run_id"], "report", StageState.DONE, started, facts)
     say(f"report: {pages[-1] if pages else 'nothing to write'}")

@@ -2,32 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckFailed
+from ..errors import CheckFailed, UsageError
 from ..home.schedule import sample
 from ..state.facts import own
-from .base import MANY_CHECKS, Say, failures, opened, quiet
+from ..state.standing import standings
+from .base import MANY_CHECKS, PREFIX, Say, failures, opened, quiet
+
+if TYPE_CHECKING:
+    from ..home.directory import Home
+    from ..state.records import Revision
+
+RANGE = re.compile(r"(.+?)\s*(?:\.\.|…)\s*(.+)")  # 2004-04-15..2004-05-01
 
 
-def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[str, Any]:
+def named_epochs(home: Home, revision: Revision, known: list[int], named: Iterable[str | int]) -> list[int]:
+    """Epochs as a person lists them: each an epoch that a revision answers, or a range, for those `known` that are in
+    it. Raises `UsageError`."""
+    wanted: set[int] = set()
+    for text in (str(each).strip() for each in named):
+        match = RANGE.fullmatch(text)
+        low, high = (home.schedule.epoch(end) for end in (match.groups() if match else (text, text)))
+        inside = [epoch for epoch in known if low <= epoch <= high] if match else [low]
+        if not inside:
+            raise UsageError(f"no epoch is published in the range {text}.", "altneu status")
+        if revision.frontier is None or inside[-1] > revision.frontier:
+            raise UsageError(f"epoch {text} is after the frontier: its state is not final.", "altneu status")
+        if not revision.answers(inside[0]):
+            raise UsageError(f"epoch {text} is before what is kept: a compaction has folded it.", "altneu status")
+        wanted.update(inside)
+    return sorted(wanted)
+
+
+def full_audit(
+    path: str, how_many: int, seed: str, say: Say = quiet, named: Iterable[str | int] = ()
+) -> dict[str, Any]:
     """Compare published epochs with a full recomputation, and record it; and every table with the fingerprints of what
-    was published. Raises `CheckFailed` with the differing rows or tables."""
+    was published. The epochs that are named, or else so many drawn (0: all). Raises `CheckFailed` with the differing
+    rows or tables."""
     from ..checking import audit, stored
     from ..report import refresh
+    from ..run import lineage
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
     home, ledger = opened(path)
-    revision = ledger.at()
-    if revision.frontier is None:
+    revision, named = ledger.at(), list(named)
+    known = audit.auditable(ledger, revision)
+    if revision.frontier is None and not named:
         say("nothing is published yet")
         return {"epochs": 0, "checks": 0}
-    epochs = sample(audit.auditable(ledger, revision), how_many, seed)
-    say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision} (seed {seed!r})")
+    epochs = named_epochs(home, revision, known, named) if named else sample(known, how_many, seed)
+    drawn = "" if named else f" (seed {seed!r})"
+    say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision}{drawn}")
     warehouse = Warehouse(session_for(home, ledger), home)
     results = audit.audit_published(warehouse, revision, epochs, say)
     ledger.put_checks(None, revision.revision, results)
+    lineage.tell_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
     refresh(home, ledger, {result["epoch"] for result in failed})
     if failed:
@@ -51,7 +85,7 @@ def full_audit(path: str, how_many: int, seed: str, say: Say = quiet) -> dict[st
     return {**done, "tables": len(found.compared)}
 
 
-def relanded(path: str, say: Say = quiet) -> dict[str, Any]:
+def relanded(path: str, say: Say = quiet, prefix: str = PREFIX) -> dict[str, Any]:
     """Are the published epochs as they are landed? Raises `CheckFailed` that names those that have landed again and
     whose new batch nobody has published."""
 
@@ -64,11 +98,22 @@ def relanded(path: str, say: Say = quiet) -> dict[str, Any]:
         raise CheckFailed(
             f"{len(changed)} published epoch(s) have landed again, and the new batch is not published: "
             f"{', '.join(changed[:MANY_CHECKS])}{' …' if len(changed) > MANY_CHECKS else ''}.",
-            f"trigger altneu_backfill (first {changed[0]}, last {changed[-1]}), or: "
+            f"trigger {prefix}_backfill (first {changed[0]}, last {changed[-1]}), or: "
             f"altneu backfill {changed[0]} {changed[-1]}",
         )
     say(f"{len(rows)} epochs: what is published is what is landed")
     return {"epochs": len(rows)}
+
+
+def corrected(path: str) -> dict[str, str]:
+    """Label → digest of the published epochs that have landed again; not where a run has failed or is at work."""
+    home, ledger = opened(path, writes=False)
+    from ..landing import survey
+
+    revision, found = survey.survey(home, ledger)
+    stand = standings(ledger, revision)
+    changed = (entry for entry in found.values() if entry.state == "changed" and stand.pending(entry.epoch) is None)
+    return {entry.label: str(entry.digest) for entry in changed}
 
 
 def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any]:

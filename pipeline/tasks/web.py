@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypedDict
 
-from ..errors import AltneuError, UsageError
+from ..errors import AltneuError
 from ..state.totals import Measure
-from .base import opened
+from .base import PREFIX, opened, some
 
 SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
 NEWEST = 100  # epochs whose runs the page inside Airflow lists
+GAPS = 20  # ranges of epochs that are absent
 
 
-def grid(path: str) -> dict[str, Any]:
+class Run(TypedDict):
+    """A run of Airflow: its id, and whether it waits or is at work."""
+
+    run_id: str
+    waits: bool
+
+
+def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
     """Every landed or published epoch with its state, totals, audit and report, from SQL and the landing's
     listing."""
     from .. import report
@@ -36,16 +45,29 @@ def grid(path: str) -> dict[str, Any]:
         says = f"revision {revision.revision}, frontier {frontier}, {len(rows)} epochs"
         again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
         if again:
-            says += f"; {len(again)} landed again and not published so: altneu_backfill from {again[0]} to {again[-1]}"
+            says += (
+                f"; {len(again)} landed again and not published so: {prefix}_backfill from {again[0]} to {again[-1]}"
+            )
     return {"says": says, "epochs": rows}
 
 
-def overview_page(path: str, runs: Mapping[int, str]) -> str:
-    """The reports' index, as the page inside Airflow: with its epochs' runs there; `runs`: epoch → address."""
+def overview_page(
+    path: str,
+    runs: Mapping[int, Run],
+    prefix: str = PREFIX,
+    root: str = "../",
+    may_run: bool = False,
+    sites: Sequence[str] = (),
+) -> str:
+    """The reports' index, as the page inside Airflow: with its epochs' runs there, and what to do next as buttons.
+
+    `runs`: by epoch; `prefix`: of the DAGs of this home; `root`: from the page to the address of Airflow; `may_run`:
+    whether who looks may trigger the DAGs, and so sees the buttons; `sites`: the prefixes of other homes.
+    """
     from .. import report
 
     home, ledger = opened(path, writes=False)
-    found = grid(path)
+    found = grid(path, prefix)
     rows = found["epochs"][-NEWEST:]
     known = [row for row in rows if row["motifs"]]
     motifs = [
@@ -53,7 +75,54 @@ def overview_page(path: str, runs: Mapping[int, str]) -> str:
         for name in (known[-1]["motifs"] if len(known) > 1 else ())
     ]
     epochs = [{**row, "run": runs.get(row["epoch"])} for row in reversed(rows)]
-    return report.index(home, ledger, {"says": found["says"], "epochs": epochs, "motifs": motifs}, "reports/")
+    label = home.schedule.label
+    there = {row["epoch"] for row in found["epochs"]}
+    open_ = [row["label"] for row in found["epochs"] if row["state"] in ("missing", "changed", "failed", "interrupted")]
+    inside = {
+        "says": found["says"],
+        "epochs": epochs,
+        "motifs": motifs,
+        "prefix": prefix,
+        "root": root,
+        "may_run": may_run,
+        "sites": list(sites),
+        "awaited": [
+            {"label": label(epoch), "run": run}
+            for epoch, run in sorted(runs.items())
+            if run["waits"] and epoch not in there
+        ],
+        "absent": [f"{label(low)}" if low == high else f"{label(low)} to {label(high)}" for low, high in gaps(there)],
+        "held": [
+            {"run_id": run.run_id, "labels": some([label(epoch) for epoch in run.epochs])} for run in ledger.held()
+        ],
+        "open": {"first": open_[0], "last": open_[-1], "many": len(open_)} if open_ else None,
+    }
+    return report.index(home, ledger, inside, "reports/")
+
+
+def gaps(epochs: Collection[int]) -> list[tuple[int, int]]:
+    """The ranges between the first and the last epoch at which there is none, the newest `GAPS` of them."""
+    found, ordered = [], sorted(epochs)
+    for one, other in itertools.pairwise(ordered):
+        if other > one + 1:
+            found.append((one + 1, other - 1))
+    return found[-GAPS:]
+
+
+def acknowledge(path: str, ident: str, by: str, because: str) -> None:
+    """As `altneu incidents ack`. Raises `UsageError`."""
+    from ..state import incidents
+
+    _, ledger = opened(path)
+    incidents.acknowledge(ledger, ident, by, because)
+
+
+def mute(path: str, ident: str, until: str, by: str, because: str | None) -> None:
+    """As `altneu incidents mute`. Raises `UsageError`."""
+    from ..state import incidents
+
+    _, ledger = opened(path)
+    incidents.mute(ledger, ident, until, by, because)
 
 
 def error_page(error: AltneuError) -> str:
@@ -64,20 +133,25 @@ def error_page(error: AltneuError) -> str:
 
 
 def report_page(path: str, name: str) -> str | None:
-    """A report's page on request by the name of its file: `index.html`, that of an epoch or of a check, or of a
-    difference that was written. None: there is none."""
+    """A report's page on request by the name of its file: `index.html`, that of an epoch, as a revision published it,
+    too, or of a check; or one of rows or of a difference that was written. None: there is none."""
     from .. import report
 
     home, ledger = opened(path, writes=False)
     if name == "index.html":
         return report.index(home, ledger)
-    if name.startswith("diff-") and name.endswith(".html") and "/" not in name and (home.reports / name).is_file():
+    as_written = name.startswith(("diff-", "rows=")) and name.endswith(".html") and "/" not in name
+    if as_written and (home.reports / name).is_file():
         return (home.reports / name).read_text(encoding="utf-8")
     if name.startswith("check="):
         return report.check(home, ledger, name)
-    label = name.removeprefix("epoch=").removesuffix(".html")
+    label, _, of = name.removeprefix("epoch=").removesuffix(".html").partition(".revision=")
     try:
-        epoch = home.schedule.epoch(label)
-    except UsageError:
+        epoch, revision = home.schedule.epoch(label), int(of) if of.isdecimal() else None
+        if name != report.page_name(home, epoch, revision):
+            return None
+        if revision is not None and epoch not in ledger.batches(ledger.at(revision).revision):
+            return None
+    except AltneuError:
         return None
-    return report.page(home, ledger, epoch) if name == report.page_name(home, epoch) else None
+    return report.page(home, ledger, epoch, revision)

@@ -166,3 +166,15 @@ class Airflow:
             workers = [worker for scheduler in self.scheduler() for worker in scheduler.children()]
             return [task for worker in workers for task in worker.children()]
         return []
+
+
+def backfill(airflow: Airflow, home: Home, epochs: Sequence[int], active: int) -> None:
+    """`airflow backfill create` over the days from the first epoch to the last one, backwards."""
+    airflow.until(lambda: airflow.call("/api/v2/dags/altneu_epoch"), 120, "the DAG")
+    airflow.unpause("altneu_epoch")
+    first, last = (f"{home.schedule.start(epoch):%Y-%m-%d}" for epoch in (epochs[0], epochs[-1]))
+    dates = ["--from-date", first, "--to-date", last]
+    how = ["--run-backwards", "--max-active-runs", str(active)]
+    created = airflow.command("backfill", "create", "--dag-id", "altneu_epoch", *dates, *how)
+    said, _ = created.communicate(timeout=300)
+    assert created.returncode == 0, said

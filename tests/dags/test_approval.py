@@ -16,7 +16,7 @@ from pipeline.state.ledger import Ledger
 from pipeline.tasks import orchestration
 from tests import homes
 
-from .test_epoch import DAY, light, states, tiny, up
+from .test_epoch import DAY, begun, light, states, tiny, up
 
 __all__ = ["light", "tiny"]
 Load = Callable[..., dict[str, Any]]
@@ -39,8 +39,7 @@ def test_publish_does_not_publish_what_nobody_has_seen(light: None, tiny: Tiny) 
     home, ledger, first = tiny
     asking(home)
     path = str(home.path)
-    planned = orchestration.plan(path, [first])
-    assert planned is not None
+    planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
         orchestration.stage(path, planned, stage)
     held, question = orchestration.ask(path, planned, pages=False)
@@ -58,12 +57,11 @@ def test_publish_does_not_publish_what_nobody_has_seen(light: None, tiny: Tiny) 
 
 
 def test_decided_by_a_command_meanwhile(light: None, tiny: Tiny, tmp_path: Path) -> None:
-    home, _, first = tiny
+    home, ledger, first = tiny
     asking(home)
     homes.put(home, first, up((1, 2), (2, 3)))
     path = str(home.path)
-    planned = orchestration.plan(path, [first])
-    assert planned is not None
+    planned = begun(home, ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
         orchestration.stage(path, planned, stage)
     orchestration.ask(path, planned, pages=False)

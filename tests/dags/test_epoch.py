@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
@@ -20,14 +21,15 @@ from pipeline import landing
 from pipeline.errors import CheckFailed, UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
-from pipeline.run import runner, stages
+from pipeline.run import planning, runner, stages
 from pipeline.run.context import Run
 from pipeline.state.facts import Facts, PublishFacts, Size, from_json
 from pipeline.state.ledger import Ledger
-from pipeline.state.records import StagedBatch
+from pipeline.state.records import EMPTY, StagedBatch
 from pipeline.state.standing import standings
 from pipeline.storage.declared import TABLES
-from pipeline.tasks import base, due, orchestration, upkeep
+from pipeline.tasks import base, due, orchestration, passes, upkeep
+from pipeline.tasks.base import Planned
 from tests import homes
 
 Load = Callable[..., dict[str, Any]]
@@ -37,6 +39,13 @@ DAY = datetime(2004, 4, 15, tzinfo=UTC)
 
 def up(*pairs: tuple[int, int]) -> list[tuple[int, int, None, str, int]]:
     return [(src, dst, None, "upsert", 0) for src, dst in pairs]
+
+
+def begun(home: Home, ledger: Ledger, epoch: int) -> Planned:
+    """A run of an epoch, begun whatever others are under way: by another Airflow, say."""
+    planned = orchestration.begin(home, ledger, planning.plan_epochs(home, ledger, [epoch]), base.quiet)
+    assert planned is not None
+    return planned
 
 
 @pytest.fixture
@@ -152,10 +161,11 @@ def test_a_large_range_goes_in_parts(tiny: tuple[Home, Ledger, int]) -> None:
     file = home.path / "altneu.toml"
     file.write_text(file.read_text() + "[ingest]\nmax_revision_mb = 0.00001\n")
     planned = orchestration.plan_range(str(home.path), "2004-04-15", None, True)
-    assert planned is not None and planned["epochs"] == [first] == list(ledger.run(planned["run_id"]).epochs)
+    assert planned is not None and list(ledger.run(planned["run_id"]).epochs) == [first]
     assert planned["rest"] == {"first": "2004-04-16", "last": None, "again": True}
     planned = orchestration.plan_range(str(home.path), *planned["rest"].values())
-    assert planned is not None and planned["epochs"] == [first + 1] and "rest" not in planned
+    assert planned is not None and "rest" not in planned
+    assert list(ledger.run(planned["run_id"]).epochs) == [first + 1]
 
 
 def test_a_gap_of_the_history_is_skipped(
@@ -234,6 +244,56 @@ def test_the_trigger_says_what_it_found(tiny: tuple[Home, Ledger, int]) -> None:
     assert fired(first)["state"] == "error" and "not TOML" in fired(first)["says"]
 
 
+def test_what_lands_again_is_told_once_and_run_once(
+    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
+) -> None:
+    """By batch: a second look, a restarted triggerer and a run that has failed publish nothing again."""
+    import asyncio
+
+    from pipeline.scheduling.watch import RelandedTrigger
+
+    home, ledger, first = tiny
+    homes.run(home, ledger, [first])  # the second day is landed, not published: a new epoch is no correction
+
+    def told(between: Callable[[], None] = lambda: None) -> list[list[str]]:
+        """What a fresh triggerer tells in some looks, of which one comes after `between`."""
+        name, kwargs = RelandedTrigger(str(home.path), interval=0.01).serialize()
+        assert name == "pipeline.scheduling.watch.RelandedTrigger"
+        heard: list[list[str]] = []
+
+        async def listen() -> None:
+            async for event in RelandedTrigger(**kwargs).run():
+                heard.append(event.payload["epochs"])
+
+        async def some_looks() -> None:
+            task = asyncio.create_task(listen())
+            await asyncio.sleep(0.5)
+            between()
+            await asyncio.sleep(0.5)
+            task.cancel()
+
+        asyncio.run(some_looks())
+        return heard
+
+    assert told() == []
+    assert told(lambda: homes.put(home, first, up((1, 2), (2, 3)))) == [["2004-04-15"]]
+    assert told() == [["2004-04-15"]]  # not lost by a restart
+
+    def go() -> Any:
+        return load(home.path)["altneu_relanded"].test(logical_date=None)
+
+    assert skipped(go()) == {"epochs"}  # these stages compute nothing
+    assert (ledger.at().revision, sorted(ledger.batches()), told()) == (2, [first], [])
+    assert skipped(go()) == AFTER_PLAN and ledger.at().revision == 2
+    homes.put(home, first, up((1, 2)))
+    run = orchestration.plan_corrected(str(home.path))
+    assert run is not None and told() == []  # it is at work
+    ledger.finish(run["run_id"], "failed", "ingest: a broken file")
+    assert told() == [] and orchestration.plan_corrected(str(home.path)) is None
+    (home.path / "altneu.toml").write_text("[epochs\n")
+    assert told(lambda: (home.path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n') and None) == []
+
+
 def test_a_critical_failure_stops_before_publish(
     light: None,
     airflow: None,
@@ -282,6 +342,7 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
     interleave(tiny)
     assert [row["triangles"] for row in views.totals(home, ledger, all_epochs=True)] == [1, 2]
     assert upkeep.full_audit(str(home.path), 0, "")["epochs"] == 2
+    assert upkeep.full_audit(str(home.path), 0, "", named=["2004-04-16"])["epochs"] == 1
     facts = upkeep.compaction(str(home.path), 0)
     assert facts["revisions"][1] == ledger.at().revision
     assert branches(home, spark) == ["main"]  # whatever failed runs had left has gone
@@ -290,7 +351,8 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
 def branches(home: Home, spark: SparkSession) -> list[str]:
     from pipeline.storage.warehouse import Warehouse
 
-    return [row.name for row in spark.sql(f"SELECT name FROM {Warehouse(spark, home).name('edges')}.refs").collect()]
+    query = f"SELECT name FROM {Warehouse(spark, home).name('edges')}.refs"
+    return sorted(homes.branches(row.name for row in spark.sql(query).collect()))
 
 
 def test_two_interleaved_runs_end_published(light: None, tiny: tuple[Home, Ledger, int]) -> None:
@@ -301,8 +363,7 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     """Both build on revision 0; whoever is second runs again on the first, in publish."""
     home, ledger, first = tiny
     path = str(home.path)
-    one, two = orchestration.plan(path, [first]), orchestration.plan(path, [first + 1])
-    assert one and two
+    one, two = begun(home, ledger, first), begun(home, ledger, first + 1)
     orchestration.stage(path, two, "ingest")
     for name in BEFORE_PUBLISH:
         orchestration.stage(path, one, name)
@@ -334,8 +395,7 @@ def test_a_conflict_at_the_last_moment(
     """The other writer wins between our look at the ledger and our insert: the compare-and-swap finds it."""
     home, ledger, first = tiny
     path = str(home.path)
-    ours = orchestration.plan(path, [first])
-    assert ours
+    ours = begun(home, ledger, first)
     for name in BEFORE_PUBLISH:
         orchestration.stage(path, ours, name)
     homes.run(home, ledger, [first + 1])
@@ -350,9 +410,8 @@ def test_a_conflict_at_the_last_moment(
 def test_a_wider_pass_spares_the_rerun(light: None, tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
     path = str(home.path)
-    one = orchestration.plan(path, [first])
+    one = begun(home, ledger, first)
     homes.run(home, ledger, [first, first + 1])
-    assert one
     done = orchestration.publish(path, one)
     assert done["revision"] is None
     assert ledger.at().revision == 1
@@ -396,6 +455,44 @@ def test_which_epoch(tiny: tuple[Home, Ledger, int]) -> None:
         due.epoch_of(path, "soon", DAY, DAY, manual=True)
 
 
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        (["2004-04-15"], ["2004-04-15"]),
+        (["2004-04-15..2004-05-01"], ["2004-04-15", "2004-04-16"]),
+        (["2004-04-16", " 2004-04-15 … 2004-04-15 "], ["2004-04-15", "2004-04-16"]),
+        (["12523"], ["2004-04-15"]),
+        ([12523], ["2004-04-15"]),
+        (["2004-04-16..2004-04-15"], "no epoch is published in the range"),
+        (["2004-05-01..2004-05-02"], "no epoch is published in the range"),
+        (["2004-04-17"], "after the frontier"),
+        (["2004-04-14"], "a compaction has folded it"),
+        (["soon"], "neither an integer nor a date"),
+        (["2004-04-15.."], "neither an integer nor a date"),
+    ],
+)
+def test_which_epochs_a_full_audit_takes(tiny: tuple[Home, Ledger, int], named: list[Any], found: Any) -> None:
+    home, _, first = tiny
+    revision = replace(EMPTY, revision=1, frontier=first + 1, since=first)
+
+    def taken() -> list[str]:
+        epochs = upkeep.named_epochs(home, revision, [first, first + 1], named)
+        return [home.schedule.label(epoch) for epoch in epochs]
+
+    if isinstance(found, list):
+        assert taken() == found
+    else:
+        with pytest.raises(UsageError, match=found):
+            taken()
+
+
+def test_a_full_audit_of_named_epochs_before_anything_is_published(tiny: tuple[Home, Ledger, int]) -> None:
+    home, _, _ = tiny
+    assert upkeep.full_audit(str(home.path), 0, "")["epochs"] == 0
+    with pytest.raises(UsageError, match="after the frontier"):
+        upkeep.full_audit(str(home.path), 0, "", named=["2004-04-15"])
+
+
 def test_integer_epochs_must_be_named(tmp_path: Path) -> None:
     homes.make(tmp_path, "")
     assert due.epoch_of(str(tmp_path), "7", DAY, DAY, manual=True) == 7
@@ -427,7 +524,7 @@ def test_an_epoch_whose_folder_has_gone_stays_published(light: None, tiny: tuple
     shutil.rmtree(home.landing / "epoch=2004-04-15")
     lines: list[str] = []
     assert due.landing(str(home.path), first, patience=timedelta(), manual=False).state == "landed"
-    assert orchestration.plan(str(home.path), [first], lines.append) is None
+    assert passes.plan(str(home.path), first, lines.append) is None
     assert "altneu run 2004-04-15 --remove" in lines[0]
 
 

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy.exc
+from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
+from py4j.protocol import Py4JNetworkError
 
+from pipeline.errors import CheckFailed, Conflict, Unavailable, UsageError
 from pipeline.home.schedule import Schedule
 from tests import homes
 
@@ -25,14 +29,14 @@ STAGES = ["plan", "ingest", "edges", "triangles", "truss", "audit", "approve", "
 @pytest.mark.parametrize(
     ("toml", "schedule"),
     [
-        ('[epochs]\nevery = "1d"\n', "0 0 * * *"),
-        ('[epochs]\nevery = "12h"\n', "0 */12 * * *"),
-        ('[epochs]\nevery = "7d"\n', "0 0 * * 4"),
-        ('[epochs]\nevery = "15m"\n', "*/15 * * * *"),
+        ('[epochs]\nevery = "1d"\n', "1 day, 0:00:00"),
+        ('[epochs]\nevery = "12h"\n', "12:00:00"),
+        ('[epochs]\nevery = "7d"\n', "7 days, 0:00:00"),
+        ('[epochs]\nevery = "15m"\n', "0:15:00"),
         ('[epochs]\nevery = "5d"\n', "5 days, 0:00:00"),
-        ("[epochs\n", "0 0 * * *"),
-        ('[epochs]\nevery = "soon"\n', "0 0 * * *"),
-        (None, "0 0 * * *"),
+        ("[epochs\n", "1 day, 0:00:00"),
+        ('[epochs]\nevery = "soon"\n', "1 day, 0:00:00"),
+        (None, "1 day, 0:00:00"),
         ("", None),
     ],
 )
@@ -47,8 +51,7 @@ def test_the_schedule_comes_from_the_home(load: Load, tmp_path: Path, toml: str 
 
 
 def test_the_intervals_are_the_epochs_of_the_home(load: Load, tmp_path: Path) -> None:
-    """Every scheduled interval is one epoch, whatever its length: cron and delta, the grid starts at 1970
-    UTC."""
+    """Every scheduled interval is one epoch, whatever its length: the grid starts at 1970 UTC."""
     from airflow.sdk.timezone import coerce_datetime
     from airflow.serialization.encoders import coerce_to_core_timetable
     from airflow.timetables.base import TimeRestriction
@@ -82,8 +85,9 @@ def test_what_computes_shares_a_pool(load: Load, tmp_path: Path) -> None:
     homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     for name, dag in load(tmp_path).items():
         pools = {task.task_id: task.pool for task in dag.tasks}
-        if name in ("altneu_epoch", "altneu_backfill"):
-            assert {task for task, pool in pools.items() if pool == "altneu_stages"} == set(STAGES)
+        if name in ("altneu_epoch", "altneu_backfill", "altneu_relanded"):
+            pooled = set(STAGES) - ({"plan"} if name == "altneu_epoch" else set())  # which waits by itself
+            assert {task for task, pool in pools.items() if pool == "altneu_stages"} == pooled
         else:
             assert set(pools.values()) == {"default_pool"}
     assert 1 < load(tmp_path)["altneu_epoch"].max_active_runs < 20
@@ -146,12 +150,83 @@ def test_a_schedule_that_an_older_version_has_serialised_still_loads(load: Load,
 
     (tmp_path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n')
     dag = load(tmp_path, ALTNEU_START="2004-04-15", ALTNEU_END="2004-05-14")["altneu_epoch"]
-    text, path = json.dumps(DagSerialization.to_dict(dag)), "pipeline.scheduling.timetable.Bounded"
+    text, path = json.dumps(DagSerialization.to_dict(dag)), "pipeline.scheduling.timetable.Epochs"
     assert path in text
-    before = DagSerialization.from_dict(json.loads(text.replace(path, "dags.timetable.Bounded")))
     now = DagSerialization.from_dict(json.loads(text))
-    assert before.timetable.summary == now.timetable.summary
-    assert before.next_dagrun_info(last_automated_run_info=None) == now.next_dagrun_info(last_automated_run_info=None)
+    first = now.next_dagrun_info(last_automated_run_info=None)
+    for old in ("dags.timetable.Bounded", "pipeline.scheduling.timetable.Bounded"):
+        before = DagSerialization.from_dict(json.loads(text.replace(path, old)))
+        assert before.timetable.summary == now.timetable.summary
+        assert before.next_dagrun_info(last_automated_run_info=None) == first
+
+
+@pytest.mark.parametrize(
+    ("every", "epoch"), [("1d", "2004-04-15"), ("12h", "2004-04-15T12"), ("15m", "2004-04-15T12-15")]
+)
+@pytest.mark.parametrize("bounds", [{}, {"ALTNEU_START": "2004-04-01", "ALTNEU_END": "2004-05-01"}])
+def test_a_run_id_says_the_epoch(load: Load, tmp_path: Path, every: str, epoch: str, bounds: dict[str, str]) -> None:
+    """Of the schedule and of backfills; by hand the epoch is a parameter, which its run id does not know."""
+    from airflow.sdk.timezone import coerce_datetime
+    from airflow.serialization.encoders import coerce_to_core_timetable
+    from airflow.timetables.base import DataInterval
+    from airflow.utils.types import DagRunType
+
+    (tmp_path / "altneu.toml").write_text(f'[epochs]\nevery = "{every}"\n')
+    timetable = coerce_to_core_timetable(load(tmp_path, **bounds)["altneu_epoch"].timetable)
+    schedule = Schedule.parse(every)
+    ends = [coerce_datetime(schedule.start(schedule.epoch(epoch) + more)) for more in (0, 1)]
+    named = {
+        kind: timetable.generate_run_id(
+            run_type=kind, run_after=ends[1], data_interval=DataInterval(*ends), partition_key=None
+        )
+        for kind in (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB, DagRunType.MANUAL)
+    }
+    assert named[DagRunType.SCHEDULED] == f"scheduled__{epoch}"
+    assert named[DagRunType.BACKFILL_JOB] == f"backfill__{epoch}"
+    assert named[DagRunType.MANUAL] == f"manual__{ends[1].isoformat()}"
+    assert [DagRunType.from_run_id(name) for name in named.values()] == list(named)
+
+
+@pytest.mark.parametrize(
+    ("error", "retried"),
+    [
+        (ConnectionResetError("the database went away"), True),
+        (OSError("disk"), True),
+        (Unavailable("no Spark"), True),
+        (Conflict("another writer"), True),
+        (sqlalchemy.exc.OperationalError("SELECT 1", {}, Exception("server closed the connection")), True),
+        (sqlalchemy.exc.ProgrammingError("SELECT 1", {}, Exception("no such table")), False),
+        (Py4JNetworkError("the JVM has gone"), True),
+        (UsageError("no such epoch"), False),
+        (CheckFailed("1 critical check failed"), False),
+        (KeyError("a fault of the code"), False),
+        (AirflowException("judged by translate_errors"), True),
+        (AirflowTaskTimeout("too long"), True),
+        (KeyboardInterrupt(), True),
+    ],
+)
+def test_only_what_may_go_away_by_itself_is_retried(
+    load: Load, tmp_path: Path, error: BaseException, retried: bool
+) -> None:
+    from airflow.sdk.definitions.retry_policy import RetryAction
+
+    for dag in load(tmp_path).values():
+        for task in dag.tasks:
+            found = task.retry_policy.evaluate(exception=error, try_number=1, max_tries=2, context=None)
+            assert found.action is (RetryAction.DEFAULT if retried else RetryAction.FAIL), task
+
+
+def test_the_landing_is_watched_by_a_setting(load: Load, tmp_path: Path) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    for on in ("", "0", "off"):
+        assert load(tmp_path, ALTNEU_WATCH=on)["altneu_relanded"].schedule is None
+    dag = load(tmp_path, ALTNEU_WATCH="1")["altneu_relanded"]
+    (asset,) = dag.schedule
+    assert asset.uri.rstrip("/") == "altneu://landing"
+    assert [each.trigger.home for each in asset.watchers] == [str(tmp_path)]
+    assert "RelandedTrigger" in json.dumps(DagSerialization.to_dict(dag), default=str)
 
 
 def test_the_wait_is_a_setting(load: Load, tmp_path: Path) -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+from html import escape, unescape
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from pipeline.home.directory import Home
+from pipeline.state import incidents
 from pipeline.state.ledger import Ledger
-from pipeline.tasks import orchestration, web
+from pipeline.tasks import web
 from tests import homes
 from tests.report.seed import DAY, Seed, audit
 
 from .conftest import PLUGINS
-from .test_epoch import light, tiny
+from .test_epoch import begun, light, tiny
 
 __all__ = ["light", "tiny"]
 
@@ -34,8 +39,7 @@ def page() -> ModuleType:
 def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
     homes.run(home, ledger, [first])
-    run = orchestration.plan(str(home.path), [first + 1])
-    assert run
+    run = begun(home, ledger, first + 1)
     ledger.finish(run["run_id"], "failed", "audit: <b>wrong</b>")
     found = web.grid(str(home.path))
     assert [(row["label"], row["state"]) for row in found["epochs"]] == [
@@ -46,13 +50,30 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
     homes.put(home, first, [(7, 8, None, "upsert", 0)])
     again = "; 1 landed again and not published so: altneu_backfill from 2004-04-15 to 2004-04-15"
     assert web.grid(str(home.path))["says"] == found["says"] + again
-    run_of = {first: "/dags/altneu_epoch/runs/a%20run"}
+    run_of: dict[int, web.Run] = {first: {"run_id": "a run", "waits": False}, first + 5: {"run_id": "b", "waits": True}}
     html = web.overview_page(str(home.path), run_of)
     assert 'href="reports/epoch=2004-04-15.html"' in html and "landed again and not published so" in html
     assert "audit: &lt;b&gt;wrong&lt;/b&gt;" in html and "<b>wrong" not in html
-    assert 'href="/dags/altneu_epoch/runs/a%20run" target="_top"' in html  # of the first epoch
-    assert 'href="/dags/altneu_epoch/runs" target="_top"' in html  # of the second, which Airflow has not run
+    assert 'href="../dags/altneu_epoch/runs/a%20run" target="_top"' in html  # of the first epoch
+    assert 'href="../dags/altneu_epoch/runs" target="_top"' in html  # of the second, which Airflow has not run
     assert "Motif " not in html
+    assert 'Awaited: <a class="whole" href="../dags/altneu_epoch/runs/b" target="_top">2004-04-20</a>' in html
+    assert "data-dag" not in html.partition("<script>")[0]  # no button for who may not trigger DAGs
+    homes.put(home, first + 4, [(7, 8, None, "upsert", 0)])
+    html = web.overview_page(str(home.path), run_of, "calls", "../../../", True, ["altneu"])
+    assert 'Absent, with later epochs there: <span class="whole">2004-04-17</span> to ' in html
+    assert 'data-dag="calls_backfill"' in html and 'data-clear="a run"' in html and "<b>wrong" not in html
+    assert 'href="../../../altneu/">altneu</a>' in html and "calls_backfill from" in html
+    buttons = [json.loads(unescape(conf)) for conf in re.findall(r'data-conf="([^"]*)"', html)]
+    assert buttons[0] == {"first": "2004-04-15", "last": "2004-04-19"}
+    assert {"first": "2004-04-16", "last": "2004-04-16"} in buttons
+
+
+@pytest.mark.parametrize(
+    ("epochs", "found"), [([], []), ([3], []), ([1, 2, 3], []), ([1, 3, 7], [(2, 2), (4, 6)]), ([7, 1], [(2, 6)])]
+)
+def test_ranges_without_epochs(epochs: list[int], found: list[tuple[int, int]]) -> None:
+    assert web.gaps(epochs) == found
 
 
 def test_the_page_is_the_index_of_the_reports(tmp_path: Path) -> None:
@@ -75,7 +96,9 @@ def test_motifs_have_pictures(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
     seed.good_days(2)
     motif = {"name": "square <i>", "labels": ["2004-07-01", "2004-07-02"], "points": [3, 1_234]}
-    html = report.index(seed.home, seed.ledger, {"says": "", "epochs": [], "motifs": [motif]}, "reports/")
+    empty = {name: [] for name in ("epochs", "sites", "held", "awaited", "absent")}
+    inside = empty | {"says": "", "motifs": [motif], "open": None, "may_run": False, "prefix": "altneu", "root": "../"}
+    html = report.index(seed.home, seed.ledger, inside, "reports/")
     assert "Motif square &lt;i&gt;" in html and "<i>" not in html and "1,234" in html
 
 
@@ -94,7 +117,9 @@ def test_a_home_that_cannot_be_read_has_a_page(
     page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALTNEU_HOME", str(tmp_path / "<none>"))
-    for answer in (page.page(), page.report("index.html")):
+    may_all(page, monkeypatch)
+    monkeypatch.setattr(page, "sites", list)
+    for answer in (page.page(None), page.report("index.html")):
         text = answer.body.decode()
         assert answer.status_code == 503 and "&lt;none&gt;" in text and "<none>" not in text and "Next: " in text
 
@@ -150,10 +175,95 @@ def test_data_docs_are_served_from_their_folder_alone(
             page.data_docs(epoch, name)
 
 
+def may_all(page: ModuleType, monkeypatch: pytest.MonkeyPatch, run: bool = True) -> None:
+    """A user who may read everything, and trigger DAGs or not."""
+    monkeypatch.setattr(page, "may", lambda user, prefix, name, method="GET", entity=None: method == "GET" or run)
+
+
+class Ada:
+    def get_name(self) -> str:
+        return "Ada"
+
+
+@pytest.mark.parametrize(
+    ("body", "run", "kind", "code"),
+    [
+        ({"because": "the source sends it again"}, True, "application/json", 200),
+        ({"because": "a planned outage", "until": "2999-01-01"}, True, "application/json; charset=utf-8", 200),
+        ({"because": "the source sends it again"}, False, "application/json", 403),  # may not trigger DAGs
+        ({"because": "from a form"}, True, "text/plain", (415, 422)),
+        ({"because": " "}, True, "application/json", 422),
+        ({}, True, "application/json", 422),
+        ({"because": "late", "until": "1999-01-01"}, True, "application/json", 422),
+        ({"because": "late", "until": "soon"}, True, "application/json", 422),
+    ],
+)
+def test_who_may_trigger_says_something_of_an_incident(
+    page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: Any, run: bool, kind: str, code: Any
+) -> None:
+    from fastapi.testclient import TestClient
+
+    seed = Seed(tmp_path / "home")
+    seed.good_days(2)
+    seed.ledger.put_checks(None, 1, audit(DAY + 1, "edge totals"))
+    monkeypatch.setenv("ALTNEU_HOME", str(seed.home.path))
+    may_all(page, monkeypatch, run)
+    monkeypatch.setitem(page.app.dependency_overrides, page.get_user, Ada)
+    one = incidents.incidents(seed.ledger)[0]
+    client = TestClient(page.app)
+    answer = client.post(f"/incidents/{one.ident}", content=json.dumps(body), headers={"Content-Type": kind})
+    assert answer.status_code in (code if isinstance(code, tuple) else (code,)), answer.text
+    said = incidents.incidents(seed.ledger)[0].notes
+    if code != 200:
+        assert said == ()
+        return
+    assert [(note.by, note.because, (note.until or "")[:10]) for note in said] == [
+        ("Ada", body["because"], body.get("until", ""))
+    ]
+    assert client.get(f"/incidents/{one.ident}").status_code == 405  # it is posted, never got
+    assert client.post("/incidents/none", json={"because": "late"}).status_code == 422
+
+
 def test_the_page_is_behind_the_login(airflow: None, page: ModuleType) -> None:
     from fastapi.testclient import TestClient
 
     client = TestClient(page.app, raise_server_exceptions=False)
-    for path in ("/", "/reports/index.html", "/reports/data-docs/epoch=1/edges.html"):
+    reports = ("/", "/reports/index.html", "/reports/data-docs/epoch=1/edges.html")
+    for path in (*reports, *(f"/homes/calls{path}" for path in reports), "/runs/altneu_epoch/a"):
         assert client.get(path).status_code in (401, 403)
+    for path in ("/incidents/1", "/homes/calls/incidents/1"):
+        assert client.post(path, json={"because": "late"}).status_code in (401, 403)
     assert page.app.dependency_overrides == {}
+
+
+def test_a_run_leads_to_the_page_of_its_epoch(
+    light: None,
+    airflow: None,
+    load: Any,
+    page: ModuleType,
+    tiny: tuple[Home, Ledger, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from fastapi.testclient import TestClient
+
+    home, _, first = tiny
+    dags = load(home.path)
+    run = dags["altneu_epoch"].test(logical_date=home.schedule.start(first))
+    many = dags["altneu_backfill"].test(logical_date=None)
+    may_all(page, monkeypatch)
+    monkeypatch.setitem(page.app.dependency_overrides, page.get_user, Ada)
+    client = TestClient(page.app)
+
+    def leads(dag: str, run_id: str) -> str:
+        answer = client.get(f"/runs/{dag}/{quote(run_id, safe='')}", follow_redirects=False)
+        return str(answer.headers.get("location", answer.status_code))
+
+    assert leads("altneu_epoch", run.run_id) == "/reports/epoch=2004-04-15.html"
+    assert leads("altneu_backfill", many.run_id) == "/reports/epoch=2004-04-16.html"
+    assert leads("altneu_landing", "any") == leads("altneu_epoch", "none") == "/"
+    assert leads("others_epoch", "any") == "404"
+    assert page.dag_runs(str(home.path), "altneu")[first] == {"run_id": run.run_id, "waits": False}
+    assert "altneu" in page.sites() and page.home_of("altneu") == str(home.path)
+    text = client.get("/").text
+    assert f'data-clear="{escape(run.run_id)}"' in text and 'data-dag="altneu_full_audit"' in text
+    assert client.get("/homes/nowhere/").status_code == 404

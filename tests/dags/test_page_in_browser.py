@@ -71,6 +71,25 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
         assert frame.locator("figure svg").count() == 5  # rows, edges, triangles, trussness, the motif
         if "ALTNEU_SCREENSHOTS" in os.environ:
             page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-page.png"))
+        open_day = frame.locator("#h-airflow ~ table tbody tr", has_text=DAYS[2])
+        open_day.get_by_role("button", name="Run").click()  # as the person who looks: paused, it stays queued
+        frame.get_by_text("Started: altneu_backfill").wait_for()
+        started = airflow.runs("altneu_backfill")
+        assert [run["conf"] for run in started] == [{"first": DAYS[2], "last": DAYS[2]}]
+        assert started[0]["dag_run_id"].startswith(f"manual__{DAYS[2]}__")
+        assert started[0]["triggering_user_name"] == "admin"
+        if "ALTNEU_SCREENSHOTS" in os.environ:
+            place = Path(os.environ["ALTNEU_SCREENSHOTS"])
+            frame.locator("#h-airflow").scroll_into_view_if_needed()
+            page.screenshot(path=str(place / "airflow-buttons.png"))
+            inside = page.context.new_page()
+            for look in ("light", "dark"):
+                inside.emulate_media(color_scheme=look)
+                for name, width in (("wide", 1300), ("phone", 390)):
+                    inside.set_viewport_size({"width": width, "height": 900})
+                    inside.goto(f"{address}/altneu/")
+                    inside.screenshot(path=str(place / f"airflow-{look}-{name}.png"), full_page=True)
+            inside.close()
         row = frame.locator("#h-airflow ~ table tbody tr", has_text=DAYS[1])
         row.get_by_role("link", name="report").click()
         frame.get_by_role("heading", name=DAYS[1]).first.wait_for()
@@ -82,3 +101,9 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
         page.get_by_text("landed").first.wait_for()
         if "ALTNEU_SCREENSHOTS" in os.environ:
             page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-run.png"))
+        page.get_by_text("Report", exact=True).first.click()
+        tab = page.frame_locator("iframe")
+        tab.get_by_role("heading", name=DAYS[1]).first.wait_for()
+        if "ALTNEU_SCREENSHOTS" in os.environ:
+            page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-tab.png"))
+        assert [run["dag_run_id"] for run in airflow.runs("altneu_epoch")] == [f"scheduled__{day}" for day in DAYS[:2]]

@@ -23,10 +23,9 @@ from pipeline.run.stages import edges as edges_stage
 from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
 from pipeline.state.totals import MEASURES
-from pipeline.tasks import orchestration
 from tests import homes
 
-from .test_epoch import AFTER_PLAN, DAY, light, skipped, states, tiny, up
+from .test_epoch import AFTER_PLAN, DAY, begun, light, skipped, states, tiny, up
 from .test_imports import STAGES
 
 __all__ = ["light", "tiny"]
@@ -184,9 +183,9 @@ def test_only_what_may_go_away_by_itself_is_tried_again(
 ) -> None:
     from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-    home, _, first = tiny
+    home, ledger, first = tiny
     ingest = load(home.path)["altneu_epoch"].get_task("ingest").python_callable
-    planned = orchestration.plan(str(home.path), [first])
+    planned = begun(home, ledger, first)
 
     def stage(run: Run) -> dict[str, Any]:
         raise error
@@ -213,7 +212,7 @@ def test_a_stage_that_takes_too_long_fails_as_a_timeout(
 
     home, ledger, first = tiny
     edges = load(home.path)["altneu_epoch"].get_task("edges").python_callable
-    planned = orchestration.plan(str(home.path), [first])
+    planned = begun(home, ledger, first)
 
     def stage(run: Run) -> dict[str, Any]:
         threading.Event().wait(60)

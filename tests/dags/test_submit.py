@@ -20,7 +20,7 @@ from pipeline.state.standing import standings
 from pipeline.tasks import orchestration
 from tests import homes
 
-from .test_epoch import light
+from .test_epoch import begun, light
 
 __all__ = ["light"]
 Load = Callable[..., dict[str, Any]]
@@ -55,8 +55,7 @@ def test_a_submission_answers_with_what_it_did_or_its_error(
 ) -> None:
     home, ledger, first = day
     path = str(home.path)
-    planned = orchestration.plan(path, [first])
-    assert planned is not None
+    planned = begun(home, ledger, first)
     answer = tmp_path / "answer.json"
 
     def submit(task: str, run: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -78,6 +77,21 @@ def test_a_submission_answers_with_what_it_did_or_its_error(
     assert (told["done"]["revision"], told["done"]["labels"]) == (2, ["2004-04-15"])
     code, told = submit("edges", {**planned, "run_id": "none"})
     assert (code, told) == (1, {"error": {"says": "there is no run 'none'.\nnext: altneu status", "retry": False}})
+
+
+def test_ten_thousand_epochs_are_handed_over_by_their_run(light: None, tmp_path: Path) -> None:
+    """An argument holds 128 KiB: what is handed over does not grow with the epochs, and the stages find all of them."""
+    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    first = home.schedule.epoch_of(DAY)
+    for epoch in range(first, first + 10_000):
+        homes.put(home, epoch, [(1, 2, None, "upsert", 0)])
+    path, answer = str(home.path), tmp_path / "answer.json"
+    planned = orchestration.plan_range(path, None, None)
+    assert planned is not None and len(json.dumps(planned)) < 300
+    for task in ("ingest", "edges"):
+        assert orchestration.submitted(path, task, json.dumps(planned), str(answer)) == 0
+    assert len(ledger.run(planned["run_id"]).epochs) == 10_000
+    assert len(ledger.staged_batches(planned["run_id"])) == 10_000
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from pipeline.storage.declared import TABLES
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.conftest import TINY
+from tests.proxy import Proxy
 from tests.reference import Row
 
 REPO = Path(__file__).resolve().parents[2]
@@ -121,7 +122,7 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     row = ledger.at()
     is_right(warehouse, row, range(5))
     for table in TABLES:
-        assert set(warehouse.metadata(table).refs()) == {"main"}
+        assert set(warehouse.metadata(table).refs()) == {"main", f"r{row.revision}"}
         assert warehouse.metadata(table).main() == row.snapshots[table]
     assert len(warehouse.metadata("upserts").snapshots()) < snapshots["upserts"]
 
@@ -176,6 +177,21 @@ for turn in range(2):
     time.sleep(0 if turn else 1.2 * IDLE_MS / 1000)
 print(counts)
 """
+
+
+@pytest.mark.slow
+def test_tables_that_a_rest_catalog_lists(tmp_path: Path, shared: str, rest: Proxy) -> None:
+    """Its branches are changed in SQL here."""
+    catalog = f'[storage]\ncatalog = {{ type = "rest", uri = "{rest.endpoint}", namespace = "connected" }}\n'
+    home, ledger = homes.make(tmp_path / "home", catalog + TOML)
+    rng = random.Random(seeds.one())
+    for epoch in range(4):
+        homes.put(home, epoch, batch(rng))
+    for command in (["backfill", "--all"], ["audit"], ["rollback", "0"], ["backfill", "--all"], ["compact"]):
+        process = altneu(home.path, *command, server=shared)
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, output
+    assert ledger.at().frontier == 3 and ledger.at().revision == 3
 
 
 @pytest.mark.slow

@@ -143,7 +143,7 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
     time.sleep(61 if open_ else 0)  # until the killed count as dead
     compact(home, ledger, spark, grace=0)
     warehouse = Warehouse(spark, home)
-    assert {name for table in TABLES for name in warehouse.metadata(table).refs()} == {"main"}
+    assert {name for table in TABLES for name in homes.branches(warehouse.metadata(table).refs())} == {"main"}
     assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
 
 
@@ -164,13 +164,13 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
         patch.setattr(Warehouse, "follow", lambda *_: exec("raise ConnectionRefusedError"))
         assert homes.run(home, ledger, [1]) == ledger.at()
     assert (ledger.at().revision, ledger.runs()[-1].state, ledger.runs()[-1].discarded) == (2, "published", False)
-    names = {name for table in TABLES for name in Warehouse(spark, home).metadata(table).refs()}
+    names = {name for table in TABLES for name in homes.branches(Warehouse(spark, home).metadata(table).refs())}
     assert names == {"main", f"run_{ledger.runs()[-1].run_id}"}
     assert ledger.leftovers() == []  # it beat a moment ago: it may be at it still
     monkeypatch.setattr("pipeline.state.lease.SILENCE", 0)
     homes.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
-    assert {name for table in TABLES for name in warehouse.metadata(table).refs()} == {"main"}
+    assert {name for table in TABLES for name in homes.branches(warehouse.metadata(table).refs())} == {"main"}
     assert {warehouse.metadata(t).main() == ledger.at().snapshots[t] for t in TABLES} == {True}
     results = audit.audit_published(warehouse, ledger.at(), [0, 1, 2], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []

@@ -3,14 +3,19 @@ reader of the tables gets, and none says `equal` of what was not compared since;
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.errors import CheckFailed, RunFailed
 from pipeline.reading import views
-from pipeline.report import document
+from pipeline.reading.graph import Graph
+from pipeline.report import document, write
+from pipeline.report.rows import describe, page_name
+from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.report.seed import DAILY
 from tests.report.test_statements import history
@@ -48,3 +53,56 @@ def test_pages_of_later_epochs_follow_a_correction(spark: SparkSession, tmp_path
 
 def test_every_statement_has_a_source_on_postgresql(postgres: str, tmp_path: Path) -> None:
     history(tmp_path, 7, 6, DAILY + f'[storage]\ndatabase = "{postgres}"\n')
+
+
+@pytest.mark.usefixtures("unaudited")
+def test_the_page_of_rows_says_what_a_reader_gets(spark: SparkSession, tmp_path: Path) -> None:
+    """Its tables and drawn trusses are those of `Graph` at the revision in its name, also when a correction has come;
+    a run writes it, and a table that cannot be read does not fail one."""
+    home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n')
+    first = [(f"a{i}", f"a{j}") for i in range(5) for j in range(i)]
+    second = [(f"b{i}", f"b{j}") for i in range(4) for j in range(i)] + [("a0", "b0")]
+    joins = [(f"a{i}", f"b{j}") for i in range(2) for j in range(4)]
+    for epoch, edges in ((1, first), (2, second), (3, joins)):
+        homes.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in edges])
+    homes.run(home, ledger, [1, 2, 3])
+    written = home.reports / page_name("3", 1)
+    before, text = rows_of(home, ledger, 1), written.read_text()
+    same_as_read(home, before, 1)
+    steps = before["trusses"]["epochs"]
+    assert before["trusses"]["k"] == 3 and [len(step["communities"]) for step in steps] == [1, 2, 1]
+    assert steps[1]["entered"] == {"count": 4, "first": ["b0", "b1", "b2", "b3"]} and steps[1]["said"] == ["2 is new"]
+    assert steps[2]["said"] == ["2 merged into 1"]
+    assert 'href="rows=3.revision=1.html"' in (home.reports / "index.html").read_text()
+    homes.put(home, 2, [(a, b, None, "upsert", 0) for a, b in second[:3]])  # a triangle
+    homes.run(home, ledger, [2])
+    same_as_read(home, rows_of(home, ledger, 2), 2)
+    assert rows_of(home, ledger, 1) == before and written.read_text() == text
+    newest = home.reports / page_name("3", 2)
+    assert newest.exists() and newest.name in (home.reports / "epoch=3.html").read_text()
+    newest.unlink()
+    shutil.rmtree(home.path / "warehouse" / "graph" / "trussness" / "data")
+    write(home, ledger, [3])
+    assert not newest.exists() and newest.name not in (home.reports / "epoch=3.html").read_text()
+
+
+def rows_of(home: homes.Home, ledger: Ledger, revision: int) -> dict[str, Any]:
+    return describe(home, ledger, ledger.at(revision), 3, [1, 2, 3], "")
+
+
+def same_as_read(home: homes.Home, found: dict[str, Any], revision: int) -> None:
+    graph = Graph(home.path, engine="duckdb").arrow
+    expected = {
+        "vertices": graph.vertices(as_of="3", revision=revision),
+        "edges": graph.edges(as_of="3", revision=revision),
+        "changes": graph.changes("2", "3", revision=revision),
+    }
+    for table in found["tables"]:
+        rows = [tuple(row.values()) for row in expected[table["view"]].to_pylist()]
+        assert sorted(map(tuple, table["rows"])) == sorted(rows) and table["count"] == len(rows)
+    inside = graph.edges(as_of="3", revision=revision, where=f"trussness >= {found['trusses']['k']}").to_pylist()
+    known = {(*sorted((row["src"], row["dst"])), row["trussness"]) for row in inside}
+    drawn = set()
+    for one in found["trusses"]["drawn"]:
+        drawn |= {(*sorted((one["names"][a], one["names"][b])), k) for a, b, k in one["lines"]}
+    assert drawn == known and found["trusses"]["edges"] == len(known)

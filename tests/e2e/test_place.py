@@ -56,7 +56,7 @@ def _claimed(path: str) -> str:
 
 def test_processes_that_come_together_get_one_identity(tmp_path: Path, postgres: str) -> None:
     home = on(tmp_path / "home", postgres)
-    with ProcessPoolExecutor(6, get_context("fork")) as pool:
+    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
         found = list(pool.map(_claimed, [str(home.path)] * 12))
     assert len(set(found)) == 1 and found[0] == place.settled(home).catalog
 

@@ -7,6 +7,7 @@ fault would show a row too many. The same world is judged in pandas and in Spark
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -346,6 +347,9 @@ def test_growth_is_judged_by_its_steps(
     assert [name for _, name in failing(checks)] == names
     observed = next(check["observed"] for check in checks if check["name"] == "the edges grow as usual")
     assert observed.startswith("not judged") == (between or epochs == 8)
+    if "the edges grow as usual" in names:
+        before, low, high = (past[-1]["edges"], *map(int, re.findall(r"; (\d+) to (\d+) are", observed)[0]))
+        assert observed.startswith(f"500 edges, {before} in the epoch before;") and low <= before <= high < 500
 
 
 def test_columns_that_are_not_the_declared_ones(tiny: SparkSession) -> None:
@@ -408,3 +412,8 @@ def test_importing_the_suites_is_light() -> None:
     code = f"import sys, expectations.suite; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_an_unusual_volume_is_said_in_rows(found: list[Check]) -> None:
+    said = [check["observed"] for check in found if check["name"] == "as many rows as usual" and not check["passed"]]
+    assert len(said) == 2 and all(re.fullmatch(r"(0|90,000) rows; [\d,]+ to [\d,]+ are usual", text) for text in said)

@@ -14,7 +14,8 @@ from pipeline.errors import UsageError
 from pipeline.run import runner
 from pipeline.state.facts import Size
 from pipeline.storage import session as module
-from pipeline.storage.session import catalog, catalog_options, driver_memory_mb, java_options, plans_for, session_for
+from pipeline.storage.catalogs import jdbc_options
+from pipeline.storage.session import catalog, driver_memory_mb, java_options, plans_for, session_for
 from tests import homes
 
 REPO = Path(module.__file__).parents[2]
@@ -32,19 +33,19 @@ REPO = Path(module.__file__).parents[2]
     ],
 )
 def test_an_sqlalchemy_uri_becomes_jdbc_options(database: str, expected: dict[str, str]) -> None:
-    options = catalog_options(database, "s3://bucket/w")
+    options = jdbc_options(database, "s3://bucket/w")
     assert options["jdbc.schema-version"] == "V1" and options["warehouse"] == "s3://bucket/w"
     assert {key: options[key] for key in ("uri", "jdbc.user", "jdbc.password") if key in options} == expected
 
 
 def test_a_relative_sqlite_file_is_the_same_file_for_both_sides() -> None:
-    assert catalog_options("sqlite:///a.db", "w")["uri"] == f"jdbc:sqlite:{Path('a.db').resolve()}?busy_timeout=60000"
+    assert jdbc_options("sqlite:///a.db", "w")["uri"] == f"jdbc:sqlite:{Path('a.db').resolve()}?busy_timeout=60000"
 
 
 @pytest.mark.parametrize("database", ["mysql://me:secret@db/altneu", "sqlite://", "sqlite:///:memory:"])
 def test_another_database_is_a_usage_error_without_the_password(database: str) -> None:
     with pytest.raises(UsageError) as error:
-        catalog_options(database, "w")
+        jdbc_options(database, "w")
     assert "secret" not in str(error.value)
 
 
@@ -88,7 +89,7 @@ def test_a_catalog_is_registered_once_and_works(spark: SparkSession, tmp_path: P
     database, warehouse = f"sqlite:///{tmp_path}/catalog.db", str(tmp_path / "warehouse")
     name = "once"
     for _ in range(2):
-        catalog(spark, name, database, warehouse)
+        catalog(spark, name, jdbc_options(database, warehouse))
     spark.sql(f"CREATE NAMESPACE {name}.g")
     spark.sql(f"CREATE TABLE {name}.g.t (a bigint) USING iceberg")
     spark.range(5).selectExpr("id a").writeTo(f"{name}.g.t").append()
@@ -97,11 +98,12 @@ def test_a_catalog_is_registered_once_and_works(spark: SparkSession, tmp_path: P
 
 COMMITS = """
 import sys
+from pipeline.storage.catalogs import jdbc_options
 from pipeline.storage.session import catalog, session
 
 spark = session("local[1]", {"spark.driver.memory": "1g"})
 name = "together"
-catalog(spark, name, sys.argv[1], sys.argv[2])
+catalog(spark, name, jdbc_options(sys.argv[1], sys.argv[2]))
 print("ready", flush=True)
 sys.stdin.readline()
 for i in range(int(sys.argv[3])):
@@ -114,7 +116,7 @@ def test_two_processes_commit_to_one_table_and_nothing_is_lost(spark: SparkSessi
     each = 50
     database, warehouse = f"sqlite:///{tmp_path}/catalog.db", str(tmp_path / "warehouse")
     name = "together"
-    catalog(spark, name, database, warehouse)
+    catalog(spark, name, jdbc_options(database, warehouse))
     spark.sql(f"CREATE NAMESPACE {name}.g")
     spark.sql(f"CREATE TABLE {name}.g.t (a bigint) USING iceberg TBLPROPERTIES ('commit.retry.num-retries'='20')")
     writers = [

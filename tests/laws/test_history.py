@@ -240,8 +240,8 @@ def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Pa
     assert graph.changes_since(1, 3).count() == 0
     compact(world.home, world.ledger, spark, grace=0)
     world.check(3)
-    branches = {name for table in TABLES for name in Warehouse(spark, world.home).metadata(table).refs()}
-    assert branches == {"main"}
+    names = {name for table in TABLES for name in Warehouse(spark, world.home).metadata(table).refs()}
+    assert names == {"main", "r1", "r2", "r3"}
 
 
 def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
@@ -371,8 +371,8 @@ def test_a_landing_that_changes_while_it_is_read(
     world.land(1)
     judge = ingest.judge
 
-    def judge_and_change(*arguments: Any) -> Any:
-        found = judge(*arguments)
+    def judge_and_change(*arguments: Any, **options: Any) -> Any:
+        found = judge(*arguments, **options)
         folder = world.home.landing / "epoch=1"
         if then == "gone":
             shutil.rmtree(folder)

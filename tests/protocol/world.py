@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -56,6 +57,8 @@ class Protocol:
         for place in ("report", "run.rollback", "run.compact"):
             patch.setattr(f"pipeline.{place}.refresh", lambda *_: None)
         patch.setattr("pipeline.run.context.Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
+        patch.setattr(rollback, "branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
+        patch.setattr(rollback, "written_again", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
         names = itertools.count()
         patch.setattr(rollback, "new_run_id", lambda: f"rollback{next(names)}")
         patch.setattr(compact, "new_run_id", lambda: f"compact{next(names)}")
@@ -218,6 +221,15 @@ class World:
         rollback.rollback(self.protocol.home, self.ledger(name), revision)
         return "published"
 
+    def written_again(self, book: Ledger, run_id: str, target: Revision) -> dict[str, int]:
+        """What a revision shows of the tables that it shares."""
+        process, books = self.process, self.known()
+        branches, pins = process.branches(), target.snapshots.items()
+        return {
+            table: branches.rewrite(table, run_id, pin, books.visible(process.read(table, pin), target))
+            for table, pin in pins
+        }
+
     def look(self, name: str) -> str:
         """A reader of the newest revision, table by table."""
         book = self.ledger(name)
@@ -266,9 +278,17 @@ class World:
                 pins = run.base.snapshots
                 self._live(books, f"what {run.run_id} builds on", replace(newest, snapshots=pins))
         for table in TABLES:
-            main = self.catalog.metadata[table]["refs"]["main"]["snapshot-id"]
-            rows = set(self.catalog.rows[table].get(main, ("nothing",)))
-            assert rows <= set(books.numbers), f"main of {table} shows what was not published"
+            self._names(books, table)
+
+    def _names(self, books: Books, table: str) -> None:
+        """`main` is what is or was published, as its readers see it, and nothing else; so is each tag, by its number.
+        The revision may be one that a compaction has dropped since."""
+        for name, ref in self.catalog.metadata[table]["refs"].items():
+            rows = self.catalog.rows[table].get(ref["snapshot-id"], ("nothing",))
+            if name == "main":
+                assert rows in [*books.content.values()], f"main of {table} shows what was not published: {rows}"
+            elif name.startswith("r") and not name.startswith("run_"):
+                assert rows == books.content.get(int(name[1:])), f"tag {name} of {table} holds {rows}"
 
     def _held(self, books: Books, run: Any) -> None:
         for table, pinned in run.base.snapshots.items():
@@ -306,6 +326,15 @@ class World:
         for table in TABLES:
             refs = {name: ref["snapshot-id"] for name, ref in self.catalog.metadata[table]["refs"].items()}
             assert refs["main"] == newest.snapshots[table], f"main of {table} does not follow the ledger"
+            tags = {name: refs.pop(name) for name in [*refs] if re.fullmatch(r"r\d+", name)}
+            for row in books.revisions:
+                pin, others = row.snapshots.get(table), books.revisions[row.revision :]
+                if pin is not None and not any(pin == other.snapshots.get(table) for other in others):
+                    assert tags.get(f"r{row.revision}") == pin, f"{table} has no tag of revision {row.revision}: {tags}"
+                if pin is None:
+                    assert f"r{row.revision}" not in tags, (
+                        f"{table} has a tag of revision {row.revision}, which is gone"
+                    )
             branches = {name for name in refs if not name.startswith("going_")}
             assert branches == {"main"}, f"branches of {table} stay: {branches}"
         at_work = [row.run_id for row in books.runs.values() if row.state == "running"]

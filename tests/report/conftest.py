@@ -3,6 +3,7 @@ of the machine's, so that a run that is under way counts as alive."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -13,14 +14,20 @@ import pytest
 from tests.report.seed import Seed, every_state
 
 
-@pytest.fixture(autouse=True, scope="package")
-def clock() -> Iterator[None]:
+@contextlib.contextmanager
+def ticking() -> Iterator[None]:
     ticks, start = count(), datetime.now(UTC) + timedelta(hours=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "pipeline.state.lease.now",
             lambda: (start + timedelta(seconds=next(ticks))).isoformat(timespec="milliseconds"),
         )
+        yield
+
+
+@pytest.fixture(autouse=True, scope="package")
+def clock() -> Iterator[None]:
+    with ticking():
         yield
 
 

@@ -107,7 +107,9 @@ class Seed:
     def rollback(self, revision: int) -> None:
         """Publish the state of a revision again."""
         with self.ledger.engine.begin() as connection:  # a seeded revision pins no tables
-            connection.execute(db.ledger.update().where(db.ledger.c.revision == revision).values(snapshots={"t": "1"}))
+            connection.execute(
+                db.ledger.update().where(db.ledger.c.revision == revision).values(snapshots={"t": str(revision)})
+            )
         rollback.rollback(self.home, self.ledger, revision)
 
     def audit(self, results: list[dict[str, Any]]) -> None:

@@ -183,6 +183,29 @@ def test_two_epochs_are_compared_and_the_address_names_them(seed: Seed, browser:
     visit.quiet()
 
 
+def test_two_revisions_are_compared_by_the_page_or_the_command(seed: Seed, browser: Any) -> None:
+    seed.good_days(3)
+    seed.run({DAY: (3, 0)}, {DAY: {"edges": 1}})
+    seed.run({DAY: (4, 0)}, {DAY: {"edges": 1}})
+    (seed.home.reports).mkdir(exist_ok=True)
+    (seed.home.reports / "diff-1-3.html").write_text("what has changed")
+    index = write(seed.home, seed.ledger, [DAY])[0]
+    visit = Visit(browser, index, 400)
+    page = visit.page
+    assert page.locator("#differ code").inner_text() == "altneu diff 2 3 --page"
+    page.locator("#old").select_option("1")
+    assert page.locator("#differ a").get_attribute("href") == "diff-1-3.html"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    again = browser.new_page()
+    again.goto(page.url)  # #revisions=1,3
+    again.locator("#differ a").click()
+    assert again.locator("body").inner_text() == "what has changed"
+    again.close()
+    page.locator("#new").select_option("1")
+    assert page.locator("#differ").inner_text() == "These are the same revision."
+    visit.quiet()
+
+
 def test_the_history_of_a_check(states: Seed, browser: Any) -> None:
     visit = Visit(browser, states.home.reports / "check=volumes.rows-as-usual.html", 400)
     page = visit.page

@@ -318,12 +318,28 @@ def judge(world: World) -> None:
         match(expected(world, epoch), found, world.label(epoch))
     index(world, documents)
     status(world, documents)
+    former(world, documents)
     names = {path.name for path in home.reports.glob("epoch=*.html")}
     for epoch, found in documents.items():
         path = home.reports / report.page_name(home, epoch)
         if path.exists():
             path.with_suffix(".now").write_text(epoch_page(found, names.__contains__, known(world.seed.ledger)))
             assert unwritten(path) == unwritten(path.with_suffix(".now")), f"{path.name} is out of date"
+
+
+def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
+    """What a revision said of its epochs while it was the newest is what is said of it later."""
+    newest = world.newest.revision if world.newest else 0
+    tried = any(one.parent == newest for one in world.tried)  # what is said then is of that, not of the revision
+    for epoch in world.newest.batches if world.newest else ():
+        world.said.pop((newest, epoch), None)
+        if not tried:
+            world.said[newest, epoch] = {**documents[epoch], "written": None}
+    before = [key for key in world.said if key[0] < newest]
+    for revision, epoch in world.dice.sample(before, min(len(before), 2)):
+        found = document(world.seed.home, world.seed.ledger, epoch, revision)
+        assert found.pop("former") == {"revision": revision, "newest": newest}
+        assert {**found, "written": None} == world.said[revision, epoch], f"{world.label(epoch)} at {revision}"
 
 
 def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
@@ -396,6 +412,15 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
                     row.kind,
                 )
                 for row in runs
+            ],
+            "revisions": [
+                {
+                    "revision": one.revision,
+                    "published_at": one.at,
+                    "kind": one.kind,
+                    "epochs": 0 if one.kind == "rebuild" else len(one.epochs),
+                }
+                for one in reversed(world.revisions)
             ],
             "held_back": told,
             "landing": {"at": "then", "missing": []},

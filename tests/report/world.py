@@ -96,6 +96,7 @@ class World:
     checks: list[Check] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
     known: dict[tuple[int, int], Point] = field(default_factory=dict)  # counted before
+    said: dict[tuple[int, int], Any] = field(default_factory=dict)  # what a revision said of an epoch, by the product
 
     @classmethod
     def make(cls, path: Path, seed: int, toml: str = DAILY) -> World:

@@ -6,7 +6,7 @@ A story is a list of steps on a seeded home; it says which incidents there are t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,15 @@ from pipeline.state import incidents as by
 from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.schema import notes
-from tests.report.conftest import clock
+from tests.report.conftest import ticking
 from tests.report.seed import DAILY, DAY, Seed, audit, check
 
-__all__ = ["clock"]
-pytestmark = pytest.mark.usefixtures("clock")
+
+@pytest.fixture(autouse=True)
+def clock() -> Iterator[None]:
+    with ticking():
+        yield
+
 
 ROWS = {"suite": "volumes", "severity": "warning"}  # of a batch
 Step = Callable[[Seed], object]
@@ -244,7 +248,7 @@ WRONG = {
     "no sentence": ("ack {id} --by Ada", "--because"),
     "blanks": ("ack {id} --by ' ' --because x", "need words"),
     "a name that is none": (f"ack {{id}} --by {'x' * 200} --because x", "at most 128 characters"),
-    "a day that is none": ("mute {id} --until soon", "--until soon: a day, such as"),
+    "a day that is none": ("mute {id} --until soon", "until soon: a day, such as"),
     "a day that was": ("mute {id} --until 2004-07-01", "that day is not to come"),
     "no day": ("mute {id}", "--until"),
     "an option that would be ignored": ("--all ack {id} --by Ada --because x", "go with the list alone"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.cli.printing import moment
 from pipeline.cli.runs import execute
 from pipeline.errors import AltneuError
 from pipeline.run import planning, runner
@@ -41,4 +42,4 @@ def test_another_run_is_told_at_the_start(
         execute(home, ledger, planning.plan_epochs(home, ledger, [4]))
     row, said = ledger.run("other"), capsys.readouterr().err.splitlines()
     told = [line for line in said if "another" in line]
-    assert told == ([] if end else [SAID[kind].format(row.started_at, row.beat_at)]), said
+    assert told == ([] if end else [SAID[kind].format(moment(row.started_at), moment(row.beat_at))]), said

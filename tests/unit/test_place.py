@@ -22,7 +22,7 @@ from pipeline.reading.graph import Graph
 from pipeline.state import place
 from pipeline.state.ledger import Ledger
 from pipeline.storage.relocate import relocate
-from pipeline.tasks import due, orchestration, web
+from pipeline.tasks import due, passes, web
 from tests import homes
 
 
@@ -80,7 +80,7 @@ def _claimed(path: str) -> str:
 
 def test_processes_that_come_together_get_one_identity(tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path / "home")
-    with ProcessPoolExecutor(6, get_context("fork")) as pool:
+    with ProcessPoolExecutor(3, get_context("spawn")) as pool:
         found = list(pool.map(_claimed, [str(home.path)] * 12))
     assert len(set(found)) == 1 and found[0] == settled(home.path)
 
@@ -152,7 +152,7 @@ def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
     there = old.rename(tmp_path / "there")
     for ask in (
         lambda: web.grid(str(there)),
-        lambda: orchestration.plan(str(there), [19_783]),
+        lambda: passes.plan(str(there), 19_783),
         lambda: due.landing(str(there), 19_783, patience=timedelta(1), manual=False),
         lambda: Graph(there),
     ):

@@ -72,7 +72,8 @@ def test_a_compaction_between_the_look_and_the_row(seed: Seed, monkeypatch: pyte
     ledger = seed.ledger
     seed.run({DAY: (3, 0)}, {DAY: {"edges": 3}})
     ledger.begin("compaction", 2, [], {}, "compact")
-    ledger.pin("compaction", {"edges": 5}, [1, 2], None, [])
+    ledger.pin("compaction", {"edges": 5}, [1], None, [])
+    ledger.pin("compaction", {"edges": 7}, [2], None, [])
     put = Ledger.put_totals
 
     def meanwhile(*arguments: object) -> None:

@@ -5,28 +5,35 @@ A page is one file: nothing is fetched, and its content security policy forbids 
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
 from markupsafe import Markup, escape
 
 from expectations import volumes
 
 from . import charts, words
 
+if TYPE_CHECKING:
+    import jinja2
+
 Document = dict[str, Any]
 SHOWN = 12  # parts of the index's grid (months, say) that are open, and that are folded into one
+_TIMES = (Path(__file__).parent / "times.js").read_text(encoding="utf-8")
 PAGES = (None, "new", "old")  # what the index says of a page
 LEVELS = 6  # areas in the picture of the k-trusses
 
 
 @cache
 def _environment() -> jinja2.Environment:
+    import jinja2  # where a page is made: commands that print what is on one need not wait for it
+
     folder = Path(__file__).parent
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
@@ -35,19 +42,31 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("number", "signed", "duration", "moment", "share", "words", "plan", "cost", "listed"):
+    for name in ("number", "signed", "duration", "share", "words", "plan", "cost", "listed"):
         environment.filters[name] = getattr(words, name)
     environment.filters["whole"] = _whole
+    environment.filters["moment"] = _moment
     environment.globals.update(
         STATES=words.STATES,
         KINDS=words.KINDS,
         plural=words.plural,
         line=charts.line,
         bars=charts.bars,
+        flows=charts.flows,
+        graph=charts.graph,
         style=Markup((folder / "style.css").read_text(encoding="utf-8")),
         script=Markup((folder / "index.js").read_text(encoding="utf-8")),
+        times=Markup(_TIMES),
+        times_hash=base64.b64encode(hashlib.sha256(_TIMES.encode()).digest()).decode(),
+        tables=Markup((folder / "rows.js").read_text(encoding="utf-8")),
     )
     return environment
+
+
+def _moment(iso: str | None) -> Markup:
+    """An instant in UTC; a script puts it into the reader's zone, with UTC beside it."""
+    said = words.moment(iso)
+    return Markup('<time datetime="{}">{}</time>').format(iso, said) if iso else Markup(said)
 
 
 def _whole(text: str) -> Markup:
@@ -56,17 +75,22 @@ def _whole(text: str) -> Markup:
 
 
 def epoch_page(
-    found: Document, has: Callable[[str], bool], checks: Mapping[tuple[str, str], str], docs: Sequence[str] = ()
+    found: Document,
+    has: Callable[[str], bool],
+    checks: Mapping[tuple[str, str], str],
+    docs: Sequence[str] = (),
+    rows: str | None = None,
 ) -> str:
-    """The page of one epoch from its `document`; links point to pages that it `has`, to those of `checks`, and to
-    `docs` (Data Docs)."""
+    """The page of one epoch from its `document`; links point to pages that it `has`, to those of `checks`, to `docs`
+    (Data Docs), and to its `rows`."""
     title = f"{found['weekday']}, {found['label']}" if found["weekday"] else f"Epoch {found['label']}"
     severities = []
     for name, meaning in _SEVERITIES.items():
         mine = [check for check in found["checks"] if check["severity"] == name]
         severities.append({"name": name, "meaning": meaning, "checks": mine})
     return _environment().get_template("epoch.html").render(
-        d=found, title=title, has=has, checks=checks, docs=docs, severities=severities, truss_picture=_trusses(found)
+        d={"former": None, **found}, title=title, has=has, checks=checks, docs=docs, rows=rows, severities=severities,
+        truss_picture=_trusses(found),
     )  # fmt: skip
 
 
@@ -123,6 +147,11 @@ def check_page(found: Document, has: Callable[[str], bool], sensitivity: str) ->
     )
 
 
+def rows_page(found: Document, has: Callable[[str], bool]) -> str:
+    """The rows behind an epoch's numbers, and its trusses drawn (`rows.describe`)."""
+    return _environment().get_template("rows.html").render(d=found, has=has)
+
+
 def outdated_page(label: str, revision: int, at: str) -> str:
     """In place of a page that shows what has changed since: the command that writes it again."""
     return _environment().get_template("outdated.html").render(label=label, revision=revision, at=at)
@@ -148,7 +177,7 @@ def index_page(found: Document, has: Callable[[str], bool], inside: Document | N
     groups = _groups(found["epochs"], found["seconds"], found["starts"])
     shown, folds = groups[:SHOWN], _folds(groups[SHOWN:])
     older = [[_packed(group) for group in fold["groups"]] for fold in folds]
-    data = {"rows": rows, "states": states, "base": base, "folds": older}
+    data = {"rows": rows, "states": states, "base": base, "folds": older, "differences": found["differences"]}
     names = [group["name"] for group in groups]
     template = _environment().get_template("index.html" if inside is None else "airflow.html")
     return template.render(

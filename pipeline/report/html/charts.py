@@ -1,4 +1,5 @@
-"""Pictures as inline SVG: a line, bars, and nested areas over epochs. Text labels, a title and a description in each.
+"""Pictures as inline SVG: a line, bars, nested areas and flows over epochs, and a graph. Text labels, a title and
+a description in each.
 
 Values are non-negative numbers, one per label, oldest first; colours come from the page's style (classes).
 Labels and names are escaped here, once; everything else in the markup is a number or a constant.
@@ -7,7 +8,8 @@ Labels and names are escaped here, once; everything else in the markup is a numb
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -189,3 +191,101 @@ def _decades(most: float) -> list[float]:
     top = max(math.ceil(math.log10(max(most, 1))), 1)
     every = range(top, -1, -1 - top // 5)
     return [0, *sorted(10**power for power in every if power or top < 3)]
+
+
+def flows(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Markup:
+    """Groups over epochs: a block each, as high as it has vertices, and between two epochs a ribbon for the vertices
+    that both of two groups have."""
+    width, height, gap, block = 2 * WIDTH, 230, 4, 16
+    most = max((sum(g["vertices"] for g in step["communities"]) for step in steps), default=0)
+    groups = max((len(step["communities"]) for step in steps), default=0)
+    if not most:
+        return Markup("")
+    unit = (height - TOP - BOTTOM - gap * groups) / most
+    across = (width - 2 * LEFT - block) / max(len(steps) - 1, 1)
+    tops: list[list[float]] = []
+    for step in steps:
+        y, mine = float(TOP), []
+        for group in step["communities"]:
+            mine.append(y)
+            y += group["vertices"] * unit + gap
+        tops.append(mine)
+    ribbons = blocks = ""
+    for place, step in enumerate(steps):
+        x = LEFT + place * across
+        used: dict[tuple[int, int], float] = {}
+        for i, j, count in step["flows"] if place else ():
+            old, new, thick = tops[place - 1][i], tops[place][j], count * unit
+            # a vertex may be in several communities: a ribbon never leaves its block
+            room = steps[place - 1]["communities"][i]["vertices"] * unit, step["communities"][j]["vertices"] * unit
+            left = old + min(used.get((0, i), 0.0), max(room[0] - thick, 0))
+            right = new + min(used.get((1, j), 0.0), max(room[1] - thick, 0))
+            used[0, i], used[1, j] = used.get((0, i), 0.0) + thick, used.get((1, j), 0.0) + thick
+            one, other, middle = x - across + block, x, x - (across - block) / 2
+            ribbons += (
+                f'<path class="ribbon" d="M{_at(one)} {_at(left)}C{_at(middle)} {_at(left)} {_at(middle)} {_at(right)} '
+                f"{_at(other)} {_at(right)}V{_at(right + thick)}C{_at(middle)} {_at(right + thick)} {_at(middle)} "
+                f'{_at(left + thick)} {_at(one)} {_at(left + thick)}Z"/>'
+            )
+        for y, group in zip(tops[place], step["communities"], strict=True):
+            tall, number = group["vertices"] * unit, group["number"]
+            said = f"{step['label']}: {number}, {group['vertices']} vertices, {group['edges']} edges"
+            blocks += (
+                f'<rect class="block" x="{_at(x)}" y="{_at(y)}" width="{block}" height="{_at(tall)}">'
+                f"<title>{escape(said)}</title></rect>"
+            )
+            if tall >= 10:
+                blocks += f'<text class="in" x="{_at(x + block / 2)}" y="{_at(y + tall / 2 + 4)}">{number}</text>'
+    ends = _label(LEFT, height - 6, steps[0]["label"]) + _label(width - LEFT, height - 6, steps[-1]["label"], True)
+    counts = [len(step["communities"]) for step in steps]
+    text = f"{counts[0]} at {steps[0]['label']}, {counts[-1]} at {steps[-1]['label']}. The table below says the same."
+    said = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
+    named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
+    return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{said}{ribbons}{blocks}{ends}</svg>')
+
+
+def graph(ident: str, name: str, names: Sequence[str], lines: Sequence[tuple[int, int, int]]) -> Markup:
+    """A graph of up to some 60 vertices: their names, and its edges as two places and a weight. The same graph is drawn
+    in the same way, always."""
+    width, height, edge = 560, 400, 28
+    where = _laid_out(len(names), [(a, b) for a, b, _ in lines])
+    x = [edge + 14 + (width - 2 * edge - 28) * place[0] for place in where]
+    y = [edge + (height - 2 * edge) * place[1] for place in where]
+    most = max((weight for *_, weight in lines), default=0)
+    drawn = ""
+    for a, b, weight in sorted(lines, key=lambda line: line[2]):
+        kind, shape = "tie strong" if weight == most else "tie", f"M{_at(x[a])} {_at(y[a])}L{_at(x[b])} {_at(y[b])}"
+        drawn += f'<path class="{kind}" d="{shape}"/>'
+    for place, called in enumerate(names):
+        short = called if len(called) <= 14 else f"{called[:13]}…"
+        dot = f'<circle class="node" cx="{_at(x[place])}" cy="{_at(y[place])}" r="4">'
+        drawn += f"{dot}<title>{escape(called)}</title></circle>"
+        drawn += f'<text class="name" x="{_at(x[place])}" y="{_at(y[place] - 7)}">{escape(short)}</text>'
+    text = f"{len(names)} vertices and {len(lines)} edges; the thick ones have trussness {most}."
+    said = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
+    named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
+    return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{said}{drawn}</svg>')
+
+
+def _laid_out(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
+    """Places within the unit square: springs along the edges, and all vertices push each other away.
+
+    Source: Fruchterman, Reingold 1991, from a circle; so many vertices apart need no more than 300 steps.
+    """
+    import numpy as np
+
+    turn = np.arange(count) * (2 * np.pi / max(count, 1))
+    where = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    tied = np.zeros((count, count))
+    for a, b in edges:
+        tied[a, b] = tied[b, a] = 1
+    ideal = 2 / np.sqrt(max(count, 1))
+    for step in range(300):
+        apart = where[:, None, :] - where[None, :, :]
+        far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 0.01)
+        force = ideal**2 / far**2 - tied * far / ideal
+        push = (apart * force[:, :, None]).sum(axis=1)
+        size = np.maximum(np.sqrt((push**2).sum(axis=1, keepdims=True)), 1e-9)
+        where += push / size * np.minimum(size, 0.2 * (1 - step / 300))
+    low, high = where.min(axis=0), where.max(axis=0)
+    return [(float(u), float(v)) for u, v in (where - low) / np.maximum(high - low, 1e-9)]

@@ -5,7 +5,7 @@
   const at = id => document.getElementById(id);
   const search = at("search"), month = at("month"), list = at("list"), more = at("more"), save = at("save"), found = at("found"), hint = at("hint");
   if (!search) return;
-  const { rows, states, base, folds: older } = JSON.parse(at("data").textContent);
+  const { rows, states, base, differences, folds: older } = JSON.parse(at("data").textContent);
   const boxes = [...document.querySelectorAll(".filter input[type=checkbox]")];
   const folds = [...document.querySelectorAll("details.older")];
   const number = value => value === null ? "–" : value.toLocaleString("en-US");
@@ -158,6 +158,26 @@
   pair.forEach(box => box.addEventListener("input", compare));
   if (pair.length) pair[0].form.addEventListener("submit", event => event.preventDefault());
   window.addEventListener("hashchange", asked);
+
+  /* Two revisions: the page of their difference, or the command that writes it; the address names them, too. */
+  const both = ["old", "new"].map(at).filter(Boolean);
+  const differ = () => {
+    const two = both.map(box => box.value), name = two.join("-"), says = at("differ");
+    if (two[0] === two[1]) { says.textContent = "These are the same revision."; return; }
+    const link = make("a", "What readers saw change from revision " + two[0] + " to " + two[1]);
+    link.href = base + "diff-" + name + ".html";
+    const command = make("code", "altneu diff " + two.join(" ") + " --page");
+    says.replaceChildren(...(differences.includes(name) ? [link] : ["No page of this difference was written yet. Type ", command]));
+  };
+  both.forEach(box => box.addEventListener("change", () => {
+    differ();
+    history.replaceState(null, "", "#revisions=" + both.map(each => each.value).join(","));
+  }));
+  const revisions = location.hash.match(/^#revisions=(\d+),(\d+)$/);
+  if (both.length) {
+    if (revisions) { both.forEach((box, place) => { box.value = revisions[place + 1]; }); at("h-revisions").scrollIntoView(); }
+    differ();
+  }
 
   folds.forEach(fold => fold.addEventListener("toggle", () => { if (fold.open) build(fold); }));
   search.addEventListener("input", filter);

@@ -24,7 +24,6 @@ class Stage:
     name: str
     does: str
     before_publish: bool = True
-    stored: bool = False  # works on what is stored by then (the first: and landed), whose size decides how Spark plans
     maintains: bool = False  # a full recomputation takes its place
     suites: bool = False  # runs the suites of `expectations`
     decides: bool = True  # the run fails when it does
@@ -39,26 +38,22 @@ STAGES = (
     Stage(
         "ingest",
         "Reads the landed files of the epochs; malformed rows go to `quarantine`, with file, line and reason.",
-        stored=True,
     ),
-    Stage("edges", "Changed upserts → changed edges, degrees and their totals.", stored=True, maintains=True),
+    Stage("edges", "Changed upserts → changed edges, degrees and their totals.", maintains=True),
     Stage(
         "triangles",
         "Changed edges → changed counts of triangles and motifs, by delta queries.",
-        stored=True,
         maintains=True,
     ),
     Stage(
         "truss",
         "Changed edges → changed trussness, replayed from the first changed epoch to the frontier.",
-        stored=True,
         maintains=True,
     ),
     Stage(
         "audit",
         "The suites and a full recomputation. A critical failure stops the run, naming check, epoch and rows; nothing "
         "is published then. The same data fails again.",
-        stored=True,
         suites=True,
     ),
     Stage("publish", "Makes the revision visible.", before_publish=False),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import functions as F
 
 from ... import landing
-from ...errors import Unavailable
+from ...errors import RunFailed, Unavailable
 from ...landing import filters, frames
 from ...state.facts import IngestFacts, QuarantinedRow
 from ...state.records import LANDED, RunKind, StagedBatch
@@ -23,16 +25,25 @@ def work(run: Run) -> IngestFacts:
         return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
     everything = landing.listing(run.home)
     batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
-    unready = next((batch for batch in batches if batch.incomplete and batch.files), None)
-    if unready:
-        raise Unavailable(
-            f"epoch {unready.label} is not landed completely: {unready.incomplete}. Nothing was published.",
-            "run the same command again",
-        )
+    batches = _without(
+        run,
+        batches,
+        {
+            batch.epoch: Unavailable(
+                f"epoch {batch.label} is not landed completely: {batch.incomplete}. Nothing was published.",
+                "run the same command again",
+            )
+            for batch in batches
+            if batch.incomplete and batch.files
+        },
+    )
     digests = landing.digest(run.ledger, batches)
     run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
+    counts, wrong = frames.judge(run.spark, run.home, batches, apart=bool(run.spare))
+    batches = _without(run, batches, wrong)
     source = run.spark, run.home, batches
-    counts = frames.judge(*source)
+    counts = {epoch: found for epoch, found in counts.items() if epoch in run.epochs}
+    digests = {epoch: digest for epoch, digest in digests.items() if epoch in run.epochs}
     landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
     published = run.ledger.batches(run.parent.revision) if run.keeps("upserts") else {}
     again = [epoch for epoch in run.epochs if epoch in published]
@@ -71,3 +82,10 @@ def work(run: Run) -> IngestFacts:
         rows_before=sum(published[epoch].rows for epoch in again) if again else None,
         quarantine_sample=[QuarantinedRow(**row.asDict()) for row in shown],
     )
+
+
+def _without(run: Run, batches: list[landing.Landed], wrong: Mapping[int, RunFailed]) -> list[landing.Landed]:
+    """The batches that the run goes on with. Raises what is wrong where it may not go on."""
+    if wrong:
+        run.leave_out(wrong)
+    return [batch for batch in batches if batch.epoch not in wrong]

@@ -17,7 +17,7 @@ from ..context import Run
 
 def work(run: Run) -> PublishFacts:
     warned = run.ledger.facts(run.run_id, AuditFacts).failed
-    row = next((row for row in run.ledger.revisions() if row.run_id == run.run_id), None)
+    row = run.ledger.published_by(run.run_id)
     if row is None:
         held.require_decision(run.home, run.ledger, run.run_id)
         row = run.ledger.publish(

@@ -1,0 +1,45 @@
+"""Published epochs that have landed again, run without a person: exactly those, in one pass.
+
+With `ALTNEU_WATCH=1` the triggerer looks at the landing, and a correction there starts a run of this DAG through the
+asset `altneu://landing`. Without, it is triggered by hand. Nothing has landed again: the rest is skipped. A batch whose
+run has failed is not tried again: `altneu status` has its error. The tasks are those of `altneu_epoch`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Asset, AssetWatcher, task
+
+from pipeline.scheduling import common, sites
+from pipeline.scheduling.watch import RelandedTrigger
+from pipeline.tasks import orchestration
+from pipeline.tasks.base import Planned
+
+SITE = sites.current()
+PLACE = "altneu://landing" if SITE.own else f"altneu://{SITE.prefix}/landing"
+WATCHERS = [AssetWatcher(name=f"{SITE.prefix}_landing", trigger=RelandedTrigger(SITE.home))] if SITE.watch else []
+
+
+@task.short_circuit(
+    pool=SITE.pool,
+    execution_timeout=timedelta(minutes=30),
+    doc_md="Begins a run over the published epochs that have landed again; with none, skips the rest.",
+)
+@common.translate_errors
+def plan() -> Planned | None:
+    return orchestration.plan_corrected(SITE.home, common.say)
+
+
+with DAG(
+    SITE.dag("relanded"),
+    description="Published epochs that have landed again, in one pass",
+    schedule=[Asset(name=f"{SITE.prefix}_landing", uri=PLACE, group="altneu", watchers=WATCHERS)] if WATCHERS else None,
+    start_date=common.START,
+    catchup=False,
+    max_active_runs=1,
+    default_args=common.DEFAULTS,
+    tags=["altneu", "graph"],
+    doc_md=SITE.doc(__doc__),
+):
+    common.stages(plan())

@@ -1,0 +1,54 @@
+"""A consumer of altneu: a copy of the edges, in a database of its own, that follows each publication exactly once.
+
+A run starts for each epoch that has other results: new ones, corrected ones, those that a correction restates. The
+event says when to look, not what to apply: that is asked for with the revision that the copy has. The rows and the
+new revision are written in one transaction. So a run that is repeated, that was killed before its commit, or that comes
+when another one has applied everything, changes nothing; and a correction, a rollback, or a publication outside of
+Airflow is applied like everything else.
+
+`ALTNEU_HOME` is the home, `EDGES_COPY` the copy, a file of SQLite.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import Any
+
+from airflow.sdk import DAG, Asset, PartitionedAssetTimetable, task
+
+EPOCHS = Asset(name="altneu_epochs", uri="altneu://graph/epochs", group="altneu")
+
+
+def follow(home: str, copy: str) -> tuple[int, int]:
+    """Bring the copy from the revision that it has to the newest one; both."""
+    from pipeline.api import Graph
+
+    graph = Graph(home)
+    with closing(sqlite3.connect(copy, isolation_level=None, timeout=300)) as base:  # closed without COMMIT: as before
+        base.execute("CREATE TABLE IF NOT EXISTS edges (src, dst, trussness, PRIMARY KEY (src, dst))")
+        base.execute("CREATE TABLE IF NOT EXISTS applied (revision INTEGER PRIMARY KEY)")
+        base.execute("BEGIN IMMEDIATE")  # another one who follows waits here, and then sees what was applied
+        old = base.execute("SELECT coalesce(max(revision), 0) FROM applied").fetchone()[0]
+        new = graph.ledger.at().revision  # 0 before anything is published; an emptied graph has one, too
+        if new > old:
+            changes = graph.arrow.changes_since(old, new).to_pylist()
+            gone = [(row["src"], row["dst"], row["trussness"]) for row in changes if row["diff"] < 0]
+            come = [(row["src"], row["dst"], row["trussness"]) for row in changes if row["diff"] > 0]
+            base.executemany("DELETE FROM edges WHERE src = ? AND dst = ? AND trussness = ?", gone)
+            base.executemany("INSERT INTO edges VALUES (?, ?, ?)", come)
+            base.execute("INSERT INTO applied VALUES (?)", (new,))
+        base.execute("COMMIT")
+        return old, max(old, new)
+
+
+with DAG("follow_edges", schedule=PartitionedAssetTimetable(assets=EPOCHS), max_active_runs=1, doc_md=__doc__):
+
+    @task
+    def apply(dag_run: Any = None) -> list[int]:
+        old, new = follow(os.environ["ALTNEU_HOME"], os.environ["EDGES_COPY"])
+        print(f"epoch {dag_run.partition_key} has other results: from revision {old} to {new}")
+        return [old, new]
+
+    apply()

@@ -1,0 +1,78 @@
+"""What another program needs to read the published tables: the catalog, the tables, and the tag of a revision.
+
+Nothing is read of the tables themselves. A tag holds the rows of its revision and no others, in every table; `main` is
+the newest one's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError
+from ..home.directory import Home
+from ..state import place
+from ..state.ledger import Ledger
+from ..state.revisions import exact
+from ..storage import catalogs
+
+
+@dataclass(frozen=True)
+class Outside:
+    """catalog: its name and how Iceberg's clients reach it, without passwords; tag: None for a revision that shares its
+    tables with later ones; frontier: the greatest epoch whose state is final; tables: table → metadata file."""
+
+    catalog: dict[str, str]
+    namespace: str
+    revision: int
+    tag: str | None
+    frontier: int
+    tags: list[str]
+    tables: dict[str, str]
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def of(home: Home, ledger: Ledger, revision: int | None = None) -> Outside:
+    """Raises `AltneuError` where nothing is published."""
+    row = ledger.published(revision)
+    assert row.frontier is not None
+    identity = place.settled(home)
+    tagged = sorted(exact(ledger.revisions()))
+    if not row.snapshots:
+        raise AltneuError(
+            f"revision {row.revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"
+        )
+    return Outside(
+        _catalog(home, identity.catalog),
+        catalogs.namespace(home),
+        row.revision,
+        catalogs.tag_of(row.revision) if row.revision in tagged else None,
+        row.frontier,
+        [catalogs.tag_of(each) for each in tagged],
+        {
+            table: where
+            for table, where in sorted(catalogs.of(home, identity).located().items())
+            if table in row.snapshots
+        },
+    )
+
+
+def _catalog(home: Home, name: str) -> dict[str, str]:
+    rest = home.config.storage.catalog
+    if rest is not None:
+        return {"type": "rest", "name": name, "uri": rest.uri} | (
+            {"warehouse": rest.warehouse} if rest.warehouse else {}
+        )
+    uri = sa.make_url(home.database)
+    java = catalogs.jdbc_options(uri.set(password=None).render_as_string(), home.warehouse)["uri"]
+    return {
+        "type": "jdbc",
+        "name": name,
+        "uri": uri.render_as_string(hide_password=True),
+        "jdbc": java.partition("?busy_timeout")[0],
+        "warehouse": home.warehouse,
+    }

@@ -1,0 +1,306 @@
+"""Messages about what is wrong: once when an incident opens, once when it is over, to every channel.
+
+`tell` looks at the incidents as they are now, and sends what a channel has not received: so it may be called as often
+as anything has happened, by any process. A channel is whatever takes a message: the URLs of `ALTNEU_ALERTS` here, the
+notifiers of Airflow in `pipeline.scheduling.alerts`. One message has all that is new; what was sent is in the database
+(`pipeline.state.alerts`). An incident that somebody has acknowledged or muted before it was sent is not sent. A channel
+that fails is logged, and tried again at the next call; nothing here ever makes a run fail.
+
+Besides incidents there are problems that no check finds: an epoch that is not published (`of_epoch`), over when it is,
+and a task of a scheduler that has failed for another reason (`of_task`), of whose end nothing is said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from ..errors import AltneuError, UsageError
+from ..events import log
+from ..extras import need
+from ..home.directory import Home
+from ..report import incident
+from ..state import alerts, lease
+from ..state.alerts import Key, Said
+from ..state.incidents import STAGES, Incident, incidents
+from ..state.ledger import Ledger
+from ..state.records import Severity
+
+VARIABLE = "ALTNEU_ALERTS"
+EPOCH, TASK = "epoch", "task"  # the suites of problems that are no incidents
+MANY = 10  # problems that one message describes
+
+Pages = Callable[[str], str]  # the name of a page's file → its address
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a channel gets: a line, and the text below it. `severity` None: all of it is over."""
+
+    title: str
+    text: str
+    severity: Severity | None
+
+
+class Channel(Protocol):
+    """Whoever takes messages; `name`: by which the database knows it, without passwords."""
+
+    @property
+    def name(self) -> str: ...
+
+    def send(self, message: Message) -> None:
+        """Raises when the message was not received."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing to say: that a problem is there, or over."""
+
+    key: Key
+    said: Said
+    title: str
+    lines: tuple[str, ...]
+    severity: Severity = Severity.CRITICAL
+    epoch: int | None = None  # whose publication ends it
+
+    def text(self) -> str:
+        return "\n".join([self.title, *(f"  {line}" for line in self.lines if line)])
+
+
+# -- channels outside Airflow -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Url:
+    """A receiver as apprise knows it: `slack://…`, `mailto://…`, `json://…`, and a hundred others."""
+
+    url: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.url.partition(':')[0].lower()[:32]}:{hashlib.sha256(self.url.encode()).hexdigest()[:12]}"
+
+    def send(self, message: Message) -> None:
+        from apprise import NotifyFormat, NotifyType
+
+        kind = {None: NotifyType.SUCCESS, Severity.WARNING: NotifyType.WARNING}.get(
+            message.severity, NotifyType.FAILURE
+        )
+        receiver = self.receiver()
+        if receiver is None or not receiver.notify(
+            body=message.text, title=message.title, notify_type=kind, body_format=NotifyFormat.TEXT
+        ):
+            raise AltneuError(f"{self.name} did not take it.")
+
+    def receiver(self) -> Any:
+        """Apprise's own object; None: it knows no such URL."""
+        from apprise import Apprise, AppriseAsset
+
+        return Apprise.instantiate(self.url, asset=AppriseAsset(async_mode=False, secure_logging=True))
+
+
+def channels() -> list[Channel]:
+    """The receivers that `ALTNEU_ALERTS` names. Raises `UsageError` when apprise is not installed, or does not know
+    one of the URLs."""
+    text = os.environ.get(VARIABLE, "")
+    if not text.strip():
+        return []
+    need(f"sending alerts ({VARIABLE})", "alerts")
+    from apprise.utils.parse import parse_urls
+
+    found = [Url(url) for url in parse_urls(text)] or [Url(text.strip())]
+    wrong = [each.name.partition(":")[0] for each in found if each.receiver() is None]
+    if wrong:
+        raise UsageError(
+            f"{VARIABLE}: URL(s) that apprise does not understand (they begin with {', '.join(wrong)}:).",
+            "https://github.com/caronc/apprise/wiki lists the forms; altneu incidents send --test tries them",
+        )
+    return list(found)
+
+
+# -- what is sent -------------------------------------------------------------------------------------------------
+
+
+def tell(
+    home: Home,
+    ledger: Ledger,
+    to: Callable[[], Sequence[Channel]] = channels,
+    pages: Pages | None = None,
+    problems: Iterable[Problem] = (),
+    patience: float = 0,
+) -> bool:
+    """Send what is new to each channel; True when all of it was received. Never raises.
+
+    `patience`: a stage that has failed since fewer seconds is left out, for its scheduler may try it again.
+    """
+    every = True
+    try:
+        receivers = to()
+        if not receivers:
+            return True
+        found, problems = incidents(ledger), list(problems)
+    except Exception:
+        log.warning("alerts could not be sent", exc_info=True)
+        return False
+    for channel in receivers:
+        try:
+            _send(home, ledger, channel, found, problems, pages or _files(home), patience)
+        except Exception as error:  # the run is what matters, whatever happens to its alerts
+            every = False
+            log.warning("alerts could not be sent to %s: %s", channel.name, error)
+    return every
+
+
+def _send(
+    home: Home,
+    ledger: Ledger,
+    channel: Channel,
+    found: list[Incident],
+    problems: list[Problem],
+    pages: Pages,
+    patience: float,
+) -> None:
+    told = alerts.sent(ledger, channel.name)
+    news = [_opened(home, one, pages) for one in found if _speaks(home, one, patience)] + problems
+    news += _over(home, ledger, found, told, pages)
+    mine = [
+        each
+        for each in news
+        if alerts.free(told.get((each.key, each.said)))
+        and alerts.claim(ledger, channel.name, each.key, each.said, each.epoch, each.title)
+    ]
+    if not mine:
+        return
+    keys, received = [(each.key, each.said) for each in mine], False
+    try:
+        channel.send(_message(home, mine))
+        received = True
+    finally:
+        (alerts.confirm if received else alerts.release)(ledger, channel.name, keys)
+
+
+def _message(home: Home, news: list[Problem]) -> Message:
+    opened = [each for each in news if each.said is Said.OPENED]
+    title = news[0].title
+    if len(news) > 1:
+        counts = [(len(opened), "new"), (len(news) - len(opened), "over")]
+        title = f"{', '.join(f'{n} {word}' for n, word in counts if n)}: {title}, …"
+    parts = [each.text() for each in news[:MANY]]
+    if len(news) > MANY:
+        parts.append(f"and {len(news) - MANY} more: altneu incidents --all")
+    severity = min((each.severity for each in opened), key=tuple(Severity).index, default=None)
+    return Message(f"altneu: {title}", "\n\n".join([*parts, f"home: {home.path}"]), severity)
+
+
+def _speaks(home: Home, one: Incident, patience: float) -> bool:
+    """Is an incident one to be sent?"""
+    if not one.open or one.acknowledged or one.muted(lease.now()):
+        return False
+    if home.config.alerts.severity == "critical" and one.severity is not Severity.CRITICAL:
+        return False
+    since = (lease.clock() - timedelta(seconds=patience)).isoformat(timespec="milliseconds")
+    return not (patience and one.first.suite == STAGES and one.first.at > since)
+
+
+def _opened(home: Home, one: Incident, pages: Pages) -> Problem:
+    shown = incident(home, one, lease.now())
+    page = shown["page"] or shown["report"]
+    report = f"altneu report {shown['epochs'][-1]}; " if shown["epochs"] else ""
+    lines = (
+        f"{some(shown['epochs'])}since {minute(one.first.at)}, incident {one.ident}",
+        shown["observed"],
+        shown["meaning"],
+        f"page: {pages(shown['report'] or page)}" if page else "",
+        f"next: {report}{shown['remedy']}",
+        f"on it? altneu incidents ack {one.ident} --by NAME --because TEXT",
+    )
+    return Problem(key(one), Said.OPENED, f"{one.severity}: {one.first.name}", lines, one.severity)
+
+
+def _over(
+    home: Home, ledger: Ledger, found: list[Incident], told: dict[tuple[Key, Said], alerts.Sent], pages: Pages
+) -> list[Problem]:
+    """What was sent, and is over. An incident that is muted when it closes is not spoken of."""
+    known = {key(one): one for one in found}
+    batches = ledger.batches()
+    news = []
+    for (which, said), row in told.items():
+        if said is not Said.OPENED or row.sent_at is None:
+            continue
+        lines: tuple[str, ...] = ()
+        if which.suite == EPOCH and row.epoch in batches:
+            at = ledger.at(batches[row.epoch].revision)
+            if at.published_at > row.claimed_at:
+                page = pages(f"epoch={home.schedule.label(row.epoch)}.html")
+                lines = (f"revision {at.revision} has published it, {minute(at.published_at)}", f"page: {page}")
+        elif which.suite in (EPOCH, TASK):
+            continue
+        elif which not in known:
+            lines = ("what had failed was tried again and ended well, or another run has taken its place",)
+        elif not known[which].open:
+            end = known[which].last
+            if end.ended and known[which].muted(end.ended) is None:
+                where = some([home.schedule.label(epoch) for epoch in known[which].epochs])
+                lines = (f"{where}from {minute(known[which].first.at)} to {minute(end.ended)}", end.why)
+        if lines:
+            news.append(Problem(which, Said.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
+    return news
+
+
+def key(one: Incident) -> Key:
+    """By which the database knows an incident."""
+    return Key(one.first.suite, one.first.name, one.opened)
+
+
+# -- problems that are no incidents -------------------------------------------------------------------------------
+
+
+def of_epoch(home: Home, ledger: Ledger, epoch: int, title: str, lines: Iterable[str]) -> Problem | None:
+    """That an epoch is not published: one problem until it is, whatever is said of it. None: an open incident says
+    that a run of it has failed."""
+    if any(epoch in failure.epochs for one in incidents(ledger) for failure in one.standing if not failure.published):
+        return None
+    before = ledger.batches().get(epoch)
+    since = f"after revision {before.revision if before else 0}"
+    return Problem(Key(EPOCH, str(epoch), since), Said.OPENED, title, tuple(lines), epoch=epoch)
+
+
+def of_task(task: str, run: str, title: str, lines: Iterable[str]) -> Problem:
+    """That a task of a scheduler's run has failed."""
+    return Problem(Key(TASK, task[:256], run[-256:]), Said.OPENED, title, tuple(lines))
+
+
+def test_message(home: Home) -> Message:
+    """One to try a channel with."""
+    text = f"This is how alerts of this home arrive. Nothing is wrong.\nhome: {home.path}"
+    return Message("altneu: a test of the alerts", text, None)
+
+
+def some(labels: Sequence[str]) -> str:
+    """The epochs of a problem, in few words.
+
+    >>> some(["1"]), some(["1", "2", "5"]), some([])
+    ('epoch 1, ', '3 epochs (1 … 5), ', '')
+    """
+    if not labels:
+        return ""
+    return f"epoch {labels[0]}, " if len(labels) == 1 else f"{len(labels)} epochs ({labels[0]} … {labels[-1]}), "
+
+
+def minute(iso: str) -> str:
+    """A stored time as a person reads it.
+
+    >>> minute("2026-05-01T09:30:12.123+00:00")
+    '2026-05-01 09:30 UTC'
+    """
+    return f"{iso[:16].replace('T', ' ')} UTC"
+
+
+def _files(home: Home) -> Pages:
+    """Where the pages are, outside Airflow."""
+    base = (home.config.alerts.pages or str(home.reports)).rstrip("/")
+    return lambda name: f"{base}/{name}"

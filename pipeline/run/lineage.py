@@ -1,0 +1,324 @@
+"""What a run has read and written, and what its checks have found, as OpenLineage events.
+
+Sent where OpenLineage's own variables name a receiver (`OPENLINEAGE_URL`, …), from one place for the command line and
+Airflow: START when a run begins, COMPLETE when it has published, FAIL or ABORT when it will not; made of what the
+database holds. Only what was published is an output, with the snapshot that readers see. The checks are an event of
+their own, of the job `….audit` below the run's: assertions on its input tables, as the specification has it.
+
+Datasets are named by where they are, as the specification asks for tables of Iceberg in a catalog of files: namespace
+`file` or that of the store. A receiver that is down or slow costs `WAIT` seconds at most, and never fails a run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from expectations.model import Check
+
+from ..events import log
+from ..extras import need
+from ..home.directory import Home
+from ..state import lease, place
+from ..state.facts import AuditFacts
+from ..state.ledger import Ledger
+from ..state.records import Revision, RunKind, RunRecord, RunState, Severity
+from ..storage.declared import MOTIFS, NAMESPACE, TABLES, fields
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
+
+WAIT = 5.0  # seconds for a receiver
+LANDING = "landing"
+STATES = {RunState.RUNNING: "START", RunState.PUBLISHED: "COMPLETE", RunState.DONE: "COMPLETE", RunState.FAILED: "FAIL"}
+# column of a table → the columns that it comes from, where a stage takes them from others; `diff` is by these, too
+COLUMNS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "upserts": {name: [f"{LANDING}.{name}"] for name in ("src", "dst", "op", "seq")},
+    "edges": {name: ["upserts.src", "upserts.dst"] for name in ("a", "b")},
+    "degrees": {"vertex": ["edges.a", "edges.b"], "diff": ["edges.a", "edges.b", "edges.diff"]},
+    "triangle_counts": {"vertex": ["edges.a", "edges.b"], "diff": ["edges.a", "edges.b", "edges.diff"]},
+    "trussness": {"a": ["edges.a"], "b": ["edges.b"], "k": ["edges.a", "edges.b", "edges.diff"]},
+}
+# words in the name of a check that no suite of a table has → the table that it is about
+ABOUT = {
+    "truss": "trussness",
+    "triangle": "triangle_counts",
+    "motif": "motif_counts",
+    "vert": "degrees",
+    "row": "upserts",
+}
+
+
+def wanted() -> bool:
+    """Does the environment name a receiver?"""
+    if os.environ.get("OPENLINEAGE_DISABLED", "").lower() in ("true", "1"):
+        return False
+    named = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
+    return any(map(os.environ.get, named)) or any(name.startswith("OPENLINEAGE__TRANSPORT") for name in os.environ)
+
+
+def tell(home: Home, ledger: Ledger, run_id: str) -> None:
+    """Send how a run stands now. Never raises."""
+    if not wanted():
+        return
+    try:
+        need("lineage (OPENLINEAGE_URL)", "lineage")
+        _send(events(home, ledger, run_id))
+    except Exception as error:  # the run is what matters, whatever happens to its lineage
+        log.warning("the lineage of run %s could not be sent: %s", run_id, error)
+
+
+def tell_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
+    """Send what an audit outside a run has found of what is published. Never raises."""
+    if not wanted() or not results:
+        return
+    try:
+        need("lineage (OPENLINEAGE_URL)", "lineage")
+        row, at = ledger.at(), lease.now()
+        _send([_audit(home, f"audit {at}", at, results, row.snapshots, None)])
+    except Exception as error:
+        log.warning("the lineage of an audit could not be sent: %s", error)
+
+
+def events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
+    """The events of a run, as it stands now; the last one is its own."""
+    from openlineage.client.event_v2 import Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import error_message_run
+
+    run, row = ledger.run(run_id), ledger.published_by(run_id)
+    state = RunState(STATES.get(run.state, "ABORT"))
+    facets: dict[str, Any] = _run_facets(home, run)
+    if run.error:
+        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(run.error, "Python")
+    at = run.started_at if state is RunState.START else run.last_word
+    own = RunEvent(
+        eventTime=at,
+        eventType=state,
+        run=Run(_uuid(run.started_at, run_id), facets),
+        job=_job(home, run.kind),
+        inputs=_inputs(home, ledger, run),
+        outputs=[] if row is None else _outputs(home, ledger, run, row),
+        producer=producer(),
+    )
+    checks = [] if state is RunState.START else [each.result() for each in ledger.checks(run_id=run_id)]
+    if not checks:
+        return [own]
+    seen = row.snapshots if row else _seen(ledger, run_id)
+    return [_audit(home, f"{run_id} audit", run.started_at, checks, seen, run, at), own]
+
+
+def _send(found: Iterable[RunEvent]) -> None:
+    """Send events in another thread, so that a receiver that does not answer is not waited for longer than `WAIT`."""
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.transport.http import HttpConfig, HttpTransport
+
+    events, failed = list(found), []
+
+    def work() -> None:
+        try:
+            if "OPENLINEAGE_URL" in os.environ:
+                config = {"url": os.environ["OPENLINEAGE_URL"], "timeout": WAIT, "retry": {"total": 0}}
+                config["endpoint"] = os.environ.get("OPENLINEAGE_ENDPOINT", "api/v1/lineage")
+                if key := os.environ.get("OPENLINEAGE_API_KEY"):
+                    config["auth"] = {"type": "api_key", "apiKey": key}
+                client = OpenLineageClient(transport=HttpTransport(HttpConfig.from_dict(config)))
+            else:
+                client = OpenLineageClient()
+            for event in events:
+                client.emit(event)
+            client.close(WAIT)
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True, name="lineage")
+    thread.start()
+    thread.join(WAIT)
+    if thread.is_alive():
+        raise TimeoutError(f"no answer within {WAIT:g} s")
+    if failed:
+        raise failed[0]
+
+
+# -- runs and jobs ------------------------------------------------------------------------------------------------
+
+
+def producer() -> str:
+    return f"https://altneu/{metadata.version('altneu')}"
+
+
+def _uuid(at: str, text: str) -> str:
+    from openlineage.client.uuid import generate_static_uuid
+
+    return str(generate_static_uuid(datetime.fromisoformat(at), text.encode()))
+
+
+def _job(home: Home, name: str) -> Any:
+    """A job of the home: its identity, and the kind of run."""
+    from openlineage.client.event_v2 import Job
+    from openlineage.client.facet_v2 import job_type_job
+
+    facet = job_type_job.JobTypeJobFacet(processingType="BATCH", integration="ALTNEU", jobType="JOB")
+    return Job(_namespace(), f"{place.claim(home).catalog}.{name}", {"jobType": facet})
+
+
+def _namespace() -> str:
+    return os.environ.get("OPENLINEAGE_NAMESPACE") or "altneu"
+
+
+def _run_facets(home: Home, run: RunRecord) -> dict[str, Any]:
+    from openlineage.client.facet_v2 import nominal_time_run, parent_run, processing_engine_run
+
+    engine = processing_engine_run.ProcessingEngineRunFacet(metadata.version("altneu"), "altneu")
+    facets: dict[str, Any] = {"processing_engine": engine}
+    if run.epochs and home.schedule.seconds is not None:
+        first, end = home.schedule.start(min(run.epochs)), home.schedule.start(max(run.epochs) + 1)
+        facets["nominalTime"] = nominal_time_run.NominalTimeRunFacet(first.isoformat(), end.isoformat())
+    parent = os.environ.get("OPENLINEAGE_PARENT_ID", "").split("/")
+    if len(parent) >= 3:  # namespace/job/run, as OpenLineage's other programs take it
+        job = parent_run.Job(parent[0], "/".join(parent[1:-1]))
+        facets["parent"] = parent_run.ParentRunFacet(parent_run.Run(parent[-1]), job)
+    return facets
+
+
+# -- datasets -----------------------------------------------------------------------------------------------------
+
+
+def name(home: Home, table: str) -> tuple[str, str]:
+    """Namespace and name of a table, or of the landing."""
+    at = home.landed_at if table == LANDING else f"{home.warehouse.rstrip('/')}/{NAMESPACE}/{table}"
+    store = re.match(r"(\w+://[^/]+)/(.*)", at)
+    return (store[1], store[2]) if store else ("file", at)
+
+
+def _facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
+    from openlineage.client.facet_v2 import column_lineage_dataset as columns
+    from openlineage.client.facet_v2 import dataset_version_dataset, schema_dataset, symlinks_dataset
+
+    known = [schema_dataset.SchemaDatasetFacetFields(*each) for each in fields(home, table).items()]
+    symlink = symlinks_dataset.Identifier(place.claim(home).catalog, f"{NAMESPACE}.{table}", "TABLE")
+    facets: dict[str, Any] = {
+        "schema": schema_dataset.SchemaDatasetFacet(known),
+        "symlinks": symlinks_dataset.SymlinksDatasetFacet([symlink]),
+    }
+    if snapshot is not None:
+        facets["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(str(snapshot))
+    sources = dict(COLUMNS.get(table, {}))
+    if table == "upserts":
+        sources |= {value: [f"{LANDING}.{value}"] for value in home.config.values}
+    if sources:
+        facets["columnLineage"] = columns.ColumnLineageDatasetFacet(
+            {
+                column: columns.Fields(
+                    [
+                        columns.InputField(*name(home, *source.split(".")[:1]), source.partition(".")[2])
+                        for source in many
+                    ]
+                )
+                for column, many in sources.items()
+            }
+        )
+    return facets
+
+
+def _inputs(home: Home, ledger: Ledger, run: RunRecord) -> list[InputDataset]:
+    """What a run reads from outside: the landed files, or, to compute again, the stored rows of its parent."""
+    from openlineage.client.event_v2 import InputDataset
+    from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
+
+    if run.kind in (RunKind.ROLLBACK, RunKind.COMPACT):
+        return []
+    if run.kind is RunKind.REBUILD:
+        snapshot = ledger.parent(run).snapshots.get("upserts")
+        return [InputDataset(*name(home, "upserts"), facets=_facets(home, "upserts", snapshot))]
+    read = ledger.staged_batches(run.run_id)
+    rows, files = sum(each.rows + each.bad_rows for each in read), sum(each.files for each in read)
+    facet = statistics.InputStatisticsInputDatasetFacet(rowCount=rows, fileCount=files)
+    return [InputDataset(*name(home, LANDING), inputFacets={"inputStatistics": facet} if read else {})]
+
+
+def _outputs(home: Home, ledger: Ledger, run: RunRecord, row: Revision) -> list[OutputDataset]:
+    """The tables of which a revision shows another snapshot than its parent."""
+    from openlineage.client.event_v2 import OutputDataset
+
+    before = ledger.parent(run).snapshots
+    changed = {table: each for table, each in sorted(row.snapshots.items()) if before.get(table) != each}
+    return [OutputDataset(*name(home, table), facets=_facets(home, table, each)) for table, each in changed.items()]
+
+
+# -- checks -------------------------------------------------------------------------------------------------------
+
+
+def _seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
+    """The snapshots that the audit of a run has seen, or else those that its stages have written."""
+    stages = {row.stage: row.facts for row in ledger.stages(run_id)}
+    audit = stages.get("audit")
+    return audit.snapshots if isinstance(audit, AuditFacts) and audit.snapshots else ledger.written(run_id)
+
+
+def about(check: Check) -> str:
+    """The table that a check is about.
+
+    >>> about({"suite": "edges", "name": "a < b"}), about({"suite": "proof", "name": "trussness values are proved"})
+    ('edges', 'trussness')
+    """
+    if check["suite"] in TABLES | MOTIFS:
+        return check["suite"]
+    return next((table for word, table in ABOUT.items() if word in check["name"]), "edges")
+
+
+def _audit(
+    home: Home,
+    named: str,
+    started: str,
+    checks: Sequence[Check],
+    snapshots: Mapping[str, int],
+    run: RunRecord | None,
+    at: str | None = None,
+) -> RunEvent:
+    """The event of some checks: an assertion on its table for each, at each epoch."""
+    from openlineage.client.event_v2 import InputDataset, Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality
+    from openlineage.client.facet_v2 import parent_run
+
+    by_table: dict[str, list[quality.Assertion]] = defaultdict(list)
+    for check in checks:
+        by_table[about(check)].append(
+            quality.Assertion(
+                assertion=check["name"],
+                success=check["passed"],
+                severity={Severity.CRITICAL: "error", Severity.WARNING: "warn"}.get(
+                    Severity(check["severity"]), "info"
+                ),
+                name=f"{check['suite']}: {check['name']}",
+                description=check["meaning"] or None,
+                actual=check["observed"],
+                params={"epoch": home.schedule.label(check["epoch"])},
+            )
+        )
+    facets: dict[str, Any] = {}
+    if run is not None:
+        job = parent_run.Job(_namespace(), f"{place.claim(home).catalog}.{run.kind}")
+        facets["parent"] = parent_run.ParentRunFacet(parent_run.Run(_uuid(run.started_at, run.run_id)), job)
+    broken = any(not check["passed"] and Severity(check["severity"]) is Severity.CRITICAL for check in checks)
+    return RunEvent(
+        eventTime=at or started,
+        eventType=RunState.FAIL if broken else RunState.COMPLETE,
+        run=Run(_uuid(started, named), facets),
+        job=_job(home, "audit"),
+        inputs=[
+            InputDataset(
+                *name(home, table),
+                facets=_facets(home, table, snapshots.get(table)),
+                inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(told)},
+            )
+            for table, told in sorted(by_table.items())
+        ],
+        outputs=[],
+        producer=producer(),
+    )

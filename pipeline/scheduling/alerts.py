@@ -1,0 +1,226 @@
+"""Alerts inside Airflow: its notifiers as channels, what a task says that has failed, and epochs that are late.
+
+`ALTNEU_NOTIFIERS` names notifiers of any provider, as JSON: the path of each class and its arguments, in which Jinja
+knows `alert.title`, `alert.text` and `alert.severity` besides Airflow's context. Passwords stand in the connections
+that they name. What is sent, and that it is sent once, is said in `pipeline.run.alerts`. The URLs of `ALTNEU_ALERTS`
+are told as well. With neither nothing happens here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..errors import AltneuError, UsageError
+from ..home.directory import Home
+from ..tasks import base, due
+
+if TYPE_CHECKING:
+    from ..run.alerts import Channel, Message, Problem
+    from ..state.ledger import Ledger
+    from ..tasks.base import Question
+
+log = logging.getLogger("altneu.tasks")
+VARIABLE = "ALTNEU_NOTIFIERS"
+RETRIES = 3600.0  # seconds within which Airflow may try a stage again that has failed
+LINES = 15  # of a task's error
+BEFORE = ("landed", "plan", "approve")  # tasks that fail without a run that has failed
+AFTER = ("assets", "epochs", "warnings", "report")  # tasks that fail when the epoch is published
+
+
+@dataclass(frozen=True)
+class Notifier:
+    """One of Airflow's notifiers, as a channel."""
+
+    path: str
+    arguments: dict[str, Any]
+    context: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        text = json.dumps(self.arguments, sort_keys=True, default=str)
+        return f"{self.path.rpartition('.')[2][:64]}:{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    def send(self, message: Message) -> None:
+        said = {"title": message.title, "text": message.text, "severity": message.severity or "over"}
+        self.made()({**self.context, "alert": said})
+
+    def made(self) -> Any:
+        """Airflow's own object. Raises `UsageError` where there is no such class, or it takes no such arguments."""
+        from airflow.sdk import BaseNotifier
+        from airflow.sdk._shared.module_loading import import_string
+
+        try:
+            made = import_string(self.path)(**self.arguments)
+        except (ImportError, TypeError, ValueError) as error:
+            raise UsageError(f"{VARIABLE}: {self.path}: {error}.") from error
+        if not isinstance(made, BaseNotifier):
+            raise UsageError(f"{VARIABLE}: {self.path} is no notifier of Airflow.")
+        return made
+
+
+def notifiers(context: dict[str, Any] | None = None) -> list[Notifier]:
+    """What `ALTNEU_NOTIFIERS` names. Raises `UsageError` for what is not of its form."""
+    text = os.environ.get(VARIABLE, "").strip()
+    try:
+        named = json.loads(text or "{}")
+    except ValueError as error:
+        raise UsageError(f"{VARIABLE} is not JSON: {error}.") from None
+    if not isinstance(named, dict) or not all(isinstance(each, dict) for each in named.values()):
+        raise UsageError(f"{VARIABLE} is no JSON object of classes and their arguments.")
+    return [Notifier(path, arguments, dict(context or {})) for path, arguments in named.items()]
+
+
+def tell(path: str, context: dict[str, Any], problems: list[Problem] | None = None, patience: float = RETRIES) -> None:
+    """Send what is new. Never raises."""
+    if not configured():
+        return
+    try:
+        from ..run import alerts
+        from .common import report_address
+
+        def channels() -> list[Channel]:
+            return [*alerts.channels(), *notifiers(context)]
+
+        home, ledger = base.opened(path)
+        alerts.tell(home, ledger, channels, report_address, problems or (), patience)
+    except Exception:
+        log.warning("alerts could not be sent", exc_info=True)
+
+
+def configured() -> bool:
+    """Is there anybody to be told?"""
+    return bool(os.environ.get(VARIABLE) or os.environ.get("ALTNEU_ALERTS"))
+
+
+def failed(path: str, context: dict[str, Any], last: datetime | None = None) -> None:
+    """A task has failed for good: send what is new, and the failure itself where no incident says it. Never raises.
+
+    `last`: the last epoch of the schedule, if it has one.
+    """
+    if not configured():
+        return
+    problems: list[Problem] = []
+    try:
+        home, ledger = base.opened(path)
+        found = _of_failure(home, ledger, context, last)
+        problems += [found] if found else []
+    except Exception:
+        log.warning("the failure of a task could not be told", exc_info=True)
+    tell(path, context, problems, patience=0)
+
+
+def asked(path: str, context: dict[str, Any], run_id: str, question: Question) -> None:
+    """A held run waits for a person: send it, once for each run. Never raises."""
+    if not configured():
+        return
+    from ..run import alerts
+    from .common import report_address
+
+    lines = [line for line in question["body"].splitlines() if line][:LINES]
+    lines += [f"page: {report_address(question['page'])}"] if question["page"] else []
+    lines.append(f"next: answer the task approve in Airflow; or altneu publish {run_id}, or altneu discard {run_id}")
+    tell(path, context, [alerts.of_task(f"{context['ti'].dag_id}.approve", run_id, question["subject"], lines)])
+
+
+def _of_failure(home: Home, ledger: Ledger, context: dict[str, Any], last: datetime | None) -> Problem | None:
+    from ..run import alerts
+
+    ti = context["ti"]
+    if ti.task_id not in BEFORE and _is_incident(ledger, ti.start_date):
+        return None
+    error = str(context.get("exception") or "it was killed, or has reported nothing").splitlines()[:LINES]
+    lines = [*error, f"log: {getattr(ti, 'log_url', None) or 'in Airflow'}"]
+    name = f"{ti.dag_id}.{ti.task_id}"
+    epoch = None if ti.task_id in AFTER else _epoch(home, context, last)
+    if epoch is None:
+        return alerts.of_task(name, ti.run_id, f"{name} failed, run {ti.run_id}", lines)
+    return alerts.of_epoch(home, ledger, epoch, f"epoch {home.schedule.label(epoch)}: {name} failed", lines)
+
+
+def _is_incident(ledger: Ledger, since: datetime | None) -> bool:
+    """Is there an open incident that this task, begun then, has opened or joined?"""
+    from ..state.incidents import incidents
+
+    if since is None:
+        return False
+    standing = (failure for one in incidents(ledger) for failure in one.standing)
+    return any(datetime.fromisoformat(failure.at) >= since - timedelta(seconds=1) for failure in standing)
+
+
+def _epoch(home: Home, context: dict[str, Any], last: datetime | None) -> int | None:
+    """The epoch of a task's run; None: it has no single one."""
+    asked = context.get("params") or {}
+    if "epoch" not in asked:
+        return None
+    manual = context["dag_run"].run_type not in ("scheduled", "backfill")
+    dates = context.get("logical_date"), context.get("data_interval_start")
+    try:
+        return due.epoch_of(str(home.path), asked["epoch"], *dates, manual, last)
+    except AltneuError:
+        return None
+
+
+# -- late epochs --------------------------------------------------------------------------------------------------
+
+
+async def late(context: dict[str, Any], home: str, prefix: str = base.PREFIX) -> None:
+    """The callback of a missed deadline, in the triggerer: the epoch of a scheduled run is not published in time.
+
+    A run that was begun after its deadline is catching up, and tells nothing.
+    """
+    from asgiref.sync import sync_to_async  # so that connections may be asked for from the other thread
+
+    from .sites import Site, acting
+
+    with acting(Site(home, prefix)):
+        await sync_to_async(tell_late, thread_sensitive=False)(context, home)
+
+
+def tell_late(context: dict[str, Any], path: str) -> None:
+    """The same, waiting for the receivers. Raises nothing that the home or a receiver may bring about."""
+    if not configured():
+        return
+    run, missed = context["dag_run"], _instant(context["deadline"]["deadline_time"])
+    began, start = _instant(run.get("queued_at") or run.get("start_date")), _instant(run.get("data_interval_start"))
+    if run["run_type"] != "scheduled" or missed is None or start is None or (began and began >= missed):
+        return
+    try:
+        home, ledger = base.opened(path)
+        found = _late(home, ledger, home.schedule.epoch_of(start), missed)
+    except Exception:
+        log.warning("a late epoch could not be told", exc_info=True)
+        return
+    if found:
+        tell(path, context, [found])
+
+
+def _late(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:
+    """That an epoch is late, why, and what to type; None: it is published, or an incident says why it is not."""
+    from ..landing import listing
+    from ..run import alerts
+    from .common import report_address
+
+    if epoch in ledger.batches():
+        return None
+    label, there = home.schedule.label(epoch), listing(home).get(epoch)
+    held = [run for run in ledger.held() if epoch in run.epochs]
+    if held:
+        why, then = f"run {held[-1].run_id} is held", f"altneu diff {held[-1].run_id}, then altneu publish or discard"
+    elif there is None:
+        why, then = f"{home.landed_at}/epoch={label} is not there", f"altneu land FILE … for epoch {label}"
+    elif there.incomplete:
+        why, then = there.incomplete, "finish the files, and write _SUCCESS"
+    else:
+        why, then = "it is landed, and its run has not ended", f"altneu status; the runs of altneu_epoch for {label}"
+    lines = (why, f"it was due until {alerts.minute(missed.isoformat())}", f"page: {report_address('index.html')}")
+    return alerts.of_epoch(home, ledger, epoch, f"epoch {label} is late", (*lines, f"next: {then}"))
+
+
+def _instant(given: Any) -> datetime | None:
+    return datetime.fromisoformat(given) if isinstance(given, str) else given

@@ -1,0 +1,97 @@
+"""The first task of a run after its landing: `plan` of `altneu_epoch`. It holds neither a worker nor the pool while
+another run is at work.
+
+A DAG run of a schedule or a backfill takes along the epochs of the others of its DAG that wait or run; a run by hand
+does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import DownstreamTasksSkipped
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from ..errors import AltneuError, UnderWay
+from ..tasks import base, passes
+from ..tasks.base import Planned
+from . import common
+
+INTERVAL = 3.0  # seconds between two looks
+WAITING = ("queued", "running")  # states of DAG runs that want their epoch published
+
+
+class RunTrigger(BaseTrigger):
+    """Fires once a run is over, with a dict: `state` (over, late, error), `says`, `retry` (of an error). Seconds."""
+
+    def __init__(self, home: str, run_id: str, patience: float, interval: float = INTERVAL) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's has no annotations
+        self.waiting: dict[str, Any] = {"home": home, "run_id": run_id, "patience": patience, "interval": interval}
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{type(self).__module__}.{type(self).__qualname__}", self.waiting
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        asked = self.waiting["home"], self.waiting["run_id"], self.waiting["patience"]
+        while True:
+            try:
+                state, says = await asyncio.to_thread(passes.look, *asked)
+                found: dict[str, Any] = {"state": state, "says": says}
+            except AltneuError as error:
+                found = {"state": "error", "says": base.format_error(error), "retry": error.transient}
+            if found["state"] != "waiting":
+                yield TriggerEvent(found)
+                return
+            await asyncio.sleep(self.waiting["interval"])
+
+
+class Plan(BaseOperator):
+    """Begins a run over an epoch that is missing or has changed, and hands it on; else skips what follows, and says
+    which run has published the epoch. `patience`: how long to wait for a person who has to decide on a run."""
+
+    template_fields = ("epoch",)
+
+    def __init__(
+        self, *, home: str, epoch: Any, patience: timedelta, interval: float = INTERVAL, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.home, self.epoch, self.patience, self.interval = home, epoch, patience.total_seconds(), interval
+
+    @common.translate_errors
+    def execute(self, context: Any) -> Planned:
+        return self.plan(context)
+
+    @common.translate_errors
+    def again(self, context: Any, event: dict[str, Any]) -> Planned:
+        """After another run."""
+        common.say(event["says"])
+        match event["state"]:
+            case "error":
+                raise common.failure(event["says"], event["retry"])
+            case "late":
+                waited = timedelta(seconds=self.patience)
+                raise common.failure(f"{event['says']}, after {waited}.\nnext: decide, then clear this task", False)
+        return self.plan(context)
+
+    def plan(self, context: Any) -> Planned:
+        run, ti = context["dag_run"], context["ti"]
+        by_hand = run.run_type not in ("scheduled", "backfill")
+
+        def count(dates: Sequence[datetime]) -> int:
+            found: int = ti.get_dr_count(dag_id=ti.dag_id, logical_dates=list(dates), states=list(WAITING))
+            return found
+
+        others, again = None if by_hand else count, by_hand or run.clear_number > 0
+        try:
+            planned = passes.plan(self.home, int(self.epoch), common.say, others, again)
+        except UnderWay as first:
+            common.say(f"{first.what} This run plans when that one is over.")
+            trigger = RunTrigger(self.home, first.run_id, self.patience, self.interval)
+            self.defer(trigger=trigger, method_name="again")
+        if planned is None:
+            raise DownstreamTasksSkipped(tasks=[task.task_id for task in self.get_flat_relatives(upstream=False)])
+        return planned

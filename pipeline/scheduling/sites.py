@@ -1,0 +1,189 @@
+"""A site: one home as this Airflow schedules it. Each has its own DAGs, from the same files.
+
+The files of `dags/` make the DAGs of `current()`: the home of the environment, with ids that begin with `altneu`.
+`make` runs the same files for another home, from a file of your own in Airflow's `dags_folder`:
+
+    # airflow: the DAGs calls_epoch, calls_backfill, …
+    from pipeline.scheduling.sites import make
+    make("calls", home="/data/calls", start="2004-04-15")
+    make("mails", connection="altneu_mails")
+
+The comment is needed: Airflow reads only files that hold the words airflow and dag. The settings are those of the
+environment without `ALTNEU_` and in small letters, here or in the extra of an Airflow connection, such as {"home":
+"/data/mails", "submit": "cluster"}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import runpy
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from airflow.sdk import Asset, BaseHook, get_current_context
+
+from ..errors import AltneuError, UsageError
+from ..tasks import base, due
+from .folders import dags_folder
+
+log = logging.getLogger("altneu.tasks")
+# altneu_<name>.py makes the DAG <prefix>_<name>
+FILES = ("epoch", "backfill", "full_audit", "landing", "maintenance", "relanded")
+TABLES = ("edges", "degrees", "triangle_counts", "trussness", "quarantine")  # as assets, on which other DAGs may depend
+SWITCH = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+HOURS = ("wait_hours", "approval_hours", "late_hours")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A home, the prefix of its DAGs, and their settings; text is understood as in the environment."""
+
+    home: str
+    prefix: str = base.PREFIX
+    start: str | None = None  # ISO dates: the schedule catches up from the one to the other
+    end: str | None = None
+    wait_hours: float = 24
+    approval_hours: float = 72
+    late_hours: float | None = None  # so long after its interval an epoch that is not published is late
+    submit: str | None = None  # the id of an Airflow connection of type Spark
+    pool: str = base.POOL
+    watch: bool = False  # published epochs that land again are run without a person
+
+    @classmethod
+    def of(cls, prefix: str, settings: dict[str, Any], where: str) -> Self:
+        """Of settings by name, given `where`. Raises `UsageError`."""
+        known = [field.name for field in fields(cls) if field.name != "prefix"]
+        unknown = sorted(set(settings) - set(known))
+        if unknown:
+            raise UsageError(f"{where}: there is no setting {', '.join(unknown)}.", f"one of {', '.join(known)}")
+        given = {name: value for name, value in settings.items() if value not in (None, "")}
+        if "home" not in given:
+            raise UsageError(f"{where}: no home.", "home = the path of the home's folder")
+        for name, value in given.items():
+            if name == "watch":
+                if str(value).lower() not in SWITCH:
+                    raise UsageError(f"{where}: watch = {value!r} is neither on nor off.", "watch = 1")
+                given[name] = SWITCH[str(value).lower()]
+                continue
+            try:
+                given[name] = float(value) if name in HOURS else str(value)
+            except (TypeError, ValueError):
+                raise UsageError(f"{where}: {name} = {value!r} is no number of hours.", f"{name} = 24") from None
+        return cls(prefix=prefix, **given)
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the home of the environment."""
+        return self.prefix == base.PREFIX
+
+    @property
+    def wait(self) -> timedelta:
+        return timedelta(hours=self.wait_hours)
+
+    @property
+    def approval(self) -> timedelta:
+        return timedelta(hours=self.approval_hours)
+
+    @property
+    def bounds(self) -> tuple[datetime | None, datetime | None]:
+        """The schedule's first and last instant; wrong ones must not break the import: no catch-up then."""
+        try:
+            return due.bounds(self.start, self.end)
+        except AltneuError as error:
+            log.error(error.what)
+            return None, None
+
+    def dag(self, name: str) -> str:
+        """The id of a DAG."""
+        return f"{self.prefix}_{name}"
+
+    def doc(self, text: str | None) -> str:
+        """A text about the DAGs, in which they are called as they are here."""
+        named = re.sub(rf"`{base.PREFIX}_({'|'.join(FILES)})`", rf"`{self.prefix}_\1`", text or "")
+        return named if self.prefix == base.PREFIX else f"{named}\n\nThe home is `{self.home}`."
+
+    def asset(self, name: str) -> Asset:
+        """A table, or `epochs`, as others may depend on it."""
+        return Asset(
+            name=f"{self.prefix}_{name}",
+            uri=f"altneu://{'graph' if self.prefix == base.PREFIX else self.prefix}/{name}",
+            group="altneu",
+        )
+
+    @property
+    def assets(self) -> list[Asset]:
+        return [self.asset(name) for name in TABLES]
+
+    @property
+    def epochs(self) -> Asset:
+        """Its events are partitioned: one for each epoch whose published results have changed."""
+        return self.asset("epochs")
+
+
+_making: ContextVar[Site | None] = ContextVar("_making", default=None)
+_made: dict[str, Site] = {}  # by the id of a DAG
+
+
+def of_environment() -> Site:
+    """The home of `ALTNEU_HOME`. Raises `UsageError`."""
+    names = (field.name for field in fields(Site) if field.name not in ("prefix", "home"))
+    given = {name: os.environ.get(f"ALTNEU_{name.upper()}") for name in names}
+    return Site.of(base.PREFIX, {"home": base.home_path(), **given}, "the environment (ALTNEU_…)")
+
+
+def of_connection(ident: str) -> dict[str, Any]:
+    """The settings in the extra of an Airflow connection. Raises `UsageError`."""
+    try:
+        extra = BaseHook.get_connection(ident).extra_dejson
+    except Exception as error:  # of whichever secrets backend has it
+        raise UsageError(
+            f"the connection {ident} cannot be read: {error}", f"airflow connections get {ident}"
+        ) from error
+    return dict(extra)
+
+
+def make(prefix: str, *, connection: str | None = None, **settings: Any) -> None:
+    """Make the DAGs of a home in the file that Airflow is reading: `<prefix>_epoch` and so on.
+
+    Settings: `home`, `start`, `end`, `wait_hours`, `approval_hours`, `late_hours`, `submit`, `pool`, `watch`; those
+    given here come before those of the connection. Raises `UsageError`: the file then has an import error that says so.
+    """
+    where = f"make({prefix!r})"
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", prefix):
+        raise UsageError(
+            f"{where}: a prefix is letters, digits, _, . and -, and begins with a letter.", 'make("calls", …)'
+        )
+    site = Site.of(prefix, {**(of_connection(connection) if connection else {}), **settings}, where)
+    if not os.path.isabs(site.home):
+        raise UsageError(f"{where}: the home {site.home!r} is no absolute path.", f'home="/data/{prefix}"')
+    _made.update({site.dag(name): site for name in FILES})
+    with acting(site):
+        for name in FILES:
+            runpy.run_path(str(dags_folder() / f"{base.PREFIX}_{name}.py"), run_name=f"{prefix}_{name}")
+
+
+@contextlib.contextmanager
+def acting(site: Site) -> Iterator[None]:
+    """Inside, this site is the current one."""
+    token = _making.set(site)
+    try:
+        yield
+    finally:
+        _making.reset(token)
+
+
+def current() -> Site:
+    """The site whose DAGs are being made, or whose task is at work; else that of the environment."""
+    site = _making.get()
+    if site is None and _made:
+        try:
+            site = _made.get(get_current_context()["dag"].dag_id)
+        except (RuntimeError, KeyError):  # no task is at work
+            site = None
+    return site or of_environment()

@@ -1,0 +1,101 @@
+"""What was sent of problems, to whom: so that two processes, or a task that is tried again, send nothing twice.
+
+Whoever sends claims the message first, with a row whose key is the problem, the channel and what is said of it; of two
+processes one gets it. What was not received is released, and sent by the next one; a claim of a process that died while
+it sent is taken over after `STALE` seconds. So a message is sent once, or, after such a death, perhaps twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from . import lease
+from .ledger import Ledger
+from .schema import alerts
+
+STALE = 600.0  # seconds after which a process that claimed a message counts as dead
+
+
+class Said(StrEnum):
+    """What is said of a problem."""
+
+    OPENED = "opened"
+    CLOSED = "closed"
+
+
+class Key(NamedTuple):
+    """A problem: of an incident its check and what opened it; of an epoch or a task see `pipeline.run.alerts`."""
+
+    suite: str
+    name: str
+    opened: str
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One row of `alerts`; `sent_at` None: it was claimed, and not received yet."""
+
+    key: Key
+    said: Said
+    epoch: int | None
+    title: str
+    claimed_at: str
+    sent_at: str | None
+
+
+def sent(found: Ledger, channel: str) -> dict[tuple[Key, Said], Sent]:
+    """What was sent, or claimed, for a channel."""
+    rows = found.read(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
+    listed = (
+        Sent(Key(row.suite, row.name, row.opened), Said(row.said), row.epoch, row.title, row.claimed_at, row.sent_at)
+        for row in rows
+    )
+    return {(each.key, each.said): each for each in listed}
+
+
+def free(row: Sent | None) -> bool:
+    """May a message be claimed that has this row?"""
+    return row is None or (row.sent_at is None and row.claimed_at < _before(STALE))
+
+
+def claim(found: Ledger, channel: str, key: Key, said: Said, epoch: int | None, title: str) -> bool:
+    """Claim a message; False: another process has it, or it was sent."""
+    now = lease.now()
+    row = {"channel": channel, "said": said, "epoch": epoch, "title": title, "claimed_at": now, **key._asdict()}
+    try:
+        with found.engine.begin() as connection:
+            connection.execute(alerts.insert().values(**row))
+        return True
+    except sa.exc.IntegrityError:
+        old = _where(channel, key, said) & alerts.c.sent_at.is_(None) & (alerts.c.claimed_at < _before(STALE))
+        with found.engine.begin() as connection:
+            return bool(connection.execute(alerts.update().where(old).values(claimed_at=now)).rowcount)
+
+
+def confirm(found: Ledger, channel: str, messages: Iterable[tuple[Key, Said]]) -> None:
+    """Claimed messages were received."""
+    with found.engine.begin() as connection:
+        for key, said in messages:
+            connection.execute(alerts.update().where(_where(channel, key, said)).values(sent_at=lease.now()))
+
+
+def release(found: Ledger, channel: str, messages: Iterable[tuple[Key, Said]]) -> None:
+    """Claimed messages were not received: the next one sends them."""
+    with found.engine.begin() as connection:
+        for key, said in messages:
+            connection.execute(alerts.delete().where(_where(channel, key, said), alerts.c.sent_at.is_(None)))
+
+
+def _where(channel: str, key: Key, said: Said) -> sa.ColumnElement[bool]:
+    mine = [alerts.c[name] == value for name, value in key._asdict().items()]
+    return sa.and_(alerts.c.channel == channel, alerts.c.said == said, *mine)
+
+
+def _before(seconds: float) -> str:
+    return (lease.clock() - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")

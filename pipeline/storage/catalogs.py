@@ -1,0 +1,256 @@
+"""Which metadata file of a table is in force, and how Spark reaches the catalog that says so.
+
+By default that is Iceberg's JDBC catalog, in the home's database beside the ledger; with `[storage] catalog` it is a
+server that speaks Iceberg's REST protocol. Iceberg commits to a table through either; the ledger stays what says which
+snapshots are published. A home keeps the kind of catalog that its tables were made with (`refuse_other_kind`).
+
+The tokens of a REST catalog are the environment's: `ALTNEU_CATALOG_TOKEN`, or `ALTNEU_CATALOG_CREDENTIAL`
+("client:secret", exchanged for a token by OAuth2). Source: Iceberg's REST catalog specification.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from ..errors import AltneuError, Unavailable, UsageError
+from ..home.directory import Home
+from ..home.s3 import S3, in_s3
+from ..home.settings import Rest
+from ..state import database, files, place
+from .declared import NAMESPACE
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
+
+    Updates = tuple[SetSnapshotRefUpdate | RemoveSnapshotRefUpdate, ...]
+
+T = TypeVar("T")
+BUSY_MS = 60_000  # how long a writer waits for another process's write lock in SQLite
+TRIES = 5  # at a question to a REST catalog
+OWNER = "altneu.home"  # the property of a table in a REST catalog that names its home
+_SAID = {"ALTNEU_CATALOG_TOKEN": "token", "ALTNEU_CATALOG_CREDENTIAL": "credential"}
+_REMEDY = "see [storage] catalog in altneu.toml; ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL in the environment"
+
+
+class Catalog(Protocol):
+    """Where the tables of one home are listed."""
+
+    def located(self, *tables: str) -> dict[str, str]:
+        """Table → its metadata file in force: of these at least, where they are there; of all when none is named.
+        Raises `Unavailable` when nobody answers."""
+        ...
+
+    def commit(self, table: str, location: str, updates: Updates) -> bool:
+        """Change a table whose metadata file `location` was read; False: another writer has committed since."""
+        ...
+
+
+def of(home: Home, identity: place.Identity) -> Catalog:
+    """The catalog of a home. Raises `UsageError` when its tables were made in one of the other kind."""
+    refuse_other_kind(home, identity)
+    rest = home.config.storage.catalog
+    return Sql(home.database, identity.catalog) if rest is None else RestServer(rest)
+
+
+def refuse_other_kind(home: Home, identity: place.Identity) -> None:
+    """Raise `UsageError` where `[storage] catalog` was set or removed after the tables were made."""
+    now, then = home.config.storage.catalog is not None, identity.catalog.startswith(place.REST)
+    if now != then:
+        words = ("in the home's database", "in a REST catalog")
+        raise UsageError(
+            f"the tables of this home are listed {words[then]}, and [storage] catalog says that they are {words[now]}.",
+            "put the setting back; or land the same batches in a new home with this setting",
+        )
+
+
+def metadata_at(location: str) -> TableMetadata:
+    """A metadata file, read. Raises `OSError`."""
+    from pyiceberg.table.metadata import TableMetadataUtil
+
+    return TableMetadataUtil.parse_raw(files.read(location).decode())
+
+
+def tag_of(revision: int) -> str:
+    """The name by which other programs find a revision's rows in a table."""
+    return f"r{revision}"
+
+
+def namespace(home: Home) -> str:
+    """In which namespace of its catalog a home's tables are."""
+    rest = home.config.storage.catalog
+    return NAMESPACE if rest is None else rest.namespace
+
+
+class Sql:
+    """Iceberg's JDBC catalog, as SQL: one query for all tables."""
+
+    def __init__(self, uri: str, name: str) -> None:
+        self._uri, self._name = uri, name
+        self._engine = database.engine(uri, self)
+
+    def located(self, *tables: str) -> dict[str, str]:
+        with database.answering(self._uri), self._engine.connect() as connection:
+            found = place.locations(connection, self._name)
+        return {name.rpartition(".")[2]: location for name, location in found.items()}
+
+    def commit(self, table: str, location: str, updates: Updates) -> bool:
+        from pyiceberg.table.update import update_table_metadata
+
+        old = metadata_at(location)
+        new = update_table_metadata(old, updates, metadata_location=location)
+        version = int(posixpath.basename(location).split("-")[0]) + 1  # as Iceberg counts
+        written = f"{old.location}/metadata/{version:05d}-{uuid.uuid4()}.metadata.json"
+        files.write(written, new.model_dump_json().encode())
+        t = place.tables
+        mine = (t.c.catalog_name == self._name) & (t.c.table_namespace == NAMESPACE) & (t.c.table_name == table)
+        change = t.update().where(mine & (t.c.metadata_location == location))
+        with database.answering(self._uri), self._engine.begin() as connection:
+            values = {"metadata_location": written, "previous_metadata_location": location}
+            done = connection.execute(change.values(**values)).rowcount == 1
+        kept = {entry.metadata_file for entry in new.metadata_log}
+        for gone in [entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept]:
+            if done:
+                with contextlib.suppress(OSError):
+                    files.delete(gone)
+        if not done:
+            files.delete(written)
+        return done
+
+
+class RestServer:
+    """A REST catalog: a request for each table."""
+
+    def __init__(self, settings: Rest) -> None:
+        self._settings, self._namespace = settings, settings.namespace
+        self._connected: RestCatalog | None = None
+
+    def located(self, *tables: str) -> dict[str, str]:
+        names = list(tables)
+        if not names:
+            names = [name for *_, name in self._ask(lambda server: server.list_tables(self._namespace)) or ()]
+
+        def look(name: str) -> str | None:
+            return self._ask(lambda server: server.load_table((self._namespace, name)).metadata_location)
+
+        found = zip(names, files.many(look, names), strict=True)
+        return {name: location for name, location in found if location is not None}
+
+    def commit(self, table: str, location: str, updates: Updates) -> bool:
+        """The server compares the branches and tags that are changed, not the whole table."""
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableRequirement
+
+        old = metadata_at(location)
+        refs = {update.ref_name: old.refs.get(update.ref_name) for update in updates}
+        as_seen: list[TableRequirement] = [AssertTableUUID(uuid=old.table_uuid)]
+        for name, ref in refs.items():
+            as_seen.append(AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref and ref.snapshot_id}))
+
+        def change(server: RestCatalog) -> bool:
+            loaded = server.load_table((self._namespace, table))
+            try:
+                server.commit_table(loaded, tuple(as_seen), updates)
+            except CommitFailedException:
+                return False
+            return True
+
+        return self.located(table).get(table) == location and bool(self._ask(change))
+
+    def _ask(self, question: Callable[[RestCatalog], T]) -> T | None:
+        """An answer; None when what was asked for is not there. Asked again where the server is busy or was lost."""
+        from pyiceberg import exceptions as iceberg
+        from requests import RequestException
+
+        passing = (RequestException, iceberg.ServerError, iceberg.ServiceUnavailableError, iceberg.TooManyRequestsError)
+        what = f"the catalog {self._settings.uri}"
+        retry = Retrying(
+            retry=retry_if_exception_type(passing),
+            wait=wait_random_exponential(multiplier=0.2, max=4),
+            stop=stop_after_attempt(TRIES),
+            reraise=True,
+        )
+        try:
+            return retry(lambda: question(self._server()))
+        except (iceberg.NoSuchNamespaceError, iceberg.NoSuchTableError):
+            return None
+        except passing as error:
+            raise Unavailable(f"{what} does not answer ({type(error).__name__}).", _REMEDY) from error
+        except Exception as error:
+            self._connected = None  # the token may be an old one
+            says = next(iter(str(error).splitlines()), "") or type(error).__name__
+            raise AltneuError(f"{what} refuses: {says}", _REMEDY) from error
+
+    def _server(self) -> RestCatalog:
+        if self._connected is None:
+            from pyiceberg.catalog.rest import RestCatalog
+
+            # pyiceberg's own ways to files take time to import, and none is used here
+            files_by = {"py-io-impl": "pipeline.storage.duck.Files"}
+            self._connected = RestCatalog("altneu", **_reached(self._settings), **files_by)
+        return self._connected
+
+
+def _reached(rest: Rest) -> dict[str, str]:
+    """Properties by which Iceberg's clients in Java and Python reach a REST catalog."""
+    found = {"uri": rest.uri}
+    found |= {name: value for name, value in (("warehouse", rest.warehouse), ("scope", rest.scope)) if value}
+    return found | {name: os.environ[said] for said, name in _SAID.items() if os.environ.get(said)}
+
+
+def spark_options(home: Home) -> dict[str, str]:
+    """Options of the Iceberg catalog of a home in a Spark session."""
+    rest = home.config.storage.catalog
+    if rest is None:
+        return jdbc_options(home.database, home.warehouse)
+    return {"type": "rest", "cache-enabled": "false"} | _reached(rest) | _files(home.warehouse)
+
+
+def jdbc_options(uri: str, warehouse: str) -> dict[str, str]:
+    """An SQLAlchemy URI and a warehouse → options of Iceberg's JDBC catalog.
+
+    >>> jdbc_options("sqlite:////data/a.db", "/data/w")["uri"]
+    'jdbc:sqlite:/data/a.db?busy_timeout=60000'
+    >>> options = jdbc_options("postgresql+psycopg://me:se%40cret@db:5433/altneu?sslmode=require", "s3://b/w")
+    >>> options["uri"], options["jdbc.user"], options["jdbc.password"]
+    ('jdbc:postgresql://db:5433/altneu?sslmode=require', 'me', 'se@cret')
+    """
+    url = sa.make_url(uri)
+    options = {
+        "type": "jdbc",
+        "warehouse": warehouse,
+        "jdbc.schema-version": "V1",
+        "cache-enabled": "false",  # another process may have committed since we last looked
+    } | _files(warehouse)
+    match url.get_backend_name():
+        case "sqlite" if url.database and url.database != ":memory:":
+            return options | {"uri": f"jdbc:sqlite:{Path(url.database).resolve()}?busy_timeout={BUSY_MS}"}
+        case "postgresql":
+            host = (url.host or "localhost") + (f":{url.port}" if url.port else "")
+            query = "&".join(f"{quote(k)}={quote(str(v))}" for k, v in url.query.items())
+            options["uri"] = f"jdbc:postgresql://{host}/{url.database}" + (f"?{query}" if query else "")
+            if url.username:
+                options["jdbc.user"] = url.username
+            if url.password:
+                options["jdbc.password"] = str(url.password)
+            return options
+    raise UsageError(
+        f"[storage] database = {url.render_as_string(hide_password=True)}: neither a SQLite file nor PostgreSQL.",
+        'database = "sqlite:////path/altneu.db"   or   "postgresql+psycopg://user@host/altneu"',
+    )
+
+
+def _files(warehouse: str) -> dict[str, str]:
+    """How the files of the tables are reached, where not by Spark's Hadoop."""
+    return {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | S3.here().of_iceberg() if in_s3(warehouse) else {}

@@ -1,0 +1,144 @@
+"""Runs of single epochs that go together: the first of a backfill's DAG runs to plan takes the landed epochs of the
+others along, as one run and one revision; the others find their epochs published.
+
+Who plans while another run is at work does not begin one: `plan` raises `UnderWay`, and `look` says when to plan again.
+So no epoch is computed twice, and nobody waits for a run that has died. A run by hand takes nobody along.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+from ..errors import UnderWay
+from ..home.directory import Home
+from ..landing.survey import Epoch, survey
+from ..run import planning
+from ..run.planning import Plan
+from ..state import attempts, place
+from ..state.ledger import Ledger
+from ..state.records import RunState, Severity
+from . import orchestration
+from .base import Planned, Say, opened, quiet
+
+MOST = 1000  # epochs of one run
+ASKED = 100  # dates that one question to Airflow names
+Count = Callable[[Sequence[datetime]], int]  # of the DAG runs of these dates, those that wait or run
+
+
+def plan(path: str, epoch: int, say: Say = quiet, count: Count | None = None, again: bool = True) -> Planned | None:
+    """Begin a run over an epoch that is missing or has changed, and over those of other DAG runs that wait; None when
+    it is published as landed, or a person has rejected it. Raises `UnderWay` when another run comes first.
+
+    `count`: asks Airflow for the other DAG runs; None: for this epoch alone. `again`: also what was rejected, because
+    somebody has asked for it.
+    """
+    home, ledger = opened(path)
+    wanted = orchestration.without_gone(home, ledger, [epoch], say)
+    found = planning.plan_epochs(home, ledger, wanted)
+    if not found.run:
+        return orchestration.begin(home, ledger, found, say)
+    _wait_for_a_decision(home, ledger, epoch)
+    rejected = None if again else _rejected(ledger, found.epochs[0])
+    if rejected:
+        say(f"nothing to do: {rejected}\nnext: clear this whole run, to compute and ask again")
+        return None
+    ledger.under_way()
+    place.settled(home)  # whose row is what those wait for who begin at once
+    together = found if count is None else _together(home, ledger, found, count)
+    planned = orchestration.begin(home, ledger, together, say, alone=True)
+    if planned is not None and len(together.run) > 1:
+        planned |= {"own": epoch, "label": home.schedule.label(epoch)}
+        say(f"with the epochs of {len(together.run) - 1} other DAG runs, which will find them published")
+    return planned
+
+
+def look(path: str, run_id: str, patience: float) -> tuple[Literal["over", "waiting", "late"], str]:
+    """Whether a run that came first is over, and what to say of it. `patience`: seconds to wait for a person."""
+    _, ledger = opened(path, writes=False)
+    run = ledger.run(run_id)
+    if run.state is RunState.HELD and ledger.at().revision == run.parent:
+        held = time.time() - datetime.fromisoformat(run.last_word).timestamp()
+        state: Literal["waiting", "late"] = "waiting" if held < patience else "late"
+        return state, f"run {run_id}, which has this epoch, is held until somebody decides"
+    if run.alive:
+        return "waiting", f"run {run_id} is under way"
+    return "over", f"run {run_id} is {attempts.attempt(run, ledger.at().revision).state}"
+
+
+def there(dates: Sequence[datetime], count: Count) -> set[datetime]:
+    """Those of some dates that have a DAG run, each at most one, from how many have: in few questions where most or
+    few of them have."""
+    found: set[datetime] = set()
+    open_ = [dates[at : at + ASKED] for at in range(0, len(dates), ASKED)]
+    while open_:
+        some = open_.pop()
+        many = count(some)
+        if many == len(some):
+            found.update(some)
+        elif many:
+            middle = len(some) // 2
+            open_ += [some[:middle], some[middle:]]
+    return found
+
+
+def _together(home: Home, ledger: Ledger, found: Plan, count: Count) -> Plan:
+    """The plan, and what other DAG runs wait for, in one run as large as one may be.
+
+    An epoch of a run in which a critical check failed goes alone: it may be that epoch's fault, or another's.
+    """
+    (own,) = found.run
+    _, every = survey(home, ledger)
+    failed = _failed_together(ledger, every)
+    if own in failed:
+        return found
+    open_ = (each for each in every.values() if each.state in ("missing", "changed"))
+    others = [each for each in open_ if each.epoch != own and each.epoch not in failed]
+    starts = {home.schedule.start(each.epoch): each.epoch for each in others}
+    along = {starts[date] for date in there(list(starts), count)}
+    entries = [every[own], *(each for each in others if each.epoch in along)]
+    wide = Plan(found.parent, tuple(entries), tuple(each.epoch for each in entries))
+    first = planning.parts(home, wide)[0][:MOST]  # it begins with this run's own epoch
+    return replace(wide, run=tuple(sorted(first)))
+
+
+def _failed_together(ledger: Ledger, every: dict[int, Epoch]) -> set[int]:
+    """Epochs whose last run had others as well, and failed by a critical check."""
+    tried, critical = attempts.unpublished(ledger), dict[str, bool]()
+    found = set()
+    for epoch, entry in every.items():
+        last = attempts.pending(tried.get(epoch, []), entry.revision or 0)
+        if last is None or last.state is not RunState.FAILED or last.epochs == 1:
+            continue
+        if last.run_id not in critical:
+            checks = ledger.checks(run_id=last.run_id)
+            critical[last.run_id] = any(not each.passed and each.severity is Severity.CRITICAL for each in checks)
+        if critical[last.run_id]:
+            found.add(epoch)
+    return found
+
+
+def _wait_for_a_decision(home: Home, ledger: Ledger, epoch: int) -> None:
+    """Raises `UnderWay` when a run that is held has the epoch: a person is asked once."""
+    newest = ledger.at().revision
+    held = next((run for run in ledger.held() if run.parent == newest and epoch in run.epochs), None)
+    if held is not None:
+        raise UnderWay(
+            f"run {held.run_id}, which has epoch {home.schedule.label(epoch)}, is held until somebody decides.",
+            f"altneu publish {held.run_id}, or: altneu discard {held.run_id}",
+            held.run_id,
+        )
+
+
+def _rejected(ledger: Ledger, entry: Epoch) -> str | None:
+    """That a person has rejected the epoch, as it is landed now, on the newest revision; None: nobody has."""
+    last = attempts.pending(attempts.unpublished(ledger).get(entry.epoch, []), entry.revision or 0)
+    if last is None or last.state is not RunState.REJECTED or last.parent != ledger.at().revision:
+        return None
+    read = {batch.epoch: batch.digest for batch in ledger.staged_batches(last.run_id)}
+    if read.get(entry.epoch) != entry.digest:
+        return None
+    return f"run {last.run_id}, which had epoch {entry.label}, was {last.error}"

@@ -1,0 +1,115 @@
+"""A Spark standalone cluster for tests: a head and workers in processes of their own, one core each.
+
+`Cluster(folder, workers)` starts it; `find` gives the processes of a part, to be killed or stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from pipeline.storage.session import ASSETS
+from tests.proxy import free_port
+
+SPARK = Path(pyspark.__file__).parent
+PARTS = {
+    "head": "org.apache.spark.deploy.master.Master",
+    "worker": "org.apache.spark.deploy.worker.Worker",
+    "executor": "org.apache.spark.executor.CoarseGrainedExecutorBackend",
+}
+
+
+class Cluster:
+    """Running once it is made; `with` stops it. `settings`: what an application needs on machines this small."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.folder, self.ports = folder, (free_port(), free_port())
+        self.master = f"spark://127.0.0.1:{self.ports[0]}"
+        self.settings = {
+            "spark.driver.memory": "1g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "1g",
+            "spark.executor.cores": "1",
+            "spark.cores.max": str(workers),
+            "spark.network.timeout": "20s",
+            "spark.network.timeoutInterval": "5s",
+            "spark.executor.heartbeatInterval": "2s",
+        }
+        self.started: list[psutil.Popen] = []
+        self.head()
+        for _ in range(workers):
+            self.worker()
+        self.ready(workers)
+
+    def head(self) -> None:
+        """Start the head; again at the same port, when it was killed."""
+        port, page = self.ports
+        self._start("head", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page))
+
+    def worker(self) -> None:
+        number = len(self.started)
+        place = str(self.folder / f"worker{number}")
+        self._start(
+            "worker", "-c", "1", "-m", "1500m", "-d", place, "--webui-port", "0", "-h", "127.0.0.1", self.master
+        )
+
+    def find(self, part: str) -> list[psutil.Process]:
+        """The living processes of a part of this cluster."""
+        found = []
+        for process in (child for each in self.started for child in _family(each)):
+            with contextlib.suppress(psutil.Error):
+                if PARTS[part] in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def stop(self) -> None:
+        for process in [child for each in self.started for child in _family(each)]:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        for process in self.started:
+            process.wait()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _start(self, part: str, *arguments: str) -> None:
+        environment = os.environ | {
+            "SPARK_HOME": str(SPARK),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+        }
+        if (ASSETS / "java").exists():
+            environment["JAVA_HOME"] = str(ASSETS / "java")
+        command = [str(SPARK / "bin" / "spark-class"), PARTS[part], *arguments]
+        with (self.folder / f"{part}{len(self.started)}.log").open("w") as log:
+            self.started.append(psutil.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
+
+    def ready(self, workers: int) -> None:
+        """Wait until the head knows of so many workers."""
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/json/", timeout=5) as answer,
+            ):
+                if answer.read().decode().count('"ALIVE"') > workers:  # and the head itself
+                    return
+            time.sleep(0.3)
+        self.stop()
+        raise AssertionError(f"the cluster did not start: see {self.folder}")
+
+
+def _family(process: psutil.Popen) -> Iterator[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        yield from process.children(recursive=True)
+    yield process

@@ -1,0 +1,438 @@
+"""DAG runs of single epochs that go together: who begins a run, of which epochs, what the others do meanwhile and what
+they say at the end. A real Airflow: `test_passes_real`, by `--all`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import RunFailed, UnderWay
+from pipeline.home.directory import Home
+from pipeline.run import held, planning, runner
+from pipeline.run.context import Run
+from pipeline.state import lease
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import RunState
+from pipeline.tasks import base, orchestration, passes
+from pipeline.tasks.base import Planned
+from tests import homes
+
+from .test_epoch import AFTER_PLAN, BEFORE_PUBLISH, DAY, begun, light, skipped, up
+
+__all__ = ["light"]
+Load = Callable[..., dict[str, Any]]
+DAYS = 6
+
+
+@pytest.fixture
+def week(tmp_path: Path) -> tuple[Home, Ledger, int]:
+    """Six days, nothing published."""
+    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    first = home.schedule.epoch_of(DAY)
+    for day in range(DAYS):
+        homes.put(home, first + day, up((1, 2 + day), (2 + day, 30)))
+    return home, ledger, first
+
+
+Week = tuple[Home, Ledger, int]
+
+
+def waiting(home: Home, epochs: Iterable[int]) -> passes.Count:
+    """Airflow, when these epochs have DAG runs that wait or run."""
+    dates = {home.schedule.start(epoch) for epoch in epochs}
+    return lambda asked: len(dates & set(asked))
+
+
+def plan(home: Home, epoch: int, others: Iterable[int] | None = (), **how: Any) -> tuple[Planned | None, str]:
+    """What the task does, and its log. `others`: the epochs of the other DAG runs; None: a run by hand."""
+    lines: list[str] = []
+    count = None if others is None else waiting(home, others)
+    return passes.plan(str(home.path), epoch, lines.append, count, **{"again": others is None} | how), "\n".join(lines)
+
+
+def epochs(ledger: Ledger, planned: Planned) -> list[int]:
+    return list(ledger.run(planned["run_id"]).epochs)
+
+
+def publish(home: Home, planned: Planned) -> base.Published:
+    for name in BEFORE_PUBLISH:
+        orchestration.stage(str(home.path), planned, name)
+    return orchestration.publish(str(home.path), planned)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "toml", "taken"),
+    [
+        (0, None, "", [0]),  # by hand
+        (0, [], "", [0]),
+        (0, [1, 2, 3, 4, 5], "", [0, 1, 2, 3, 4, 5]),
+        (5, [5, 4, 3, 0], "", [0, 3, 4, 5]),  # backwards, and epochs 1 and 2 have no DAG run
+        (2, [3, 9], "", [2, 3]),  # 9 has not landed
+        (4, [0, 1, 2], "[ingest]\nmax_revision_mb = 0.0001\n", [0, 4]),  # two files at most, of 42 bytes
+        (4, [0, 1, 2], "[ingest]\nmax_revision_mb = 0.00001\n", [4]),  # its own one always
+    ],
+)
+def test_whom_a_run_takes_along(
+    light: None, week: Week, own: int, others: list[int] | None, toml: str, taken: list[int]
+) -> None:
+    home, ledger, first = week
+    (home.path / "altneu.toml").write_text(f'[epochs]\nevery = "1d"\n{toml}')
+    wait = None if others is None else [first + other for other in others]
+    planned, said = plan(home, first + own, wait)
+    assert planned is not None and epochs(ledger, planned) == [first + each for each in taken]
+    assert ("own" in planned) is (len(taken) > 1) is ("other DAG runs" in said)
+    assert sorted(base.spare(ledger, planned)) == [first + each for each in taken if each != own]
+    assert publish(home, planned)["revision"] == 1
+    # each of the others finds its epoch published, and says by whom
+    for each in taken:
+        again, said = plan(home, first + each, wait)
+        assert again is None and f"by run {planned['run_id']} as revision 1" in said
+    assert ledger.at().revision == 1
+
+
+def test_a_pass_has_a_maximum(light: None, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, ledger, first = week
+    monkeypatch.setattr(passes, "MOST", 3)
+    planned, _ = plan(home, first + 5, range(first, first + DAYS))
+    assert planned is not None and epochs(ledger, planned) == [first, first + 1, first + 5]
+
+
+def test_only_what_is_missing_or_changed_is_taken_along(light: None, week: Week) -> None:
+    home, ledger, first = week
+    homes.run(home, ledger, [first + 1, first + 2])
+    homes.put(home, first + 2, up((7, 8)))
+    planned, _ = plan(home, first, range(first, first + 4))
+    assert planned is not None and epochs(ledger, planned) == [first, first + 2, first + 3]
+
+
+@pytest.mark.parametrize("many", [0, 1, 7, 99, 100, 101, 250])
+def test_which_dates_have_a_run_is_found_by_counts(many: int) -> None:
+    """One question names at most a hundred dates; a block of dates takes some seven more."""
+    dates = [DAY + timedelta(days=day) for day in range(250)]
+    for wanted in (set(dates[:many]), set(dates[-many:]) if many else set(), set(dates[:many:3])):
+        asked: list[int] = []
+
+        def count(some: Sequence[datetime], wanted: set[datetime] = wanted, asked: list[int] = asked) -> int:
+            asked.append(len(some))
+            return len(wanted & set(some))
+
+        assert passes.there(dates, count) == wanted
+        assert max(asked) <= 100
+        if wanted != set(dates[:many:3]):
+            assert len(asked) <= 20
+
+
+# -- meanwhile ----------------------------------------------------------------------------------------------------
+
+
+def test_while_a_run_is_at_work_no_other_begins(light: None, week: Week) -> None:
+    """Whatever its epochs are; a compaction disturbs nobody."""
+    home, ledger, first = week
+    ledger.begin("compact", 0, [], {}, planning.RunKind("compact"))
+    leader, _ = plan(home, first, [first + 1])
+    assert leader is not None
+    for epoch, others in ((first + 1, [first]), (first + 3, []), (first + 3, None)):
+        with pytest.raises(UnderWay, match=f"run {leader['run_id']} of 2 epoch.* is under way") as refused:
+            plan(home, epoch, others)
+        assert refused.value.run_id == leader["run_id"]
+        assert passes.look(str(home.path), refused.value.run_id, 60)[0] == "waiting"
+    assert [run.run_id for run in ledger.runs() if run.state is RunState.RUNNING] == ["compact", leader["run_id"]]
+    publish(home, leader)
+    assert passes.look(str(home.path), leader["run_id"], 60) == ("over", f"run {leader['run_id']} is published")
+    assert plan(home, first + 1)[0] is None
+    assert plan(home, first + 3)[0] is not None
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_of_many_that_plan_at_once_one_begins(
+    light: None, tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None has seen another at its first look, and each takes its time between the second look and the end."""
+    look = Ledger._refuse_second
+
+    def slowly(self: Ledger, running: Iterable[Any]) -> None:
+        seen = list(running)
+        time.sleep(0.2)
+        look(self, seen)
+
+    monkeypatch.setattr(Ledger, "under_way", lambda ledger: None)
+    monkeypatch.setattr(Ledger, "_refuse_second", slowly)
+    toml = '[epochs]\nevery = "1d"\n'
+    if kind == "postgresql":
+        toml += f'[storage]\ndatabase = "{request.getfixturevalue("postgres")}"\n'
+    home, ledger = homes.make(tmp_path / "home", toml)
+    first = home.schedule.epoch_of(DAY)
+    for day in range(8):
+        homes.put(home, first + day, up((1, 2 + day)))
+    base.opened(str(home.path))
+    together = threading.Barrier(8, timeout=60)
+
+    def work(day: int) -> str:
+        together.wait()
+        try:
+            planned, _ = plan(home, first + day, range(first, first + 8))
+            return planned["run_id"] if planned else "nothing"
+        except UnderWay as other:
+            return other.run_id
+
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(work, range(8)))
+    (run,) = ledger.runs()
+    assert found == {run.run_id} and len(run.epochs) == 8
+
+
+def test_who_plans_while_another_publishes_plans_again(
+    light: None, week: Week, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other has published between the look at the ledger and the begin: nothing is begun on the old revision."""
+    home, ledger, first = week
+    look = Ledger.under_way
+
+    def and_then(self: Ledger) -> None:
+        look(self)
+        monkeypatch.setattr(Ledger, "under_way", look)
+        homes.run(home, ledger, [first, first + 1])
+
+    monkeypatch.setattr(Ledger, "under_way", and_then)
+    with pytest.raises(UnderWay, match="revision 1 was published meanwhile") as refused:
+        plan(home, first, [first + 1])
+    assert passes.look(str(home.path), refused.value.run_id, 60)[0] == "over"
+    assert plan(home, first)[0] is None and len(ledger.runs()) == 1
+
+
+ENDS = {
+    "killed": None,
+    "failed": ("failed", "ingest: Spark is away"),
+    "interrupted": ("interrupted", "interrupted during truss"),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_when_the_leader_is_gone_another_does_the_work(
+    light: None, week: Week, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    home, ledger, first = week
+    every = range(first, first + DAYS)
+    leader, _ = plan(home, first + 5, every)
+    assert leader is not None
+    orchestration.stage(str(home.path), leader, "ingest")
+    end = ENDS[how]
+    if end is None:
+        later = lease.clock() + timedelta(seconds=lease.SILENCE + 1)
+        monkeypatch.setattr(lease, "clock", lambda: later)
+    else:
+        ledger.finish(leader["run_id"], RunState(end[0]), end[1])
+    assert passes.look(str(home.path), leader["run_id"], 60)[0] == "over"
+    second, _ = plan(home, first + 4, every)
+    assert second is not None and epochs(ledger, second) == list(every)
+    assert publish(home, second)["revision"] == 1
+    # the leader is tried again, where it was: it finds that all is published, and nothing is published twice
+    assert "superseded" in orchestration.stage(str(home.path), leader, "edges")
+    assert orchestration.publish(str(home.path), leader)["revision"] is None
+    assert plan(home, first + 5, every)[0] is None
+    assert ledger.at().revision == 1 and sorted(ledger.batches()) == list(every)
+
+
+def test_a_cleared_run_publishes_the_difference_and_takes_nobody_along_that_is_published(
+    light: None, week: Week
+) -> None:
+    home, ledger, first = week
+    every = range(first, first + DAYS)
+    leader, _ = plan(home, first, every)
+    assert leader is not None
+    publish(home, leader)
+    homes.put(home, first + 2, up((7, 8)))
+    cleared, _ = plan(home, first + 2, every, again=True)
+    assert cleared is not None and epochs(ledger, cleared) == [first + 2]
+    assert publish(home, cleared)["revision"] == 2
+    assert plan(home, first, every, again=True)[1].count(f"by run {leader['run_id']} as revision 1") == 1
+
+
+def test_the_trigger_says_when_the_other_run_is_over(light: None, week: Week) -> None:
+    from pipeline.scheduling.plan import RunTrigger
+
+    home, ledger, first = week
+    leader = begun(home, ledger, first)
+    name, kwargs = RunTrigger(str(home.path), leader["run_id"], 60.0, 0.01).serialize()
+    assert name == "pipeline.scheduling.plan.RunTrigger"
+
+    async def fired(**other: Any) -> dict[str, Any]:
+        async for event in RunTrigger(**{**kwargs, **other}).run():
+            return dict(event.payload)
+        raise AssertionError
+
+    async def both() -> dict[str, Any]:
+        waiting = asyncio.create_task(fired())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        ledger.finish(leader["run_id"], RunState.FAILED, "gone")
+        return await waiting
+
+    assert asyncio.run(both())["state"] == "over"
+    assert asyncio.run(fired(run_id="never"))["state"] == "error"
+
+
+def test_a_dag_run_waits_for_the_run_before_and_then_says_who_published(
+    light: None, airflow: None, load: Load, week: Week, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, ledger, first = week
+    leader, _ = plan(home, first, [first + 1])
+    assert leader is not None
+    looked = passes.look
+    looks: list[str] = []
+
+    def look(path: str, run_id: str, patience: float) -> Any:
+        looks.append(run_id)
+        if len(looks) == 2:
+            publish(home, leader)
+        return looked(path, run_id, patience)
+
+    monkeypatch.setattr(passes, "look", look)
+    dag = load(home.path)["altneu_epoch"]
+    dag.get_task("plan").interval = 0.01
+    run = dag.test(logical_date=DAY + timedelta(days=1))
+    assert run.state == "success" and skipped(run) == AFTER_PLAN
+    assert looks == [leader["run_id"]] * len(looks) and len(looks) >= 2
+    assert ledger.at().revision == 1
+
+
+# -- a person decides ---------------------------------------------------------------------------------------------
+
+
+def ask(home: Home, epoch: int, every: Iterable[int], **how: Any) -> Planned:
+    (home.path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n')
+    planned, _ = plan(home, epoch, every, **how)
+    assert planned is not None
+    for name in BEFORE_PUBLISH:
+        orchestration.stage(str(home.path), planned, name)
+    assert orchestration.ask(str(home.path), planned, pages=False)[1] is not None
+    return planned
+
+
+def test_a_person_is_asked_once_for_all(light: None, week: Week) -> None:
+    home, ledger, first = week
+    every = range(first, first + 3)
+    planned = ask(home, first, every)
+    with pytest.raises(UnderWay, match="which has epoch 2004-04-16, is held until somebody decides") as held_up:
+        plan(home, first + 1, every)
+    look = passes.look(str(home.path), held_up.value.run_id, 60)
+    assert look[0] == "waiting" and "held until somebody decides" in look[1]
+    assert passes.look(str(home.path), held_up.value.run_id, -1)[0] == "late"
+    orchestration.decide(str(home.path), planned, True, "ada", None)
+    assert orchestration.publish(str(home.path), planned)["revision"] == 1
+    assert f"by run {planned['run_id']} as revision 1" in plan(home, first + 1, every)[1]
+    assert len(ledger.runs()) == 1
+
+
+@pytest.mark.parametrize("then", ["nothing", "landed again", "cleared", "another revision"])
+def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(light: None, week: Week, then: str) -> None:
+    home, ledger, first = week
+    every = range(first, first + 3)
+    planned = ask(home, first, every)
+    orchestration.decide(str(home.path), planned, False, "ada", "half is missing")
+    if then == "landed again":
+        homes.put(home, first + 1, up((7, 8)))
+    if then == "another revision":
+        by_command = Home(home.path, home.config.model_copy(update={"publish": Home.open(home.path).config.publish}))
+        row = homes.hold(by_command, ledger, [first + 5])
+        held.approve(by_command, ledger, row, None, None)
+        runner.publish(by_command, ledger, row.run_id)
+    again, said = plan(home, first + 1, every, again=then == "cleared")
+    if then == "nothing":
+        assert again is None and f"run {planned['run_id']}, which had epoch 2004-04-16, was rejected by ada" in said
+        assert "next: clear this whole run" in said
+    else:
+        assert again is not None and first + 1 in epochs(ledger, again)
+
+
+# -- an epoch whose batch is wrong --------------------------------------------------------------------------------
+
+
+def wrong_at(monkeypatch: pytest.MonkeyPatch, *bad: int) -> None:
+    """An ingest that finds these batches wrong."""
+    from pipeline.run.stages import ingest
+
+    before = ingest.work
+
+    def work(run: Run) -> Any:
+        wrong = {e: RunFailed(f"landing/{e}: broken. Nothing was published.", "fix it") for e in run.epochs if e in bad}
+        if wrong:
+            run.leave_out(wrong)
+        return before(run)
+
+    monkeypatch.setattr("pipeline.run.stages.ingest.work", work)
+
+
+@pytest.mark.parametrize("own", range(4))
+@pytest.mark.parametrize("bad", [[], [0], [3], [1, 2], [0, 1, 2, 3]], ids=str)
+def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
+    light: None, week: Week, monkeypatch: pytest.MonkeyPatch, own: int, bad: list[int]
+) -> None:
+    """As Airflow does it: every DAG run plans when the one before is over, the first of them `own`."""
+    home, ledger, first = week
+    wrong_at(monkeypatch, *(first + day for day in bad))
+    open_ = {first + day for day in range(4)}
+    failed: dict[int, str] = {}
+    for day in [own, *(day for day in range(4) if day != own)]:
+        epoch = first + day
+        planned, said = plan(home, epoch, open_)
+        if planned is None:
+            assert "published as landed, by run" in said
+        else:
+            try:
+                publish(home, planned)
+            except RunFailed as error:
+                failed[day] = error.what
+                assert epochs(ledger, planned) == [epoch]  # its own, and no other's, is on record
+        open_.discard(epoch)
+    assert sorted(failed) == bad and all(f"landing/{first + day}" in said for day, said in failed.items())
+    assert sorted(ledger.batches()) == [first + day for day in range(4) if day not in bad]
+    assert ledger.at().revision == (len(bad) < 4)  # one revision for all that is good
+    from pipeline.landing.survey import grid
+
+    states = {row["epoch"]: row["state"] for row in grid(home, ledger)[1]}
+    assert [states[first + day] for day in range(4)] == ["failed" if d in bad else "published" for d in range(4)]
+
+
+def test_what_was_left_out_is_shown_as_failed_at_once(light: None, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline.landing.survey import grid
+
+    home, ledger, first = week
+    wrong_at(monkeypatch, first + 1)
+    planned, _ = plan(home, first, [first + 1])
+    assert planned is not None
+    done = publish(home, planned)
+    assert (done["epochs"], done["labels"]) == ([first], ["2004-04-15"])
+    shown = {row["epoch"]: (row["state"], row["error"]) for row in grid(home, ledger)[1]}
+    assert shown[first][0] == "published"
+    assert shown[first + 1] == ("failed", f"landing/{first + 1}: broken. Nothing was published.")
+    # the process dies between two stages: the run goes on with what is left of it
+    assert ledger.run(planned["run_id"]).epochs == (first,)
+
+
+def test_a_pass_whose_audit_fails_is_not_tried_again_as_one(
+    light: None, week: Week, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose fault it is nobody knows: each of its epochs goes alone, and the others go together."""
+    home, ledger, first = week
+    planned, _ = plan(home, first, [first + 1, first + 2])
+    assert planned is not None
+    check = {"epoch": first + 1, "suite": "edges", "name": "no zero diffs", "severity": "critical", "passed": False}
+    words = {"meaning": "", "remedy": "", "observed": "1 of 1 rows", "rows": []}
+    ledger.put_checks(planned["run_id"], 1, [{**check, **words}])  # type: ignore[list-item, typeddict-item]
+    ledger.finish(planned["run_id"], RunState.FAILED, "audit: 1 critical check(s) failed")
+    every = range(first, first + DAYS)
+    alone, _ = plan(home, first + 2, every)
+    assert alone is not None and epochs(ledger, alone) == [first + 2]
+    publish(home, alone)
+    others, _ = plan(home, first + 3, every)
+    assert others is not None and epochs(ledger, others) == [first + 3, first + 4, first + 5]
+    assert len(ledger.runs()) == 3

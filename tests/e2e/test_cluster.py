@@ -1,0 +1,194 @@
+"""Runs on a Spark cluster of several processes, with tables in S3 and the ledger in PostgreSQL, and real faults.
+
+Whatever fails, the command ends with a message, readers see whole revisions, and the command typed again publishes
+what a run on one machine does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline.home.directory import Home
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import RunState
+from tests import homes, seeds
+from tests.cluster import Cluster
+from tests.reference import Row
+from tests.s3 import Store, need_library
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+def batch(rng: random.Random) -> list[Row]:
+    ops = rng.choices(["upsert", "delete"], [5, 1], k=80)
+    return [(rng.randrange(20), rng.randrange(20), None, op, seq) for seq, op in enumerate(ops)]
+
+
+def toml(cluster: Cluster, storage: str = "") -> str:
+    conf = ", ".join(f'"{name}" = "{value}"' for name, value in cluster.settings.items())
+    return f'{storage}[spark]\nmaster = "{cluster.master}"\nconf = {{ {conf} }}\n'
+
+
+def land(homes_: list[Home], epochs: range, rng: random.Random) -> None:
+    for epoch in epochs:
+        rows = batch(rng)
+        for home in homes_:
+            homes.put(home, epoch, rows)
+
+
+def begin(home: Home, *arguments: str) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "ALTNEU_MASTER"}
+    command = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, env=environment | {"PYTHONPATH": str(REPO)}, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
+
+
+def finished(home: Home, *arguments: str) -> str:
+    process = begin(home, *arguments)
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output
+    return output
+
+
+def published(home: Home) -> dict[str, str]:
+    """The fingerprints of all tables but those whose rows name revisions or files."""
+    ledger = Ledger(home.database)
+    row = ledger.at()
+    return {table: str(mark) for table, mark in ledger.fingerprints(row.revision).items()}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster"), workers=3) as made:
+        yield made
+
+
+@pytest.mark.slow
+def test_a_history_is_that_of_one_machine(
+    cluster: Cluster, tmp_path: Path, s3: str, store: Store, postgres: str
+) -> None:
+    """S3, PostgreSQL and three workers, with 5 % of the requests to S3 failing."""
+    need_library()
+    rng, faults = random.Random(seeds.one()), random.Random(seeds.one())
+    storage = f'[storage]\nwarehouse = "{s3}"\ndatabase = "{postgres}"\n'
+    far, _ = homes.make(tmp_path / "far", toml(cluster, storage))
+    near, _ = homes.make(tmp_path / "near")
+    land([far, near], range(4), rng)
+    store.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0]
+    for home in (far, near):
+        finished(home, "backfill", "--all")
+    land([far, near], range(2, 3), rng)
+    for home in (far, near):
+        finished(home, "run", "2")
+        finished(home, "audit")
+    assert published(far) == published(near)
+
+
+def executors(cluster: Cluster) -> None:
+    for process in cluster.find("executor")[:1]:
+        process.kill()
+
+
+def worker(cluster: Cluster) -> None:
+    cluster.find("worker")[0].kill()
+
+
+def head(cluster: Cluster) -> None:
+    cluster.find("head")[0].kill()
+
+
+def silence(cluster: Cluster) -> None:
+    """A worker and its executors hear and say nothing for longer than the others wait, and are back."""
+    found = cluster.find("worker")[0]
+    family = [found, *found.children(recursive=True)]
+    for process in family:
+        process.suspend()
+
+    def back() -> None:
+        for process in family:
+            if process.is_running():
+                process.resume()
+
+    threading.Timer(30, back).start()
+
+
+# what fails while a run is at work; whether the run ends well all the same
+FAULTS: dict[str, tuple[Callable[[Cluster], None], bool]] = {
+    "an executor is killed": (executors, True),
+    "a worker is killed": (worker, True),
+    "a worker is cut off, and back": (silence, True),
+    "the head is killed": (head, True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_part_of_the_cluster_fails(tmp_path: Path, fault: str) -> None:
+    strike, goes_on = FAULTS[fault]
+    rng = random.Random(seeds.one())
+    with Cluster(tmp_path, workers=2) as cluster:
+        far, ledger = homes.make(tmp_path / "far", toml(cluster))
+        near, _ = homes.make(tmp_path / "near")
+        land([far, near], range(3), rng)
+        process = begin(far, "backfill", "--all")
+        until = time.monotonic() + 200
+        while not _at_work(far, "edges") and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.2)
+        strike(cluster)
+        output, _ = process.communicate(timeout=400)
+        print(output)
+        if goes_on:
+            assert process.returncode == 0, output
+        if not cluster.find("head"):
+            process = begin(far, "rebuild")
+            output, _ = process.communicate(timeout=400)
+            print(output)
+            assert process.returncode == 1 and f"no Spark master answers at {cluster.master}" in output, output
+            cluster.head()
+            cluster.ready(workers=2)
+        land([far, near], range(1, 2), rng)
+        for home in (far, near):
+            finished(home, "backfill", "--all")
+        finished(far, "audit")
+        assert published(far) == published(near)
+        assert not [run for run in ledger.runs() if run.state is RunState.RUNNING]
+
+
+@pytest.mark.slow
+def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    rng = random.Random(seeds.one())
+    far, ledger = homes.make(tmp_path / "far", toml(cluster))
+    near, _ = homes.make(tmp_path / "near")
+    land([far, near], range(3), rng)
+    process = begin(far, "backfill", "--all")
+    while not _at_work(far, "triangles") and process.poll() is None:
+        time.sleep(0.2)
+    for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+        each.send_signal(signal.SIGKILL)
+    process.wait()
+    assert ledger.at().revision == 0, "nothing is published"
+    assert json.loads(finished(far, "status", "--format", "json"))["revision"] == 0
+    for home in (far, near):
+        finished(home, "backfill", "--all")
+    assert published(far) == published(near)
+
+
+def _at_work(home: Home, stage: str) -> bool:
+    """Has a run of the home come to this stage?"""
+    try:
+        ledger = Ledger(home.database)
+        return any(each.stage == stage for run in ledger.runs() for each in ledger.stages(run.run_id))
+    except Exception:  # the database is not there yet
+        return False

@@ -1,0 +1,140 @@
+"""Epochs whose own batches are wrong are left out of a pass: it publishes what it would, had they not landed."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.errors import BatchWrong
+from pipeline.home.directory import Home
+from pipeline.run import stages
+from pipeline.state.ledger import Ledger
+from pipeline.storage.warehouse import Warehouse
+from pipeline.tasks import orchestration, passes
+from tests import homes
+from tests.e2e.conftest import Altneu
+
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
+
+TOML = '[epochs]\nevery = "1d"\n[vertices]\nids = "string"\n'
+DAYS = 5  # the first is published, and has landed again
+K4 = [(f"v{a}", f"v{b}", None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)]
+HALF = b"src,dst,op,seq\nv0,v9,upsert,0\n,,,\nv1,v9,replace,0\n"  # two of three rows are malformed
+BROKEN = gzip.compress(b"src,dst,op,seq\n" + b"v0,v9,upsert,0\n" * 40)[:-20]
+WRONG: dict[str, dict[int, tuple[str, bytes]]] = {
+    "broken": {2: ("more.csv.gz", BROKEN)},
+    "malformed": {4: ("more.csv", HALF)},
+    "both, and a correction": {0: ("rows.csv", HALF), 2: ("more.csv.gz", BROKEN), 3: ("more.csv", b"src,op\n")},
+}
+
+
+def made(path: Path) -> tuple[Home, Ledger, int]:
+    home, ledger = homes.make(path, TOML)
+    first = home.schedule.epoch("2004-04-15")
+    homes.put(home, first, K4)  # type: ignore[arg-type]
+    homes.run(home, ledger, [first])
+    homes.put(home, first, [*K4[1:], ("v0", "v8", None, "upsert", 0)])  # type: ignore[list-item]
+    for day in range(1, DAYS):
+        homes.put(home, first + day, [(f"v{day}", "v8", None, "upsert", 0), ("v0", f"w{day}", None, "upsert", 0)])  # type: ignore[list-item]
+    return home, ledger, first
+
+
+def stored(spark: SparkSession, home: Home, ledger: Ledger) -> dict[str, Any]:
+    """Every diff of every table with its epoch and revision, the totals' diffs, and the batches."""
+    warehouse, row = Warehouse(spark, home), ledger.at()
+    tables = {table: sorted(map(str, warehouse.at(table, row).collect())) for table in warehouse.tables}
+    batches = {epoch: (batch.rows, batch.bad_rows, batch.revision) for epoch, batch in ledger.batches().items()}
+    return {**tables, "totals": sorted(ledger.total_diffs(row.revision)), "batches": batches, "frontier": row.frontier}
+
+
+def spoil(home: Home, first: int, wrong: dict[int, tuple[str, bytes]]) -> None:
+    for day, (name, content) in wrong.items():
+        (home.landing / f"epoch={home.schedule.label(first + day)}" / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "how"),
+    [
+        (wrong, how) if len(WRONG[wrong]) > 1 else pytest.param(wrong, how, marks=pytest.mark.slow)
+        for wrong in WRONG
+        for how in ("command", "pass")
+    ],
+)
+def test_it_publishes_what_it_would_had_they_not_landed(
+    spark: SparkSession, tmp_path: Path, altneu: Altneu, wrong: str, how: str
+) -> None:
+    home, ledger, first = made(tmp_path / "home")
+    spoil(home, first, WRONG[wrong])
+    good = [day for day in range(DAYS) if day not in WRONG[wrong]]
+    if how == "command":
+        refused = altneu("backfill", "--all", home=home.path)
+        assert refused.code == 1 and ledger.at().revision == 1  # without the option it stops
+        done = altneu("backfill", "--all", "--keep-going", home=home.path)
+        assert done.code == 1 and f"published revision 2: {len(good)} epoch(s)" in done.out
+        assert f"{len(WRONG[wrong])} epoch(s) were left out" in done.err
+        assert all(f"{home.schedule.label(first + day)}: " in done.err for day in WRONG[wrong])
+    else:
+        other = {home.schedule.start(first + day) for day in range(DAYS)}
+        planned = passes.plan(str(home.path), first + good[0], count=lambda dates: len(other & set(dates)))
+        assert planned is not None and len(ledger.run(planned["run_id"]).epochs) == DAYS
+        for name in (stage.name for stage in stages.STAGES if stage.before_publish):
+            orchestration.stage(str(home.path), planned, name)
+        assert orchestration.publish(str(home.path), planned)["epochs"] == [first + day for day in good]
+    twin, twin_ledger, _ = made(tmp_path / "twin")
+    homes.run(twin, twin_ledger, [first + day for day in good])
+    assert stored(spark, home, ledger) == stored(spark, twin, twin_ledger)
+
+    shown = altneu("status", home=home.path).out
+    assert all(re.search(rf"{home.schedule.label(first + day)}\s+failed", shown) for day in WRONG[wrong]), shown
+
+    # put right, they are the difference
+    for day in WRONG[wrong]:
+        folder = home.landing / f"epoch={home.schedule.label(first + day)}"
+        shutil.rmtree(folder)
+        shutil.copytree(twin.landing / folder.name, folder)
+    for each, book in ((home, ledger), (twin, twin_ledger)):
+        homes.run(each, book, [first + day for day in WRONG[wrong]])
+    assert stored(spark, home, ledger) == stored(spark, twin, twin_ledger)
+
+
+def test_all_are_wrong_and_parts_of_which_one_is(altneu: Altneu, tmp_path: Path) -> None:
+    home, ledger, first = made(tmp_path / "home")
+    (home.path / "altneu.toml").write_text(f"{TOML}[ingest]\nmax_revision_mb = 0.00001\n")  # an epoch each
+    spoil(home, first, {1: ("more.csv", HALF), 3: ("more.csv", HALF)})
+    every = [f"2004-04-{15 + day}" for day in range(DAYS)]
+    done = altneu("backfill", every[1], every[1], "--keep-going", home=home.path)
+    assert done.code == 1 and "1 epoch(s) were left out" in done.err and ledger.at().revision == 1
+    assert "max_bad_share" in done.err and "next: fix or remove their files" in done.err
+    done = altneu("backfill", "--all", "--keep-going", home=home.path)
+    assert done.code == 1 and "2 epoch(s) were left out" in done.err
+    assert sorted(ledger.batches()) == [first, first + 2, first + 4] and ledger.at().revision == 4
+    done = altneu("backfill", "--all", "--keep-going", "--hold", home=home.path)
+    assert done.code == 1 and ledger.held() == []  # nothing is left that could be held
+
+
+def test_the_own_epoch_of_a_pass_is_wrong(tmp_path: Path) -> None:
+    """It fails with its message, and the others are for the next to take."""
+    home, ledger, first = made(tmp_path / "home")
+    spoil(home, first, {2: ("more.csv.gz", BROKEN), 4: ("more.csv", HALF)})
+    starts = {home.schedule.start(first + day) for day in range(DAYS)}
+
+    def go(day: int) -> list[int]:
+        planned = passes.plan(str(home.path), first + day, count=lambda dates: len(starts & set(dates)))
+        assert planned is not None
+        for name in (stage.name for stage in stages.STAGES if stage.before_publish):
+            orchestration.stage(str(home.path), planned, name)
+        return orchestration.publish(str(home.path), planned)["epochs"]
+
+    with pytest.raises(BatchWrong, match=r"2004-04-17/more\.csv\.gz"):
+        go(2)
+    assert ledger.at().revision == 1
+    assert go(1) == [first, first + 1, first + 3]
+    with pytest.raises(BatchWrong, match=r"2004-04-19/more\.csv line"):
+        go(4)
+    assert ledger.at().revision == 2

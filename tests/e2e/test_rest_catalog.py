@@ -1,0 +1,186 @@
+"""Tables that a REST catalog lists, on a real one: the same history as beside the ledger, and all that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.errors import AltneuError, Unavailable, UsageError
+from pipeline.home.directory import Home
+from pipeline.home.settings import Rest
+from pipeline.local import doctor
+from pipeline.reading import views
+from pipeline.run import rollback
+from pipeline.run.compact import compact
+from pipeline.state import place
+from pipeline.state.ledger import Ledger
+from pipeline.storage import catalogs, inventory, unaided
+from pipeline.storage.duck import DuckTables
+from pipeline.storage.prints import of_published
+from pipeline.storage.relocate import relocate
+from pipeline.storage.warehouse import Warehouse
+from tests import homes, seeds
+from tests.proxy import Proxy
+from tests.reference import Row
+
+
+def batch(rng: random.Random) -> list[Row]:
+    pairs = [rng.sample(range(8), 2) for _ in range(14)]
+    return [(a, b, None, rng.choice(["upsert"] * 4 + ["delete"]), seq) for seq, (a, b) in enumerate(pairs)]
+
+
+def settings(rest: Proxy, namespace: str, **more: str) -> str:
+    given = {"type": "rest", "uri": rest.endpoint, "namespace": namespace} | more
+    return "[storage]\ncatalog = {" + ", ".join(f"{name} = {json.dumps(text)}" for name, text in given.items()) + "}\n"
+
+
+def shown(home: Home, spark: SparkSession) -> list[Any]:
+    """Totals of every epoch, the trussness of every edge ever, fingerprints."""
+    ledger = Ledger(home.database)
+    row = ledger.at()
+    warehouse = Warehouse(spark, home)
+    truss = warehouse.at("trussness", row).groupBy("a", "b", "epoch", "k").agg({"diff": "sum"}).where("sum(diff) <> 0")
+    prints = of_published(warehouse, row)
+    assert {table: ledger.fingerprints(row.revision)[table] for table in prints} == prints
+    return [views.totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unaudited", "tiny")
+def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path, rest: Proxy) -> None:
+    """With a correction, a rollback and a compaction; with 503s and broken connections all along."""
+    rng, faults = random.Random(seeds.one()), random.Random(seeds.one())
+    batches = [batch(rng) for _ in range(4)]
+    both = [homes.make(tmp_path / "sql"), homes.make(tmp_path / "rest", settings(rest, "a"))]
+    rest.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0] if method == "GET" else None
+    for home, ledger in both:
+        for epoch, rows in enumerate(batches[:3]):
+            homes.put(home, epoch, rows)
+        homes.run(home, ledger, [0, 1, 2])
+        homes.put(home, 1, batches[3])
+        homes.run(home, ledger, [1])
+    home, ledger = both[1]
+    assert shown(home, spark) == shown(both[0][0], spark)
+    assert place.look(home).catalog.startswith(place.REST)  # type: ignore[union-attr]
+    assert DuckTables(home).listed(DuckTables(home).at("edges", ledger.at()))
+    for home, ledger in both:
+        rollback.rollback(home, ledger, 1)
+        for table, pin in ledger.at().snapshots.items():  # without Spark, by the server
+            refs = unaided.branches(home).metadata(table).refs()
+            assert (refs["main"], refs[f"r{ledger.at().revision}"]) == (pin, pin), (home.path, table)
+        compact(home, ledger, spark)
+    home, ledger = both[1]
+    assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
+    assert Warehouse(spark, home).remove_orphans("edges") == 0
+    found = inventory.take(home, ledger)
+    assert found.files > 5 and not found.missing
+
+
+@pytest.mark.usefixtures("unaudited", "tiny")
+def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another home's namespace, another kind of catalog, a catalog that is gone or refuses: nothing is lost."""
+    home, ledger = homes.make(tmp_path / "home", settings(rest, "b"))
+    homes.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 1), (1, 3, None, "upsert", 2)])
+    homes.run(home, ledger, [0])
+    before = shown(home, spark)
+
+    other, books = homes.make(tmp_path / "other", settings(rest, "b"))
+    homes.put(other, 0, [(4, 5, None, "upsert", 0)])
+    with pytest.raises(UsageError, match="the namespace b of the catalog has a table upserts that is not this home"):
+        homes.run(other, books, [0])
+
+    def again(text: str) -> Home:
+        (home.path / "altneu.toml").write_text(text)
+        return Home.open(home.path)
+
+    cases: list[tuple[str, type[AltneuError], str, Callable[[Home], object]]] = [
+        ("", UsageError, "listed in a REST catalog, and .* says that they are in the home's database", tables),
+        (settings(rest, "nobody"), AltneuError, "there is no table edges", tables),
+        (settings(rest, "nobody"), AltneuError, "has none of this home's tables, while .* is full", made(spark)),
+        (settings(rest, "b"), UsageError, "cannot be relocated", relocate),
+    ]
+    for text, kind, says, action in cases:
+        changed = again(text)
+        with pytest.raises(kind, match=says):
+            action(changed)
+    assert shown(again(settings(rest, "b")), spark) == before
+
+    rest.faults = lambda method, path: "503"
+    with pytest.raises((Unavailable, AltneuError), match="the catalog http"):
+        tables(home)
+    rest.faults = lambda method, path: "cut"
+    with pytest.raises(Unavailable, match="does not answer"):
+        tables(home)
+    assert [check.ok for check in doctor._stores(home.path) if check.name == "Catalog"] == [False]
+    rest.faults = lambda method, path: None
+    assert [check.ok for check in doctor._stores(home.path) if check.name == "Catalog"] == [True]
+    assert shown(home, spark) == before
+
+    former, old = homes.make(tmp_path / "former")
+    homes.put(former, 0, [(1, 2, None, "upsert", 0)])
+    homes.run(former, old, [0])
+    (former.path / "altneu.toml").write_text(settings(rest, "c"))
+    with pytest.raises(UsageError, match=r"listed in the home's database, and .* says that they are in a REST catalog"):
+        Warehouse(spark, Home.open(former.path))
+
+
+def tables(home: Home) -> dict[str, str]:
+    found = catalogs.of(home, place.settled(home)).located("edges")
+    if "edges" not in found:
+        raise AltneuError("there is no table edges", "altneu status")
+    return found
+
+
+def made(spark: SparkSession) -> Callable[[Home], object]:
+    return lambda home: Warehouse(spark, home).ensure()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unaudited", "tiny")
+def test_an_answer_that_is_lost(spark: SparkSession, tmp_path: Path, rest: Proxy) -> None:
+    """A commit whose answer does not come: the run fails or goes on; the next one publishes what is landed."""
+    rng = random.Random(seeds.one())
+    home, ledger = homes.make(tmp_path / "home", settings(rest, "d"))
+    expected, books = homes.make(tmp_path / "expected")
+    for epoch in range(4):
+        rows = batch(rng)
+        for each in (home, expected):
+            homes.put(each, epoch, rows)
+        homes.run(expected, books, [epoch])
+        if epoch:
+            rest.faults = lambda method, path: "lost" if method == "POST" and rng.random() < 0.1 else None
+            for _ in range(3):
+                try:
+                    homes.run(home, ledger, [epoch])
+                    break
+                except Exception as error:
+                    print(f"epoch {epoch}: {error}")
+        rest.faults = lambda method, path: None
+        homes.run(home, ledger, [epoch])
+    assert shown(home, spark)[:2] == shown(expected, spark)[:2]
+
+
+def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALTNEU_CATALOG_CREDENTIAL", "me:secret")
+    rest = Rest(type="rest", uri="https://host/api", warehouse="mine", scope="PRINCIPAL_ROLE:ALL")
+    assert catalogs._reached(rest) == {
+        "uri": "https://host/api",
+        "warehouse": "mine",
+        "scope": "PRINCIPAL_ROLE:ALL",
+        "credential": "me:secret",
+    }
+
+
+def test_a_server_without_the_home(tmp_path: Path, rest: Proxy) -> None:
+    """Nothing is there yet: reading finds no table, and makes none."""
+    home, _ = homes.make(tmp_path / "home", settings(rest, "e"))
+    assert catalogs.RestServer(home.config.storage.catalog).located() == {}  # type: ignore[arg-type]
+    assert not any("POST" in seen for seen in rest.seen)
+    shutil.rmtree(home.path)

@@ -1,0 +1,230 @@
+"""The tables as other programs read them: `main` and the tags are what is published, and the recipes of docs/engines.md
+answer what altneu answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyspark.sql import SparkSession
+
+from pipeline.errors import AltneuError
+from pipeline.home.directory import Home
+from pipeline.local.doctor import checks
+from pipeline.reading import outside
+from pipeline.reading.graph import Graph
+from pipeline.run import rollback
+from pipeline.run.compact import compact
+from pipeline.state.ledger import Ledger
+from pipeline.storage import unaided
+from pipeline.storage.branches import Branches
+from pipeline.storage.relocate import relocate
+from tests import homes
+
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
+
+REPO = Path(__file__).parents[2]
+TOML = "[edges]\nlive_for = 3\n[retention]\nrevisions = 3\n"
+AS_OF = {
+    "trussness": "SELECT a, b, k FROM {rows} GROUP BY a, b, k HAVING sum(diff) > 0",
+    "edges": "SELECT a, b FROM {rows} WHERE epoch <= {at} AND until > {at} GROUP BY a, b HAVING sum(diff) > 0",
+    "degrees": "SELECT vertex, sum(diff) FROM {rows} WHERE epoch <= {at} GROUP BY vertex HAVING sum(diff) > 0",
+}
+Rows = Counter[tuple[Any, ...]]
+
+
+def recipe(program: str) -> str:
+    section = (REPO / "docs" / "engines.md").read_text().split(f"\n## {program}\n")[1].split("\n## ")[0]
+    (found,) = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
+    return str(found)
+
+
+def clique(*vertices: int) -> list[tuple[int, int, None, str, int]]:
+    return [(a, b, None, "upsert", 0) for a in vertices for b in vertices if a < b]
+
+
+def names(home: Home) -> dict[str, dict[str, int]]:
+    """Table → its branches and tags, as the files say."""
+    tables = unaided.branches(home)
+    return {table: tables.metadata(table).refs() for table in tables.tables}
+
+
+class Others:
+    """A reader that knows the catalog and nothing of the ledger: pyiceberg and DuckDB."""
+
+    def __init__(self, home: Home, ledger: Ledger) -> None:
+        said = outside.of(home, ledger)
+        where = said.catalog
+        self.catalog = load_catalog(where["name"], type="sql", uri=where["uri"], warehouse=where["warehouse"])
+        self.frontier = said.frontier
+
+    def rows(self, table: str, ref: str) -> Rows:
+        import duckdb
+
+        found = self.catalog.load_table(("graph", table))
+        snapshot = found.snapshot_by_name(ref)
+        assert snapshot is not None, (table, ref)
+        rows = found.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+        with duckdb.connect() as connection:
+            connection.register("rows", rows)
+            return Counter(connection.sql(AS_OF[table].format(rows="rows", at=self.frontier)).fetchall())
+
+
+def published(home: Home, revision: int) -> dict[str, Rows]:
+    """The same by altneu."""
+    graph = Graph(home.path).arrow
+    edges = graph.edges(revision=revision).to_pylist()
+    vertices = graph.vertices(revision=revision).to_pylist()
+    return {
+        "trussness": Counter((row["src"], row["dst"], row["trussness"]) for row in edges),
+        "edges": Counter((row["src"], row["dst"]) for row in edges),
+        "degrees": Counter((row["vertex"], row["degree"]) for row in vertices),
+    }
+
+
+def check(home: Home, ledger: Ledger, *tagged: int) -> None:
+    """`main` is the newest revision and no more, and just these have a tag, in every table."""
+    newest, others, found = ledger.at(), Others(home, ledger), names(home)
+    for table, refs in found.items():
+        assert refs["main"] == newest.snapshots[table], table
+        assert {name for name in refs if not name.startswith("going_")} == {"main", *(f"r{r}" for r in tagged)}, table
+    expected = published(home, newest.revision)
+    for table, rows in expected.items():
+        assert rows and others.rows(table, "main") == rows == others.rows(table, f"r{newest.revision}"), table
+        for revision in tagged:
+            if ledger.at(revision).frontier == newest.frontier:
+                assert others.rows(table, f"r{revision}") == published(home, revision)[table], (table, revision)
+    assert outside.of(home, ledger).tags == [f"r{revision}" for revision in tagged]
+
+
+def test_main_and_tags_are_what_is_published(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, ledger = homes.make(tmp_path / "home", TOML)
+    with pytest.raises(AltneuError, match="nothing is published"):
+        outside.of(home, ledger)
+    homes.put(home, 1, clique(1, 2, 3, 4))
+    homes.put(home, 3, clique(4, 5, 6))
+    homes.run(home, ledger, [1, 3])
+    homes.put(home, 2, clique(2, 3, 5, 7))
+    homes.run(home, ledger, [2])
+    check(home, ledger, 1, 2)
+    told: list[str] = []
+    rollback.rollback(home, ledger, 1, told.append)  # by SQL and metadata alone
+    assert not told and ledger.at().snapshots == ledger.at(1).snapshots != ledger.at(2).snapshots
+    check(home, ledger, 1, 2, 3)
+    homes.run(home, ledger, [2])
+    homes.put(home, 1, clique(1, 2, 3))
+    homes.run(home, ledger, [1])
+    # a compaction lets 3, 4 and 5 share their tables: the newest alone has a tag
+    compact(home, ledger, spark, grace=0)
+    assert ledger.at(4).snapshots == ledger.at(5).snapshots
+    check(home, ledger, 5)
+    with monkeypatch.context() as patch:  # it dies after the row of the ledger
+        patch.setattr(Branches, "follow", lambda *_: exec("raise ConnectionRefusedError"))
+        rollback.rollback(home, ledger, 4, told.append)
+    assert len(told) == 2 and "revision 4 shares its tables with later ones" in told[0] and "altneu doctor" in told[1]
+    assert {refs["main"] for refs in names(home).values()} == set(ledger.at(5).snapshots.values())
+    assert "r6" not in names(home)["edges"]
+    found = {each.name: each.found for each in checks(home.path)}
+    assert "brought up to date" in found["Tags"]
+    assert "are what is published" in {each.name: each.found for each in checks(home.path)}["Tags"]
+    assert ledger.at().hidden and published(home, 6) == published(home, 4) != published(home, 5)
+    assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {f"run_{ledger.at().run_id}"}
+    monkeypatch.setattr("pipeline.state.lease.SILENCE", 0)  # until now it may have been at it still
+    homes.run(home, ledger, [1])  # on from there, and the branches of the one that died go
+    check(home, ledger, 5, 6, 7)
+    # a moved home
+    shutil.copytree(home.path, tmp_path / "moved")
+    moved = Home.open(tmp_path / "moved")
+    relocate(moved)
+    check(moved, Ledger(moved.database), 5, 6, 7)
+    # revisions that a compaction drops, and the empty state
+    homes.put(home, 4, clique(1, 2, 3))
+    homes.run(home, ledger, [4])
+    compact(home, ledger, spark, grace=0)
+    check(home, ledger, 8)
+    rollback.rollback(home, ledger, 0)
+    for table, refs in names(home).items():
+        assert refs["main"] == refs["r9"] == unaided.branches(home).first(table)
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> tuple[Home, Ledger]:
+    home, ledger = homes.make(tmp_path / "home", TOML)
+    homes.put(home, 1, clique(1, 2, 3, 4))
+    homes.put(home, 2, clique(4, 5, 6))
+    homes.put(home, 3, clique(1, 7))
+    homes.run(home, ledger, [1, 2])
+    homes.run(home, ledger, [3])
+    return home, ledger
+
+
+def test_the_recipes(spark: SparkSession, landed: tuple[Home, Ledger], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they stand on the page, and `altneu tables` as they call it."""
+    home = landed[0]
+    program = home.path / "bin" / "altneu"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pipeline.cli "$@"\n')
+    program.chmod(0o755)
+    variables = {"PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(REPO)}
+    for name, value in (variables | {"ALTNEU_HOME": str(home.path)}).items():
+        monkeypatch.setenv(name, value)
+    edges = Graph(home.path).arrow.edges(as_of="2").to_pylist()
+    expected = {(row["src"], row["dst"], row["trussness"]) for row in edges}
+    assert expected and len(expected) != Graph(home.path).arrow.edges().num_rows
+    for engine in ("pyiceberg", "DuckDB", "Spark"):
+        given: dict[str, Any] = {}
+        exec(recipe(engine), given)
+        answer = given["answer"]
+        if engine == "pyiceberg":
+            rows = [row for row in answer.to_pylist() if row["diff_sum"]]
+            assert {(row["a"], row["b"], row["k"]) for row in rows} == expected
+        else:
+            assert {tuple(row) for row in answer} == expected, engine
+    said = json.loads(subprocess.check_output(["altneu", "tables", "--format", "json"]))
+    assert (said["revision"], said["tag"], said["frontier"], said["tags"]) == (2, "r2", 3, ["r1", "r2"])
+    old = json.loads(subprocess.check_output(["altneu", "tables", "--revision", "1", "--format", "json"]))
+    assert (old["tag"], old["frontier"]) == ("r1", 2)
+    text = subprocess.check_output(["altneu", "tables"], text=True)
+    assert said["catalog"]["name"] in text and "revision   2, tag r2" in text and "trussness" in text
+    wrong = subprocess.run(["altneu", "tables", "--revision", "9"], capture_output=True, text=True)
+    assert wrong.returncode != 0 and "revision 9 was not published" in wrong.stderr
+
+
+def test_a_commit_without_spark_is_refused_when_another_was_first(
+    spark: SparkSession, landed: tuple[Home, Ledger]
+) -> None:
+    """And it changes the names of a table, and nothing else of its metadata."""
+    from pipeline.state import files
+    from pipeline.storage import iceberg
+    from pipeline.storage.warehouse import Warehouse
+
+    home, ledger = landed
+    tables = unaided.branches(home)
+    pin = ledger.at(1).snapshots["edges"]
+    early, late = tables.metadata("edges"), tables.metadata("edges")
+    before = json.loads(files.read(early._location))
+    early.commit([("createTag", "mine", pin)])
+    with pytest.raises(iceberg.Overtaken):
+        late.commit([("createTag", "yours", pin)])
+    after = json.loads(files.read(tables.metadata("edges")._location))
+    assert after["refs"] == before["refs"] | {"mine": {"snapshot-id": pin, "type": "tag"}}
+    for schema in after["schemas"]:
+        assert not schema.pop("identifier-field-ids")  # said, where it was left out: there are none
+    may = {"refs", "metadata-log", "last-updated-ms"}
+    assert {name for name in before.keys() | after if after.get(name) != before.get(name)} <= may
+    folder = Path(files.plain(early._location)).parent
+    assert len([*folder.glob("*.metadata.json")]) <= 11  # as the table's properties say
+    through_spark = Warehouse(spark, home).metadata("edges")  # Iceberg goes on from it
+    through_spark.commit([("removeTag", "mine")])
+    assert names(home)["edges"] == {name: ref["snapshot-id"] for name, ref in before["refs"].items()}

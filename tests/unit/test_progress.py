@@ -1,0 +1,89 @@
+"""What a long command says of itself: that it goes on, how long it will take; and times in the reader's zone."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.cli import printing
+
+
+@pytest.fixture
+def berlin() -> Iterator[None]:
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "Europe/Berlin"
+    time.tzset()
+    yield
+    os.environ.pop("TZ") if before is None else os.environ.update(TZ=before)
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("iso", "said"),
+    [
+        ("2026-11-24T01:34:37.989+00:00", "2026-11-24 02:34 CET (01:34 UTC)"),
+        ("2026-07-24T01:34:37+00:00", "2026-07-24 03:34 CEST (01:34 UTC)"),
+        ("2026-11-24T23:30:00.000+00:00", "2026-11-25 00:30 CET (2026-11-24 23:30 UTC)"),
+        (None, "never"),
+    ],
+)
+def test_a_time_is_said_in_the_readers_zone_and_in_utc(berlin: None, iso: str | None, said: str) -> None:
+    assert printing.moment(iso) == said
+
+
+def test_without_a_zone_of_ones_own_it_is_utc_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    assert printing.moment("2026-11-24T01:34:37.989+00:00") == "2026-11-24 01:34 UTC"
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("expected", "learned", "passed", "says"),
+    [
+        ({}, 0, 3, "truss, 3 s"),
+        ({"truss": 30.0, "audit": 12.0}, 3, 10, "truss, 10 s; about 32 s left, as the last 3 runs took"),
+        ({"truss": 30.0, "audit": 12.0}, 1, 33, "truss, 33 s; about 12 s left, as the last run took"),
+        (
+            {"truss": 30.0, "audit": 12.0},
+            3,
+            40,
+            "truss, 40 s; longer than the 30 s of the last 3 runs, and about 12 s for what follows",
+        ),
+        ({"truss": 3.0}, 3, 40, "truss, 40 s; longer than the 3 s of the last 3 runs"),
+        ({"truss": 3.0}, 3, 1, "truss, 1 s"),  # as good as over
+    ],
+)
+def test_the_time_left_is_that_of_past_runs(
+    expected: dict[str, float], learned: int, passed: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(printing.time, "time", lambda: clock[0])
+    with printing.Progress(expected, learned) as progress:
+        progress("truss", "")
+        clock[0] += passed
+        assert progress._now() == says
+
+
+def test_a_command_that_says_where_it_is_is_heard_of_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a stage says first need not be its name alone: an audit names its epochs."""
+    monkeypatch.setattr(printing, "SAY", 0.05)
+    with printing.Progress() as progress:
+        progress("audit", "epoch 1 of 9")
+        for _ in range(200):
+            time.sleep(0.02)
+            if "audit: epoch 1 of 9, 0 s" in capsys.readouterr().err:
+                break
+        else:
+            raise AssertionError("nothing was said")
+        progress.pause()  # somebody is asked
+        time.sleep(0.1)
+        capsys.readouterr()
+        time.sleep(0.3)
+        assert capsys.readouterr().err == ""
