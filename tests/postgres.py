@@ -9,20 +9,23 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    """A PostgreSQL cluster of its own, on a free port of the loopback interface."""
+def programs() -> Path | None:
+    """The folder of PostgreSQL's programs, where a server is installed."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     initdb = str(found[-1]) if found else shutil.which("initdb")
-    if initdb is None:
-        pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
-    programs = Path(initdb).parent
+    return Path(initdb).parent if initdb else None
+
+
+@contextmanager
+def running(programs: Path) -> Iterator[str]:
+    """A PostgreSQL cluster of its own, on a free port of the loopback interface; its URI, without a database."""
     # PostgreSQL refuses to run as root
     as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     folder = Path(tempfile.mkdtemp(prefix="altneu-pg-"))
@@ -46,12 +49,26 @@ def server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def postgres(server: str) -> str:
-    """A database of the test's own."""
+def database(server: str) -> str:
+    """A new database on a server; its URI."""
     name = f"t{uuid.uuid4().hex[:8]}"
     engine = sa.create_engine(f"{server}/postgres", isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(sa.text(f"CREATE DATABASE {name}"))
     engine.dispose()
     return f"{server}/{name}"
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    folder = programs()
+    if folder is None:
+        pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
+    with running(folder) as uri:
+        yield uri
+
+
+@pytest.fixture
+def postgres(server: str) -> str:
+    """A database of the test's own."""
+    return database(server)

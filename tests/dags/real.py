@@ -148,6 +148,7 @@ class Airflow:
         """An `airflow` command, as an operator types it in a shell of their own, beside the running parts."""
         altneu = [sys.executable, "-m", "pipeline.cli", "--home", str(self.path)]
         plain = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {"PYTHONPATH": str(REPO)}
+        plain |= {name: value for name, value in self.environment.items() if name.startswith("AIRFLOW")}
         pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen([*altneu, "airflow", "exec", "--", *arguments], env=plain, **pipes)
 
@@ -169,12 +170,15 @@ class Airflow:
 
 
 def backfill(airflow: Airflow, home: Home, epochs: Sequence[int], active: int) -> None:
-    """`airflow backfill create` over the days from the first epoch to the last one, backwards."""
+    """`airflow backfill create` over the days from the first epoch to the last one, backwards.
+
+    It is created before the DAG is switched on: its catch-up would take days of the backfill.
+    """
     airflow.until(lambda: airflow.call("/api/v2/dags/altneu_epoch"), 120, "the DAG")
-    airflow.unpause("altneu_epoch")
     first, last = (f"{home.schedule.start(epoch):%Y-%m-%d}" for epoch in (epochs[0], epochs[-1]))
     dates = ["--from-date", first, "--to-date", last]
     how = ["--run-backwards", "--max-active-runs", str(active)]
     created = airflow.command("backfill", "create", "--dag-id", "altneu_epoch", *dates, *how)
     said, _ = created.communicate(timeout=300)
     assert created.returncode == 0, said
+    airflow.unpause("altneu_epoch")

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.postgres import database
+
 from .real import Airflow, backfill
 from .test_real import DAYS, PATIENCE, college, equal_to_one_pass
 
@@ -20,14 +22,16 @@ DAG = "altneu_epoch"
 def test_a_backfill_is_one_pass_without_the_broken_epoch(
     spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
-    toml = ""
-    if kind == "postgresql":
-        toml = f'[storage]\ndatabase = "{request.getfixturevalue("postgres")}"\n'
+    toml, environment = "", {}
+    if kind == "postgresql":  # the databases of both
+        server = request.getfixturevalue("server")
+        toml = f'[storage]\ndatabase = "{database(server)}"\n'
+        environment = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database(server)}
     home, ledger, epochs = college(tmp_path / "home", DAYS or 12, toml)
     bad = epochs[len(epochs) // 2]
     poisoned = home.landing / f"epoch={home.schedule.label(bad)}" / "more.csv.gz"
     poisoned.write_bytes(b"no gzip at all")
-    with Airflow(home, "--connect") as airflow:
+    with Airflow(home, "--connect", environment=environment) as airflow:
         backfill(airflow, home, epochs, 8)
         # the task of the run that leads is killed in the middle
         airflow.until(lambda: any(run.epochs and len(run.epochs) > 1 for run in ledger.runs()), PATIENCE, "a pass")
