@@ -15,11 +15,13 @@ import pytest
 
 @dataclass
 class Receiver:
-    """`got`: paths and JSON bodies, in their order. `status`: what it answers; `hangs`: it does not, before `free`."""
+    """`got`: paths and JSON bodies, in their order. `status`: what it answers; `hangs`: it does not, before `free`;
+    `waiting`: so many requests have no answer yet."""
 
     port: int = 0
     status: int = 200
     hangs: bool = False
+    waiting: int = 0
     free: threading.Event = field(default_factory=threading.Event)
     got: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -36,7 +38,9 @@ def receiving() -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if receiver.hangs:
+                receiver.waiting += 1
                 receiver.free.wait(60)
+                receiver.waiting -= 1
                 return
             receiver.got.append((self.path, json.loads(body)))
             self.send_response(receiver.status)

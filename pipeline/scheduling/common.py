@@ -28,8 +28,9 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
-from airflow.sdk import Param, chain, task
+from airflow.sdk import BaseOperatorLink, Param, chain, task
 from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
@@ -148,7 +149,21 @@ def report_address(name: str) -> str:
     """The address of a page of the reports inside Airflow."""
     prefix = current().prefix
     where = "" if prefix == base.PREFIX else f"homes/{prefix}/"
-    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu/{where}reports/{name}"
+    return f"{address()}/{where}reports/{name}"
+
+
+def address() -> str:
+    """The address of altneu's pages inside Airflow."""
+    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}/altneu"
+
+
+class ReportLink(BaseOperatorLink):
+    """The link **Report** of a task: the page of what its run is about."""
+
+    name = "Report"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        return f"{address()}/runs/{ti_key.dag_id}/{quote(ti_key.run_id)}"
 
 
 def at_work(done: dict[str, Any]) -> dict[str, Any]:
@@ -273,6 +288,8 @@ def stages(planned: Any) -> Any:
     chain(planned, *before, [*told, warned])
     chain(planned, before[1:])
     chain(warned, report(planned, done))
+    for each in approve.dag.tasks:
+        each.operator_extra_links = (*each.operator_extra_links, ReportLink())
     return before[-1]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,3 +72,29 @@ def test_decided_by_a_command_meanwhile(light: None, tiny: Tiny, tmp_path: Path)
         orchestration.decide(path, planned, True, "ada", None)
     with pytest.raises(RunFailed, match="it was rejected by bob"):
         orchestration.publish(path, planned)
+
+
+def test_nobody_decides_in_time(light: None, tiny: Tiny) -> None:
+    """The task fails for good and says how to go on: the run stays held and can be decided later."""
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from pipeline.scheduling.approval import Approval
+
+    home, ledger, first = tiny
+    asking(home)
+    path = str(home.path)
+    planned = begun(home, ledger, first)
+    for stage in (each.name for each in runner.STAGES if each.before_publish):
+        orchestration.stage(path, planned, stage)
+    held, _ = orchestration.ask(path, planned, pages=False)
+    task = Approval(
+        task_id="approve", home=path, planned=held, subject="Publish?", response_timeout=timedelta(hours=5), pages=False
+    )
+    context = {"ti": SimpleNamespace(xcom_pull=lambda **asked: held, dag_id="altneu_epoch", run_id="r")}
+    event = {"error": "nobody", "error_type": "timeout"}
+    with pytest.raises(AirflowFailException, match=f"within 5:00:00. Run {held['run_id']} stays held.*") as failed:
+        task.execute_complete(context, event)
+    assert f"next: altneu publish {held['run_id']}" in str(failed.value)
+    assert ledger.at().revision == 0 and [run.run_id for run in ledger.held()] == [held["run_id"]]
+    orchestration.decide(path, held, True, "ada", "late, but right")
+    assert orchestration.publish(path, held)["revision"] == 1

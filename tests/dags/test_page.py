@@ -244,11 +244,17 @@ def test_a_run_leads_to_the_page_of_its_epoch(
     tiny: tuple[Home, Ledger, int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from airflow.sdk.configuration import conf
     from fastapi.testclient import TestClient
 
     home, _, first = tiny
     dags = load(home.path)
     run = dags["altneu_epoch"].test(logical_date=home.schedule.start(first))
+    for task in dags["altneu_epoch"].tasks:  # each has its link, which Airflow keeps with the task's XComs
+        found = run.get_task_instance(task.task_id).xcom_pull(task_ids=task.task_id, key="_link_ReportLink")
+        assert found == f"{conf.get('api', 'base_url', fallback='')}/altneu/runs/altneu_epoch/{quote(run.run_id)}", (
+            task.task_id
+        )
     many = dags["altneu_backfill"].test(logical_date=None)
     may_all(page, monkeypatch)
     monkeypatch.setitem(page.app.dependency_overrides, page.get_user, Ada)
