@@ -195,8 +195,8 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
     """The environment of every part of the Airflow of a home."""
     folder = home.path.resolve() / "airflow"
     address = f"http://localhost:{port}"
-    # a task is a Spark process: more of them than this share the same cores and memory
-    parallel = max(2, min(4, os.cpu_count() or 2))
+    # the stages take turns in the pool; what else runs beside them waits more than it works
+    parallel = max(4, min(8, os.cpu_count() or 4))
     defaults = {
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -215,6 +215,8 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",  # nine tasks a run, and one after the other
         # a task whose worker died with its scheduler is tried again after so many seconds without a heartbeat
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "120",
+        # seconds after which a worker notices at the latest that its task has ended: 5 doubled a backfill's time
+        "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         # after a restart the scheduler is up before the API server is: a task's worker waits for it, minutes if need be
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "12",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
