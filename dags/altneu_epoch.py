@@ -6,7 +6,7 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 
 | task | what it does |
 |---|---|
-| landed | waits until the epoch's folder is in the landing, and says which folder it waits for |
+| landed | waits for the epoch's folder in the landing, and names it; published as landed: skips the rest, a success |
 | plan | compares landing and ledger; waits while another run is at work; nothing new: skips the rest, a success |
 | ingest … truss | the stages; nothing is visible yet |
 | audit | suites and full recomputation; a critical failure stops the run before publish |
@@ -18,9 +18,9 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 Landed an epoch again? Clear its whole run: just the difference is published. A backfill (`airflow backfill
 create`) and a catch-up go together, in any order and with any number of active runs: the first run to plan takes
 along the landed epochs of the other runs that are queued or running, and publishes them as one revision; the others
-then end in `plan` and say which run has published their epoch. An epoch whose files are broken or mostly malformed is
-left out, as if it had not landed, and its own run fails. A run by hand takes nobody along. A run that was overtaken
-nonetheless (its stages are skipped) runs its epochs again in publish.
+then end in `landed` or `plan` and say which run has published their epoch. An epoch whose files are broken or mostly
+malformed is left out, as if it had not landed, and its own run fails. A run by hand takes nobody along. A run that was
+overtaken nonetheless (its stages are skipped) runs its epochs again in publish.
 """
 
 from __future__ import annotations

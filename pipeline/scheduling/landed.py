@@ -1,4 +1,5 @@
-"""Waiting for an epoch's landing without a worker: the first task of `altneu_epoch`.
+"""Waiting for an epoch's landing without a worker: the first task of `altneu_epoch`. An epoch that is published as it
+is landed needs nothing more: the rest is skipped, so that such a run of a backfill costs one short task.
 
 The task looks once. When the folder is not there it hands over to a trigger, which looks again every `interval` seconds
 inside Airflow's triggerer, hundreds of them in one process; no worker is held and none is started for a look. The
@@ -14,11 +15,11 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from ..errors import AltneuError
-from ..tasks import base, due
+from ..tasks import base, due, passes
 from . import common
 from .sites import current
 
@@ -104,7 +105,7 @@ class LandingSensor(BaseOperator):
         common.say(event["says"])
         match event["state"]:
             case "landed":
-                return int(event["epoch"])
+                return self.handed_on(context, int(event["epoch"]))
             case "gap":
                 raise AirflowSkipException(event["says"])
             case "late":
@@ -112,3 +113,10 @@ class LandingSensor(BaseOperator):
                 say = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
                 raise common.failure(say, retry=False)
         raise common.failure(event["says"], event["retry"])
+
+    def handed_on(self, context: Any, epoch: int) -> int:
+        """The epoch, unless another run has published it."""
+        if passes.published(self.home, epoch, common.say):
+            context["ti"].xcom_push(key="return_value", value=epoch)  # by which the run finds the page of its epoch
+            raise DownstreamTasksSkipped(tasks=[task.task_id for task in self.get_flat_relatives(upstream=False)])
+        return epoch

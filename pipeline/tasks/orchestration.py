@@ -95,14 +95,19 @@ def begin(home: Home, ledger: Ledger, found: Plan, say: Say, alone: bool = False
 
     run_id = runner.begin(home, ledger, found, alone=alone)
     if run_id is None:
-        whole = some([epoch.label for epoch in found.epochs])
-        made = {epoch.revision for epoch in found.epochs if epoch.revision}
-        by = f", by run {ledger.at(min(made)).run_id} as revision {min(made)}" if len(made) == 1 else ""
-        say(f"nothing to do: {whole} published as landed{by} (the newest revision is {found.parent.revision})")
+        say(nothing(ledger, found))
         return None
     labels = _labels(home, found.run)
     say(f"run {run_id}: {some(labels)} on revision {found.parent.revision}")
     return {"run_id": run_id, "label": labels[-1], "parent": found.parent.revision}
+
+
+def nothing(ledger: Ledger, found: Plan) -> str:
+    """What to say of a plan that has nothing to do."""
+    whole = some([epoch.label for epoch in found.epochs])
+    made = {epoch.revision for epoch in found.epochs if epoch.revision}
+    by = f", by run {ledger.at(min(made)).run_id} as revision {min(made)}" if len(made) == 1 else ""
+    return f"nothing to do: {whole} published as landed{by} (the newest revision is {found.parent.revision})"
 
 
 def _labels(home: Home, epochs: Iterable[int]) -> list[str]:

@@ -56,6 +56,15 @@ def plan(path: str, epoch: int, say: Say = quiet, count: Count | None = None, ag
     return planned
 
 
+def published(path: str, epoch: int, say: Say = quiet) -> bool:
+    """Whether an epoch is published as landed; then which run has done it is said. It begins nothing."""
+    home, ledger = opened(path)
+    found = planning.plan_epochs(home, ledger, orchestration.without_gone(home, ledger, [epoch], say))
+    if not found.run:
+        say(orchestration.nothing(ledger, found))
+    return not found.run
+
+
 def look(path: str, run_id: str, patience: float) -> tuple[Literal["over", "waiting", "late"], str]:
     """Whether a run that came first is over, and what to say of it. `patience`: seconds to wait for a person."""
     _, ledger = opened(path, writes=False)

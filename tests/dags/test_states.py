@@ -25,7 +25,7 @@ from pipeline.state.ledger import Ledger
 from pipeline.state.totals import MEASURES
 from tests import homes
 
-from .test_epoch import AFTER_PLAN, DAY, begun, light, skipped, states, tiny, up
+from .test_epoch import AFTER_LANDED, DAY, begun, light, skipped, states, tiny, up
 from .test_imports import STAGES
 
 __all__ = ["light", "tiny"]
@@ -127,7 +127,7 @@ def test_an_event_lists_the_epochs_that_its_run_has_published(
     assert change["after"] == {name: point[name] for name in MEASURES}
     # cleared once more: nothing to do, nothing told
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
-    assert skipped(run) == AFTER_PLAN and listed(run) == []
+    assert skipped(run) == AFTER_LANDED and listed(run) == []
 
 
 def test_a_warning_is_red_in_a_run_that_succeeds(
