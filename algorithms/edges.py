@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from algorithms import incremental
+from algorithms.collection import Collection
+from algorithms.incremental import Change
 from algorithms.patterns import condition
-from algorithms.times import FOREVER
+from algorithms.times import FOREVER, Total
 from algorithms.upserts import distinct_changes, lives
 
 
@@ -143,33 +146,16 @@ def degree_total_changes(before: DataFrame, delta: DataFrame, broadcast: bool = 
     """How many vertices have an edge, and how many wedges (pairs of edges that meet) there are: diff triples
     `measure` (vertices, wedges), epoch, diff, from degree triples.
 
-    `before`: degrees until now (vertex, epoch, diff); `delta`: their change. Neither is linear in the degrees, so the
-    timelines of the vertices of `delta`, and with `whole` those of all others as well, are looked at, before and after.
+    `before`: degrees until now (vertex, epoch, diff); `delta`: their change. Neither is linear in the degrees, both are
+    in the collection of `(vertex, degree)`, which is a count. `broadcast` and `whole`: see `incremental.count`.
     """
-    old = before
-    if not whole:
-        few = delta.select("vertex").distinct()
-        old = before.join(F.broadcast(few) if broadcast else few, "vertex")
-    zero = F.lit(0).cast("bigint")
-    both = old.select("vertex", "epoch", F.col("diff").alias("old"), zero.alias("new")).unionByName(
-        delta.select("vertex", "epoch", zero.alias("old"), F.col("diff").alias("new"))
-    )
-    by_epoch = both.groupBy("vertex", "epoch").agg(F.sum("old").alias("old"), F.sum("new").alias("new"))
-    line = Window.partitionBy("vertex").orderBy("epoch")
-    old_degree = F.sum("old").over(line)
-    degree = F.sum(F.col("old") + F.col("new")).over(line)
-
-    def pairs(d: Column) -> Column:
-        return F.shiftright(d * (d - 1), 1)
-
-    measures = {
-        "vertices": (degree > 0).cast("bigint") - (old_degree > 0).cast("bigint"),
-        "wedges": pairs(degree) - pairs(old_degree),
-    }
-    levels = by_epoch.select("vertex", "epoch", *[change.alias(name) for name, change in measures.items()])
-    steps_ = [
-        F.struct(F.lit(name).alias("measure"), (F.col(name) - F.coalesce(F.lag(name).over(line), zero)).alias("diff"))
-        for name in measures
+    parts = [
+        Collection.from_triples(each.select("vertex", "epoch", "diff"), Total("epoch")) for each in (before, delta)
     ]
-    diffs = levels.select("epoch", F.array(*steps_).alias("steps")).select("epoch", F.inline("steps"))
+    changed = incremental.count(Change(*parts), ["vertex"], "degree", broadcast, whole).delta.df
+    measures = {"vertices": F.lit(1), "wedges": F.shiftright(F.col("degree") * (F.col("degree") - 1), 1)}
+    each = F.array(
+        *[F.struct(F.lit(name).alias("measure"), (F.col("diff") * n).alias("diff")) for name, n in measures.items()]
+    )
+    diffs = changed.select("epoch", each.alias("each")).select("epoch", F.inline("each"))
     return diffs.groupBy("measure", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")

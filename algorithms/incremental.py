@@ -8,7 +8,8 @@ State    It is the input itself: `before`, and for the next run `after`, an appe
          What is stored already takes its place: `Change(stored, found.delta)`.
 Shapes   A `Change` is a collection in two parts. The triples of a result's delta are not consolidated.
 Cost     Of `before` the history of the delta's keys, found by one scan: with `broadcast` the keys (of `join` the
-         deltas) must fit an executor's memory, and what is stored is not exchanged. Then as the operator.
+         deltas) must fit an executor's memory, and what is stored is not exchanged. Then as the operator. With `whole`
+         all of `before` is looked at instead: for few rows, where a join costs more than they do.
 Errors   Those of the operator, and ValueError for parts that do not fit together.
 Source   Seed 1 (operators respond with the diffs of their recomputation), seed 5 (incremental forms); law 6.
 """
@@ -62,24 +63,29 @@ def reduce(
     aggregates: Mapping[str, Column],
     rows: Literal["positive", "nonzero"] = "positive",
     broadcast: bool = False,
+    whole: bool = False,
 ) -> Change:
     """The change of a `reduce`."""
-    return _again(change, key, lambda c, by: algorithms.reduce.reduce(c, by, aggregates, rows), broadcast)
+    return _again(change, key, lambda c, by: algorithms.reduce.reduce(c, by, aggregates, rows), broadcast, whole)
 
 
-def count(change: Change, key: Sequence[str], name: str = "count", broadcast: bool = False) -> Change:
+def count(
+    change: Change, key: Sequence[str], name: str = "count", broadcast: bool = False, whole: bool = False
+) -> Change:
     """The change of a `count`."""
-    return _again(change, key, lambda c, by: algorithms.reduce.count(c, by, name), broadcast)
+    return _again(change, key, lambda c, by: algorithms.reduce.count(c, by, name), broadcast, whole)
 
 
-def threshold(change: Change, function: Callable[[Column], Column], broadcast: bool = False) -> Change:
+def threshold(
+    change: Change, function: Callable[[Column], Column], broadcast: bool = False, whole: bool = False
+) -> Change:
     """The change of a `threshold`."""
-    return _again(change, change.delta.data, lambda c, _: algorithms.reduce.threshold(c, function), broadcast)
+    return _again(change, change.delta.data, lambda c, _: algorithms.reduce.threshold(c, function), broadcast, whole)
 
 
-def distinct(change: Change, broadcast: bool = False) -> Change:
+def distinct(change: Change, broadcast: bool = False, whole: bool = False) -> Change:
     """The change of a `distinct`."""
-    return _again(change, change.delta.data, lambda c, _: algorithms.reduce.distinct(c), broadcast)
+    return _again(change, change.delta.data, lambda c, _: algorithms.reduce.distinct(c), broadcast, whole)
 
 
 def join(left: Change, right: Change, on: Sequence[str] | None = None, broadcast: bool = False) -> Change:
@@ -100,7 +106,11 @@ def query(
 
 
 def _again(
-    change: Change, key: Sequence[str], operator: Callable[[Collection, list[str]], Collection], broadcast: bool
+    change: Change,
+    key: Sequence[str],
+    operator: Callable[[Collection, list[str]], Collection],
+    broadcast: bool,
+    whole: bool,
 ) -> Change:
     """The operator on the history of the delta's keys, once with the delta and once without, in one pass:
     distinguished by a column of the key."""
@@ -109,7 +119,8 @@ def _again(
     version = next(name for i in range(len(names) + 1) if (name := f"version{i}") not in names)
     signs = F.explode(F.array(F.lit(-1), F.lit(1))).alias(version)
     columns = change.delta.df.columns
-    old = _among(change, key, broadcast).df.select(*columns, signs)
+    history = change.before if whole else _among(change, key, broadcast)
+    old = history.df.select(*columns, signs)
     both = old.unionByName(change.delta.df.select(*columns, F.lit(1).alias(version)))
     found = operator(replace(after, df=both), [version, *key])
     delta = replace(found, df=found.df.withColumn(DIFF, F.col(DIFF) * F.col(version)).drop(version))

@@ -22,12 +22,13 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from algorithms import incremental
 from algorithms.collection import Collection
-from algorithms.delta_query import delta_query
+from algorithms.incremental import Change
 from algorithms.kernels.intervals import disjoint, longs
 from algorithms.patterns import Pattern, relations
 from algorithms.query import Atom, Query
-from algorithms.times import EPOCH_REVISION
+from algorithms.times import Total
 
 Motifs = Mapping[str, Sequence[Pattern]]
 SCHEMA = "motif string, vertex bigint, epoch bigint, diff bigint"
@@ -49,18 +50,19 @@ def motif_counts(motifs: Motifs, relations: DataFrame) -> DataFrame:
 
 def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: DataFrame) -> DataFrame:
     """The same as `motif_changes`, as joins of Spark; `before` None: from nothing."""
-    rows = change.select("relation", *_INTERVAL, F.lit(1).cast("bigint").alias("revision"))
-    if before is not None:
-        rows = rows.unionByName(before.select("relation", *_INTERVAL, F.lit(0).cast("bigint").alias("revision")))
-    found = {}
-    for name in relations(motifs):
-        mine = rows.where(F.col("relation") == name).drop("relation")
+    time = Total("epoch")
+
+    def relation(rows: DataFrame, name: str) -> Collection:
+        mine = rows.where(F.col("relation") == name).select(*_INTERVAL)
         if not name.startswith("->"):
             turned = F.col("b").alias("a"), F.col("a").alias("b")
             mine = mine.unionByName(mine.select(*turned, *map(F.col, mine.columns[2:])))
-        found[name] = Collection.from_intervals(mine, EPOCH_REVISION)
+        return Collection.from_intervals(mine, time)
+
+    old = change.limit(0) if before is None else before
+    changes = {name: Change(relation(old, name), relation(change, name)) for name in relations(motifs)}
     parts = [
-        _at_vertices(name, delta_query(_query(pattern), found, only=F.col("revision") == 1))
+        _at_vertices(name, incremental.query(_query(pattern), changes).delta)
         for name, patterns in motifs.items()
         for pattern in patterns
     ]
