@@ -27,15 +27,16 @@ PARTS = {
 
 
 class Cluster:
-    """Running once it is made; `with` stops it. `settings`: what an application needs on machines this small."""
+    """Running once it is made; `with` stops it. `settings`: what an application needs on machines this small; `memory`:
+    an executor's heap, in gigabytes."""
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, workers: int, memory: int = 1) -> None:
         self.folder, self.ports = folder, (free_port(), free_port())
         self.master = f"spark://127.0.0.1:{self.ports[0]}"
         self.settings = {
             "spark.driver.memory": "1g",
             "spark.driver.host": "127.0.0.1",
-            "spark.executor.memory": "1g",
+            "spark.executor.memory": f"{memory}g",
             "spark.executor.cores": "1",
             "spark.cores.max": str(workers),
             "spark.network.timeout": "20s",
@@ -43,6 +44,7 @@ class Cluster:
             "spark.executor.heartbeatInterval": "2s",
         }
         self.started: list[psutil.Popen] = []
+        self.memory = memory
         self.head()
         for _ in range(workers):
             self.worker()
@@ -57,7 +59,18 @@ class Cluster:
         number = len(self.started)
         place = str(self.folder / f"worker{number}")
         self._start(
-            "worker", "-c", "1", "-m", "1500m", "-d", place, "--webui-port", "0", "-h", "127.0.0.1", self.master
+            "worker",
+            "-c",
+            "1",
+            "-m",
+            f"{self.memory * 1024 + 500}m",
+            "-d",
+            place,
+            "--webui-port",
+            "0",
+            "-h",
+            "127.0.0.1",
+            self.master,
         )
 
     def find(self, part: str) -> list[psutil.Process]:

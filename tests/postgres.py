@@ -8,9 +8,10 @@ import socket
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import sqlalchemy as sa
@@ -23,9 +24,16 @@ def programs() -> Path | None:
     return Path(initdb).parent if initdb else None
 
 
+class Server(NamedTuple):
+    """`uri`: without a database; `restart`: ends all connections."""
+
+    uri: str
+    restart: Callable[[], None]
+
+
 @contextmanager
-def running(programs: Path) -> Iterator[str]:
-    """A PostgreSQL cluster of its own, on a free port of the loopback interface; its URI, without a database."""
+def running(programs: Path) -> Iterator[Server]:
+    """A PostgreSQL cluster of its own, on a free port of the loopback interface."""
     # PostgreSQL refuses to run as root
     as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     folder = Path(tempfile.mkdtemp(prefix="altneu-pg-"))
@@ -41,11 +49,15 @@ def running(programs: Path) -> Iterator[str]:
 
     call(str(programs / "initdb"), "-D", str(data), "-U", "altneu", "--auth=trust", "-E", "UTF8")
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-    call(str(programs / "pg_ctl"), "-D", str(data), "-w", "-l", str(folder / "log"), "-o", options, "start")
+    control = [str(programs / "pg_ctl"), "-D", str(data)]
+    how = ["-w", "-l", str(folder / "log"), "-o", options]
+    call(*control, *how, "start")
     try:
-        yield f"postgresql+psycopg://altneu@127.0.0.1:{port}"
+        yield Server(
+            f"postgresql+psycopg://altneu@127.0.0.1:{port}", lambda: call(*control, *how, "-m", "fast", "restart")
+        )
     finally:
-        call(str(programs / "pg_ctl"), "-D", str(data), "-m", "immediate", "stop")
+        call(*control, "-m", "immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -64,8 +76,8 @@ def server() -> Iterator[str]:
     folder = programs()
     if folder is None:
         pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
-    with running(folder) as uri:
-        yield uri
+    with running(folder) as found:
+        yield found.uri
 
 
 @pytest.fixture

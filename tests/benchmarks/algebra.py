@@ -16,12 +16,13 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import joins, linear
+from algorithms import incremental, joins, linear, triangles
 from algorithms import reduce as reductions
 from algorithms.collection import Collection
 from algorithms.delta_query import Query, delta_query
+from algorithms.incremental import Change
 from algorithms.iterate import iterate
-from algorithms.times import EPOCH, EPOCH_REVISION
+from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER
 from pipeline.storage.session import session
 from tests.algebra.reference import exchanges
 from tests.benchmarks.kernels import rmat
@@ -84,6 +85,29 @@ def queries(spark: SparkSession, scale: int, changes: int, skip: list[str]) -> N
             seconds, rows = timed(lambda q=query, o=only: delta_query(q, {"e": edges}, only=o).df.count())  # type: ignore[misc]
             print(f"| {size:,} | {name} | {what} | {rows:,} | {seconds:.1f} |", flush=True)
     edges.df.unpersist()
+
+
+def beside_the_stage(spark: SparkSession, scale: int, changes: int) -> None:
+    """The changed triangles: the stage's own three steps, and the generic query, in turns."""
+    edges = edges_of(spark, scale, changes).df.withColumns({"a": F.col("x"), "b": F.col("y"), "until": F.lit(FOREVER)})
+    rows = edges.select("a", "b", "epoch", "until", "diff", "revision")
+    index, delta = (rows.where(f"revision = {n}").drop("revision").persist() for n in (0, 1))
+    parts = [Collection.from_intervals(each, EPOCH) for each in (index, delta)]
+
+    def own() -> int:
+        return triangles.vertex_triangle_changes(triangles.triangle_changes(index, delta)).count()
+
+    def generic() -> int:
+        found = incremental.query(Query.parse(QUERIES["triangle"]), {"e": Change(*parts)}, broadcast=True).delta.df
+        at = found.select(F.explode(F.array("a", "b", "c")).alias("vertex"), "epoch", "diff")
+        return at.groupBy("vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0").count()
+
+    assert own() == generic(), "the first of each is not counted"
+    turns = [(timed(own)[0], timed(generic)[0]) for _ in range(3)]
+    for name, seconds in zip(("the stage's three steps", "`incremental.query`"), zip(*turns, strict=True), strict=True):
+        print(f"| {index.count():,} | {name} | {sorted(seconds)[1]:.1f} |", flush=True)
+    for each in (index, delta):
+        each.unpersist()
 
 
 def hot_keys(spark: SparkSession, runs: int) -> None:
@@ -188,6 +212,10 @@ def main() -> None:
     print("\n| edges | query | what | rows | seconds |\n|---|---|---|---|---|")
     for scale in given.scale:
         queries(spark, scale, given.changes, given.skip)
+    if "stage" not in given.skip:
+        print("\n| edges | changed triangles by | seconds |\n|---|---|---|")
+        for scale in given.scale:
+            beside_the_stage(spark, scale, given.changes)
 
 
 if __name__ == "__main__":

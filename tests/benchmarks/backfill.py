@@ -57,7 +57,7 @@ def main() -> None:
     for way in WAYS:
         with tempfile.TemporaryDirectory() as folder, running(installed) as server:
             home = Path(folder) / "home"
-            seconds, runs, revisions = measured(home, server, way, options.days, options.active)
+            seconds, runs, revisions = measured(home, server.uri, way, options.days, options.active)
         name = f"{way}, backwards, {options.active} active" if way == "altneu_epoch" else way
         print(f"| {name} | {runs} | {revisions} | {seconds:.1f} |", flush=True)
 

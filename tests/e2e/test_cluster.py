@@ -24,6 +24,7 @@ from pipeline.home.directory import Home
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from tests import homes, seeds
+from tests import postgres as postgresql
 from tests.cluster import Cluster
 from tests.reference import Row
 from tests.s3 import Store, need_library
@@ -185,10 +186,38 @@ def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     assert published(far) == published(near)
 
 
+@pytest.mark.slow
+def test_the_database_server_is_restarted(cluster: Cluster, tmp_path: Path) -> None:
+    """All connections of a run end at once: it goes on or fails in words, and loses nothing."""
+    folder = postgresql.programs()
+    if folder is None:
+        pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
+    rng = random.Random(seeds.one())
+    with postgresql.running(folder) as server:
+        storage = f'[storage]\ndatabase = "{postgresql.database(server.uri)}"\n'
+        far, ledger = homes.make(tmp_path / "far", toml(cluster, storage))
+        near, _ = homes.make(tmp_path / "near")
+        land([far, near], range(3), rng)
+        for stage, command in {"ingest": ["backfill", "--all"], "truss": ["rebuild"]}.items():
+            process = begin(far, *command)
+            while not _at_work(far, stage) and process.poll() is None:
+                time.sleep(0.2)
+            server.restart()
+            output, _ = process.communicate(timeout=400)
+            print(output)
+            assert process.returncode == 0 or "Traceback" not in output, output
+            finished(far, "backfill", "--all")
+        finished(near, "backfill", "--all")
+        finished(far, "audit")
+        assert published(far) == published(near)
+        assert not [run for run in ledger.runs() if run.state is RunState.RUNNING]
+
+
 def _at_work(home: Home, stage: str) -> bool:
-    """Has a run of the home come to this stage?"""
+    """Has a run of the home that is at work come to this stage?"""
     try:
         ledger = Ledger(home.database)
-        return any(each.stage == stage for run in ledger.runs() for each in ledger.stages(run.run_id))
+        running = [run.run_id for run in ledger.runs() if run.state is RunState.RUNNING]
+        return any(each.stage == stage for run_id in running for each in ledger.stages(run_id))
     except Exception:  # the database is not there yet
         return False

@@ -1,0 +1,140 @@
+"""How a Spark cluster of several processes scales: a first load, an epoch of 1,000 changes and an audit, by workers.
+
+    python -m tests.benchmarks.cluster [--edges 1000000] [--workers 1 2 3] [--memory 1] [--limit N]
+
+Standalone clusters on this machine, workers of one core each, whole commands of seeded R-MAT, landed as one Parquet
+file. `--memory`: an executor's heap in gigabytes. `--limit`: `limit_edges` of triangles and truss, beyond which no task
+holds the graph.
+Prints tables in Markdown: seconds of the commands with the greatest resident memory of an executor (its Python workers
+included), and what each stage moved: Spark's jobs, tasks, and bytes written to and read from shuffles, out of its event
+log. More workers than cores share the cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from pipeline.home.directory import Home
+from pipeline.state.ledger import Ledger
+from tests import homes
+from tests.benchmarks import put_changes, put_rows
+from tests.benchmarks.triangles import by_rmat
+from tests.cluster import Cluster
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+class Watch(threading.Thread):
+    """The greatest resident bytes of one executor with its children."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(daemon=True)
+        self.cluster, self.most, self.over = cluster, 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(0.5):
+            for executor in self.cluster.find("executor"):
+                try:
+                    family = [executor, *executor.children(recursive=True)]
+                    self.most = max(self.most, sum(each.memory_info().rss for each in family))
+                except psutil.Error:
+                    continue
+
+
+def command(home: Home, cluster: Cluster, *arguments: str) -> tuple[float, float]:
+    """Seconds of a command, and gigabytes of its largest executor."""
+    environment = {name: value for name, value in os.environ.items() if name != "ALTNEU_MASTER"}
+    watch = Watch(cluster)
+    watch.start()
+    start = time.perf_counter()
+    whole = [sys.executable, "-m", "pipeline.cli", "--home", str(home.path), *arguments]
+    ended = subprocess.run(whole, env=environment | {"PYTHONPATH": str(REPO)}, capture_output=True, text=True)
+    watch.over.set()
+    if ended.returncode:
+        sys.exit(f"{' '.join(arguments)}: exit {ended.returncode}\n{ended.stdout}\n{ended.stderr}")
+    return time.perf_counter() - start, watch.most / 1e9
+
+
+def moved(logs: Path, ledger: Ledger) -> dict[str, list[int]]:
+    """Of the newest run, by stage: jobs, tasks, megabytes written to shuffles, megabytes read from them."""
+    run = ledger.at().run_id
+    spans = {row.stage: (row.started, row.started + row.seconds) for row in ledger.stages(run)}
+    found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+
+    def at(milliseconds: int) -> str | None:
+        moment = milliseconds / 1000
+        return next((name for name, (start, end) in spans.items() if start <= moment <= end), None)
+
+    for log in logs.iterdir():
+        for line in log.read_text().splitlines():
+            event = json.loads(line)
+            if event["Event"] == "SparkListenerJobStart" and (stage := at(event["Submission Time"])):
+                found[stage][0] += 1
+            if event["Event"] == "SparkListenerTaskEnd" and (stage := at(event["Task Info"]["Finish Time"])):
+                metrics = event.get("Task Metrics") or {}
+                read = metrics.get("Shuffle Read Metrics", {})
+                found[stage][1] += 1
+                found[stage][2] += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
+                found[stage][3] += read.get("Remote Bytes Read", 0) + read.get("Local Bytes Read", 0)
+    return dict(found)
+
+
+def measure(folder: Path, size: int, workers: int, memory: int, limit: int | None) -> None:
+    logs = folder / "events"
+    logs.mkdir()
+    with Cluster(folder, workers, memory) as cluster:
+        conf = cluster.settings | {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": logs.as_uri(),
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false",
+        }
+        settings = ", ".join(f'"{name}" = "{value}"' for name, value in conf.items())
+        limits = "".join(f"[{name}]\nlimit_edges = {limit}\n" for name in ("triangles", "truss")) if limit else ""
+        home, ledger = homes.make(
+            folder / "home", f'{limits}[spark]\nmaster = "{cluster.master}"\nconf = {{ {settings} }}\n'
+        )
+        a, b = by_rmat(size)
+        put_rows(home, 0, a, b, ["upsert"] * a.size)
+        for what, arguments in (
+            ("first load", ("run", "0")),
+            ("epoch of 1,000 changes", ("run", "1")),
+            ("audit of it", ("audit", "1")),
+        ):
+            if what.startswith("epoch"):
+                put_changes(home, 1, np.random.default_rng(3), a, b, 1000)
+            seconds, gigabytes = command(home, cluster, *arguments)
+            print(f"| {a.size:,} | {workers} | {what} | {seconds:.0f} | {gigabytes:.2f} |", flush=True)
+            if arguments[0] == "run":
+                for stage, (jobs, tasks, wrote, read) in moved(logs, ledger).items():
+                    print(f"| | | {stage}: {jobs} jobs, {tasks} tasks | {wrote / 1e6:.1f} MB | {read / 1e6:.1f} MB |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--edges", type=int, default=1_000_000)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--memory", type=int, default=1)
+    parser.add_argument("--limit", type=int)
+    options = parser.parse_args()
+    print("| edges | workers | command; of its stages jobs and tasks | seconds; shuffles written | GB; read |")
+    print("|---|---|---|---|---|")
+    for workers in options.workers:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(Path(folder), options.edges, workers, options.memory, options.limit)
+
+
+if __name__ == "__main__":
+    main()
