@@ -174,9 +174,9 @@ def dags(
 
 @command
 def connect(
-    host: Annotated[str, typer.Option(help="Address to listen at. Whoever reaches it may do what the server may.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[
+        str, typer.Option(help="Address to listen at. Beyond this machine it needs SPARK_CONNECT_AUTHENTICATE_TOKEN.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 15002,
 ) -> None:
     """One Spark for many short processes: a Spark Connect server with this home's settings; Ctrl-C stops it."""

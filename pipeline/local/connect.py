@@ -2,11 +2,13 @@
 
 A client (`[spark] master = "sc://host:port"`, or `ALTNEU_MASTER`) has no JVM to start: an Airflow task begins its work
 after a second instead of ten, and what the server has compiled once stays compiled. All clients share its cores and
-memory, and whoever reaches the port may do what the server may: without `--host` it listens on this machine alone.
+memory, and whoever is let in may do what the server may. Without `--host` it listens on this machine alone; beyond it,
+to those who send its token. Spark reads the token from the environment: on a command line everybody would see it.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -16,16 +18,27 @@ from pyspark import SparkContext
 
 from ..errors import RunFailed, UsageError
 from ..home.directory import Home
+from ..home.secret import secret
+from ..storage.connecting import TOKEN, local
 from ..storage.session import PORT, REMOTE, listens, session
 
 MESSAGE_MB = 512  # of one answer or one local table
 
 
 def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[str], None] = print) -> None:
-    """Start a server with the home's Spark settings, and wait for Ctrl-C or SIGTERM. Raises `UsageError`."""
+    """Start a server with the home's Spark settings, and wait for Ctrl-C or SIGTERM. Raises `UsageError`, also when
+    it would listen beyond this machine without a token."""
     master = home.config.spark.master
     if master is not None and master.startswith(REMOTE):
         master = None  # that is this server, as its clients name it
+    token = secret(TOKEN)
+    if token:
+        os.environ[TOKEN] = token
+    elif not local(host):
+        raise UsageError(
+            f"at {host} others reach the server, who may do what it may: it needs a token there, and none is set.",
+            f"export {TOKEN}=$(openssl rand -hex 32)   (or {TOKEN}_FILE=…), here and where the clients are",
+        )
     if listens(host, port):
         raise UsageError(f"port {port} is taken.", f"altneu connect --port {port + 1}")
     server = {
@@ -41,6 +54,8 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[
         signal.signal(number, lambda number, frame: done.set())
     say(f"Spark {spark.version} ({spark.sparkContext.master}) listens at sc://{host}:{port}")
     say(f'clients: ALTNEU_MASTER=sc://{host}:{port}, or [spark] master = "sc://{host}:{port}" in altneu.toml')
+    if token:
+        say(f"it asks for the token of {TOKEN}")
     say("Ctrl-C stops it")
     java: Any = SparkContext._gateway
     while not done.wait(1):

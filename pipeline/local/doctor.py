@@ -385,7 +385,7 @@ def _alerts() -> Iterator[Check]:
     from ..run import alerts
 
     def check(variable: str, names: Callable[[], list[str]], then: str) -> Iterator[Check]:
-        if os.environ.get(variable, "").strip():
+        if os.environ.get(variable) or os.environ.get(f"{variable}_FILE"):
             try:
                 yield Check("Alerts", True, f"{variable}: {', '.join(names())}")
             except AltneuError as error:

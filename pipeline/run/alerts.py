@@ -13,7 +13,6 @@ and a task of a scheduler that has failed for another reason (`of_task`), of who
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +22,7 @@ from ..errors import AltneuError, UsageError
 from ..events import log
 from ..extras import need
 from ..home.directory import Home
+from ..home.secret import secret
 from ..report import incident
 from ..state import alerts, lease
 from ..state.alerts import Key, Said
@@ -106,7 +106,7 @@ class Url:
 def channels() -> list[Channel]:
     """The receivers that `ALTNEU_ALERTS` names. Raises `UsageError` when apprise is not installed, or does not know
     one of the URLs."""
-    text = os.environ.get(VARIABLE, "")
+    text = secret(VARIABLE) or ""
     if not text.strip():
         return []
     need(f"sending alerts ({VARIABLE})", "alerts")

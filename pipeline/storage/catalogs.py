@@ -25,6 +25,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from ..errors import AltneuError, Unavailable, UsageError
 from ..home.directory import Home
 from ..home.s3 import S3, in_s3
+from ..home.secret import secret
 from ..home.settings import Rest
 from ..state import database, files, place
 from .declared import NAMESPACE
@@ -206,7 +207,7 @@ def _reached(rest: Rest) -> dict[str, str]:
     """Properties by which Iceberg's clients in Java and Python reach a REST catalog."""
     found = {"uri": rest.uri}
     found |= {name: value for name, value in (("warehouse", rest.warehouse), ("scope", rest.scope)) if value}
-    return found | {name: os.environ[said] for said, name in _SAID.items() if os.environ.get(said)}
+    return found | {name: said for variable, name in _SAID.items() if (said := secret(variable))}
 
 
 def spark_options(home: Home) -> dict[str, str]:
@@ -242,8 +243,9 @@ def jdbc_options(uri: str, warehouse: str) -> dict[str, str]:
             options["uri"] = f"jdbc:postgresql://{host}/{url.database}" + (f"?{query}" if query else "")
             if url.username:
                 options["jdbc.user"] = url.username
-            if url.password:
-                options["jdbc.password"] = str(url.password)
+            # of the environment Spark's driver for PostgreSQL knows PGPASSFILE alone
+            if password := url.password or os.environ.get("PGPASSWORD"):
+                options["jdbc.password"] = str(password)
             return options
     raise UsageError(
         f"[storage] database = {url.render_as_string(hide_password=True)}: neither a SQLite file nor PostgreSQL.",

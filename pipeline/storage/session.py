@@ -165,19 +165,13 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
 
 
 def _remote(master: str, conf: dict[str, str]) -> SparkSession:
-    """A session of a Spark Connect server. Raises `Unavailable` when none answers."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql.connect.client import DefaultChannelBuilder
+    """A session of a Spark Connect server."""
+    from .connecting import connected
 
     logging.getLogger("pyspark.sql.connect.logging").setLevel(logging.CRITICAL)  # what is tried again is no news
-    with contextlib.suppress(PySparkException):
-        host, _, port = DefaultChannelBuilder(master).endpoint.rpartition(":")
-        if not listens(host, int(port)):
-            raise Unavailable(f"no Spark Connect server answers at {master}.", "altneu connect")
     # the server would answer a question asked before from the table's metadata of that time
     settings = _RUNTIME | {"spark.connect.session.planCache.enabled": "false"}
-    settings |= {name: value for name, value in conf.items() if name.startswith("spark.sql.")}
-    return _configured(SparkSession.builder.remote(master), settings).getOrCreate()
+    return connected(master, settings | {name: value for name, value in conf.items() if name.startswith("spark.sql.")})
 
 
 def _need_head(master: str) -> None:

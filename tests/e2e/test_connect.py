@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,12 +35,16 @@ from tests.reference import Row
 
 REPO = Path(__file__).resolve().parents[2]
 SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
+TOKEN = uuid.uuid4().hex  # of the shared server
 TOML = f'[retention]\nrevisions = 2\n[spark]\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g" }}\n'
 
 
-def altneu(home: Path, *arguments: str, server: str | None = None) -> subprocess.Popen[str]:
+def altneu(
+    home: Path, *arguments: str, server: str | None = None, token: str = TOKEN, **variables: str
+) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if name != "ALTNEU_MASTER"}
-    environment |= {"PYTHONPATH": str(REPO), **({"ALTNEU_MASTER": server} if server else {})}
+    environment |= {"PYTHONPATH": str(REPO), "SPARK_CONNECT_AUTHENTICATE_TOKEN": token, **variables}
+    environment |= {"ALTNEU_MASTER": server} if server else {}
     command = [sys.executable, "-m", "pipeline.cli", "--home", str(home), *arguments]
     return subprocess.Popen(
         command, env=environment, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -64,6 +74,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 0 and "has stopped" in rest, told + rest
+    assert TOKEN not in told + rest
 
 
 def batch(rng: random.Random) -> list[Row]:
@@ -210,6 +221,7 @@ def test_the_server_keeps_no_connections_to_postgresql(tmp_path: Path, shared: s
     finished(home.path, "run", "0", server=shared)
     assert kept() <= 1
     environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": shared}
+    environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = TOKEN
     command = [sys.executable, "-c", IDLE, str(home.path)]
     answer = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     assert json.loads(answer.stdout) == [2, 2]
@@ -218,6 +230,91 @@ def test_the_server_keeps_no_connections_to_postgresql(tmp_path: Path, shared: s
         assert time.monotonic() < deadline, "connections stay"
         time.sleep(1)
     engine.dispose()
+
+
+def said(home: Path, *arguments: str, **how: str) -> tuple[int | None, str]:
+    """How a command ended, and its words on one line."""
+    process = altneu(home, *arguments, **how)
+    output, _ = process.communicate(timeout=120)
+    return process.returncode, " ".join(output.split())
+
+
+def test_a_token(tmp_path: Path, shared: str) -> None:
+    """Of a server that asks for one: none, another, in a file that is not there, and the right one in a file."""
+    home, _ = homes.make(tmp_path, TOML)
+    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    by_file = {"token": "", "SPARK_CONNECT_AUTHENTICATE_TOKEN_FILE": str(file)}
+    gone = by_file | {"SPARK_CONNECT_AUTHENTICATE_TOKEN_FILE": str(tmp_path / "gone")}
+    there = f"the Spark Connect server at {shared}"
+    rows: list[tuple[dict[str, str], int, str]] = [
+        ({"token": ""}, 2, f"{there} asks for a token, and none is set."),
+        ({"token": "another-" + TOKEN}, 2, f"{there} refuses the token that was sent."),
+        ({"token": "", "server": f"{shared}/;token=other-{TOKEN}"}, 2, "/;token=*** refuses the token that was sent."),
+        (gone, 2, f"SPARK_CONNECT_AUTHENTICATE_TOKEN_FILE = {tmp_path / 'gone'}: No such file"),
+        (by_file, 0, "revision 1"),
+    ]
+    for how, code, words in rows:
+        ended, output = said(home.path, "run", "0", **{"server": shared, **how})
+        assert (ended, words in output, TOKEN in output) == (code, True, False), (how, output)
+
+
+def test_beyond_this_machine_a_server_needs_a_token(tmp_path: Path) -> None:
+    home, _ = homes.make(tmp_path, TOML)
+    code, output = said(home.path, "connect", "--host", "0.0.0.0", token="")
+    assert code == 2 and "it needs a token there, and none is set" in output, output
+    assert "export SPARK_CONNECT_AUTHENTICATE_TOKEN=" in output
+
+
+@pytest.mark.slow
+def test_a_proxy_with_tls(tmp_path: Path, shared: str, tls: tuple[int, Path]) -> None:
+    """The server behind what Spark leaves to others; a certificate that nobody here trusts is refused in words."""
+    home, _ = homes.make(tmp_path, TOML)
+    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
+    port, authority = tls
+    server = f"sc://localhost:{port}/;use_ssl=true"
+    code, output = said(home.path, "run", "0", server=server)
+    assert code == 1 and "has a certificate that is not trusted here" in output, output
+    code, output = said(home.path, "run", "0", server=f"{shared}/;use_ssl=true")
+    assert code == 1 and "does not speak TLS" in output, output
+    code, output = said(home.path, "run", "0", server=f"sc://localhost:{port}")
+    assert code == 1 and "is no Spark Connect server, or wants TLS" in output, output
+    code, output = said(home.path, "run", "0", server=server, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(authority))
+    assert code == 0, output
+
+
+@pytest.fixture
+def tls(shared: str, tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """A proxy that speaks TLS before the shared server: its port, and the certificate that it is known by."""
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    make += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl is here to make a certificate with")
+    subprocess.run(make, check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["h2"])
+    loop = asyncio.new_event_loop()
+
+    async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(2**16):
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+    async def passed_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        back, forth = await asyncio.open_connection("127.0.0.1", int(shared.rpartition(":")[2]))
+        await asyncio.gather(copy(source, forth), copy(back, sink))
+
+    server = loop.run_until_complete(asyncio.start_server(passed_on, "127.0.0.1", 0, ssl=context))
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    yield server.sockets[0].getsockname()[1], certificate
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
 
 
 def test_a_server_without_its_jvm_ends(tmp_path: Path) -> None:

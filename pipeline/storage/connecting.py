@@ -1,0 +1,134 @@
+"""The way of a client to a Spark Connect server: the address, the token, TLS, and what is said when it fails.
+
+An address is `sc://host:port`. A server that listens beyond its own machine asks for a token (`TOKEN`, of the
+environment), which is sent in the clear to this machine alone: to any other over TLS, which a proxy in front of the
+server has to speak, as Spark itself does not; or in the clear where the address ends in `/;use_ssl=false`. Certificates
+of an authority of one's own: `GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`. Source: Spark's client connection string.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import re
+from typing import Any
+
+import grpc
+from pyspark.errors import PySparkException, PySparkValueError
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.client import DefaultChannelBuilder
+
+from ..errors import Unavailable, UsageError
+from ..home.secret import secret
+from .session import listens
+
+TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+SECONDS = 10  # for a connection
+
+
+def local(host: str) -> bool:
+    """Is this address one of this machine alone?
+
+    >>> [local(each) for each in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "spark.example.com")]
+    [True, True, True, False, False]
+    """
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return host == "localhost"
+
+
+def shown(master: str) -> str:
+    """An address as a message may name it.
+
+    >>> shown("sc://host:15002/;token=hidden;use_ssl=true")
+    'sc://host:15002/;token=***;use_ssl=true'
+    """
+    return re.sub(r"(;token=)[^;]*", r"\1***", master)
+
+
+class _Channel(DefaultChannelBuilder):
+    """Spark's own encrypts to 127.0.0.1 as well, and never sends a token in the clear."""
+
+    @property
+    def token(self) -> str | None:
+        given = self.getDefault(self.PARAM_TOKEN, None)
+        return given or secret(TOKEN)
+
+    @property
+    def secure(self) -> bool:
+        """Is the connection encrypted?"""
+        said = self.getDefault(self.PARAM_USE_SSL, "").lower()
+        return said == "true" or (said != "false" and self.token is not None and not local(self.host))
+
+    def toChannel(self) -> grpc.Channel:
+        token = self.token
+        if self.secure:
+            credentials = grpc.ssl_channel_credentials()
+            if token:
+                call = grpc.access_token_call_credentials(token)
+                credentials = grpc.composite_channel_credentials(credentials, call)
+            return self._secure_channel(self.endpoint, credentials)
+        channel = self._insecure_channel(self.endpoint)
+        return grpc.intercept_channel(channel, _Bearer(token)) if token else channel
+
+
+class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor):  # type: ignore[misc]
+    """Sends a token where the connection itself has no credentials."""
+
+    def __init__(self, token: str) -> None:
+        self._header = ("authorization", f"Bearer {token}")
+
+    def _sent(self, go_on: Any, details: Any, request: Any) -> Any:
+        return go_on(details._replace(metadata=[*(details.metadata or ()), self._header]), request)
+
+    intercept_unary_unary = intercept_unary_stream = intercept_stream_unary = _sent
+
+
+def connected(master: str, settings: dict[str, str]) -> SparkSession:
+    """The session of this process at a server. Raises `Unavailable` when none answers there, `UsageError` when it
+    refuses the token or the address is none."""
+    from pyspark.sql.connect.session import SparkSession as Remote
+
+    named = shown(master)
+    try:
+        channel = _Channel(master)
+        host, _, port = channel.endpoint.rpartition(":")
+        reached = int(port) <= 65535
+    except (PySparkValueError, ValueError):
+        raise UsageError(f"the master {named} is no address of a Spark Connect server.", "sc://host:port") from None
+    if not reached or not listens(host, int(port)):
+        raise Unavailable(f"no Spark Connect server answers at {named}.", "altneu connect")
+    _greet(channel, named)
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # by this PySpark's functions know which session they are for
+    builder = Remote.builder.channelBuilder(channel)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        session: Any = builder.getOrCreate()
+    except PySparkException as error:
+        if "UNAUTHENTICATED" not in str(error) and "authentication token" not in str(error):
+            raise
+        given = "refuses the token that was sent" if channel.token else "asks for a token, and none is set"
+        raise UsageError(
+            f"the Spark Connect server at {named} {given}.", f"export {TOKEN}=…   (or {TOKEN}_FILE): that of the server"
+        ) from None
+    return session  # type: ignore[no-any-return]
+
+
+def _greet(builder: _Channel, named: str) -> None:
+    """Raise `Unavailable` when the server does not speak as we do: PySpark itself would try for minutes."""
+    with contextlib.closing(builder.toChannel()) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=SECONDS)
+        except grpc.FutureTimeoutError:
+            if builder.secure:
+                raise Unavailable(
+                    f"what listens at {named} does not speak TLS, or has a certificate that is not trusted here.",
+                    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names the certificates of your authority; /;use_ssl=false at the "
+                    "end of the address sends the token in the clear",
+                ) from None
+            raise Unavailable(
+                f"what listens at {named} is no Spark Connect server, or wants TLS.",
+                "/;use_ssl=true at the end of the address, if a proxy with TLS is before it; altneu connect",
+            ) from None
