@@ -109,7 +109,7 @@ def _growth(shop: Workshop, totals: dict[str, int]) -> dict[str, Any]:
         step = math.log1p(max(totals[measure], 0)) - math.log1p(max(past[-1][measure], 0)) if past else 0.0
         out[f"{measure}_surprise"] = band.surprise(step) if band else None
         out[f"{measure}_before"] = before = max(past[-1][measure], 0) if past else 0
-        out[f"usual_{measure}"] = _span(band.counts(before)) if band else ""
+        out[f"usual_{measure}"] = band.words(band.counts(before)) if band else ""
     return out
 
 
@@ -148,17 +148,13 @@ def of_volumes(shop: Workshop) -> pd.DataFrame | None:
             "stored": stored.get(row["epoch"]),
             "bad_share": _share(row),
             "bad_share_bound": bad_share_bound([_share(p) for p in past]),
-            "usual_rows": _span(band.rows) if band else "",
+            "usual_rows": band.words(band.rows) if band else "",
             "early": _early(row.get("landed_at"), row.get("over_at")),
             "rows_surprise": band.surprise(math.log1p(row["rows"])) if band else None,
         }
     kinds = dict.fromkeys(("epoch", "rows", "bad_rows", "stored"), "Int64") | {"rows_surprise": "Float64"}
     columns = ["epoch", "rows", "bad_rows", "stored", "bad_share", "bad_share_bound", "usual_rows", "rows_surprise"]
     return pd.DataFrame(rows, columns=[*columns, "landed_at", "over_at", "early"]).astype(kinds)
-
-
-def _span(ends: tuple[int, int]) -> str:
-    return "{:,} to {:,}".format(*ends)
 
 
 def of_motifs(shop: Workshop) -> pd.DataFrame | None:

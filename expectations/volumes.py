@@ -9,7 +9,9 @@ volumes differ by factors:
 - what an epoch differed from the middle before it is its step. The band reaches `SPREADS` spreads of the steps (1.4826
   times their median size), and `BEYOND` times the largest step to that side, whichever is more; a number that large
   has been seen before. It reaches a factor 1.5 at least, `SPREADS` - 1 times the scatter that a count has by chance
-  (1 / sqrt(count)), and a factor 12 as long as there are fewer than `SETTLED` epochs (whatever the sensitivity).
+  (1 / sqrt(count)), and a factor 12 as long as there are fewer than `SETTLED` epochs (whatever the sensitivity);
+- a number of rows is never usual that is `SEEN` times more, or less, than any in the `WINDOW` (12 times, as long as
+  there are few): one large step long ago says little of the size of an epoch.
 
 With fewer than `LEAST` earlier epochs nothing is judged: the result says so. A total grows: its step is judged. A
 surprise of 1 is the edge of the band. How often this warns without a reason, and what it finds:
@@ -33,6 +35,8 @@ LEAST, SETTLED, WINDOW, LEVEL = 8, 28, 120, 14  # epochs
 SPREADS, BEYOND = 4.0, 1.7
 GROWING = 1.5  # triangles come and go in clusters: the band of a growth is so much wider
 NARROW, YOUNG = math.log(1.5), math.log(12)  # what the band reaches at least
+SEEN = math.log(4)  # what the band of a number of rows goes beyond all that was seen, at most
+UNEVEN = math.log(100)  # a band that is wider says that nothing is usual
 MOST_BAD, BAD_SPREADS = 0.01, 7.0  # share of malformed rows; more than usual, and more than this, warns
 ROWS = "as many rows as usual"
 GROWTH = {"edges": "the edges grow as usual", "triangles": "the triangles grow as usual"}
@@ -118,7 +122,7 @@ EXPECTATIONS = [
         "volumes",
         "rows",
         ("rows", "usual_rows"),
-        "{rows:,} rows; {usual_rows} are usual",
+        "{rows:,} rows; {usual_rows}",
     ),
     _usual(
         GROWTH["edges"],
@@ -126,7 +130,7 @@ EXPECTATIONS = [
         "sums",
         "edges",
         ("edges", "edges_before", "usual_edges"),
-        "{edges:,} edges, {edges_before:,} in the epoch before; {usual_edges} are usual",
+        "{edges:,} edges, {edges_before:,} in the epoch before; {usual_edges}",
     ),
     _usual(
         GROWTH["triangles"],
@@ -134,7 +138,7 @@ EXPECTATIONS = [
         "sums",
         "triangles",
         ("triangles", "triangles_before", "usual_triangles"),
-        "{triangles:,} triangles, {triangles_before:,} in the epoch before; {usual_triangles} are usual",
+        "{triangles:,} triangles, {triangles_before:,} in the epoch before; {usual_triangles}",
     ),
 ]
 
@@ -152,6 +156,19 @@ class Band:
         """How far a logarithm is from the middle: 1 (-1) is the upper (lower) edge of the band."""
         off = value - self.middle
         return off / ((self.high if off > 0 else self.low) - self.middle) * math.copysign(1, off)
+
+    @property
+    def uneven(self) -> bool:
+        """Are the earlier epochs too few, or too unlike each other, to say what is usual?"""
+        return self.high - self.low > UNEVEN
+
+    def words(self, counts: tuple[int, int]) -> str:
+        """What is usual, for the sentence of a check."""
+        low, high = (f"{count:,}" for count in counts)
+        if self.uneven:
+            less = f"less than {low} or " if counts[0] else ""
+            return f"{less}more than {high} is beyond what was seen"
+        return f"{low} to {high} are usual"
 
     @property
     def rows(self) -> tuple[int, int]:
@@ -201,7 +218,11 @@ def band(
     least = max(SPREADS * 1.4826 * median(map(abs, steps)), NARROW, chance)
     young = YOUNG if len(recent) < SETTLED else 0.0
     down, up = (max(max(least, BEYOND * most) * width, young) for most in (-min(steps), max(steps)))
-    return Band(middle, middle - down, middle + up, len(recent))
+    low, high = middle - down, middle + up
+    if total is None:
+        seen, beyond = [*(value for _, value in recent), middle], max(SEEN * width, young)
+        low, high = max(low, min(seen) - beyond), min(high, max(seen) + beyond)
+    return Band(middle, low, high, len(recent))
 
 
 def _shares(history: Sequence[tuple[int, float]], seasons: int) -> Mapping[int, float]:

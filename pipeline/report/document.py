@@ -122,7 +122,8 @@ def usual(state: State, epoch: int) -> Document:
     seasons, width = volumes.season(state.home.schedule.seconds), volumes.WIDTH[state.home.config.checks.sensitivity]
     band = volumes.usual_rows(past, epoch, seasons, width)
     low, high = band.rows if band else (None, None)
-    return {"epochs": len(past), "low": low, "high": high, "middle": round(math.expm1(band.middle)) if band else None}
+    middle = round(math.expm1(band.middle)) if band else None
+    return {"epochs": len(past), "low": low, "high": high, "middle": middle, "uneven": band is not None and band.uneven}
 
 
 def _former(state: State, batch: Batch, published: LandedBatch) -> Document | None:

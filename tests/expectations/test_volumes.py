@@ -48,6 +48,20 @@ def test_the_width_is_that_of_the_sensitivity() -> None:
     assert reach["low"][1] == pytest.approx(1.5 * reach["normal"][1])
 
 
+def test_one_large_step_does_not_make_every_number_usual() -> None:
+    """A source that began small: what is four times all that was seen is unusual, and nobody is told that 0 to millions
+    of rows are usual."""
+    counts = [(day, 3) for day in range(10)] + [(day, 900 + 50 * (day % 4)) for day in range(10, 60)]
+    counts[30] = 30, 3
+    band = volumes.usual_rows(counts, 60)
+    assert band is not None and band.uneven
+    assert band.rows == (0, 4 * 1051 - 1)
+    assert band.surprise(math.log1p(5000)) > 1 > band.surprise(math.log1p(1050))
+    assert band.words(band.rows) == "more than 4,203 is beyond what was seen"
+    calm = volumes.usual_rows(counts[31:], 60)
+    assert calm is not None and not calm.uneven and calm.words((600, 1500)) == "600 to 1,500 are usual"
+
+
 @pytest.mark.parametrize("scatter", [0.05, 0.1])
 @pytest.mark.parametrize("week", bands.WEEKS)
 def test_a_doubled_or_halved_volume_of_a_regular_source_is_found(week: str, scatter: float) -> None:

@@ -133,6 +133,7 @@ def landed(world: World, epoch: int) -> dict[str, Any] | None:
     low, high = band.rows if band else (None, None)
     middle = round(math.expm1(band.middle)) if band else None
     history = {"epochs": len(past), "low": low, "high": high, "middle": middle}
+    history["uneven"] = band is not None and band.high - band.low > math.log(100)
     mine = [one for one in world.revisions if epoch in one.epochs]
     former = None
     if len(mine) > 1:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -122,7 +123,7 @@ def difference_page(found: Document) -> str:
     return _environment().get_template("difference.html").render(d=found)
 
 
-def check_page(found: Document, has: Callable[[str], bool], sensitivity: str) -> str:
+def check_page(found: Document, has: Callable[[str], bool], sensitivity: volumes.Sensitivity) -> str:
     """The page of one check from its history (`checks.history`); links point to pages that it `has`."""
     points = [point for point in found["points"] if point["value"] is not None]
     labels = [point["label"] for point in points]
@@ -137,6 +138,7 @@ def check_page(found: Document, has: Callable[[str], bool], sensitivity: str) ->
         "spreads": f"{volumes.SPREADS:g}",
         "beyond": volumes.BEYOND,
         "settled": volumes.SETTLED,
+        "seen": f"{math.exp(volumes.SEEN * volumes.WIDTH[sensitivity]):.2g}",
         "least": volumes.LEAST,
         "sensitivity": sensitivity,
     }

@@ -146,7 +146,13 @@ def usual(landed: Document) -> str:
     rows, past = landed["rows"], landed["history"]
     if past["low"] is None:
         return ""
-    span = f"{number(past['low'])} to {number(past['high'])}, learned from the last {past['epochs']} landed epochs"
+    learned = f"the last {past['epochs']} landed epochs"
+    span = f"{number(past['low'])} to {number(past['high'])}, learned from {learned}"
+    if past["uneven"]:
+        unlike = f"{learned} are too few, or too unlike each other, to say what is usual"
+        if past["low"] <= rows <= past["high"]:
+            return f"{unlike[0].upper()}{unlike[1:]} (their middle is {number(past['middle'])} rows)."
+        return f"Far {'more' if rows > past['high'] else 'fewer'} rows than before, even though {unlike}."
     if rows > past["high"]:
         return f"More rows than usual ({span})."
     if rows < past["low"]:
