@@ -29,8 +29,8 @@ SITE = sites.current()
 )
 @common.translate_errors
 def plan(params: Any = None) -> Planned | None:
-    first, last, again = params["first"], params["last"], params["again"]
-    return orchestration.plan_range(SITE.home, first, last, again, common.say)
+    first, last, again, accept = (params[name] for name in ("first", "last", "again", "accept"))
+    return orchestration.plan_range(SITE.home, first, last, again, accept, common.say)
 
 
 @task.short_circuit(doc_md="The part of the range that `[ingest] max_revision_mb` has left for another run, if any.")
@@ -57,6 +57,12 @@ with DAG(
             type="boolean",
             title="Again",
             description="Also epochs that are published as landed: they are read and computed again.",
+        ),
+        "accept": Param(
+            False,
+            type="boolean",
+            title="Accept",
+            description='Also epochs with an unusual number of rows, which `[checks] rows = "stop"` would hold out.',
         ),
     },
     tags=["altneu", "graph"],

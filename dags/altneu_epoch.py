@@ -19,8 +19,9 @@ Landed an epoch again? Clear its whole run: just the difference is published. A 
 create`) and a catch-up go together, in any order and with any number of active runs: the first run to plan takes
 along the landed epochs of the other runs that are queued or running, and publishes them as one revision; the others
 then end in `landed` or `plan` and say which run has published their epoch. An epoch whose files are broken or mostly
-malformed is left out, as if it had not landed, and its own run fails. A run by hand takes nobody along. A run that was
-overtaken nonetheless (its stages are skipped) runs its epochs again in publish.
+malformed, or (where `[checks] rows = "stop"`) whose number of rows is unusual, is left out, as if it had not landed,
+and its own run fails. A run by hand takes nobody along. A run that was overtaken nonetheless (its stages are skipped)
+runs its epochs again in publish.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Conflict(RunFailed):
 
 
 class BatchWrong(RunFailed):
-    """What has landed for an epoch cannot be read, or too much of it is malformed."""
+    """What has landed for an epoch cannot be read, too much of it is malformed, or its size is unusual (`gate`)."""
 
 
 class UnderWay(RunFailed):

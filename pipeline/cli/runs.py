@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ..state.records import Revision, RunRecord
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what it would do, and do nothing.")]
+Accept = Annotated[
+    bool, typer.Option("--accept-rows", help='Epochs of any number of rows, also where [checks] rows = "stop".')
+]
 Hold = Annotated[bool, typer.Option("--hold", help="Compute and check, but do not publish before `altneu publish`.")]
 
 
@@ -103,13 +106,14 @@ def run(
     epochs: Annotated[list[str], typer.Argument(help="Epochs, as integers or labels.")],
     remove: Annotated[bool, typer.Option("--remove", help="Epochs whose folder is gone become empty batches.")] = False,
     hold: Hold = False,
+    accept_rows: Accept = False,
 ) -> None:
     """One revision over these epochs. An epoch run again replaces its batch; unchanged ones are skipped."""
     from ..run import planning
 
     home, ledger = opened(writes=True)
     wanted = list(dict.fromkeys(home.schedule.epoch(text) for text in epochs))
-    execute(home, ledger, planning.plan_epochs(home, ledger, wanted, remove), hold)
+    execute(home, ledger, planning.plan_epochs(home, ledger, wanted, remove), hold, accept=accept_rows)
 
 
 @command
@@ -120,22 +124,25 @@ def backfill(
     hold: Hold = False,
     keep_going: Annotated[
         bool,
-        typer.Option("--keep-going", help="Leave out epochs whose files are broken or mostly malformed, and exit 1."),
+        typer.Option("--keep-going", help="Leave out epochs whose batches are wrong, and exit 1."),
     ] = False,
+    accept_rows: Accept = False,
 ) -> None:
     """Every landed epoch in the range that is missing or changed, in one pass and one revision.
 
     More landed files than `[ingest] max_revision_mb` make several revisions; stopped in between, the same command goes
     on after the last published one. With `--hold` the first of them is computed: the others build on it. A broken file,
-    or too large a share of malformed rows, stops it; with `--keep-going` what is published is as if such an epoch had
-    not landed, and malformed rows are counted for each epoch by itself.
+    too large a share of malformed rows, or (where `[checks] rows = "stop"`) an unusual number of rows stops it; with
+    `--keep-going` what is published is as if such an epoch had not landed, and malformed rows are counted for each
+    epoch by itself.
     """
     from ..run import planning
 
     home, ledger = opened(writes=True)
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
-    execute(home, ledger, planning.plan(home, ledger, planning.within(home, first, last)), hold, keep_going)
+    found = planning.plan(home, ledger, planning.within(home, first, last))
+    execute(home, ledger, found, hold, keep_going, accept_rows)
 
 
 @command
@@ -246,9 +253,11 @@ def _print_others(home: Home, ledger: Ledger) -> None:
         )
 
 
-def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False, keep_going: bool = False) -> None:
+def execute(
+    home: Home, ledger: Ledger, found: Plan, hold: bool = False, keep_going: bool = False, accept: bool = False
+) -> None:
     """Run a plan, and tell what came of it. `hold`: without publishing. `keep_going`: without the epochs whose own
-    batches are wrong; raises `BatchWrong` at the end, when there are any."""
+    batches are wrong; raises `BatchWrong` at the end, when there are any. `accept`: with any number of rows."""
     from ..run import planning, runner
     from ..run.forecast import forecast
     from ..state.facts import IngestFacts
@@ -278,7 +287,7 @@ def execute(home: Home, ledger: Ledger, found: Plan, hold: bool = False, keep_go
         )
         progress, began = Progress(_expected(guess, hold), guess.learned), time.time()
         try:
-            revision = runner.run(home, ledger, part, progress, hold, keep_going)
+            revision = runner.run(home, ledger, part, progress, hold, keep_going, accept)
         except BatchWrong:
             if not keep_going:
                 raise
@@ -324,9 +333,11 @@ def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int]) -> None:
     tried = attempts.unpublished(ledger)
     lines = [f"  {home.schedule.label(epoch)}: {tried[epoch][-1].error}" for epoch in epochs[:20] if epoch in tried]
     more = [f"  (and {len(epochs) - 20:,} more: altneu status)"] if len(epochs) > 20 else []
+    accept = home.config.checks.rows == "stop"
+    right = " (where they are right: altneu run EPOCH --accept-rows)" if accept else ""
     raise BatchWrong(
         "\n".join([f"{len(epochs):,} epoch(s) were left out, as if they had not landed:", *lines, *more]),
-        "fix or remove their files, then run the same command again",
+        f"fix or remove their files{right}, then run the same command again",
     )
 
 

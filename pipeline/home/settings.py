@@ -222,6 +222,15 @@ class Checks(Section):
             change="nothing; the next run uses it, and what was found before stays",
         ),
     ] = "normal"
+    rows: Annotated[
+        Literal["warn", "stop"],
+        About(
+            '"warn"',
+            'what comes of an epoch with an unusual number of rows: "warn": it is published with its mark; "stop": '
+            "only when somebody says that it is right (altneu run EPOCH --accept-rows)",
+            '"warn" or "stop"',
+        ),
+    ] = "warn"
 
 
 class Alerts(Section):

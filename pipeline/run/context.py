@@ -37,6 +37,7 @@ class Run:
     say: Say = lambda text: None
     kind: RunKind = RunKind.RUN
     spare: Collection[int] = ()  # epochs that it goes on without where their own batches are wrong
+    accept: bool = False  # any number of rows, whatever is usual
 
     @property
     def revision(self) -> int:

@@ -80,9 +80,10 @@ def stage(
     name: str,
     say: Say = lambda stage, text: None,
     spare: Collection[int] = (),
+    accept: bool = False,
 ) -> Facts:
     """Run one stage of a run in this process; return its facts. Raises what the stage raises, after recording it.
-    `spare`: epochs that the run goes on without where their own batches are wrong."""
+    `spare`: epochs that the run goes on without where their own batches are wrong; `accept`: any number of rows."""
     from expectations.engine import prepare
 
     from ..report import rows
@@ -117,6 +118,7 @@ def stage(
                 lambda text: say(name, text),
                 row.kind,
                 spare,
+                accept,
             )
             if this is STAGES[0]:
                 run.warehouse.ensure(retype=not run.keeps("upserts") or run.parent.frontier is None)
@@ -183,11 +185,12 @@ def run(
     say: Say = lambda stage, text: None,
     hold: bool = False,
     keep_going: bool = False,
+    accept: bool = False,
 ) -> Revision | RunRecord | None:
     """All stages of a plan; return the published revision, or None when there was nothing to do.
 
     `hold`, and where `[publish] approve` asks for it: all but the last ones; returns the held run. `keep_going`:
-    without the epochs whose own batches are wrong.
+    without the epochs whose own batches are wrong. `accept`: with any number of rows (`gate`).
     """
     from expectations.engine import prepare
 
@@ -197,7 +200,7 @@ def run(
     with _interrupted(ledger, run_id):
         prepare()
         spare = plan.run if keep_going else ()
-        _walk(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare)
+        _walk(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare, accept)
         why = held.waits(home, ledger, run_id)
         if why is not None:
             say(NAMES[-2], f"not published: {why}")
@@ -213,10 +216,18 @@ def publish(home: Home, ledger: Ledger, run_id: str, say: Say = lambda stage, te
     return ledger.at(ledger.run(run_id).parent + 1)
 
 
-def _walk(home: Home, ledger: Ledger, run_id: str, names: Sequence[str], say: Say, spare: Collection[int] = ()) -> None:
+def _walk(
+    home: Home,
+    ledger: Ledger,
+    run_id: str,
+    names: Sequence[str],
+    say: Say,
+    spare: Collection[int] = (),
+    accept: bool = False,
+) -> None:
     for name in names:
         say(name, "")
-        facts = stage(home, ledger, run_id, name, say, spare)
+        facts = stage(home, ledger, run_id, name, say, spare, accept)
         say(name, "done " + shown(home, facts))
 
 

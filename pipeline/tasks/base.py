@@ -30,6 +30,7 @@ class Rest(TypedDict):
     first: str
     last: str | int | None
     again: bool
+    accept: bool
 
 
 class Planned(TypedDict):
@@ -40,12 +41,18 @@ class Planned(TypedDict):
     parent: int
     rest: NotRequired[Rest]
     own: NotRequired[int]  # the epoch of the DAG run, where the run takes along those of other DAG runs
+    accept: NotRequired[bool]  # any number of rows, see `run.gate`
 
 
 def spare(ledger: Ledger, planned: Planned) -> list[int]:
     """The epochs that a run goes on without where their own batches are wrong: those of other DAG runs."""
     epochs = ledger.run(planned["run_id"]).epochs
     return [epoch for epoch in epochs if epoch != planned["own"]] if "own" in planned else []
+
+
+def options(ledger: Ledger, planned: Planned) -> tuple[list[int], bool]:
+    """How `runner.stage` treats batches that are wrong: `spare` and `accept`."""
+    return spare(ledger, planned), planned.get("accept", False)
 
 
 def shown(handed: Mapping[str, Any]) -> str | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +33,9 @@ from .base import (
     failures,
     format_error,
     opened,
+    options,
     quiet,
     some,
-    spare,
 )
 
 if TYPE_CHECKING:
@@ -48,12 +48,18 @@ ATTEMPTS = 5  # at a publish that others (not under our pool) win again and agai
 
 
 def plan_range(
-    path: str, first: str | int | None, last: str | int | None, force: bool = False, say: Say = quiet
+    path: str,
+    first: str | int | None,
+    last: str | int | None,
+    force: bool = False,
+    accept: bool = False,
+    say: Say = quiet,
 ) -> Planned | None:
-    """Begin one run over every landed epoch of a range that is missing or changed (`force`: over all of them).
+    """Begin one run over every landed epoch of a range that is missing or changed (`force`: over all of them; `accept`:
+    with any number of rows, where `[checks] rows` would stop it).
 
     Over more landed files than `[ingest] max_revision_mb` it takes the first part; `rest` then holds the parameters of
-    the next run: first, last, again.
+    the next run: first, last, again, accept.
     """
     from dataclasses import replace
 
@@ -68,9 +74,11 @@ def plan_range(
         )
     parts = planning.parts(home, found)
     planned = begin(home, ledger, replace(found, run=parts[0]) if parts else found, say)
+    if planned is not None and accept:
+        planned["accept"] = True
     if planned is not None and len(parts) > 1:
         label = home.schedule.label(parts[1][0])
-        planned["rest"] = {"first": label, "last": last, "again": force}
+        planned["rest"] = {"first": label, "last": last, "again": force, "accept": accept}
         say(f"[ingest] max_revision_mb cuts the range into {len(parts)} runs; the next one from {label} on")
     return planned
 
@@ -136,7 +144,7 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
     home, ledger = opened(path)
     run_id = planned["run_id"]
     try:
-        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text), spare(ledger, planned))
+        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text), *options(ledger, planned))
     except CheckFailed as error:
         failed = _failed(ledger, run_id, Severity.CRITICAL)
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
@@ -174,7 +182,7 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
             say(f"overtaken: run {again}: the same epochs again, on revision {found.parent.revision}")
             planned = {**planned, "run_id": again, "parent": found.parent.revision}
             try:
-                _compute(home, ledger, again, spare(ledger, planned), say)
+                _compute(home, ledger, again, planned, say)
             except (Conflict, Disturbed) as lost:
                 say(lost.what)
             continue
@@ -189,12 +197,12 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
     raise Conflict(f"{what}: other writers published first, {ATTEMPTS} times in a row.")
 
 
-def _compute(home: Home, ledger: Ledger, run_id: str, without: Collection[int], say: Say) -> None:
-    """The stages before publish. `without`: epochs that may be left out."""
+def _compute(home: Home, ledger: Ledger, run_id: str, planned: Planned, say: Say) -> None:
+    """The stages before publish, of a run in the place of the planned one."""
     from ..run import runner
 
     for name in (each.name for each in STAGES if each.before_publish):
-        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text), without)
+        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text), *options(ledger, planned))
         say(f"{name}: {runner.shown(home, facts)}")
 
 
@@ -252,7 +260,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
         published = None if row is None else row.revision
         try:
             if reruns:
-                _compute(home, ledger, run_id, spare(ledger, planned), say)
+                _compute(home, ledger, run_id, planned, say)
                 why = held.waits(home, ledger, run_id)
                 if why is not None:
                     held.hold(home, ledger, run_id)

@@ -162,7 +162,7 @@ def test_a_large_range_goes_in_parts(tiny: tuple[Home, Ledger, int]) -> None:
     file.write_text(file.read_text() + "[ingest]\nmax_revision_mb = 0.00001\n")
     planned = orchestration.plan_range(str(home.path), "2004-04-15", None, True)
     assert planned is not None and list(ledger.run(planned["run_id"]).epochs) == [first]
-    assert planned["rest"] == {"first": "2004-04-16", "last": None, "again": True}
+    assert planned["rest"] == {"first": "2004-04-16", "last": None, "again": True, "accept": False}
     planned = orchestration.plan_range(str(home.path), *planned["rest"].values())
     assert planned is not None and "rest" not in planned
     assert list(ledger.run(planned["run_id"]).epochs) == [first + 1]

@@ -11,6 +11,7 @@ from ...errors import RunFailed, Unavailable
 from ...landing import filters, frames
 from ...state.facts import IngestFacts, QuarantinedRow
 from ...state.records import LANDED, RunKind, StagedBatch
+from .. import gate
 from ..context import Run
 
 SAMPLE = 20  # quarantined rows kept for the report
@@ -41,11 +42,14 @@ def work(run: Run) -> IngestFacts:
     run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
     counts, wrong = frames.judge(run.spark, run.home, batches, apart=bool(run.spare))
     batches = _without(run, batches, wrong)
+    published = run.ledger.batches(run.parent.revision) if run.keeps("upserts") else {}
+    if run.kind is RunKind.RUN and not run.accept:
+        good = {batch.epoch: counts[batch.epoch][0] for batch in batches if batch.epoch in counts}
+        batches = _without(run, batches, gate.unusual(run.home, published, good, digests))
     source = run.spark, run.home, batches
     counts = {epoch: found for epoch, found in counts.items() if epoch in run.epochs}
     digests = {epoch: digest for epoch, digest in digests.items() if epoch in run.epochs}
     landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
-    published = run.ledger.batches(run.parent.revision) if run.keeps("upserts") else {}
     again = [epoch for epoch in run.epochs if epoch in published]
     rows = frames.good(*source)
     try:

@@ -1,0 +1,99 @@
+"""`[checks] rows = "stop"`: an epoch of an unusual size is published when somebody says that it is right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import BatchWrong
+from pipeline.home.directory import Home
+from pipeline.run import stages
+from pipeline.state.ledger import Ledger
+from pipeline.tasks import orchestration, passes
+from pipeline.tasks.base import Planned
+from tests import homes
+from tests.e2e.conftest import Altneu
+
+pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
+
+TOML = '[epochs]\nevery = "1d"\n[checks]\nrows = "stop"\n'
+KNOWN = 9  # days that are published; the band of a young history reaches a factor of 12
+
+
+def rows(many: int, day: int) -> list[tuple[int, int, None, str, int]]:
+    return [(day, 100 + other, None, "upsert", 0) for other in range(many)]
+
+
+def made(path: Path, after: Iterable[int]) -> tuple[Home, Ledger, int]:
+    """A home with some days published, and days with so many rows landed after them."""
+    home, ledger = homes.make(path, TOML)
+    first = home.schedule.epoch("2004-04-01")
+    for day, many in enumerate([5] * KNOWN + list(after)):
+        homes.put(home, first + day, rows(many, day))  # type: ignore[arg-type]
+    homes.run(home, ledger, range(first, first + KNOWN))
+    return home, ledger, first
+
+
+def published(ledger: Ledger, first: int) -> list[int]:
+    """The days after the known ones."""
+    return sorted(epoch - first - KNOWN for epoch in ledger.batches() if epoch >= first + KNOWN)
+
+
+def computed(home: Home, planned: Planned | None) -> list[int]:
+    assert planned is not None
+    for name in (stage.name for stage in stages.STAGES if stage.before_publish):
+        orchestration.stage(str(home.path), planned, name)
+    return orchestration.publish(str(home.path), planned)["epochs"]
+
+
+def test_from_the_error_to_the_accepted_epoch(altneu: Altneu, tmp_path: Path) -> None:
+    home, ledger, first = made(tmp_path / "home", [400, 5])
+    bad = home.schedule.label(first + KNOWN)
+
+    stopped = altneu("run", bad)
+    assert stopped.code == 1 and f"epoch {bad} has 400 rows; 0 to 71 are usual" in stopped.err.replace("\n", " ")
+    assert f"altneu run {bad} --accept-rows" in stopped.err and ledger.at().revision == 1
+    assert re.search(rf"{bad}\s+failed", altneu("status").out)
+    assert altneu("backfill", "--all").code == 1 and ledger.at().revision == 1
+
+    going = altneu("backfill", "--all", "--keep-going")
+    assert going.code == 1 and "1 epoch(s) were left out" in going.err and "--accept-rows" in going.err
+    assert published(ledger, first) == [1]
+
+    accepted = altneu("run", bad, "--accept-rows")
+    assert accepted.code == 0 and published(ledger, first) == [0, 1]
+    assert "nothing new" in altneu("backfill", "--all").out
+
+
+def test_a_pass_goes_on_without_it_and_its_own_run_fails(tmp_path: Path) -> None:
+    home, ledger, first = made(tmp_path / "home", [5, 400, 5])
+    starts = {home.schedule.start(first + KNOWN + day) for day in range(3)}
+    path, bad = str(home.path), first + KNOWN + 1
+
+    def plan(epoch: int) -> Planned | None:
+        return passes.plan(path, epoch, count=lambda dates: len(starts & set(dates)))
+
+    assert computed(home, plan(first + KNOWN)) == [first + KNOWN, first + KNOWN + 2]
+    with pytest.raises(BatchWrong, match="has 400 rows"):
+        computed(home, plan(bad))
+    label = home.schedule.label(bad)
+    planned = orchestration.plan_range(path, label, label, accept=True)
+    assert computed(home, planned) == [bad] and passes.plan(path, bad) is None
+    assert published(ledger, first) == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_corrections_rebuilds_and_removals(altneu: Altneu, tmp_path: Path) -> None:
+    home, ledger, first = made(tmp_path / "home", [5])
+    last = home.schedule.label(first + KNOWN)
+    assert altneu("run", last).code == 0
+    homes.put(home, first + KNOWN, rows(300, KNOWN))  # type: ignore[arg-type]
+    assert altneu("run", last).code == 1 and ledger.batches()[first + KNOWN].rows == 5
+    assert altneu("rebuild", "--from-landing").code == 0 and ledger.batches()[first + KNOWN].rows == 300
+    for file in (home.landing / f"epoch={last}").iterdir():
+        file.unlink()
+    (home.landing / f"epoch={last}").rmdir()
+    assert altneu("run", last, "--remove").code == 0 and ledger.batches()[first + KNOWN].rows == 0
