@@ -1,5 +1,7 @@
 """Is what is published what is landed? Every day: fails when published epochs have landed again and nobody has
 published the new batch; its message names them and says what to trigger. Nothing is changed.
+
+Its other task tells those who follow `altneu://graph/epochs` what was published outside Airflow since they were told.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import Any
 from airflow.sdk import DAG, CronTriggerTimetable, task
 
 from pipeline.scheduling import common, sites
+from pipeline.scheduling.telling import epochs
 from pipeline.tasks import upkeep
 
 SITE = sites.current()
@@ -36,3 +39,4 @@ with DAG(
     doc_md=SITE.doc(__doc__),
 ):
     relanded()
+    epochs.override(outlets=[SITE.epochs])()

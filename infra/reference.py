@@ -66,6 +66,7 @@ DATABASE = {
     "notes": "what people have said of incidents: acknowledgements, and mutes with their end",
     "digests": "digests of landed files, so that an unchanged file is read once",
     "alerts": "what was sent of incidents and other problems, and to whom: once each",
+    "told": "up to which revision the followers of an asset of a scheduler were told, and which task is telling",
     "home": "the name of the home's catalog, and the places for which its tables were made",
     "altneu_version": "the version of these tables; a run, `altneu land` and `altneu doctor` bring them up to date",
 }

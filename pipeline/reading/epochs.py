@@ -8,7 +8,7 @@ epoch from the first one of the run on counts as changed.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -57,6 +57,19 @@ def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChang
         EpochChange(epoch, home.schedule.label(epoch), kind, before.get(epoch), after.get(epoch))
         for epoch, kind in found.items()
     ]
+
+
+def changed_since(home: Home, ledger: Ledger, since: int, revision: int) -> list[EpochChange]:
+    """The epochs that some revisions in a row have changed, those after `since` up to `revision`: each once, with its
+    totals before the first and after the last of them, and what the last has done. `AltneuError`: no such revision."""
+    found: dict[int, EpochChange] = {}
+    for each in range(since + 1, revision + 1):
+        for change in changed_epochs(home, ledger, each):
+            before = found[change.epoch].before if change.epoch in found else change.before
+            changes = change.kind in (Kind.CORRECTED, Kind.RESTATED)
+            kind = Kind.NEW if changes and before is None else change.kind
+            found[change.epoch] = replace(change, kind=kind, before=before)
+    return [found[epoch] for epoch in sorted(found)]
 
 
 def _kind(

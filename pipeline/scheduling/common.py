@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import itertools
 import logging
 import os
 from collections.abc import Callable
@@ -212,20 +211,6 @@ def assets(published: Published, outlet_events: Any = None) -> None:
 
 
 @task(
-    doc_md="Tells those who follow `altneu://graph/epochs` which epochs have other results now: new and corrected "
-    "ones, and those that a correction restates. Skipped when there are none.",
-)
-@translate_errors
-def epochs(published: Published, outlet_events: Any = None) -> None:
-    found = orchestration.changed_epochs(current().home, published, say)
-    if not found["epochs"]:
-        raise AirflowSkipException("no epoch has other results than before")
-    event = outlet_events[current().epochs]
-    event.add_partitions(list(found["epochs"]))
-    event.extra = {**found, "epochs": dict(itertools.islice(found["epochs"].items(), base.MANY_EPOCHS))}
-
-
-@task(
     on_failure_callback=None,
     execution_timeout=timedelta(minutes=30),
     doc_md="Red when a check warns: its message has check, epoch and rows. **The epochs are published all the same**, "
@@ -258,6 +243,7 @@ def stages(planned: Any) -> Any:
     `warnings` is none of the last.
     """
     from .approval import Approval
+    from .telling import epochs
 
     site = current()
     pooled: dict[str, Any] = {"pool": site.pool}

@@ -154,6 +154,15 @@ alerts = sa.Table(  # what was sent of incidents and other problems, and to whom
     sa.Column("sent_at", sa.String(32)),  # null: it was not received yet
 )
 
+told = sa.Table(  # how far the followers of an asset were told what is published, see `told`
+    "told",
+    metadata,
+    sa.Column("asset", sa.String(256), primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),  # all up to it
+    sa.Column("claimed", sa.BigInteger),  # what is being told: up to it; null: nothing is
+    sa.Column("teller", sa.Text),  # the task that does
+)
+
 digests = sa.Table(  # of landed files, so that an unchanged file is read once
     "digests",
     metadata,

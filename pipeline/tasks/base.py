@@ -81,8 +81,10 @@ class Published(TypedDict):
 
 
 class Changed(TypedDict):
-    """What those learn who follow epochs: by label its kind, and its totals before and after (None: not published)."""
+    """What those learn who follow epochs: by label its kind, and its totals before and after (None: not published).
+    After the revision `since`, up to `revision`; that is None when there is nothing to tell."""
 
+    since: int
     revision: int | None
     epochs: dict[str, dict[str, str | dict[str, int] | None]]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ from ..state.facts import PublishFacts, ReportFacts, to_json, without_version
 from ..state.records import RunRecord, RunState, Severity, StageState
 from .base import (
     PUBLISH,
-    Changed,
     Planned,
     Published,
     Question,
@@ -289,23 +287,6 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
         "published.",
         "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
     )
-
-
-def changed_epochs(path: str, published: Published, say: Say = quiet) -> Changed:
-    """The epochs whose published results are other ones by what `publish` returned."""
-    if published["revision"] is None:
-        say("this run published nothing itself")
-        return {"revision": None, "epochs": {}}
-    from ..reading.epochs import changed_epochs
-
-    home, ledger = opened(path)
-    found = changed_epochs(home, ledger, published["revision"])
-    words = [f"{n:,} {kind}" for kind, n in Counter(str(each.kind) for each in found).items()]
-    say(f"epochs changed by revision {published['revision']}: {', '.join(words) or 'none'}")
-    return {
-        "revision": published["revision"],
-        "epochs": {each.label: {"kind": str(each.kind), "before": each.before, "after": each.after} for each in found},
-    }
 
 
 def warnings(path: str, published: Published, say: Say = quiet) -> None:

@@ -234,9 +234,13 @@ def test_an_epoch_that_landed_again_is_told(light: None, airflow: None, load: Lo
         dag.get_task("relanded").on_failure_callback = [lambda context: told.append(str(context["exception"]))]
         return dag.test(logical_date=None), told
 
-    assert look()[0].state == "success"  # nothing is published: nothing has landed again
+    run, _ = look()
+    assert run.state == "success"  # nothing is published: nothing has landed again
     homes.run(home, ledger, [first])
-    assert look()[0].state == "success"
+    run, _ = look()
+    assert run.state == "success" and {"2004-04-15"} == set(of_epochs(run))  # it was published outside Airflow
+    run, _ = look()
+    assert run.state == "success" and of_epochs(run) == {}
     homes.put(home, first, up((7, 8)))
     run, told = look()
     assert run.state == "failed" and "1 published epoch(s) have landed again" in told[0]

@@ -1,0 +1,18 @@
+"""How far those who follow a home were told what it has published is kept."""
+
+import sqlalchemy as sa
+
+from pipeline.state.migrations import create_table
+
+revision, down_revision = "v0010", "v0009"
+SHOWS = {"told": ("asset", "claimed")}
+
+
+def upgrade() -> None:
+    create_table(
+        "told",
+        sa.Column("asset", sa.String(256), primary_key=True),
+        sa.Column("revision", sa.BigInteger, nullable=False),
+        sa.Column("claimed", sa.BigInteger),
+        sa.Column("teller", sa.Text),
+    )

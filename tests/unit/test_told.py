@@ -1,0 +1,150 @@
+"""Each published change is told once, whoever has published it and whichever tasks tell it, die, or come at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import UnderWay
+from pipeline.state import told
+from pipeline.state.records import StagedBatch
+from pipeline.tasks import following
+from pipeline.tasks.base import Published
+from tests import homes
+
+ASSET = "altneu://graph/epochs"
+
+
+class World:
+    """A home whose revisions are written without Spark: a revision changes its epochs, and all later ones."""
+
+    def __init__(self, path: Path) -> None:
+        self.home, self.ledger = homes.make(path / "home")
+        self.states: dict[str, str | None] = {}
+
+    def publish(self, *epochs: int) -> int:
+        parent = self.ledger.at()
+        run_id, revision = f"run{parent.revision + 1}", parent.revision + 1
+        self.ledger.begin(run_id, parent.revision, list(epochs), {})
+        self.ledger.put_batches(run_id, [StagedBatch(epoch, f"{epoch} {run_id}", 1, 3, 0) for epoch in epochs])
+        frontier = max([*epochs, *([] if parent.frontier is None else [parent.frontier])])
+        self.ledger.publish(run_id, parent.revision, frontier, {"edges": revision}, "digest", None)
+        return revision
+
+    def claim(self, teller: str, own: int | None = None) -> dict[str, str]:
+        """Epoch → what is told of it, by this task."""
+        published = None if own is None else Published(run_id="", revision=own, epochs=[], labels=[], reruns=0)
+        found = following.claim(str(self.home.path), ASSET, teller, self.states.get, published)
+        return {label: str(each["kind"]) for label, each in found["epochs"].items()}
+
+    def tell(self, teller: str, own: int | None = None) -> dict[str, str]:
+        """The same; and Airflow has it."""
+        said = self.claim(teller, own)
+        self.states[teller] = "success"
+        following.confirm(str(self.home.path), ASSET, teller)
+        return said
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_what_others_have_published_is_told_with_the_own(world: World) -> None:
+    world.publish(1)  # of before anybody followed
+    assert world.tell("a", world.publish(2, 3)) == {"2": "new", "3": "new"}
+    assert world.tell("b") == {}
+    world.publish(4)
+    world.publish(3)
+    assert world.tell("c", world.publish(5)) == {"3": "corrected", "4": "new", "5": "new"}
+    assert world.tell("d", 5) == {} == world.tell("d")  # again, of the same run
+
+
+def test_a_first_look_begins_with_what_is_published_then(world: World) -> None:
+    world.publish(1)
+    assert world.tell("a") == {}
+    world.publish(2)
+    assert world.tell("b") == {"2": "new"}
+
+
+@pytest.mark.parametrize(
+    ("state", "again"),
+    [
+        ("success", {"3": "new"}),  # it was told, and died before it could say so
+        ("failed", {"2": "new", "3": "new"}),
+        ("up_for_retry", {"2": "new", "3": "new"}),
+        (None, {"2": "new", "3": "new"}),  # its run was deleted
+        ("running", None),
+    ],
+)
+def test_the_claim_of_a_task_that_did_not_confirm(
+    world: World, state: str | None, again: dict[str, str] | None
+) -> None:
+    world.publish(1)
+    assert world.tell("first") == {}
+    world.publish(2)
+    assert world.claim("a") == {"2": "new"}
+    world.states["a"] = state
+    world.publish(3)
+    if again is None:
+        with pytest.raises(UnderWay):
+            world.claim("b")
+        world.states["a"], again = "success", {"3": "new"}
+    assert world.tell("b") == again
+    following.confirm(str(world.home.path), ASSET, "a")  # late: its claim is not its own any more
+    assert told.standing(world.ledger, ASSET) == told.Told(3)
+    assert world.tell("c") == {}
+
+
+def test_a_task_that_is_tried_again_tells_its_claim(world: World) -> None:
+    assert world.claim("a", world.publish(1)) == {"1": "new"}
+    world.publish(1)
+    assert world.tell("a", 1) == {"1": "new"}  # with the newest totals: it was never told before
+    assert world.tell("b") == {}
+
+
+def test_of_many_tasks_at_once_each_change_is_told_by_one(world: World) -> None:
+    world.publish(1)
+    world.tell("first")
+    world.publish(*range(2, 8))
+    ready, said = threading.Barrier(6), list[Any]()
+
+    def work(teller: str) -> None:
+        ready.wait()
+        world.states[teller] = "running"
+        try:
+            said.append(world.claim(teller))
+        except UnderWay as error:
+            said.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"task {n}",)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(said) == 6 and [each for each in said if isinstance(each, dict)] == [
+        {str(epoch): "new" for epoch in range(2, 8)}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("steps", "kinds"),
+    [
+        ([[2], [2]], {"2": "new"}),
+        ([[1], [1]], {"1": "corrected"}),
+        ([[3], [2]], {"2": "new", "3": "new"}),  # restated before anybody had heard of it
+        ([[1]], {"1": "corrected"}),
+    ],
+)
+def test_what_is_said_of_several_publications(
+    world: World, steps: Iterable[Iterable[int]], kinds: dict[str, str]
+) -> None:
+    world.publish(1)
+    world.tell("first")
+    for epochs in steps:
+        world.publish(*epochs)
+    assert world.tell("a") == kinds
