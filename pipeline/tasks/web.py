@@ -12,6 +12,7 @@ from .base import PREFIX, opened, some
 
 SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
 NEWEST = 100  # epochs whose runs the page inside Airflow lists
+OPEN = ("missing", "changed", "failed", "interrupted", "rejected")  # states of epochs that a run would take
 GAPS = 20  # ranges of epochs that are absent
 
 
@@ -74,10 +75,10 @@ def overview_page(
         {"name": name, "labels": [row["label"] for row in known], "points": [row["motifs"][name] for row in known]}
         for name in (known[-1]["motifs"] if len(known) > 1 else ())
     ]
-    epochs = [{**row, "run": runs.get(row["epoch"])} for row in reversed(rows)]
+    epochs = [{**row, "run": runs.get(row["epoch"]), "open": row["state"] in OPEN} for row in reversed(rows)]
     label = home.schedule.label
     there = {row["epoch"] for row in found["epochs"]}
-    open_ = [row["label"] for row in found["epochs"] if row["state"] in ("missing", "changed", "failed", "interrupted")]
+    open_ = [row["label"] for row in found["epochs"] if row["state"] in OPEN]
     inside = {
         "says": found["says"],
         "epochs": epochs,

@@ -69,6 +69,23 @@ def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Le
     assert {"first": "2004-04-16", "last": "2004-04-16"} in buttons
 
 
+def test_what_is_so_now_is_at_the_top(tmp_path: Path) -> None:
+    """Incidents with what to do, what is open, held and awaited, before the verdict; what was rejected may be run."""
+    seed = Seed(tmp_path / "home")
+    seed.good_days(5)
+    seed.audit(audit(DAY + 4, "edge totals", remedy="altneu repair <now>"))
+    held, rejected = seed.hold(DAY + 5), seed.run({DAY + 7: (3, 0)}, error="rejected by Ada", state="rejected")
+    homes.put(seed.home, DAY + 7, [(7, 8, None, "upsert", 0)])
+    waits: dict[int, web.Run] = {DAY + 9: {"run_id": "b", "waits": True}}
+    html = web.overview_page(str(seed.home.path), waits, may_run=True)
+    top = html[: html.index('class="verdict')]
+    assert "Next: altneu repair &lt;now&gt;" in top and f"Run <code>{held}</code> is held" in top
+    assert "Awaited: " in top and "Absent, with later epochs there: " in top
+    assert rejected not in top and "1 epoch to run" in top
+    row = html[html.index(f'<tr id="e{DAY + 7}">') :].partition("</tr>")[0]
+    assert ">rejected<" in row and ">Run</button>" in row
+
+
 @pytest.mark.parametrize(
     ("epochs", "found"), [([], []), ([3], []), ([1, 2, 3], []), ([1, 3, 7], [(2, 2), (4, 6)]), ([7, 1], [(2, 6)])]
 )
@@ -266,7 +283,7 @@ def test_a_run_leads_to_the_page_of_its_epoch(
 
     assert leads("altneu_epoch", run.run_id) == "/reports/epoch=2004-04-15.html"
     assert leads("altneu_backfill", many.run_id) == "/reports/epoch=2004-04-16.html"
-    assert leads("altneu_landing", "any") == leads("altneu_epoch", "none") == "/"
+    assert leads("altneu_landing", "any") == leads("altneu_epoch", "none") == leads("altneu_relanded", "any") == "/"
     assert leads("others_epoch", "any") == "404"
     assert page.dag_runs(str(home.path), "altneu")[first] == {"run_id": run.run_id, "waits": False}
     assert "altneu" in page.sites() and page.home_of("altneu") == str(home.path)

@@ -29,6 +29,7 @@ from sqlalchemy import select
 
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
+from pipeline.scheduling.sites import FILES
 from pipeline.scheduling.timetable import Epochs
 from pipeline.tasks import base, web
 
@@ -147,17 +148,12 @@ def say(ident: str, said: Said, request: Request, user: User, prefix: Prefix = b
 @app.get("/runs/{dag_id}/{run_id:path}")
 def of_run(dag_id: str, run_id: str, user: User, request: Request) -> RedirectResponse:
     """From a run, or a task of it, to the page of its epoch; of a run over many to the index."""
-    prefix, name = next(
-        ((dag_id.removesuffix(end), end) for end in ("_epoch", "_backfill") if dag_id.removesuffix(end) in sites()),
-        (None, ""),
-    )
-    others = ("_full_audit", "_landing", "_maintenance")
-    prefix = prefix or next((dag_id.removesuffix(end) for end in others if dag_id.removesuffix(end) in sites()), None)
+    prefix = next((each for each in sites() for name in FILES if dag_id == f"{each}_{name}"), None)
     if prefix is None:
         raise HTTPException(404, f"{dag_id} is no DAG of altneu")
     checked(user, prefix)
     place = "" if prefix == base.PREFIX else f"homes/{prefix}/"
-    label = label_of(dag_id, run_id, prefix) if name else None
+    label = label_of(dag_id, run_id, prefix)
     page = f"reports/epoch={quote(label)}.html" if label else ""
     return RedirectResponse(f"{request.scope.get('root_path', '')}/{place}{page}")
 
