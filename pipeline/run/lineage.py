@@ -7,15 +7,20 @@ their own, of the job `….audit` below the run's: assertions on its input table
 
 Datasets are named by where they are, as the specification asks for tables of Iceberg in a catalog of files: namespace
 `file` or that of the store. A receiver that is down or slow costs `WAIT` seconds at most, and never fails a run.
+
+Where Airflow's own provider sends events of the tasks, these have the datasets (`pipeline.scheduling.lineage`), and
+nothing of a run is sent from here (`by_tasks`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -28,7 +33,7 @@ from ..home.directory import Home
 from ..state import lease, place
 from ..state.facts import AuditFacts
 from ..state.ledger import Ledger
-from ..state.records import Revision, RunKind, RunRecord, RunState, Severity
+from ..state.records import RunKind, RunRecord, RunState, Severity
 from ..storage.declared import MOTIFS, NAMESPACE, TABLES, fields
 
 if TYPE_CHECKING:
@@ -55,6 +60,19 @@ ABOUT = {
 }
 
 
+_by_tasks: ContextVar[bool] = ContextVar("_by_tasks", default=False)
+
+
+@contextlib.contextmanager
+def by_tasks(sends: bool) -> Iterator[None]:
+    """Inside, a scheduler sends what there is to say of runs, if it `sends`."""
+    token = _by_tasks.set(sends)
+    try:
+        yield
+    finally:
+        _by_tasks.reset(token)
+
+
 def wanted() -> bool:
     """Does the environment name a receiver?"""
     if os.environ.get("OPENLINEAGE_DISABLED", "").lower() in ("true", "1"):
@@ -65,7 +83,7 @@ def wanted() -> bool:
 
 def tell(home: Home, ledger: Ledger, run_id: str) -> None:
     """Send how a run stands now. Never raises."""
-    if not wanted():
+    if _by_tasks.get() or not wanted():
         return
     try:
         need("lineage (OPENLINEAGE_URL)", "lineage")
@@ -91,7 +109,7 @@ def events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
     from openlineage.client.event_v2 import Run, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run
 
-    run, row = ledger.run(run_id), ledger.published_by(run_id)
+    run = ledger.run(run_id)
     state = RunState(STATES.get(run.state, "ABORT"))
     facets: dict[str, Any] = _run_facets(home, run)
     if run.error:
@@ -102,15 +120,14 @@ def events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
         eventType=state,
         run=Run(_uuid(run.started_at, run_id), facets),
         job=_job(home, run.kind),
-        inputs=_inputs(home, ledger, run),
-        outputs=[] if row is None else _outputs(home, ledger, run, row),
+        inputs=inputs(home, ledger, run_id),
+        outputs=outputs(home, ledger, run_id),
         producer=producer(),
     )
     checks = [] if state is RunState.START else [each.result() for each in ledger.checks(run_id=run_id)]
     if not checks:
         return [own]
-    seen = row.snapshots if row else _seen(ledger, run_id)
-    return [_audit(home, f"{run_id} audit", run.started_at, checks, seen, run, at), own]
+    return [_audit(home, f"{run_id} audit", run.started_at, checks, _seen(ledger, run_id), run, at), own]
 
 
 def _send(found: Iterable[RunEvent]) -> None:
@@ -226,11 +243,12 @@ def _facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
     return facets
 
 
-def _inputs(home: Home, ledger: Ledger, run: RunRecord) -> list[InputDataset]:
+def inputs(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
     """What a run reads from outside: the landed files, or, to compute again, the stored rows of its parent."""
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
 
+    run = ledger.run(run_id)
     if run.kind in (RunKind.ROLLBACK, RunKind.COMPACT):
         return []
     if run.kind is RunKind.REBUILD:
@@ -242,11 +260,14 @@ def _inputs(home: Home, ledger: Ledger, run: RunRecord) -> list[InputDataset]:
     return [InputDataset(*name(home, LANDING), inputFacets={"inputStatistics": facet} if read else {})]
 
 
-def _outputs(home: Home, ledger: Ledger, run: RunRecord, row: Revision) -> list[OutputDataset]:
-    """The tables of which a revision shows another snapshot than its parent."""
+def outputs(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
+    """The tables of which a run has published another snapshot than its parent's; none before it is published."""
     from openlineage.client.event_v2 import OutputDataset
 
-    before = ledger.parent(run).snapshots
+    row = ledger.published_by(run_id)
+    if row is None:
+        return []
+    before = ledger.parent(ledger.run(run_id)).snapshots
     changed = {table: each for table, each in sorted(row.snapshots.items()) if before.get(table) != each}
     return [OutputDataset(*name(home, table), facets=_facets(home, table, each)) for table, each in changed.items()]
 
@@ -254,8 +275,16 @@ def _outputs(home: Home, ledger: Ledger, run: RunRecord, row: Revision) -> list[
 # -- checks -------------------------------------------------------------------------------------------------------
 
 
+def checked(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
+    """The tables that the checks of a run have looked at, with what they have found."""
+    return _assertions(home, [each.result() for each in ledger.checks(run_id=run_id)], _seen(ledger, run_id))
+
+
 def _seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
-    """The snapshots that the audit of a run has seen, or else those that its stages have written."""
+    """The snapshots that a run has published; before that those that its audit has seen, or its stages have written."""
+    row = ledger.published_by(run_id)
+    if row is not None:
+        return row.snapshots
     stages = {row.stage: row.facts for row in ledger.stages(run_id)}
     audit = stages.get("audit")
     return audit.snapshots if isinstance(audit, AuditFacts) and audit.snapshots else ledger.written(run_id)
@@ -272,19 +301,10 @@ def about(check: Check) -> str:
     return next((table for word, table in ABOUT.items() if word in check["name"]), "edges")
 
 
-def _audit(
-    home: Home,
-    named: str,
-    started: str,
-    checks: Sequence[Check],
-    snapshots: Mapping[str, int],
-    run: RunRecord | None,
-    at: str | None = None,
-) -> RunEvent:
-    """The event of some checks: an assertion on its table for each, at each epoch."""
-    from openlineage.client.event_v2 import InputDataset, Run, RunEvent, RunState
+def _assertions(home: Home, checks: Sequence[Check], snapshots: Mapping[str, int]) -> list[InputDataset]:
+    """An assertion on its table for each check, at each epoch."""
+    from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality
-    from openlineage.client.facet_v2 import parent_run
 
     by_table: dict[str, list[quality.Assertion]] = defaultdict(list)
     for check in checks:
@@ -301,6 +321,29 @@ def _audit(
                 params={"epoch": home.schedule.label(check["epoch"])},
             )
         )
+    return [
+        InputDataset(
+            *name(home, table),
+            facets=_facets(home, table, snapshots.get(table)),
+            inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(told)},
+        )
+        for table, told in sorted(by_table.items())
+    ]
+
+
+def _audit(
+    home: Home,
+    named: str,
+    started: str,
+    checks: Sequence[Check],
+    snapshots: Mapping[str, int],
+    run: RunRecord | None,
+    at: str | None = None,
+) -> RunEvent:
+    """The event of some checks."""
+    from openlineage.client.event_v2 import Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import parent_run
+
     facets: dict[str, Any] = {}
     if run is not None:
         job = parent_run.Job(_namespace(), f"{place.claim(home).catalog}.{run.kind}")
@@ -311,14 +354,7 @@ def _audit(
         eventType=RunState.FAIL if broken else RunState.COMPLETE,
         run=Run(_uuid(started, named), facets),
         job=_job(home, "audit"),
-        inputs=[
-            InputDataset(
-                *name(home, table),
-                facets=_facets(home, table, snapshots.get(table)),
-                inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(told)},
-            )
-            for table, told in sorted(by_table.items())
-        ],
+        inputs=_assertions(home, checks, snapshots),
         outputs=[],
         producer=producer(),
     )

@@ -37,10 +37,11 @@ from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from ..errors import AltneuError, transient
+from ..run.lineage import by_tasks
 from ..run.stages import STAGES, Stage
 from ..tasks import base, orchestration
 from ..tasks.base import Planned, Published
-from . import alerts
+from . import alerts, lineage
 from .sites import current
 
 log = logging.getLogger("altneu.tasks")
@@ -123,7 +124,8 @@ def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            with by_tasks(lineage.sends()):
+                return function(*args, **kwargs)
         except AltneuError as error:
             label = base.shown(args[0]) if args and isinstance(args[0], dict) else None
             says = [base.format_error(error), *([f"report: {page(label)}"] if label else [])]
@@ -179,7 +181,7 @@ STAGE: dict[str, Any] = {"trigger_rule": "none_failed_min_one_success"}
 def stage(spec: Stage) -> Any:
     """The task of a stage before publish."""
 
-    @task(task_id=spec.name, doc_md=spec.does, **STAGE)
+    @lineage.traced(task_id=spec.name, doc_md=spec.does, **STAGE)
     @translate_errors
     def work(planned: Planned) -> dict[str, Any]:
         return at_work(orchestration.stage(current().home, planned, spec.name, say))
@@ -187,7 +189,7 @@ def stage(spec: Stage) -> Any:
     return work
 
 
-@task(
+@lineage.traced(
     task_id=base.PUBLISH,
     **STAGE,
     execution_timeout=timedelta(hours=12),

@@ -15,13 +15,15 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException
 
 from ..tasks import orchestration
-from . import common
+from . import common, lineage
 
 APPLICATION = Path(__file__).with_name("stage.py")
 
 
 class SubmittedStage(SparkSubmitOperator):
     """A stage as `spark-submit`; fails with the stage's error message, and returns what it has done."""
+
+    done: Any = None
 
     def __init__(self, *, home: str, stage: str, planned: str, **kwargs: Any) -> None:
         super().__init__(application=str(APPLICATION), application_args=[home, stage, planned], **kwargs)
@@ -30,6 +32,8 @@ class SubmittedStage(SparkSubmitOperator):
     def execute(self, context: Any) -> Any:
         path, stage, planned = (str(each) for each in self.application_args or [])
         self.conf, self.env_vars = orchestration.submission(path)
+        if lineage.sends():
+            self.env_vars["OPENLINEAGE_DISABLED"] = "true"
         with TemporaryDirectory() as folder:
             answer = Path(folder) / "answer.json"
             self.application_args = [path, stage, planned, str(answer)]
@@ -41,4 +45,9 @@ class SubmittedStage(SparkSubmitOperator):
             answered = json.loads(answer.read_text())
         if "error" in answered:
             raise common.failure(**answered["error"])
-        return common.at_work(answered["done"])
+        self.done = common.at_work(answered["done"])
+        return self.done
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        path, stage, planned = (self.application_args or [])[:3]
+        return lineage.of(path, stage, json.loads(planned), self.done)
