@@ -13,9 +13,11 @@ import pytest
 
 from pipeline.home.directory import Home
 from pipeline.local.demo import daily, messages
+from tests import homes
 from tests.e2e.conftest import Altneu
 
 REPO = Path(__file__).parents[2]
+MAY_15 = "41,176\n176,20\n20,41\n"
 FIRST, LAST = datetime(2004, 5, 4, tzinfo=UTC), datetime(2004, 5, 18, tzinfo=UTC)
 
 
@@ -36,6 +38,7 @@ def test_the_examples_answer(altneu: Altneu, tmp_path: Path, monkeypatch: pytest
             when = datetime.strptime(at, "%m/%d/%y %I:%M %p").replace(tzinfo=UTC)
             if FIRST <= when < LAST:
                 target.write(f"{src},{dst},{int(when.timestamp())}\n")
+    (tmp_path / "may-15.txt").write_text(MAY_15)
     for line in examples("land", "plan", "backfill"):
         found = altneu(*shlex.split(line))
         assert found.code == 0, (line, found.err)
@@ -47,3 +50,29 @@ def test_the_examples_answer(altneu: Altneu, tmp_path: Path, monkeypatch: pytest
         assert "not there" not in found.out and ("no rows" not in found.err or "checks" in line), (line, found.out)
     assert (tmp_path / "edges.csv").read_text().startswith("src,dst,trussness")
     assert "there, trussness" in altneu(*shlex.split(examples("explain")[0])).out
+
+
+@pytest.mark.usefixtures("tiny", "unaudited")
+def test_looking_before_it_is_published(altneu: Altneu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tour of a held run, as README.md has it: published once, given up once."""
+    monkeypatch.chdir(tmp_path)
+    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    day = home.schedule.epoch("2004-05-15")
+    for epoch in (day - 1, day):
+        homes.put(home, epoch, [(41, 176, None, "upsert", 0)])
+    assert altneu("backfill", "--all").code == 0
+    text = (REPO / "README.md").read_text()
+    tour = next(block for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S) if "--hold" in block)
+    lines = [shlex.split(line.partition("  #")[0])[1:] for line in tour.splitlines()]
+    assert [line[0] for line in lines] == ["land", "backfill", "diff", "publish", "discard"]
+    *look, publish, discard = lines
+    for source, answer, revision in ((MAY_15, publish, 2), ("41,176\n", discard, 2)):
+        (tmp_path / "may-15.txt").write_text(source)
+        for line in (*look, answer):
+            found = altneu(*line)
+            assert found.code == 0, (line, found.err)
+            if line[0] == "diff":
+                assert "2004-05-15" in found.out
+        assert ledger.at().revision == revision and ledger.held() == []
+        assert ledger.batches()[day].rows == 3
+    assert answer[-1] in altneu("status").out
