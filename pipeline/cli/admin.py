@@ -1,8 +1,9 @@
-"""Around the data: compact, relocate, airflow, connect, setup, doctor, demo."""
+"""Around the data: compact, relocate, move, airflow, connect, setup, doctor, demo."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -123,6 +124,57 @@ def relocate(
         f"{found.tables} tables from {found.old} are at home in {found.new} now ({found.files:,} files of metadata)"
     )
     out.print("next: altneu status")
+
+
+@command
+def move(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The new home: a folder that is not there yet.")],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PLACE",
+            help="What goes elsewhere, once for each: an object store for tables and landing (s3://bucket/prefix), "
+            "PostgreSQL for the database (postgresql+psycopg://user@host/database), a REST catalog "
+            "(https://host/api?namespace=graph).",
+        ),
+    ] = None,
+) -> None:
+    """Copy a home, with all revisions, to another folder, an object store, PostgreSQL, a REST catalog, or back to disk.
+
+    Proved by fingerprints at the end; the original is not touched. Stopped in the middle, type it again: what is copied
+    is not copied again. Passwords and keys are the environment's.
+    """
+    from ..home.directory import Home
+    from ..run import destination
+    from ..run.move import move as moved
+
+    where = destination.read(directory, to or [])
+    setting.outcome = lambda: "there is no new home yet; the same command goes on"
+    progress = Progress()
+    started = time.time()
+    try:
+        progress("move", "")
+        found = moved(Home.open(setting.home), where, lambda text: progress("move", text))
+    finally:
+        progress.close()
+    if found is None:
+        out.print(f"{where.folder} is the new home already: the last move had ended", markup=False)
+        return
+    copied = found.copied
+    out.print(
+        f"{found.home.path} is the new home: {found.tables} tables, {found.batches.epochs:,} landed epochs, "
+        f"{found.rows:,} rows of the database; {copied.files:,} files ({decimal(copied.bytes)}) copied, "
+        f"{copied.kept:,} were there ({time.time() - started:.1f} s)",
+        markup=False,
+    )
+    if found.proved:
+        out.print(f"proved: every table has the fingerprints of the original at revisions {ranges([*found.proved])}")
+    if found.batches.incomplete:
+        out.print(f"incomplete in the landing, here as there: {', '.join(found.batches.incomplete)}", markup=False)
+    if found.held:
+        out.print(f"held runs came along: decide in one of the two homes ({', '.join(found.held)})")
+    out.print(f"the original, {setting.home}, is as it was; let nobody land or run there any more, then delete it")
+    out.print(f"next: altneu --home {directory} status", markup=False)
 
 
 local_airflow = typer.Typer(invoke_without_command=True)

@@ -184,6 +184,25 @@ def extended(text: str, sections: Mapping[str, Entries]) -> str:
     return text[: len(text) - len(body)] + tomlkit.dumps(document).replace("\n", ends)
 
 
+def replaced(text: str, settings: Mapping[tuple[str, str], str | Mapping[str, str] | None]) -> str:
+    """The text with other values of these settings, (section, key); None: as by default. No password stays in it, be it
+    in a comment."""
+    import tomlkit
+
+    document = tomlkit.parse(re.sub(r"""(\w+://[^\s:@/"']*):[^\s@/"']*@""", r"\1@", text.removeprefix("\ufeff")))
+    entries: dict[str, dict[str, Any]] = {}
+    for (section, key), value in settings.items():
+        if section in document:
+            cast("MutableMapping[str, object]", document[section]).pop(key, None)
+        if isinstance(value, Mapping):
+            inline = tomlkit.inline_table()
+            inline.update(value)
+            entries.setdefault(section, {})[key] = inline
+        elif value is not None:
+            entries.setdefault(section, {})[key] = value
+    return extended(tomlkit.dumps(document), entries)
+
+
 def _put(table: MutableMapping[str, object], key: str, value: str | int | float) -> None:
     from tomlkit.items import Table, Whitespace
 

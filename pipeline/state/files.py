@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 TRIES = 8  # of a request to an object store, with growing pauses: some 10 s
 AT_ONCE = 16  # requests to an object store that are under way together
 BLOCK = 8 << 20  # bytes of a file that are fetched or sent at once
+COPIED_AT_ONCE = 5 << 30  # bytes of an object that S3 copies in one request
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -134,6 +135,7 @@ def read(location: str) -> bytes:
 def write(location: str, content: bytes) -> None:
     """Raises `OSError`."""
     system, path = _system(location)
+    _make_folder(system, path)
     with system.open_output_stream(path, compression=None) as stream:
         stream.write(content)
 
@@ -186,11 +188,46 @@ def delete(location: str) -> None:
 def upload(file: Path, location: str) -> None:
     """Copy a file of this machine. What an error leaves may be a part of it. Raises `OSError`."""
     system, path = _system(location)
-    if system.type_name != "s3":  # object stores have no folders
-        system.create_dir(path.rpartition("/")[0], recursive=True)
+    _make_folder(system, path)
     with file.open("rb") as source, system.open_output_stream(path, compression=None) as target:
         while block := source.read(BLOCK):
             target.write(block)
+
+
+def _make_folder(system: fs.FileSystem, path: str) -> None:
+    if system.type_name != "s3":  # object stores have no folders
+        system.create_dir(path.rpartition("/")[0], recursive=True)
+
+
+def copy(source: str, target: str, size: int, changed: float = 0.0) -> int:
+    """Copy a file of `size` bytes, within a store by the store itself; the bytes that were copied. What an error leaves
+    in a store may be a part of it; on this machine it is under another name, and hidden. `changed`: when it was last
+    changed, as a copy on this machine says as well. Raises `OSError`."""
+    (one, inside), (other, outside), place = _system(source), _system(target), local(target)
+    if one is other and one.type_name == "s3" and size <= COPIED_AT_ONCE:
+        one.copy_file(inside, outside)
+        return size
+    with opened(source) as stream:
+        if place is None:
+            _make_folder(other, outside)
+            with other.open_output_stream(outside, compression=None) as there:
+                return _poured(stream, there)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part = place.with_name(f".{place.name}.part")
+        with part.open("wb") as there:
+            done = _poured(stream, there)
+        if changed:
+            os.utime(part, (changed, changed))
+        part.replace(place)
+        return done
+
+
+def _poured(source: IO[bytes], target: Any) -> int:
+    done = 0
+    while block := source.read(BLOCK):
+        target.write(block)
+        done += len(block)
+    return done
 
 
 def many(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:

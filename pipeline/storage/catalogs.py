@@ -14,7 +14,7 @@ import contextlib
 import os
 import posixpath
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import quote
@@ -168,6 +168,30 @@ class RestServer:
             return True
 
         return self.located(table).get(table) == location and bool(self._ask(change))
+
+    def register(self, located: Mapping[str, str]) -> None:
+        """List tables by the metadata files that they have, in a namespace that is made where it is not there. Those
+        that are listed with another file are listed anew: no file is deleted."""
+        from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+
+        def space(server: RestCatalog) -> None:
+            with contextlib.suppress(NamespaceAlreadyExistsError):
+                server.create_namespace(self._namespace)
+
+        self._ask(space)
+        former = self.located()
+
+        def list_it(table: str) -> None:
+            def new(server: RestCatalog) -> None:
+                with contextlib.suppress(TableAlreadyExistsError):  # an answer was lost
+                    server.register_table((self._namespace, table), located[table])
+
+            if table in former and former[table] != located[table]:
+                self._ask(lambda server: server.drop_table((self._namespace, table)))
+            if former.get(table) != located[table]:
+                self._ask(new)
+
+        files.many(list_it, located)
 
     def _ask(self, question: Callable[[RestCatalog], T]) -> T | None:
         """An answer; None when what was asked for is not there. Asked again where the server is busy or was lost."""

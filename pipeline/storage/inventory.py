@@ -15,7 +15,7 @@ from ..home.directory import Home
 from ..state import files, place
 from ..state.ledger import Ledger
 from . import avro, catalogs
-from .relocate import DELETED
+from .rewriting import DELETED
 
 SNAPSHOT = "snapshot {}"
 

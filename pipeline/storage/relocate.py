@@ -6,18 +6,14 @@ snapshots, branches, tags and field ids stay, and no row is read or written. The
 at them, under a name of its own, and notes the place. Stopped before it, nothing has changed, and the command is simply
 typed again; what it had written is removed by `altneu compact`. Files are read where the home is now, never where
 it was: a copy does not touch the original.
-
-Source: the Iceberg table specification (table metadata, manifest lists, manifests).
 """
 
 from __future__ import annotations
 
-import json
 import posixpath
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -25,11 +21,9 @@ from ..errors import AltneuError, UsageError
 from ..home.directory import Home
 from ..state import database, files, place, versions
 from ..state.schema import homes
-from . import avro
+from .rewriting import Rewriting
 
 NAMESPACES = sa.table("iceberg_namespace_properties", sa.column("catalog_name", sa.String))
-DELETED = 2  # the status of a manifest's entry whose file is gone
-DELETES = 1  # the content of a manifest of delete files: we write none
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,7 @@ def relocate(home: Home, original_gone: bool = False, say: Callable[[str], None]
     if warehouse:
         for number, (table, location) in enumerate(located.items()):
             say(f"{table} ({number + 1} of {len(located)})")
-            moving = _Moving(home.warehouse, table, location)
+            moving = _Relocating(home.warehouse, table, location)
             new[table] = moving.metadata()
             written += moving.written
     _commit(home, identity, located, new)
@@ -130,117 +124,28 @@ def _commit(home: Home, identity: place.Identity, old: dict[str, str], new: dict
         connection.commit()
 
 
-@dataclass
-class _Moving:
-    """One table on its way into `warehouse`: what is read, and what was rewritten."""
+class _Relocating(Rewriting):
+    """A table that is in `warehouse` already: its metadata are written beside those that name the former place."""
 
-    warehouse: str
-    table: str  # namespace/name
-    location: str  # of its metadata file, as it was
-    written: int = 0
-    token: str = field(default_factory=lambda: str(uuid.uuid4()))
-    manifests: dict[str, tuple[str, int]] = field(default_factory=dict)  # as it was → as it is, with its bytes
+    def __init__(self, warehouse: str, table: str, location: str) -> None:
+        super().__init__(f"{warehouse.rstrip('/')}/{table}", table, location)
+        self.old = f"{place.place_of(table, location)}/{table}"
+        self.written, self._token = 0, str(uuid.uuid4())
+        self._here = files.sizes(self.new)
 
-    def __post_init__(self) -> None:
-        self.old = f"{place.place_of(self.table, self.location)}/{self.table}"
-        self.new = f"{self.warehouse.rstrip('/')}/{self.table}"
-        self.here = files.sizes(self.new)
-
-    def metadata(self) -> str:
-        """Write the table's metadata again, and all that it leads to; its new metadata file."""
-        found: dict[str, Any] = json.loads(self._read(self.location))
-        self.old = found["location"].rstrip("/")
-        found["location"] = self.new
-        found["metadata-log"] = []  # they name the old place
-        for snapshot in found.get("snapshots", ()):
-            if "manifest-list" not in snapshot:
-                raise AltneuError(f"table {self.table}: a snapshot of Iceberg's first format.", "altneu rebuild")
-            name = f"snap-{snapshot['snapshot-id']}-1-{self.token}.avro"
-            snapshot["manifest-list"] = self._list(snapshot["manifest-list"], name)
-        for kind in ("statistics", "partition-statistics"):
-            for each in found.get(kind, ()):
-                each["statistics-path"] = self._moved(each["statistics-path"])
-        version = posixpath.basename(self.location).split("-")[0]  # Iceberg counts on from it
-        return self._write(f"{version}-{self.token}.metadata.json", json.dumps(found).encode())
-
-    def _list(self, location: str, name: str) -> str:
-        """Write a list of manifests again, and those of them that are not yet; its location."""
-        path = ""
-
-        def moved(old: str) -> str:
-            nonlocal path
-            path = old
-            if old not in self.manifests:
-                self.manifests[old] = self._manifest(old)
-            return self.manifests[old][0]
-
-        def refuse(content: int) -> int:
-            if content == DELETES:
-                raise AltneuError(f"table {self.table} has delete files, which altneu does not write.", "altneu doctor")
-            return content
-
-        changes: dict[tuple[str, ...], avro.Change] = {
-            ("manifest_path",): moved,
-            ("manifest_length",): lambda length: self.manifests[path][1],
-            ("content",): refuse,
-        }
-        return self._write(name, self._copied(location, changes))
-
-    def _manifest(self, location: str) -> tuple[str, int]:
-        """Write a manifest again; its location and bytes. Its files have to be here, whole."""
-        entry: dict[str, Any] = {}
-
-        def note(name: str) -> avro.Change:
-            def keep(value: Any) -> Any:
-                entry[name] = value
-                return value
-
-            return keep
-
-        def moved(old: str) -> str:
-            entry["file"] = old
-            return self._moved(old)
-
-        def whole(size: int) -> int:
-            name = self._inside(entry["file"])
-            if entry["status"] != DELETED and self.here.get(name) != size:
-                raise self._incomplete(f"{self.new}/{name}")
-            return size
-
-        changes: dict[tuple[str, ...], avro.Change] = {
-            ("status",): note("status"),
-            ("data_file", "file_path"): moved,
-            ("data_file", "file_size_in_bytes"): whole,
-        }
-        content = self._copied(location, changes)
-        return self._write(f"{self.token}-m{len(self.manifests)}.avro", content), len(content)
-
-    # -- files --------------------------------------------------------------------------------------------------
-
-    def _inside(self, location: str) -> str:
-        """A file of the table by its path from the table's folder."""
-        old, path = files.plain(self.old) + "/", files.plain(location)
-        if not path.startswith(old):
-            raise AltneuError(f"table {self.table}: {location} is not in {self.old}.", "altneu rebuild")
-        return path.removeprefix(old)
-
-    def _moved(self, location: str) -> str:
-        return f"{self.new}/{self._inside(location)}"
-
-    def _read(self, location: str) -> bytes:
-        here = self._moved(location)
+    def read(self, location: str) -> bytes:
+        here = self.moved(location)
         try:
             return files.read(here)
         except OSError:
-            raise self._incomplete(here) from None
+            raise self.damaged(location) from None
 
-    def _copied(self, location: str, changes: dict[tuple[str, ...], avro.Change]) -> bytes:
-        try:
-            return avro.copied(self._read(location), changes)
-        except avro.NotAvro:
-            raise self._incomplete(self._moved(location)) from None
-
-    def _write(self, name: str, content: bytes) -> str:
+    def write(self, former: str, kind: str, content: bytes) -> str:
+        name = {
+            "metadata": f"{posixpath.basename(former).split('-')[0]}-{self._token}.metadata.json",  # Iceberg counts on
+            "list": f"{'-'.join(posixpath.basename(former).split('-')[:2])}-1-{self._token}.avro",
+            "manifest": f"{self._token}-m{len(self._manifests)}.avro",
+        }[kind]
         location = f"{self.new}/metadata/{name}"
         try:
             files.write(location, content)
@@ -252,8 +157,13 @@ class _Moving:
         self.written += 1
         return location
 
-    def _incomplete(self, location: str) -> AltneuError:
+    def needs(self, location: str, size: int | None) -> None:
+        """A file of rows has to be here, whole."""
+        if size is not None and self._here.get(self.inside(location)) != size:
+            raise self.damaged(location)
+
+    def damaged(self, location: str) -> AltneuError:
         return AltneuError(
-            f"this home is not whole: {location} is missing or damaged. Nothing was changed.",
+            f"this home is not whole: {self.moved(location)} is missing or damaged. Nothing was changed.",
             "copy the home again, the database first, while no compaction is at work; then: altneu relocate",
         )

@@ -1,0 +1,91 @@
+"""The landing of a home, copied to that of another one: folder or object store, from either to either.
+
+Batches are copied as they count: their files under the names that their rows are told by, then the marker that says
+that they are all. Of an epoch that is not complete the files come along without one, so that it stays incomplete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import AltneuError, Unavailable
+from ..home.directory import Home
+from ..state import copying, files
+from ..state.ledger import Ledger
+from .folder import digest, listing, seal
+from .landed import COMPLETE, EMPTY, Landed
+from .objects import Manifest
+
+
+@dataclass(frozen=True)
+class Batches:
+    """epochs: how many are copied; incomplete: the labels of those that are no batch yet."""
+
+    epochs: int
+    incomplete: list[str]
+    copied: copying.Copied
+
+
+def copy(source: Home, target: Home, say: copying.Say) -> Batches:
+    """Raises `Unavailable`, and `AltneuError` where the landing is being changed."""
+    batches = listing(source)
+    there = copying.there(target.landed_at) if target.landed_remotely or target.landing.is_dir() else {}
+    wanted = [
+        copying.Wanted(file.location, f"{_folder(target, batch)}/{file.name}", file.bytes, file.changed)
+        for batch in batches.values()
+        for file in batch.files
+    ]
+    named = {files.plain(file.target) for file in wanted}
+    try:
+        for location in there:  # of an earlier attempt, since landed anew
+            if location not in named and not location.rpartition("/")[2].startswith("_"):
+                files.delete(location)
+        copied = copying.copy(wanted, there, "landing", say)
+        complete = [batch for batch in batches.values() if batch.incomplete is None]
+        files.many(lambda batch: _mark(target, batch), complete)
+    except OSError as error:
+        raise Unavailable(f"{target.landed_at}: {files.told(error)}", "altneu doctor; then the same command") from error
+    incomplete = [batch.label for batch in batches.values() if batch.incomplete is not None]
+    return Batches(len(complete), incomplete, copied)
+
+
+def _folder(target: Home, batch: Landed) -> str:
+    return f"{target.landed_at}/epoch={batch.label}"
+
+
+def _mark(target: Home, batch: Landed) -> None:
+    """Write what says that a batch is complete, last."""
+    folder = _folder(target, batch)
+    if not batch.files:
+        files.write(f"{folder}/{EMPTY}", b"")
+    if batch.sealed is None:
+        files.write(f"{folder}/{COMPLETE}", b"")
+    elif target.landed_remotely:
+        sizes = {file.name: file.bytes for file in batch.files}
+        files.write(f"{folder}/{COMPLETE}", Manifest(batch.sealed, sizes, {}).text())
+    else:
+        seal(Path(folder), batch.sealed)
+
+
+def verify(source: Home, target: Home, former: Ledger, ledger: Ledger) -> None:
+    """Raise `AltneuError` where a batch is not what it was; what differs is deleted, so that it is copied again. The
+    digests are remembered by the new home."""
+    ours, theirs = _complete(source), _complete(target)
+    expected = digest(former, ours.values(), remember=False)
+    found = digest(ledger, theirs.values())
+    wrong = [epoch for epoch in expected if found.get(epoch) != expected[epoch]]
+    for epoch in wrong:
+        for file in theirs[epoch].files if epoch in theirs else ():
+            files.delete(file.location)
+    if wrong or found.keys() - expected.keys():
+        which = ", ".join(ours[epoch].label for epoch in wrong[:3]) or "an epoch that was removed"
+        raise AltneuError(
+            f"the landing has changed while it was copied, or a file broke: {which}.",
+            "the same command again: what is copied and right is not copied again",
+        )
+
+
+def _complete(home: Home) -> Mapping[int, Landed]:
+    return {epoch: batch for epoch, batch in listing(home).items() if batch.incomplete is None}

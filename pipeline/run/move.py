@@ -1,0 +1,289 @@
+"""`altneu move`: a home copied to another place, or to other kinds of places, with all that it is.
+
+Tables with every snapshot, branch and tag, landing, database and reports: files first, then the database in one
+transaction, then the proof (`_prove`: every table at every revision has the fingerprints that its run recorded), and
+last the new `altneu.toml`: before it there is no new home. The original is read, never written.
+
+A file `move.json` in the new folder, locked while its process lives, says what is copied from where, and under which
+name; the same name stands in the store, as `_move.json`. So whoever is killed is gone on with by the same command, and
+a second mover, or a place that holds anything else, is refused. When the original has changed meanwhile, the copy is
+not ended: the same command copies what is new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError, CheckFailed, Unavailable, UsageError
+from ..home.directory import Home
+from ..home.file import NAME, write_text
+from ..landing import copied as batches
+from ..state import carried, copying, database, files, lease, place, versions
+from ..state.ledger import Ledger
+from ..state.records import RunKind, RunState
+from ..state.schema import homes
+from ..storage import catalogs
+from ..storage import copied as tables
+from .destination import Destination
+
+JOURNAL, MARK = "move.json", "_move.json"
+AGAIN = "the same command again: what is copied and right is not copied again"
+Prove = Callable[[Home, Home, copying.Say], dict[int, list[str]]]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """copied: files, bytes, and files that were there; proved: revision → the tables that were compared at it."""
+
+    home: Home
+    tables: int
+    batches: batches.Batches
+    copied: copying.Copied
+    rows: int  # of the database
+    proved: dict[int, list[str]]
+    held: list[str]  # runs
+
+
+def move(home: Home, to: Destination, say: copying.Say, prove: Prove | None = None) -> Moved | None:
+    """See the first lines; None: an earlier call had ended all but its traces, which are removed. Raises `UsageError`
+    where it would take something from another home."""
+    new, settings = to.home(home), to.settings(home)
+    ledger = _ledger(home)
+    _refuse_work(ledger)
+    _refuse_within(home, new)
+    with _journal(home, to) as catalog:
+        if (to.folder / NAME).exists():
+            _release(to)
+            return None
+        tables.refuse_other(new, catalog)
+        carried.refuse_other(new.database, catalog)
+        _claim(to, home, catalog)
+        before = _state(home, ledger)
+        found = batches.copy(home, new, say)
+        copied, located = found.copied, {}
+        if place.look(home) is not None:
+            made = tables.copy(home, new, catalog, say)
+            located, copied = made.located, copied + made.copied
+        copied += _reports(home, new, say)
+        say("database")
+        rows = _database(home, new, catalog, located)
+        books = Ledger(new.database)
+        batches.verify(home, new, ledger, books)
+        proved = (prove or _prove)(home, new, say) if located else {}
+        if _state(home, ledger) != before:
+            raise AltneuError("the home has changed while it was copied: a run or a compaction.", AGAIN)
+        _claim(to, home, catalog)
+        _settings(home, new, settings)
+        _release(to)
+    say("reports")
+    from ..report import refresh
+
+    refresh(new, books)
+    return Moved(new, len(located), found, copied, rows, proved, [run.run_id for run in books.held()])
+
+
+def _ledger(home: Home) -> Ledger:
+    """Raises `UsageError` where the database is of an earlier version: it is not changed here."""
+    ledger = place.opened(home)
+    with database.connected(home.database) as connection:
+        if versions.of(connection) != versions.newest():
+            raise UsageError(
+                f"the database {database.shown(home.database)} was made by an earlier version of altneu.",
+                "altneu doctor   (brings it up to date), then move",
+            )
+    return ledger
+
+
+def _refuse_work(ledger: Ledger) -> None:
+    for run in ledger.runs():
+        if run.state is RunState.RUNNING and run.alive:
+            compaction = run.kind is RunKind.COMPACT
+            what = "a compaction" if compaction else f"run {run.run_id} of {len(run.epochs)} epoch(s)"
+            raise UsageError(f"{what} is at work: it would be copied half.", "when it has ended (altneu status): move")
+
+
+def _refuse_within(home: Home, new: Home) -> None:
+    if new.path == home.path or home.path in new.path.parents or new.path in home.path.parents:
+        raise UsageError(f"{new.path} and the home, {home.path}, lie in one another.", "name another folder")
+
+
+def _state(home: Home, ledger: Ledger) -> list[Any]:
+    """What changes whenever the home does."""
+    identity = place.look(home)
+    located = catalogs.of(home, identity).located() if identity else {}
+    return [located, ledger.at(), [(run.run_id, run.state) for run in ledger.runs()]]
+
+
+# -- Whose the new places are --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _journal(home: Home, to: Destination) -> Iterator[str]:
+    """The name of the new home's catalog, for as long as this process alone fills its folder."""
+    folder, path = to.folder, to.folder / JOURNAL
+    if folder.is_file() or ((folder / NAME).exists() and not path.exists()):
+        what = "is a file" if folder.is_file() else "is a home already"
+        raise UsageError(f"{folder} {what}.", "altneu move DIR   (a folder that is not there, or empty)")
+    others = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    if others and not path.exists():
+        raise UsageError(f"{folder} is not empty: {others[0]} is there.", "altneu move DIR   (a new folder)")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT), "r+", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}.", "name a folder that you may write") from None
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another altneu move is filling {folder}.", "wait for its end") from None
+        mine = {"from": str(home.path), "to": to.said()}
+        said = _json(stream.read())
+        if said and {name: said.get(name) for name in mine} != mine:
+            raise UsageError(
+                f"{folder} holds the beginning of another move: of {said.get('from')}, with --to {said.get('to')}.",
+                f"the command of then; or another folder; or give it up: rm -r {folder}",
+            )
+        if not said:  # also when a process was killed while it wrote this
+            catalog = place.new_catalog(place.REST if to.catalog else place.PREFIX)
+            said = {**mine, "catalog": catalog, "begun": lease.now()}
+            stream.seek(0)
+            stream.truncate()
+            stream.write(json.dumps(said))
+            stream.flush()
+            os.fsync(stream.fileno())
+        try:
+            yield str(said["catalog"])
+        except UsageError:  # before anything was copied
+            if [each.name for each in folder.iterdir()] == [JOURNAL]:
+                path.unlink()
+                folder.rmdir()
+            raise
+        path.unlink()
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except ValueError:
+        return {}
+
+
+def _claim(to: Destination, home: Home, catalog: str) -> None:
+    """See to it that the prefix of the store is this move's. Raises `UsageError` where it is not, nor empty."""
+    if to.store is None:
+        return
+    mark = f"{to.store}/{MARK}"
+    with _answering(to):
+        there = files.listed(to.store)
+        said = _json(files.read(mark).decode()) if MARK in there else {}
+        if there and said.get("catalog") != catalog:
+            what, then = f"{len(there):,} files that are not this move's", "name a prefix that is empty"
+            if said:
+                what = f"another move, of {said['from']} into {said['into']} on {said['host']}"
+                then += f"; if that one was given up, delete what is below {to.store}"
+            raise UsageError(f"{to.store} holds {what}.", then)
+        mine = {"catalog": catalog, "from": str(home.path), "into": str(to.folder), "host": socket.gethostname()}
+        files.write(mark, json.dumps(mine).encode())
+
+
+def _release(to: Destination) -> None:
+    if to.store is not None:
+        with _answering(to):
+            files.delete(f"{to.store}/{MARK}")
+
+
+@contextlib.contextmanager
+def _answering(to: Destination) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        next_ = f"altneu doctor says how a store is reached; then {AGAIN}"
+        raise Unavailable(f"{to.store}: {files.told(error)}.", next_) from error
+
+
+# -- Steps ---------------------------------------------------------------------------------------------------------
+
+
+def _database(home: Home, new: Home, catalog: str, located: dict[str, str]) -> int:
+    def finish(connection: sa.Connection) -> None:
+        if located:
+            tables.register(new, catalog, located, connection)
+            connection.execute(homes.insert().values(place.row(new, catalog, place.database_place(connection))))
+
+    return carried.copy(home.database, new.database, finish)
+
+
+def _reports(home: Home, new: Home, say: copying.Say) -> copying.Copied:
+    """The pages that are there; those that say what is not so any more are written anew."""
+    wanted = [
+        copying.Wanted(f"{home.reports}/{name}", f"{new.reports}/{name}", found.bytes, found.changed)
+        for name, found in files.listed(str(home.reports)).items()
+        if not name.startswith(".")
+    ]
+    there = copying.there(str(new.reports)) if new.reports.is_dir() else {}
+    return copying.copy(wanted, there, "reports", say)
+
+
+def _settings(home: Home, new: Home, text: str) -> None:
+    """Now it is a home."""
+    file = new.path / NAME
+    os.sync()  # all of it is on the disk before this says that it is there
+    try:
+        write_text(file, text)
+        shutil.copymode(home.path / NAME, file)
+    except OSError as error:
+        raise Unavailable(f"{file} cannot be written: {error.strerror}.", f"make room; then {AGAIN}") from None
+
+
+def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
+    """Every table at every revision has the fingerprints that the ledger has of it; where it has none, those of the
+    original. What differs is deleted, so that it is copied again. Raises `CheckFailed`."""
+    from ..checking.stored import compare
+    from ..storage.prints import of_published
+    from ..storage.session import session_for
+    from ..storage.warehouse import Warehouse
+
+    say("proof")
+    ledger = Ledger(new.database)
+    spark = session_for(new, ledger)
+    copy, original = Warehouse(spark, new), Warehouse(spark, home)
+    proved: dict[int, list[str]] = {}
+    rows = [row for row in ledger.revisions() if row.snapshots and row.frontier is not None]
+    for number, row in enumerate(rows):
+        say(f"proof of revision {row.revision} ({number + 1} of {len(rows)})")
+        recorded = ledger.fingerprints(row.revision)
+        if set(row.snapshots) - set(recorded):
+            recorded = {**of_published(original, row), **recorded}
+        found = compare(copy, row, recorded)
+        if found.wrong:
+            if compare(original, row, recorded).wrong:
+                raise CheckFailed(
+                    f"the home itself does not hold what was published as revision {row.revision}: "
+                    f"{', '.join(each.table for each in found.wrong)}.",
+                    "altneu audit --fingerprints; altneu repair; then move",
+                )
+            for each in found.wrong:
+                _forget(new, each.table)
+            raise CheckFailed(
+                f"the copy is not what was published as revision {row.revision}: "
+                f"{', '.join(each.table for each in found.wrong)}. Its files are deleted.",
+                AGAIN,
+            )
+        proved[row.revision] = found.compared
+    return proved
+
+
+def _forget(new: Home, table: str) -> None:
+    folder = f"{new.warehouse}/{catalogs.namespace(new)}/{table}/data"
+    files.many(files.delete, [f"{folder}/{name}" for name in files.listed(folder)])

@@ -1,0 +1,76 @@
+"""A home's database, copied into another one, of either kind: all of it in one transaction.
+
+The target gets the tables of this version, every row of the source, and an identity of its own (`place`); what it held
+of an earlier attempt of the same copy is replaced. It has to be empty otherwise. What the source remembers of landed
+files is not copied: theirs are other files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from ..errors import UsageError
+from . import database, versions
+from .schema import digests, homes, metadata, version
+
+ROWS = 5_000  # that are held at once
+LEFT_OUT = {homes.name, version.name, digests.name}
+
+
+def refuse_other(uri: str, catalog: str) -> None:
+    """Raise `UsageError` where a database holds a home other than that of `catalog`. Makes nothing."""
+    url = sa.make_url(uri)
+    if url.get_backend_name() == "sqlite":  # in a folder that was looked at
+        return
+    with database.connected(uri) as connection:
+        there = set(sa.inspect(connection).get_table_names())
+        found = connection.execute(sa.select(homes.c.catalog)).scalar() if homes.name in there else None
+        others = [name for name in ("runs", "iceberg_tables") if name in there]
+        rows = [name for name in others if connection.execute(sa.text(f"SELECT 1 FROM {name}")).first()]
+        if found not in (None, catalog) or (found is None and rows):
+            raise UsageError(
+                f"the database {database.shown(uri)} is that of another home.",
+                "make an empty database (createdb), and name that one",
+            )
+
+
+def copy(source: str, target: str, finish: Callable[[sa.Connection], None]) -> int:
+    """Copy one database into another; `finish` adds what is the target's own, in the same transaction. How many rows
+    were copied. Raises `Unavailable`."""
+    copied = 0
+    with database.answering(target), database.shared(target) as engine:
+        versions.ready(engine, writes=True)
+        with database.connected(source) as former, engine.begin() as connection:
+            if former.dialect.name == "sqlite":
+                former.exec_driver_sql("BEGIN")  # all tables as of one moment
+            else:
+                former = former.execution_options(isolation_level="REPEATABLE READ")
+            connection.execute(homes.delete())
+            for table in reversed(metadata.sorted_tables):
+                if table.name not in LEFT_OUT:
+                    connection.execute(table.delete())
+            connection.execute(digests.delete())
+            for table in metadata.sorted_tables:
+                if table.name not in LEFT_OUT:
+                    copied += _rows(former, connection, table)
+            finish(connection)
+    return copied
+
+
+def _rows(former: sa.Connection, connection: sa.Connection, table: sa.Table) -> int:
+    into, copied = table.to_metadata(sa.MetaData()), 0
+    for column in into.columns:
+        if isinstance(column.type, sa.JSON):
+            column.type = sa.JSON(none_as_null=True)  # what is null in the one is null in the other
+    for part in former.execution_options(yield_per=ROWS).execute(sa.select(table)).partitions(ROWS):
+        connection.execute(into.insert(), [dict(row._mapping) for row in part])
+        copied += len(part)
+    number = table.autoincrement_column
+    if connection.dialect.name == "postgresql" and number is not None:
+        last = connection.execute(sa.select(sa.func.max(number))).scalar()
+        sequence = sa.func.pg_get_serial_sequence(table.name, number.name)
+        if last is not None:
+            connection.execute(sa.select(sa.func.setval(sequence, last)))
+    return copied

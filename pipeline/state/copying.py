@@ -1,0 +1,102 @@
+"""Files from one place to another, each whole or not at all; those that are there already, and right, stay.
+
+A copy is right when it has as many bytes as its original, and is not older than the original's last change where that
+is told. A file of this machine appears under its name when it is whole; one of an object store when its upload ends,
+and what an upload that failed has left has fewer bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from rich.filesize import decimal
+
+from ..errors import Unavailable
+from . import files
+
+EVERY = 2.0  # seconds between two words of progress
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file, the place for its copy, and its bytes. `changed`: when it was last changed, in seconds since 1970; 0: it
+    never does, or nobody can say."""
+
+    source: str
+    target: str
+    bytes: int
+    changed: float = 0.0
+
+    def right(self, there: Mapping[str, files.Found]) -> bool:
+        """Is the copy there? `there`: what is, by its location."""
+        found = there.get(files.plain(self.target))
+        # times of files are rounded
+        return found is not None and found.bytes == self.bytes and found.changed > self.changed - 1e-3
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Files and bytes that were copied now; `kept`: files that were there."""
+
+    files: int = 0
+    bytes: int = 0
+    kept: int = 0
+
+    def __add__(self, other: Copied) -> Copied:
+        return Copied(self.files + other.files, self.bytes + other.bytes, self.kept + other.kept)
+
+
+def there(folder: str) -> dict[str, files.Found]:
+    """What is below a folder, by its location. Raises `Unavailable`."""
+    try:
+        return {f"{files.plain(folder)}/{name}": found for name, found in files.listed(folder).items()}
+    except OSError as error:
+        raise Unavailable(f"{folder} cannot be listed: {files.told(error)}", "altneu doctor") from error
+
+
+def copy(wanted: Iterable[Wanted], there: Mapping[str, files.Found], what: str, say: Say) -> Copied:
+    """Copy what is not there. Raises `Unavailable` at the first file that cannot be; others may be there by then."""
+    each = list(wanted)
+    due = [file for file in each if not file.right(there)]
+    done, total = Copied(kept=len(each) - len(due)), sum(file.bytes for file in due)
+    told = time.monotonic()
+    if due:
+        say(f"{what}: {len(due):,} files, {decimal(total)}")
+    with ThreadPoolExecutor(files.AT_ONCE) as pool:
+        stop = threading.Event()
+        futures = [pool.submit(_one, file, stop) for file in due]
+        try:
+            for future in as_completed(futures):
+                done += Copied(1, future.result())
+                if time.monotonic() - told >= EVERY:
+                    told = time.monotonic()
+                    say(f"{what}: {done.files:,} of {len(due):,} files, {decimal(done.bytes)} of {decimal(total)}")
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return done
+
+
+def _one(wanted: Wanted, stop: threading.Event) -> int:
+    if stop.is_set():
+        return 0
+    try:
+        size = files.copy(wanted.source, wanted.target, wanted.bytes, wanted.changed)
+    except OSError as error:
+        raise Unavailable(
+            f"{wanted.source} could not be copied to {wanted.target}: {files.told(error)}.",
+            "make it possible (room, rights, the store's answer: altneu doctor), then the same command again: what is "
+            "copied is not copied again",
+        ) from error
+    if size != wanted.bytes:
+        raise Unavailable(
+            f"{wanted.source} has {size:,} bytes and not the {wanted.bytes:,} that it should have.",
+            "altneu doctor   (says whether the home is whole)",
+        )
+    return size

@@ -1,0 +1,165 @@
+"""The tables of a home, copied to another place and listed in another catalog.
+
+Every snapshot, branch and tag comes along, and so every revision and what held runs have written: the files of rows as
+they are, the metadata with the paths of the new place (`rewriting`), under the names that they have. So the same copy
+made again is the same, and what is there already is not copied again. Nobody sees a table before it is listed.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from ..errors import AltneuError, Unavailable, UsageError
+from ..home.directory import Home
+from ..state import copying, files, place
+from . import catalogs
+from .declared import NAMESPACE
+from .rewriting import Rewriting
+
+AGAIN = "the same command again: what is copied is not copied again"
+_CATALOG = sa.MetaData()  # Iceberg's own, as its JDBC catalog makes them
+_text = sa.String(255)
+ICEBERG_TABLES = sa.Table(
+    "iceberg_tables",
+    _CATALOG,
+    sa.Column("catalog_name", _text, primary_key=True),
+    sa.Column("table_namespace", _text, primary_key=True),
+    sa.Column("table_name", _text, primary_key=True),
+    sa.Column("metadata_location", sa.String(1000)),
+    sa.Column("previous_metadata_location", sa.String(1000)),
+    sa.Column("iceberg_type", sa.String(5)),
+)
+NAMESPACES = sa.Table(
+    "iceberg_namespace_properties",
+    _CATALOG,
+    sa.Column("catalog_name", _text, primary_key=True),
+    sa.Column("namespace", _text, primary_key=True),
+    sa.Column("property_key", _text, primary_key=True),
+    sa.Column("property_value", sa.String(1000)),
+)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """located: table → its metadata file at the new place; copied: the files of rows."""
+
+    located: dict[str, str]
+    copied: copying.Copied
+
+
+def copy(source: Home, target: Home, catalog: str, say: copying.Say) -> Tables:
+    """Copy the files of all tables of `source` to where `target` has its tables. Raises `Unavailable`."""
+    identity = place.look(source)
+    assert identity is not None
+    former, located = catalogs.of(source, identity).located(), {}
+    wanted: list[copying.Wanted] = []
+    there = copying.there(target.warehouse)
+    for number, (table, location) in enumerate(sorted(former.items())):
+        say(f"metadata of {table} ({number + 1} of {len(former)})")
+        copied = _Copying(source, target, table, location, catalog, there)
+        located[table] = copied.metadata()
+        wanted += copied.wanted.values()
+    return Tables(located, copying.copy(wanted, there, "rows", say))
+
+
+class _Copying(Rewriting):
+    """A table whose metadata are written to the new place, and whose other files are noted."""
+
+    def __init__(
+        self, source: Home, target: Home, table: str, location: str, catalog: str, there: Mapping[str, files.Found]
+    ) -> None:
+        new = f"{files.plain(target.warehouse)}/{catalogs.namespace(target)}/{table}"
+        super().__init__(new, f"{catalogs.namespace(source)}/{table}", location)
+        self.wanted: dict[str, copying.Wanted] = {}
+        self._owner = catalog if target.config.storage.catalog is not None else None
+        self._there = there
+
+    def read(self, location: str) -> bytes:
+        try:
+            return files.read(location)
+        except FileNotFoundError:
+            raise self.damaged(location) from None
+        except OSError as error:
+            raise Unavailable(f"{location} cannot be read: {files.told(error)}.", f"altneu doctor; {AGAIN}") from error
+
+    def write(self, former: str, kind: str, content: bytes) -> str:
+        location = f"{self.new}/metadata/{posixpath.basename(former)}"
+        found = self._there.get(location)
+        if found is not None and found.bytes == len(content) and _same(location, content):
+            return location
+        try:
+            files.write(location, content)
+        except OSError as error:
+            raise Unavailable(
+                f"{location} cannot be written: {files.told(error)}.",
+                f"make it possible (room, rights, the store's answer: altneu doctor), then {AGAIN}",
+            ) from error
+        return location
+
+    def needs(self, location: str, size: int | None) -> None:
+        if location in self.wanted:
+            return
+        if size is None:
+            try:
+                size = files.look(location).bytes
+            except FileNotFoundError:  # nobody needs statistics
+                return
+        self.wanted[location] = copying.Wanted(location, self.moved(location), size)
+
+    def settings(self, properties: dict[str, str]) -> dict[str, str]:
+        kept = {name: value for name, value in properties.items() if name != catalogs.OWNER}
+        return kept | ({catalogs.OWNER: self._owner} if self._owner else {})
+
+    def damaged(self, location: str) -> AltneuError:
+        return AltneuError(
+            f"{location} is missing or damaged.",
+            f"altneu doctor says whether this home is whole; after a compaction meanwhile: {AGAIN}",
+        )
+
+
+def _same(location: str, content: bytes) -> bool:
+    try:
+        return files.read(location) == content
+    except OSError:
+        return False
+
+
+# -- Catalogs -----------------------------------------------------------------------------------------------------
+
+
+def refuse_other(target: Home, catalog: str) -> None:
+    """Raise `UsageError` where the REST catalog of the new home has another's tables in our namespace."""
+    rest = target.config.storage.catalog
+    if rest is None:
+        return
+    for table, location in catalogs.RestServer(rest).located().items():
+        try:
+            owner = json.loads(files.read(location)).get("properties", {}).get(catalogs.OWNER)
+        except OSError:
+            owner = None
+        if owner != catalog:
+            raise UsageError(
+                f"the namespace {rest.namespace} of {rest.uri} has a table {table} that is not this home's.",
+                "name another one: --to 'https://…?namespace=NAME'",
+            )
+
+
+def register(target: Home, catalog: str, located: Mapping[str, str], connection: sa.Connection) -> None:
+    """List the tables for the new home: in its database, in the transaction of `connection`, or in its REST catalog."""
+    rest = target.config.storage.catalog
+    _CATALOG.create_all(connection)
+    for table in (ICEBERG_TABLES, NAMESPACES):
+        connection.execute(table.delete().where(table.c.catalog_name == catalog))
+    if rest is not None:
+        catalogs.RestServer(rest).register(located)
+        return
+    space = {"catalog_name": catalog, "table_namespace": NAMESPACE, "iceberg_type": "TABLE"}
+    rows = [{**space, "table_name": name, "metadata_location": location} for name, location in located.items()]
+    connection.execute(ICEBERG_TABLES.insert(), rows)
+    exists = {"property_key": "exists", "property_value": "true"}  # as Iceberg notes a namespace
+    connection.execute(NAMESPACES.insert().values(catalog_name=catalog, namespace=NAMESPACE, **exists))

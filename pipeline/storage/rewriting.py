@@ -1,0 +1,132 @@
+"""A table's metadata, written again for another place: all that leads from its metadata file, with other paths.
+
+Iceberg's metadata name whole paths: metadata files name lists of manifests, these the manifests, these the data files.
+Snapshots, branches, tags and field ids stay, and no row is read or written. Where files are read, what they are called
+and what is done about the data files say `relocate` and `copied`.
+
+Source: the Iceberg table specification (table metadata, manifest lists, manifests).
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import Any
+
+from ..errors import AltneuError
+from ..state import files
+from . import avro
+
+DELETED = 2  # the status of a manifest's entry whose file is gone
+DELETES = 1  # the content of a manifest of delete files: we write none
+
+
+class Rewriting(ABC):
+    """One table, `namespace/name`, whose metadata file is at `location`, on its way into the folder `new`."""
+
+    def __init__(self, new: str, table: str, location: str) -> None:
+        self.new, self.table, self.location = new, table, location
+        self.old = ""  # the folder that the metadata name
+        self._manifests: dict[str, tuple[str, int]] = {}  # as it was → as it is, with its bytes
+
+    @abstractmethod
+    def read(self, location: str) -> bytes:
+        """A file of metadata, by the location that metadata name."""
+
+    @abstractmethod
+    def write(self, former: str, kind: str, content: bytes) -> str:
+        """Store a file (of the kind metadata, list or manifest) that takes the place of another; its location."""
+
+    @abstractmethod
+    def needs(self, location: str, size: int | None) -> None:
+        """The table needs this file, of so many bytes, beside its metadata. None: it may be missing."""
+
+    @abstractmethod
+    def damaged(self, location: str) -> AltneuError:
+        """What to say of a file that is missing or is not what it should be."""
+
+    def settings(self, properties: dict[str, str]) -> dict[str, str]:
+        """The table's properties at the new place."""
+        return properties
+
+    def metadata(self) -> str:
+        """Write the table's metadata again, and all that it leads to; its new metadata file."""
+        found: dict[str, Any] = json.loads(self.read(self.location))
+        self.old = found["location"].rstrip("/")
+        found["location"] = self.new
+        found["metadata-log"] = []  # they name the old place
+        found["properties"] = self.settings(found.get("properties", {}))
+        for snapshot in found.get("snapshots", ()):
+            if "manifest-list" not in snapshot:
+                raise AltneuError(f"table {self.table}: a snapshot of Iceberg's first format.", "altneu rebuild")
+            snapshot["manifest-list"] = self._list(snapshot["manifest-list"])
+        for kind in ("statistics", "partition-statistics"):
+            for each in found.get(kind, ()):
+                self.needs(each["statistics-path"], None)
+                each["statistics-path"] = self.moved(each["statistics-path"])
+        return self.write(self.location, "metadata", json.dumps(found).encode())
+
+    def _list(self, location: str) -> str:
+        """Write a list of manifests again, and those of them that are not yet; its location."""
+        path = ""
+
+        def moved(old: str) -> str:
+            nonlocal path
+            path = old
+            if old not in self._manifests:
+                self._manifests[old] = self._manifest(old)
+            return self._manifests[old][0]
+
+        def refuse(content: int) -> int:
+            if content == DELETES:
+                raise AltneuError(f"table {self.table} has delete files, which altneu does not write.", "altneu doctor")
+            return content
+
+        changes: dict[tuple[str, ...], avro.Change] = {
+            ("manifest_path",): moved,
+            ("manifest_length",): lambda length: self._manifests[path][1],
+            ("content",): refuse,
+        }
+        return self.write(location, "list", self._copied(location, changes))
+
+    def _manifest(self, location: str) -> tuple[str, int]:
+        """Write a manifest again; its location and bytes."""
+        entry: dict[str, Any] = {}
+
+        def status(value: int) -> int:
+            entry["status"] = value
+            return value
+
+        def moved(old: str) -> str:
+            entry["file"] = old
+            return self.moved(old)
+
+        def whole(size: int) -> int:
+            if entry["status"] != DELETED:
+                self.needs(entry["file"], size)
+            return size
+
+        changes: dict[tuple[str, ...], avro.Change] = {
+            ("status",): status,
+            ("data_file", "file_path"): moved,
+            ("data_file", "file_size_in_bytes"): whole,
+        }
+        content = self._copied(location, changes)
+        return self.write(location, "manifest", content), len(content)
+
+    def inside(self, location: str) -> str:
+        """A file of the table by its path from the table's folder."""
+        old, path = files.plain(self.old) + "/", files.plain(location)
+        if not path.startswith(old):
+            raise AltneuError(f"table {self.table}: {location} is not in {self.old}.", "altneu rebuild")
+        return path.removeprefix(old)
+
+    def moved(self, location: str) -> str:
+        """Where a file of the table is at the new place."""
+        return f"{self.new}/{self.inside(location)}"
+
+    def _copied(self, location: str, changes: dict[tuple[str, ...], avro.Change]) -> bytes:
+        try:
+            return avro.copied(self.read(location), changes)
+        except avro.NotAvro:
+            raise self.damaged(location) from None
