@@ -294,7 +294,7 @@ class Storage(Section):
             '"postgresql+psycopg://user@host/altneu"',
             "default: a SQLite file in the home",
             '"sqlite:////folder/altneu.db" or "postgresql+psycopg://user@host/altneu"',
-            change="the database itself has to be moved: [backing up](backup.md#postgresql-and-object-stores)",
+            change="the database has to be moved: `altneu move`, or [as here](backup.md#postgresql-and-object-stores)",
         ),
     ] = None
     warehouse: Annotated[
@@ -313,7 +313,7 @@ class Storage(Section):
             "[a REST catalog](operating.md#catalogs) that lists the tables; default: the database does",
             'a table with type = "rest" and uri, and as needed warehouse, namespace (default "graph") and scope; no '
             "secrets: ALTNEU_CATALOG_TOKEN or ALTNEU_CATALOG_CREDENTIAL in the environment",
-            change="the tables stay where they are listed: for another catalog land the batches in a new home",
+            change="the tables stay where they are listed; into another catalog: `altneu move`",
         ),
     ] = None
 

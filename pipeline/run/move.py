@@ -70,16 +70,13 @@ def move(home: Home, to: Destination, say: copying.Say, prove: Prove | None = No
         _claim(to, home, catalog)
         before = _state(home, ledger)
         found = batches.copy(home, new, say)
-        copied, located = found.copied, {}
-        if place.look(home) is not None:
-            made = tables.copy(home, new, catalog, say)
-            located, copied = made.located, copied + made.copied
-        copied += _reports(home, new, say)
+        made = tables.copy(home, new, catalog, say) if place.look(home) is not None else tables.NONE
+        copied = found.copied + made.copied + _reports(home, new, say)
         say("database")
-        rows = _database(home, new, catalog, located)
+        rows = _database(home, new, catalog, made.located)
         books = Ledger(new.database)
         batches.verify(home, new, ledger, books)
-        proved = (prove or _prove)(home, new, say) if located else {}
+        proved = _proved(home, new, made, say, prove or _prove)
         if _state(home, ledger) != before:
             raise AltneuError("the home has changed while it was copied: a run or a compaction.", AGAIN)
         _claim(to, home, catalog)
@@ -89,7 +86,7 @@ def move(home: Home, to: Destination, say: copying.Say, prove: Prove | None = No
     from ..report import refresh
 
     refresh(new, books)
-    return Moved(new, len(located), found, copied, rows, proved, [run.run_id for run in books.held()])
+    return Moved(new, len(made.located), found, copied, rows, proved, [run.run_id for run in books.held()])
 
 
 def _ledger(home: Home) -> Ledger:
@@ -246,9 +243,29 @@ def _settings(home: Home, new: Home, text: str) -> None:
         raise Unavailable(f"{file} cannot be written: {error.strerror}.", f"make room; then {AGAIN}") from None
 
 
+def _proved(home: Home, new: Home, made: tables.Tables, say: copying.Say, prove: Prove) -> dict[int, list[str]]:
+    """What `prove` says; a copy that broke is found, and copied again by the next call."""
+    if not made.located:
+        return {}
+    try:
+        return prove(home, new, say)
+    except Exception as error:
+        if isinstance(error, AltneuError) and not isinstance(error, CheckFailed):
+            raise
+        say("comparing the files")
+        wrong = copying.delete_different(made.files)
+        if not wrong:
+            raise
+        raise CheckFailed(
+            f"{len(wrong)} of {len(made.files):,} files of the copy are not what they are in the home, the first: "
+            f"{wrong[0]}. They are deleted.",
+            AGAIN,
+        ) from error
+
+
 def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
     """Every table at every revision has the fingerprints that the ledger has of it; where it has none, those of the
-    original. What differs is deleted, so that it is copied again. Raises `CheckFailed`."""
+    original. Raises `CheckFailed`."""
     from ..checking.stored import compare
     from ..storage.prints import of_published
     from ..storage.session import session_for
@@ -257,33 +274,19 @@ def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
     say("proof")
     ledger = Ledger(new.database)
     spark = session_for(new, ledger)
-    copy, original = Warehouse(spark, new), Warehouse(spark, home)
-    proved: dict[int, list[str]] = {}
+    copy, proved = Warehouse(spark, new), {}
     rows = [row for row in ledger.revisions() if row.snapshots and row.frontier is not None]
     for number, row in enumerate(rows):
         say(f"proof of revision {row.revision} ({number + 1} of {len(rows)})")
         recorded = ledger.fingerprints(row.revision)
         if set(row.snapshots) - set(recorded):
-            recorded = {**of_published(original, row), **recorded}
+            recorded = {**of_published(Warehouse(spark, home), row), **recorded}
         found = compare(copy, row, recorded)
         if found.wrong:
-            if compare(original, row, recorded).wrong:
-                raise CheckFailed(
-                    f"the home itself does not hold what was published as revision {row.revision}: "
-                    f"{', '.join(each.table for each in found.wrong)}.",
-                    "altneu audit --fingerprints; altneu repair; then move",
-                )
-            for each in found.wrong:
-                _forget(new, each.table)
             raise CheckFailed(
-                f"the copy is not what was published as revision {row.revision}: "
-                f"{', '.join(each.table for each in found.wrong)}. Its files are deleted.",
-                AGAIN,
+                f"the home itself does not hold what was published as revision {row.revision}: "
+                f"{', '.join(each.table for each in found.wrong)}.",
+                "altneu audit --fingerprints; altneu repair; then move",
             )
         proved[row.revision] = found.compared
     return proved
-
-
-def _forget(new: Home, table: str) -> None:
-    folder = f"{new.warehouse}/{catalogs.namespace(new)}/{table}/data"
-    files.many(files.delete, [f"{folder}/{name}" for name in files.listed(folder)])

@@ -83,6 +83,27 @@ def copy(wanted: Iterable[Wanted], there: Mapping[str, files.Found], what: str, 
     return done
 
 
+def delete_different(wanted: Iterable[Wanted]) -> list[str]:
+    """Compare copies with their originals, byte by byte, and delete those that differ; their locations. Raises
+    `OSError`."""
+
+    def look(file: Wanted) -> str | None:
+        try:
+            with files.opened(file.source) as one, files.opened(file.target) as other:
+                while block := one.read(files.BLOCK):
+                    if other.read(len(block)) != block:
+                        break
+                else:
+                    if not other.read(1):
+                        return None
+        except FileNotFoundError:
+            pass
+        files.delete(file.target)
+        return file.target
+
+    return [location for location in files.many(look, wanted) if location]
+
+
 def _one(wanted: Wanted, stop: threading.Event) -> int:
     if stop.is_set():
         return 0

@@ -72,7 +72,7 @@ def refuse_other_kind(home: Home, identity: place.Identity) -> None:
         words = ("in the home's database", "in a REST catalog")
         raise UsageError(
             f"the tables of this home are listed {words[then]}, and [storage] catalog says that they are {words[now]}.",
-            "put the setting back; or land the same batches in a new home with this setting",
+            "put the setting back; another catalog takes a copy of the home: altneu move DIR --to …",
         )
 
 

@@ -46,10 +46,14 @@ NAMESPACES = sa.Table(
 
 @dataclass(frozen=True)
 class Tables:
-    """located: table → its metadata file at the new place; copied: the files of rows."""
+    """located: table → its metadata file at the new place; files: of rows, with their copies."""
 
     located: dict[str, str]
+    files: list[copying.Wanted]
     copied: copying.Copied
+
+
+NONE = Tables({}, [], copying.Copied())
 
 
 def copy(source: Home, target: Home, catalog: str, say: copying.Say) -> Tables:
@@ -64,7 +68,7 @@ def copy(source: Home, target: Home, catalog: str, say: copying.Say) -> Tables:
         copied = _Copying(source, target, table, location, catalog, there)
         located[table] = copied.metadata()
         wanted += copied.wanted.values()
-    return Tables(located, copying.copy(wanted, there, "rows", say))
+    return Tables(located, wanted, copying.copy(wanted, there, "rows", say))
 
 
 class _Copying(Rewriting):

@@ -41,7 +41,7 @@ def relocate(home: Home, original_gone: bool = False, say: Callable[[str], None]
     if home.config.storage.catalog is not None:
         raise UsageError(
             "the tables of this home are listed in a REST catalog, by their whole paths: they cannot be relocated.",
-            "leave [storage] warehouse as it was (the rest of the home may move); or land the batches in a new home",
+            "leave [storage] warehouse as it was (the rest of the home may move); a copy elsewhere: altneu move DIR",
         )
     identity = place.look(home)
     if identity is None:

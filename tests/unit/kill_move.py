@@ -17,6 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from pipeline import report
 from pipeline.home.directory import Home
 from pipeline.run import destination, move
 from pipeline.state import files
@@ -47,6 +48,8 @@ def main(home: str, folder: str, to: list[str], at: int) -> dict[str, int]:
     Path.unlink = noted(Path.unlink)  # type: ignore[method-assign]
     os.fsync = noted(os.fsync)
     sa.event.listen(sa.Engine, "commit", lambda connection: step())
+    os.sync = lambda: None
+    report.refresh = lambda *home: None  # type: ignore[assignment]  # after the end
     move.write_text = noted(move.write_text)  # type: ignore[attr-defined]
     move.move(Home.open(home), destination.read(folder, to), lambda text: None, lambda *homes: {1: ["edges"]})
     return counts
