@@ -10,9 +10,12 @@ import threading
 import time
 from collections.abc import Callable
 
-Fault = Callable[
-    [str, str], str | None
-]  # method, path → what happens instead: "503", "cut", "lost" an answer, "half" of one, or a pause in seconds
+# method, path → what happens instead: one of `REFUSALS`, "cut", "lost" an answer, "half" of one, or a pause in seconds
+Fault = Callable[[str, str], str | None]
+REFUSALS = {  # as S3 says them
+    "403": b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>",
+    "503": b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>",
+}
 
 
 class Proxy:
@@ -35,9 +38,8 @@ class Proxy:
                     with contextlib.suppress(OSError):
                         self.connection.shutdown(socket.SHUT_RDWR)
                     return
-                if fault == "503":
-                    text = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
-                    self._answer(503, [("Content-Type", "application/xml")], text)
+                if fault in REFUSALS:
+                    self._answer(int(fault), [("Content-Type", "application/xml")], REFUSALS[fault])
                     return
                 if fault not in (None, "half", "lost"):
                     time.sleep(float(fault or 0))
@@ -92,6 +94,7 @@ class Proxy:
 
         self.proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.proxy.daemon_threads = True
+        self.proxy.handle_error = lambda *request: None  # type: ignore[method-assign]  # a client that was killed
         threading.Thread(target=self.proxy.serve_forever, daemon=True).start()
         self.endpoint = f"http://127.0.0.1:{self.proxy.server_port}"
 

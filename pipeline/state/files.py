@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
-TRIES = 8  # of a request to an object store, with growing pauses: some 10 s
+TRIES = 9  # of a request to an object store, with growing pauses: some 10 s
 AT_ONCE = 16  # requests to an object store that are under way together
 BLOCK = 8 << 20  # bytes of a file that are fetched or sent at once
 COPIED_AT_ONCE = 5 << 30  # bytes of an object that S3 copies in one request
@@ -74,7 +74,8 @@ def same(one: str, other: str) -> bool:
 def _s3(settings: S3) -> fs.FileSystem:
     from pyarrow import fs
 
-    retry = fs.AwsStandardS3RetryStrategy(max_attempts=TRIES)
+    # not the standard one: pyarrow never gives its quota back, so that a process tries a hundred times in all
+    retry = fs.AwsDefaultS3RetryStrategy(max_attempts=TRIES)
     # delayed: a small file is one request, which succeeds or fails as a whole
     return fs.S3FileSystem(retry_strategy=retry, allow_delayed_open=True, **settings.of_arrow())
 

@@ -250,6 +250,52 @@ def test_a_store_that_stumbles(scene: Scene) -> None:
     assert count > 10
 
 
+def test_a_store_that_goes_on_stumbling(scene: Scene) -> None:
+    """A process that lives long does not use up its tries: hundreds of failures, each followed by a success."""
+    scene.put("epoch=1/a.csv")
+    count = 0
+
+    def faults(method: str, path: str) -> str | None:
+        nonlocal count
+        count += 1
+        return "503" if count % 3 == 0 else None
+
+    scene.store.faults = faults
+    for _ in range(4):
+        assert files.many(files.read, [f"{scene.base}/epoch=1/a.csv"] * 40) == [b"src,dst\n1,2\n"] * 40
+    assert count > 400
+
+
+@pytest.mark.parametrize("size", [24, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_large_batch_is_uploaded_in_parts(scene: Scene, size: int) -> None:
+    """With parts that are refused, cut off or whose answer is lost: the batch is whole. With parts that never arrive:
+    the former batch stays."""
+    lines = size * (1 << 20) // 24
+    text = "src,dst\n" + "".join(f"{11_111_111_111 + at},22222222222\n" for at in range(lines))
+    count = 0
+
+    def faults(method: str, path: str) -> str | None:
+        nonlocal count
+        count += "partNumber=" in path or "uploads" in path
+        return {1: "503", 3: "cut", 5: "lost"}.get(count % 7) if "partNumber=" in path else None
+
+    scene.store.faults = faults
+    scene.land(text)
+    assert count > size // 10
+    file = landing.listing(scene.home)[1].files[0]
+    with files.opened(file.location) as stream:
+        assert stream.read().partition(b"\n")[2] == scene.raw.read_bytes().partition(b"\n")[2]
+
+    scene.store.faults = lambda method, path: "403" if "partNumber=2" in path else None
+    with pytest.raises(Unavailable, match=r"\[landing\] uri = s3://.*(ACCESS_DENIED|Access Denied)"):
+        scene.land(text + "1,2\n")
+    scene.store.faults = lambda method, path: None
+    assert landing.listing(scene.home)[1].files == (file,)
+    scene.land(text + "1,2\n")
+    assert landing.listing(scene.home)[1].sealed == lines + 1
+    assert len([name for name in scene.names() if "epoch=1/land-" in name]) == 1
+
+
 @pytest.mark.parametrize("fault", ["503", "cut"])
 def test_a_store_that_does_not_answer(scene: Scene, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "TRIES", 2)

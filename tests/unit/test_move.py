@@ -166,10 +166,11 @@ def test_killed_at_any_step_and_gone_on_with(home: Home, tmp_path: Path, killed)
     same(home, Home.open(tmp_path / "new"))
 
 
-def test_killed_at_the_end(home: Home, tmp_path: Path, killed) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_at_the_end(every: int, home: Home, tmp_path: Path, killed) -> None:  # type: ignore[no-untyped-def]
     """Around the moment at which there is a new home: the same command ends it, and changes nothing of it then."""
     steps = killed(home, tmp_path / "whole", [], 0)[1]["steps"]
-    for at in range(steps - 8, steps + 1):
+    for at in range(steps - 8, steps + 1, every):
         folder = tmp_path / f"new-{at}"
         assert killed(home, folder, [], at)[0] == "killed"
         there = (folder / "altneu.toml").exists()
