@@ -9,6 +9,8 @@ import errno
 import re
 from enum import IntEnum
 
+from .secret import masked
+
 
 class Exit(IntEnum):
     """Exit codes of every `altneu` command."""
@@ -126,10 +128,16 @@ def full(error: BaseException) -> bool:
 
 
 def explained(error: BaseException) -> tuple[str, str | None]:
-    """What happened, in one line, and the next command: of an error of ours, or of Spark, Iceberg or the database.
+    """What happened, in one line without secrets, and the next command: of an error of ours, or of Spark, Iceberg or
+    the database.
 
     Of a JVM's stack trace it is the line with the real cause, from its exception on.
     """
+    what, then = _explained(error)
+    return masked(what), then
+
+
+def _explained(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, AltneuError):
         return error.what, error.next
     lines = str(error).strip().splitlines() or [""]

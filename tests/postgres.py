@@ -32,8 +32,8 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def running(programs: Path) -> Iterator[Server]:
-    """A PostgreSQL cluster of its own, on a free port of the loopback interface."""
+def running(programs: Path, password: str | None = None) -> Iterator[Server]:
+    """A PostgreSQL cluster of its own, on a free port of the loopback interface; it asks for the password, if any."""
     # PostgreSQL refuses to run as root
     as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     folder = Path(tempfile.mkdtemp(prefix="altneu-pg-"))
@@ -47,7 +47,12 @@ def running(programs: Path) -> Iterator[Server]:
     def call(*command: str) -> None:
         subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=folder)
 
-    call(str(programs / "initdb"), "-D", str(data), "-U", "altneu", "--auth=trust", "-E", "UTF8")
+    asks = ["--auth=trust"]
+    if password:
+        file = folder / "password"
+        file.write_text(password)
+        asks = ["--auth=scram-sha-256", f"--pwfile={file}"]
+    call(str(programs / "initdb"), "-D", str(data), "-U", "altneu", *asks, "-E", "UTF8")
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
     control = [str(programs / "pg_ctl"), "-D", str(data)]
     how = ["-w", "-l", str(folder / "log"), "-o", options]

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from .. import events, interrupt
 from ..errors import AltneuError, Exit, explained
+from ..secret import given
 from ..tasks.base import release
 from . import incident
 from .base import Log, app, setting
@@ -67,7 +68,7 @@ def _called(arguments: list[str] | None) -> int | str | None:
 
 def _alert() -> None:
     """Send what a command that writes has brought to light."""
-    if setting.wrote is not None and os.environ.get("ALTNEU_ALERTS"):
+    if setting.wrote is not None and given("ALTNEU_ALERTS"):
         from ..run import alerts
 
         alerts.tell(*setting.wrote)

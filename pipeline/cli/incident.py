@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import sys
 import tempfile
 import traceback
@@ -15,11 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import AltneuError
+from ..secret import without_secrets
 
 _PACKAGES = ("altneu", "pyspark", "pyarrow", "numba", "sqlalchemy", "great-expectations", "apache-airflow")
-_SECRET = re.compile(
-    r"(://[^:@/\s]*):[^@\s]*@|((?:password|secret|token|access[._-]?key)[^=\n]*=\s*)\S[^\n]*", re.IGNORECASE
-)
 
 
 def unexpected(error: BaseException) -> bool:
@@ -59,14 +56,6 @@ def _text(home: Path, error: BaseException) -> str:
         "error": "".join(traceback.format_exception(error)),
     }
     return without_secrets("\n".join(f"== {name}\n{text.rstrip()}\n" for name, text in parts.items()))
-
-
-def without_secrets(text: str) -> str:
-    """
-    >>> without_secrets("postgresql://me:hidden@host/db")
-    'postgresql://me:***@host/db'
-    """
-    return _SECRET.sub(lambda found: f"{found[1]}:***@" if found[1] is not None else f"{found[2]}***", text)
 
 
 def _version(package: str) -> str:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import UsageError
+from ..secret import is_secret, masked, without_secrets
 from .rules import fault, is_memory, near, toml_key
 from .settings import SETTINGS, Config, Section, Setting
 
@@ -72,10 +73,11 @@ def _problem(error: ErrorDetails) -> str:
     kind, value = error["type"], error["input"]
     if not inner:
         if kind != "extra_forbidden":
-            return f"{section} = {value!r}: expected the section [{section}]"
+            return f"{section} = {_shown(value)}: expected the section [{section}]"
         if isinstance(value, dict):
             return f"[{section}] is no section of {NAME}{near(section, _SECTIONS)}"
-        return f"{section} = {value!r} is in no section{_elsewhere(section)}"
+        shown = "***" if is_secret(section) else _shown(value)
+        return f"{section} = {shown} is in no section{_elsewhere(section)}"
     key = inner[0]
     if kind == "extra_forbidden":
         keys = [setting.name for setting in SETTINGS if setting.section == section]
@@ -86,13 +88,15 @@ def _problem(error: ErrorDetails) -> str:
         return f"[{section}] {toml_key(key)}: {why}"
     setting = _BY_PLACE.get((section, key)) or _BY_PLACE[section, None]
     expected = [f"expected {_EXPECTED[kind]}"] if kind in _EXPECTED else []
-    shown = repr(value)
-    if key in ("database", "warehouse", "uri"):
-        shown = re.sub(r"(://[^:@/]*):[^@]*@", r"\1:***@", shown)  # the password is nobody's business
-        shown = re.sub(r"((?:s3|gs|gcs)\w*://)[^:@/]*@", r"\1***@", shown)
+    shown = "***" if section == "spark" and is_secret(inner[-1]) else _shown(value)
+    if key in ("database", "warehouse", "uri", "catalog", "pages"):
         shown = re.sub(r"(://[^?]*\?)[^']*", r"\1***", shown)
     place = ", ".join([toml_key(key), *inner[1:]])
     return f"[{section}] {place} = {shown}: {why or ', '.join([*expected, setting.about.allowed])}"
+
+
+def _shown(value: object) -> str:
+    return repr(masked(value)) if isinstance(value, str) else masked(repr(value))
 
 
 def _elsewhere(key: str) -> str:
@@ -118,6 +122,12 @@ def _across(raw: dict[str, Any]) -> list[str]:
             for condition in patterns.conditions(patterns.motif(text)):
                 if why := fault(condition, values):
                     problems.append(f"[motifs] {name} = {text!r}: where {condition}: {why}")
+    problems += [
+        f"[spark] conf, {name}: it is a secret, and this file holds none: it belongs into the environment, or into "
+        "spark-defaults.conf in the folder that SPARK_CONF_DIR names"
+        for name, value in conf.items()
+        if is_secret(name) or without_secrets(str(value)) != str(value)
+    ]
     return problems + [
         f'[spark] conf, {name} = {conf[name]!r}: a whole number and k, m, g or t, at least 512m: "8g", "4096m"'
         for name in _MEMORY

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from ..errors import UsageError
+from ..secret import is_secret
 from .schedule import Schedule
 
 _MASTER = re.compile(
@@ -20,6 +21,12 @@ _MASTER = re.compile(
     r"|spark://[^\s/,:]+:\d+(,[^\s/,:]+:\d+)*|k8s://\S+|sc://\S+"
 )
 MASTERS = '"local[*]", "local[N]", "spark://host:port", "yarn", "k8s://…", "sc://host:port" (Spark Connect)'
+
+_PASSWORD = (
+    "it holds a password, and this file holds none: leave it out, and set PGPASSWORD, or write the line "
+    "host:port:database:user:password into ~/.pgpass or the file that PGPASSFILE names"
+)
+_TOKEN = "it holds a token, and this file holds none: set SPARK_CONNECT_AUTHENTICATE_TOKEN, or …_TOKEN_FILE"
 
 _COLUMNS = {"epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity"}
 _COLUMNS |= {"vertex", "degree", "clustering"}  # of `show totals` and `show vertices`: a motif is one more
@@ -46,6 +53,24 @@ def is_database(text: str) -> bool:
         return False
     backend = url.get_backend_name()
     return bool(url.database) and (backend == "postgresql" or (backend == "sqlite" and url.database != ":memory:"))
+
+
+def without_password(text: str) -> str:
+    """The same; a ValueError, in words, where the URI of a database has a password in it."""
+    try:
+        url = sa.make_url(text)
+    except (sa.exc.ArgumentError, ValueError):  # none at all, which is told next
+        return text
+    if url.password is not None or any(is_secret(name) for name in url.query):
+        raise ValueError(_PASSWORD)
+    return text
+
+
+def without_token(text: str) -> str:
+    """The same; a ValueError, in words, where the address of a Spark Connect server has a token in it."""
+    if ";token=" in text:
+        raise ValueError(_TOKEN)
+    return text
 
 
 def is_master(text: str) -> bool:
@@ -148,12 +173,12 @@ TYPES = ("long", "double", "string", "boolean")
 Length = Annotated[str, _such(is_length)]
 AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-9][0-9]{0,17})$")]
 AuditMode = Annotated[str, Field(pattern=r"^(auto|full|local|rolling [1-9][0-9]{0,5})$")]
-Database = Annotated[str, _such(is_database)]
+Database = Annotated[str, AfterValidator(without_password), _such(is_database)]
 Place = Annotated[str, _such(is_place)]
 Endpoint = Annotated[str, _such(is_endpoint)]
 Namespace = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
 LandingPlace = Annotated[str, _such(is_landing)]
-Master = Annotated[str, _such(is_master)]
+Master = Annotated[str, _such(is_master), AfterValidator(without_token)]
 SparkValue = Annotated[str, BeforeValidator(_for_spark)]
 Column = Annotated[str, AfterValidator(_column)]
 Type = Annotated[str, _such(TYPES.__contains__)]

@@ -244,7 +244,7 @@ class Alerts(Section):
     ] = "warning"
     pages: Annotated[
         str | None,
-        Field(pattern=r"^https?://\S+$"),
+        Field(pattern=r"^https?://[^\s@]+$"),
         About(
             '"https://host/reports"',
             "where the folder reports is served, for links in alerts; else they name the file",

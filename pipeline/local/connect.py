@@ -18,7 +18,7 @@ from pyspark import SparkContext
 
 from ..errors import RunFailed, UsageError
 from ..home.directory import Home
-from ..home.secret import secret
+from ..secret import secret
 from ..storage.connecting import TOKEN, local
 from ..storage.session import PORT, REMOTE, listens, session
 

@@ -383,9 +383,10 @@ def _alerts() -> Iterator[Check]:
     """Can those be told whom the environment names? Nothing is sent."""
     from ..errors import AltneuError
     from ..run import alerts
+    from ..secret import given
 
     def check(variable: str, names: Callable[[], list[str]], then: str) -> Iterator[Check]:
-        if os.environ.get(variable) or os.environ.get(f"{variable}_FILE"):
+        if given(variable):
             try:
                 yield Check("Alerts", True, f"{variable}: {', '.join(names())}")
             except AltneuError as error:

@@ -22,8 +22,8 @@ from ..errors import AltneuError, UsageError
 from ..events import log
 from ..extras import need
 from ..home.directory import Home
-from ..home.secret import secret
 from ..report import incident
+from ..secret import secret
 from ..state import alerts, lease
 from ..state.alerts import Key, Said
 from ..state.incidents import STAGES, Incident, incidents

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
-from ..home.secret import secret
+from ..secret import given
 from ..tasks import base, due
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def tell(path: str, context: dict[str, Any], problems: list[Problem] | None = No
 
 def configured() -> bool:
     """Is there anybody to be told?"""
-    return bool(os.environ.get(VARIABLE) or secret("ALTNEU_ALERTS"))
+    return bool(os.environ.get(VARIABLE) or given("ALTNEU_ALERTS"))
 
 
 def failed(path: str, context: dict[str, Any], last: datetime | None = None) -> None:

@@ -25,8 +25,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from ..errors import AltneuError, Unavailable, UsageError
 from ..home.directory import Home
 from ..home.s3 import S3, in_s3
-from ..home.secret import secret
 from ..home.settings import Rest
+from ..secret import secret
 from ..state import database, files, place
 from .declared import NAMESPACE
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-import re
 from typing import Any
 
 import grpc
@@ -20,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from ..errors import Unavailable, UsageError
-from ..home.secret import secret
+from ..secret import masked, secret
 from .session import listens
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -36,15 +35,6 @@ def local(host: str) -> bool:
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     return host == "localhost"
-
-
-def shown(master: str) -> str:
-    """An address as a message may name it.
-
-    >>> shown("sc://host:15002/;token=hidden;use_ssl=true")
-    'sc://host:15002/;token=***;use_ssl=true'
-    """
-    return re.sub(r"(;token=)[^;]*", r"\1***", master)
 
 
 class _Channel(DefaultChannelBuilder):
@@ -90,7 +80,7 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
     refuses the token or the address is none."""
     from pyspark.sql.connect.session import SparkSession as Remote
 
-    named = shown(master)
+    named = masked(master)
     try:
         channel = _Channel(master)
         host, _, port = channel.endpoint.rpartition(":")

@@ -12,7 +12,7 @@ PAGES = sorted(
     path.relative_to(REPO).as_posix()
     for path in [
         *(REPO / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "infra/airflow/README.md")),
-        *(REPO / "docs").glob("*.md"),
+        *(REPO / "docs").rglob("*.md"),
     ]
 )
 _FENCE = re.compile(r"^( *)```(.*)\n((?:.*\n)*?)\1```$", re.M)

@@ -111,7 +111,7 @@ def home_with(path: Path, toml: str) -> Path:
     ("toml", "ok", "found"),
     [
         ("", True, "sqlite"),
-        ('[storage]\ndatabase = "postgresql+psycopg://u:secret@127.0.0.1:9/none"', False, "u:***@127.0.0.1"),
+        ('[storage]\ndatabase = "postgresql+psycopg://u@127.0.0.1:9/none"', False, "u@127.0.0.1"),
         ('[storage]\ndatabase = "nonsense"', False, "[storage] database"),
         ("not toml", False, "TOML"),
     ],

@@ -77,7 +77,7 @@ def test_names_and_texts_of_any_kind_are_quoted() -> None:
 def test_the_file_is_replaced_whole_and_stays_private(tmp_path: Path) -> None:
     real, home = tmp_path / "kept.toml", tmp_path / "home"
     home.mkdir()
-    real.write_text('[storage]\ndatabase = "postgresql+psycopg://me:secret@host/db"\n')
+    real.write_text('[storage]\ndatabase = "postgresql+psycopg://me@host/db"\n')
     real.chmod(0o600)
     (home / "altneu.toml").symlink_to(real)
     Home.open(home).declare(epochs={"every": "1d"})
