@@ -133,7 +133,7 @@ def move(
         list[str] | None,
         typer.Option(
             metavar="PLACE",
-            help="What goes elsewhere, once for each: an object store for tables and landing (s3://bucket/prefix), "
+            help="What goes elsewhere, once for each: an object store for tables, landing, pages (s3://bucket/prefix), "
             "PostgreSQL for the database (postgresql+psycopg://user@host/database), a REST catalog "
             "(https://host/api?namespace=graph).",
         ),

@@ -206,7 +206,7 @@ def report(
         if json_:
             print(json.dumps(document(home, ledger, wanted_epoch, revision), indent=1, default=str))
         else:
-            out.print(str(write_former(home, ledger, wanted_epoch, revision)), markup=False)
+            out.print(write_former(home, ledger, wanted_epoch, revision), markup=False)
         return
     if epoch is not None and all_:
         raise UsageError("say either an epoch or --all.", "altneu report --help")
@@ -223,7 +223,7 @@ def report(
         progress("report", "")
         pages = write(home, ledger, wanted, data_docs, None) if all_ else write(home, ledger, wanted, data_docs)
     for page in pages[:1] if all_ else pages:
-        out.print(str(page), markup=False)
+        out.print(page, markup=False)
     if all_:
         out.print(f"and {len(pages) - 1:,} more page(s)")
 

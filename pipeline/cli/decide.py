@@ -93,7 +93,7 @@ def diff(
         name = run.run_id if run else f"{found.before.row.revision}-{found.after.row.revision}"
         written = write_difference(home, f"{name}-other" if other else name, document)
         refresh(home, ledger)  # the index links it
-        out.print(str(written), markup=False)
+        out.print(written, markup=False)
     elif form is Format.json:
         print(json.dumps(document, indent=1, default=str))
     else:

@@ -53,8 +53,7 @@ class Home:
     @property
     def landed_at(self) -> str:
         """Where batches are landed: a folder, relative to the home, or the URI of one."""
-        place = re.sub(r"^file:(//)?(?=/)", "", self.config.landing.uri or "landing").rstrip("/")
-        return place if re.match(r"\w+:", place) else str(self.path / place)
+        return self._place(self.config.landing.uri or "landing")
 
     @property
     def landed_remotely(self) -> bool:
@@ -63,7 +62,22 @@ class Home:
 
     @property
     def reports(self) -> Path:
-        return self.path / "reports"
+        """The folder of the pages, where they are on this machine."""
+        return Path(self.reports_at)
+
+    @property
+    def reports_at(self) -> str:
+        """Where the pages are: a folder, relative to the home, or the URI of one."""
+        return self._place(self.config.reports.uri or "reports")
+
+    @property
+    def reports_remotely(self) -> bool:
+        """Are the pages in an object store, not in a folder?"""
+        return re.match(r"\w+:", self.reports_at) is not None
+
+    def _place(self, text: str) -> str:
+        place = re.sub(r"^file:(//)?(?=/)", "", text).rstrip("/")
+        return place if re.match(r"\w+:", place) else str(self.path / place)
 
     @property
     def database(self) -> str:

@@ -131,6 +131,19 @@ class Landing(Section):
     ] = None
 
 
+class Reports(Section):
+    uri: Annotated[
+        rules.LandingPlace | None,
+        About(
+            '"s3://bucket/reports"',
+            "where the report pages are written; default: the folder reports in the home. See [object "
+            "stores](operating.md#object-stores)",
+            "a folder or the URI of one (s3, gs, abfs, hdfs, file), without keys",
+            change="copy the pages, or `altneu report --all`",
+        ),
+    ] = None
+
+
 class Triangles(Section):
     plan: Annotated[
         Literal["auto", "resume", "delta", "bulk"],
@@ -356,6 +369,7 @@ class Config(Section):
     edges: Edges = Edges()
     ingest: Ingest = Ingest()
     landing: Landing = Landing()
+    reports: Reports = Reports()
     triangles: Triangles = Triangles()
     motifs: Annotated[
         dict[rules.MotifName, rules.Motif],

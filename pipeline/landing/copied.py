@@ -31,7 +31,7 @@ class Batches:
 def copy(source: Home, target: Home, say: copying.Say) -> Batches:
     """Raises `Unavailable`, and `AltneuError` where the landing is being changed."""
     batches = listing(source)
-    there = copying.there(target.landed_at) if target.landed_remotely or target.landing.is_dir() else {}
+    there = copying.there(target.landed_at)
     wanted = [
         copying.Wanted(file.location, f"{_folder(target, batch)}/{file.name}", file.bytes, file.changed)
         for batch in batches.values()

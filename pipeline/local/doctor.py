@@ -286,6 +286,11 @@ def _stores(home: Path) -> Iterator[Check]:
             yield Check("Landing", True, f"{settings.landed_at}: {len(listing(settings)):,} epochs")
         except AltneuError as error:
             yield Check("Landing", False, error.what, remedy)
+    if settings.reports_remotely:
+        try:
+            yield Check("Reports", True, f"{settings.reports_at}: {len(files.sizes(settings.reports_at)):,} files")
+        except OSError as error:
+            yield Check("Reports", False, f"[reports] uri = {settings.reports_at}: {files.told(error)}", remedy)
 
 
 def _catalog(home: Home) -> Check:

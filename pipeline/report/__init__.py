@@ -10,7 +10,19 @@ from __future__ import annotations
 
 from .checks import incident
 from .html import error_page
-from .pages import check, document, index, page, page_name, refresh, write, write_difference, write_former
+from .pages import (
+    check,
+    document,
+    index,
+    page,
+    page_name,
+    refresh,
+    write,
+    write_difference,
+    write_former,
+    write_of_run,
+    written,
+)
 from .state import totals
 
 __all__ = [
@@ -26,4 +38,6 @@ __all__ = [
     "write",
     "write_difference",
     "write_former",
+    "write_of_run",
+    "written",
 ]

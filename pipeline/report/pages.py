@@ -9,13 +9,12 @@ which nothing has changed is not written again.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from .. import events
+from ..errors import Unavailable
 from ..extras import need
 from ..home.directory import Home
 from ..state import incidents, lease
@@ -24,6 +23,7 @@ from ..state.records import Revision
 from ..state.standing import Standings, standings
 from . import checks
 from .document import Document, describe
+from .folder import Folder
 from .html import check_page, difference_page, epoch_page, index_page, outdated_page, rows_page
 from .overview import look, overview
 from .rows import describe as rows_of
@@ -56,7 +56,7 @@ def page_name(home: Home, epoch: int, revision: int | None = None) -> str:
 def page(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> str:
     """The page of an epoch as of now, or as a revision published it; it links pages that are made on request, too."""
     found = document(home, ledger, epoch, revision)
-    rows = _rows_there(home, epoch, found["written"]["revision"])
+    rows = _rows_there(home, _readable(home), epoch, found["written"]["revision"])
     return epoch_page(found, lambda name: True, checks.known(ledger), (), rows)
 
 
@@ -75,8 +75,24 @@ def index(home: Home, ledger: Ledger, inside: Document | None = None, base: str 
     at, stand = lease.now(), standings(ledger, ledger.at())
     every = incidents.incidents(ledger)
     found = overview(home, ledger, stand, at, lambda epoch: "new", look(home, ledger, at), every)
-    found |= _written(home, stand.newest)
+    found |= _written(home, _readable(home), stand.newest)
     return index_page(found, lambda name: True, inside, base)
+
+
+def written(home: Home, name: str) -> str | None:
+    """A page that is not made on request, by its name: of rows, of a difference, of Data Docs; None: there is none.
+    Raises `Unavailable`."""
+    as_written = re.fullmatch(r"(diff-|rows=)[^/]*\.html|data-docs/[^/]+/[^/]+\.html", name)
+    return Folder(home).read(name) if as_written else None
+
+
+def _readable(home: Home) -> Folder | None:
+    """The folder, for links; None where it cannot be read: a page is made without it."""
+    try:
+        return Folder(home)
+    except Unavailable as error:
+        events.event("reports not listed", error=str(error))
+        return None
 
 
 def refresh(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | None:
@@ -89,17 +105,29 @@ def refresh(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | Non
     return None
 
 
+def write_of_run(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[list[str], str | None]:
+    """`write`, after a run, and why not: a store that does not take the pages fails no run."""
+    try:
+        return write(home, ledger, epochs), None
+    except Unavailable as error:
+        if not home.reports_remotely:
+            raise
+        events.event("pages not written", error=error.what)
+        return [], f"{error.what} Next: {error.next}"
+
+
 def write(
     home: Home, ledger: Ledger, epochs: list[int], data_docs: bool = False, limit: int | None = PAGES
-) -> list[Path]:
-    """Write the pages of some epochs, of those that are out of date, and the index. Returns the paths of what it was
-    asked for: the index first, the newest epoch last; of more than `limit` epochs the newest.
+) -> list[str]:
+    """Write the pages of some epochs, of those that are out of date, and the index. Returns the paths, or URIs, of what
+    it was asked for: the index first, the newest epoch last; of more than `limit` epochs the newest.
 
-    `data_docs`: also Great Expectations' own pages of their checks; an epoch's page links those that are there.
+    `data_docs`: also Great Expectations' own pages of their checks; an epoch's page links those that are there. Raises
+    `Unavailable` where the store of `[reports] uri` does not take them.
     """
-    home.reports.mkdir(parents=True, exist_ok=True)
+    folder = Folder(home)
     at, stand = lease.now(), standings(ledger, ledger.at())
-    files = Files(home, stand)
+    files = Files(home, stand, folder)
     asked = sorted(set(epochs))[-limit if limit else 0 :]
     files.add(asked)
     known, every = checks.known(ledger), incidents.incidents(ledger)
@@ -119,47 +147,45 @@ def write(
         state = State(home, ledger, chunk, stand.newest)
         for epoch in chunk:
             if data_docs and epoch in asked:
-                _data_docs(state, epoch)
-            docs = sorted((home.reports / _docs(state, epoch)).glob("*.html"))
-            links = [path.relative_to(home.reports).as_posix() for path in docs]
+                _data_docs(state, epoch, folder)
+            links = sorted(name for name in folder.names() if name.startswith(f"{_docs(state, epoch)}/"))
             files.put(epoch, epoch_page(describe(state, epoch, at), files.has, known, links, files.rows(epoch)), at)
     for epoch in put_off:
         if not files.marked_old(epoch):
             files.put(epoch, outdated_page(home.schedule.label(epoch), stand.newest.revision, at), at, old=True)
-    files.save()
     moving = checks.moving(ledger, known)
     for key, name in known.items():
-        if key not in moving and (home.reports / name).exists():
+        if key not in moving and name in folder:
             continue
         found = checks.history(home, ledger, stand, every, key, at)
-        _put(home.reports / name, check_page(found, has, home.config.checks.sensitivity))
-    shown = home.reports / "index.html"
+        folder.put(name, check_page(found, has, home.config.checks.sensitivity))
     found = overview(home, ledger, stand, at, files.shows, look(home, ledger, at), every)
-    _put(shown, index_page(found | _written(home, stand.newest), has))
-    return [shown, *(files.path(epoch) for epoch in asked)]
+    folder.put("index.html", index_page(found | _written(home, folder, stand.newest), has))
+    files.save()
+    return [folder.location(name) for name in ("index.html", *map(files.name, asked))]
 
 
-def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> Path:
-    """Write the page of an epoch as a revision published it, under a name of its own; its path."""
-    home.reports.mkdir(parents=True, exist_ok=True)
+def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
+    """Write the page of an epoch as a revision published it, under a name of its own; its path, or URI."""
+    folder = Folder(home)
     at, stand = lease.now(), standings(ledger, ledger.at())
-    files, row = Files(home, stand), ledger.at(revision)
+    files, row = Files(home, stand, folder), ledger.at(revision)
     if row.frontier is not None and epoch <= row.frontier:
         _write_rows(home, ledger, row, epoch, standings(ledger, row).axis, at, files)
-    rows = _rows_there(home, epoch, revision)
+    rows = _rows_there(home, folder, epoch, revision)
     text = epoch_page(document(home, ledger, epoch, revision), files.has, checks.known(ledger), (), rows)
-    path = home.reports / page_name(home, epoch, revision)
-    _put(path, text)
-    return path
+    folder.put(page_name(home, epoch, revision), text)
+    folder.settle()
+    return folder.location(page_name(home, epoch, revision))
 
 
 def _write_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: list[int], at: str, files: Files) -> None:
     """Write the page of an epoch's rows, if it is not there; a table that cannot be read is told to the log alone."""
     name = rows_name(home.schedule.label(epoch), row.revision)
-    if not row.snapshots or (row.since is not None and epoch < row.since) or (home.reports / name).exists():
+    if not row.snapshots or (row.since is not None and epoch < row.since) or name in files.folder:
         return
     try:
-        _put(home.reports / name, rows_page(rows_of(home, ledger, row, epoch, axis, at), files.has))
+        files.folder.put(name, rows_page(rows_of(home, ledger, row, epoch, axis, at), files.has))
     except Exception as error:
         events.event("rows not written", page=name, error=str(error))
         return
@@ -181,17 +207,17 @@ def _chunks(epochs: list[int]) -> Iterator[list[int]]:
 class Files:
     """The pages that are there, and what each of them shows."""
 
-    def __init__(self, home: Home, stand: Standings) -> None:
-        self.home, self.stand = home, stand
+    def __init__(self, home: Home, stand: Standings, folder: Folder) -> None:
+        self.home, self.stand, self.folder = home, stand, folder
         self.entries: dict[int, dict[str, Any]] = {}
         self._place = {epoch: place for place, epoch in enumerate(stand.axis)}
         known = self._read()
         there = {}
         self._rows: dict[str, dict[int, int]] = {}  # label → revision → when its page of rows was written
-        for file in os.scandir(home.reports):
-            self.found_rows(file.name)
-            if file.name.startswith("epoch=") and file.name.endswith(".html"):
-                there[file.name] = file.stat().st_mtime_ns
+        for name in folder.names():
+            self.found_rows(name)
+            if name.startswith("epoch=") and name.endswith(".html"):
+                there[name] = folder.stamp(name)
         labels = {self.name(epoch): epoch for epoch in {*known, *stand.axis, *stand.rows}}
         for name, written in there.items():
             if name in labels:
@@ -201,7 +227,7 @@ class Files:
 
     def _read(self) -> dict[int, dict[str, Any]]:
         try:
-            found = json.loads((self.home.reports / MANIFEST).read_text(encoding="utf-8"))
+            found = json.loads(self.folder.read(MANIFEST) or "{}")
             return {int(epoch): dict(entry) for epoch, entry in found.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
@@ -213,9 +239,6 @@ class Files:
     def name(self, epoch: int) -> str:
         return page_name(self.home, epoch)
 
-    def path(self, epoch: int) -> Path:
-        return self.home.reports / self.name(epoch)
-
     def has(self, name: str) -> bool:
         """Is there a page of an epoch of that name?"""
         return name in self._names
@@ -223,7 +246,7 @@ class Files:
     def found_rows(self, name: str) -> None:
         """There is a page of rows of this name, if it is one."""
         if told := _ROWS.fullmatch(name):
-            self._rows.setdefault(told[1], {})[int(told[2])] = (self.home.reports / name).stat().st_mtime_ns
+            self._rows.setdefault(told[1], {})[int(told[2])] = self.folder.stamp(name)
 
     def rows(self, epoch: int) -> str | None:
         """The page of an epoch's rows as they are published now; None: there is none."""
@@ -236,9 +259,9 @@ class Files:
         """Of the pages of rows the newest are kept, and those beside a page of a former revision, which links them."""
         every = [(when, label, revision) for label, mine in self._rows.items() for revision, when in mine.items()]
         for _, label, revision in sorted(every)[: max(len(every) - KEPT, 0)]:
-            if (self.home.reports / f"epoch={label}.revision={revision}.html").exists():
+            if f"epoch={label}.revision={revision}.html" in self.folder:
                 continue
-            (self.home.reports / rows_name(label, revision)).unlink(missing_ok=True)
+            self.folder.delete(rows_name(label, revision))
             del self._rows[label][revision]
 
     def add(self, epochs: Iterable[int]) -> None:
@@ -280,34 +303,40 @@ class Files:
         return "new" if self.current(epoch) and not self.marked_old(epoch) else "old"
 
     def put(self, epoch: int, text: str, at: str, old: bool = False) -> None:
-        path = self.path(epoch)
-        _put(path, text)
-        entry = {"stamp": self.stamp(epoch), "revision": self.stand.newest.revision, "at": at, "old": old}
-        self.entries[epoch] = entry | {"mtime": path.stat().st_mtime_ns}
+        self.folder.put(self.name(epoch), text)
+        self.entries[epoch] = {"stamp": self.stamp(epoch), "revision": self.stand.newest.revision, "at": at, "old": old}
 
     def save(self) -> None:
-        entries = {str(epoch): entry for epoch, entry in sorted(self.entries.items()) if entry}
-        _put(self.home.reports / MANIFEST, json.dumps(entries, separators=(",", ":")))
+        """All that was put is there; then what it shows."""
+        self.folder.settle()
+        there = {epoch for epoch in self.entries if self.name(epoch) in self.folder}
+        entries = {
+            str(epoch): entry | {"mtime": self.folder.stamp(self.name(epoch))}
+            for epoch, entry in sorted(self.entries.items())
+            if entry and epoch in there
+        }
+        self.folder.put(MANIFEST, json.dumps(entries, separators=(",", ":")))
+        self.folder.settle()
 
 
-def write_difference(home: Home, name: str, found: Document) -> Path:
-    """Write the page of a difference beside the others; its path."""
-    home.reports.mkdir(parents=True, exist_ok=True)
-    path = home.reports / f"diff-{name}.html"
-    _put(path, difference_page({**found, "at": lease.now()}))
-    return path
+def write_difference(home: Home, name: str, found: Document) -> str:
+    """Write the page of a difference beside the others; its path, or URI."""
+    folder = Folder(home)
+    folder.put(f"diff-{name}.html", difference_page({**found, "at": lease.now()}))
+    folder.settle()
+    return folder.location(f"diff-{name}.html")
 
 
-def _rows_there(home: Home, epoch: int | None, revision: int) -> str | None:
+def _rows_there(home: Home, folder: Folder | None, epoch: int | None, revision: int) -> str | None:
     """The page of an epoch's rows at a revision; None: it was not written."""
     name = rows_name("" if epoch is None else home.schedule.label(epoch), revision)
-    return name if (home.reports / name).is_file() else None
+    return name if folder is not None and name in folder else None
 
 
-def _written(home: Home, newest: Revision) -> Document:
+def _written(home: Home, folder: Folder | None, newest: Revision) -> Document:
     """What the index leads to that was written: the newest page of rows, and differences of two revisions (`1-2`)."""
-    found = (re.fullmatch(r"diff-(\d+-\d+)\.html", path.name) for path in home.reports.glob("diff-*.html"))
-    rows = _rows_there(home, newest.frontier, newest.revision)
+    found = (re.fullmatch(r"diff-(\d+-\d+)\.html", name) for name in (folder.names() if folder else ()))
+    rows = _rows_there(home, folder, newest.frontier, newest.revision)
     return {"rows": rows, "differences": sorted(each[1] for each in found if each)}
 
 
@@ -315,23 +344,14 @@ def _docs(state: State, epoch: int) -> str:
     return f"data-docs/epoch={state.label(epoch)}"
 
 
-def _data_docs(state: State, epoch: int) -> None:
+def _data_docs(state: State, epoch: int, folder: Folder) -> None:
     need("a page of Data Docs", "quality")
     from expectations.data_docs import pages
 
     rows = [*state.checks.get(epoch, ()), *state.audits.get(epoch, ())]
     if not rows:
         return
-    folder = state.home.reports / _docs(state, epoch)
-    folder.mkdir(parents=True, exist_ok=True)
     newest = max(rows, key=lambda row: row.at)
     checks = [{name: getattr(row, name) for name in ("suite", "name", "passed", "observed", "rows")} for row in rows]
     for suite, text in pages(checks, state.label(epoch), newest.run_id or "an audit", newest.at).items():
-        _put(folder / f"{suite}.html", text)
-
-
-def _put(path: Path, text: str) -> None:
-    """Write a whole file or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+        folder.put(f"{_docs(state, epoch)}/{suite}.html", text)

@@ -302,5 +302,5 @@ def minute(iso: str) -> str:
 
 def _files(home: Home) -> Pages:
     """Where the pages are, outside Airflow."""
-    base = (home.config.alerts.pages or str(home.reports)).rstrip("/")
+    base = (home.config.alerts.pages or home.reports_at).rstrip("/")
     return lambda name: f"{base}/{name}"

@@ -44,7 +44,7 @@ class Destination:
     def settings(self, home: Home) -> str:
         """The text of the new `altneu.toml`."""
         file = home.path / NAME
-        places = {name: f"{self.store}/{name}" if self.store else None for name in ("warehouse", "landing")}
+        places = {name: f"{self.store}/{name}" if self.store else None for name in ("warehouse", "landing", "reports")}
         return replaced(
             read_text(file),
             {
@@ -52,6 +52,7 @@ class Destination:
                 ("storage", "warehouse"): places["warehouse"],
                 ("storage", "catalog"): self.catalog,
                 ("landing", "uri"): places["landing"],
+                ("reports", "uri"): places["reports"],
             },
         )
 

@@ -223,13 +223,13 @@ def _database(home: Home, new: Home, catalog: str, located: dict[str, str]) -> i
 
 def _reports(home: Home, new: Home, say: copying.Say) -> copying.Copied:
     """The pages that are there; those that say what is not so any more are written anew."""
+    here, there = files.plain(home.reports_at), files.plain(new.reports_at)
     wanted = [
-        copying.Wanted(f"{home.reports}/{name}", f"{new.reports}/{name}", found.bytes, found.changed)
-        for name, found in files.listed(str(home.reports)).items()
-        if not name.startswith(".")
+        copying.Wanted(location, there + location.removeprefix(here), found.bytes, found.changed)
+        for location, found in copying.there(here).items()
+        if not location.removeprefix(here).startswith("/.")
     ]
-    there = copying.there(str(new.reports)) if new.reports.is_dir() else {}
-    return copying.copy(wanted, there, "reports", say)
+    return copying.copy(wanted, copying.there(there), "reports", say)
 
 
 def _settings(home: Home, new: Home, text: str) -> None:

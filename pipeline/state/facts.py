@@ -154,6 +154,7 @@ class ReportFacts(Facts):
     STAGE = "report"
     pages: int = field(metadata=_on("line"))
     page: str | None = field(metadata=_on("line"))
+    unwritten: str | None = field(default=None, metadata=_on("line", called="not written"))  # why the store has none
 
 
 @dataclass(frozen=True, kw_only=True)

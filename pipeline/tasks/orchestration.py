@@ -213,7 +213,8 @@ def _question(home: Home, ledger: Ledger, run: RunRecord, why: str, pages: bool,
         from ..storage.session import session_for
 
         try:
-            page = write_difference(home, run.run_id, compared.document(home, found, session_for(home, ledger))).name
+            page = write_difference(home, run.run_id, compared.document(home, found, session_for(home, ledger)))
+            page = page.rpartition("/")[2]
         except Exception as error:  # the decision can be taken without it
             say(f"no page: {error}")
     labels = _labels(home, run.epochs)
@@ -311,14 +312,14 @@ def report(path: str, planned: Planned, published: Published | None, say: Say = 
     their paths. Needs no Spark."""
     import time
 
-    from ..report import write
+    from ..report import write_of_run
 
     home, ledger = opened(path)
     started = time.time()
-    pages = [str(page) for page in write(home, ledger, list(ledger.run(planned["run_id"]).epochs))]
-    facts = ReportFacts(pages=len(pages), page=pages[-1] if pages else None)
+    pages, why = write_of_run(home, ledger, list(ledger.run(planned["run_id"]).epochs))
+    facts = ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why)
     ledger.stage((published or planned)["run_id"], "report", StageState.DONE, started, facts)
-    say(f"report: {pages[-1] if pages else 'nothing to write'}")
+    say(f"report: {why or (pages[-1] if pages else 'nothing to write')}")
     return pages
 
 

@@ -141,9 +141,8 @@ def report_page(path: str, name: str) -> str | None:
     home, ledger = opened(path, writes=False)
     if name == "index.html":
         return report.index(home, ledger)
-    as_written = name.startswith(("diff-", "rows=")) and name.endswith(".html") and "/" not in name
-    if as_written and (home.reports / name).is_file():
-        return (home.reports / name).read_text(encoding="utf-8")
+    if (text := report.written(home, name)) is not None:
+        return text
     if name.startswith("check="):
         return report.check(home, ledger, name)
     label, _, of = name.removeprefix("epoch=").removesuffix(".html").partition(".revision=")

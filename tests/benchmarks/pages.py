@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipeline.report import document, write
+from pipeline.report import document
 from pipeline.state.ledger import Ledger
-from tests.report.seed import DAY, Seed, audit, long_history
+from tests.report.seed import DAY, Seed, audit, long_history, write
 
 SIZES = (100, 3_000)
 

@@ -183,10 +183,10 @@ def test_data_docs_are_served_from_their_folder_alone(
     home, _ = homes.make(tmp_path)
     docs = home.reports / "data-docs" / "epoch=1"
     docs.mkdir(parents=True)
-    (docs / "edges.html").write_text("")
+    (docs / "edges.html").write_text("of edges")
     (home.reports / "secret.html").write_text("")
     monkeypatch.setenv("ALTNEU_HOME", str(tmp_path))
-    assert Path(page.data_docs("epoch=1", "edges.html").path) == docs / "edges.html"
+    assert page.data_docs("epoch=1", "edges.html").body.decode() == "of edges"
     for epoch, name in (("..", "secret.html"), ("epoch=1", "../../secret.html"), ("epoch=1", "none.html"), ("", "")):
         with pytest.raises(HTTPException):
             page.data_docs(epoch, name)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.report import write
 from pipeline.state.ledger import Ledger
 from tests import homes
+from tests.report.seed import write
 
 from .real import Airflow
 

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from pipeline.errors import CheckFailed, RunFailed
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
-from pipeline.report import document, write
+from pipeline.report import document
 from pipeline.report.rows import describe, page_name
 from pipeline.state.ledger import Ledger
 from tests import homes
-from tests.report.seed import DAILY
+from tests.report.seed import DAILY, write
 from tests.report.test_statements import history
 
 TRIANGLE = [(1, 2), (2, 3), (1, 3)]

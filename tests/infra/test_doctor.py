@@ -37,16 +37,19 @@ def test_an_empty_assets_folder_is_reported_with_the_way_out(tmp_path: Path, mon
 
 
 def test_object_stores_are_asked(tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "altneu.toml").write_text(f'[landing]\nuri = "{s3}/landing"\n[storage]\nwarehouse = "{s3}/tables"\n')
+    (tmp_path / "altneu.toml").write_text(
+        f'[landing]\nuri = "{s3}/landing"\n[reports]\nuri = "{s3}/pages"\n[storage]\nwarehouse = "{s3}/tables"\n'
+    )
     files.write(f"{s3}/landing/epoch=1/a.csv", b"src,dst\n1,2\n")
     monkeypatch.setattr(doctor, "ASSETS", tmp_path)
     found = checks(tmp_path)
     assert named(found, "Landing") == Check("Landing", True, f"{s3}/landing: 1 epochs")
+    assert named(found, "Reports") == Check("Reports", True, f"{s3}/pages: 0 files")
     assert named(found, "Warehouse") == Check("Warehouse", True, f"{s3}/tables: 0 files")
     assert named(found, "Jar: S3") == Check("Jar: S3", False, "tables in S3 need it", "altneu setup --s3")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     files._s3.cache_clear()
-    for check in (named(checks(tmp_path), name) for name in ("Landing", "Warehouse")):
+    for check in (named(checks(tmp_path), name) for name in ("Landing", "Warehouse", "Reports")):
         assert check.ok is False and "SIGNATURE" in check.found and "environment" in check.remedy, check
     files._s3.cache_clear()
 

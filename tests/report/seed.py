@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pipeline import report
 from pipeline.home.directory import Home
 from pipeline.run import rollback
 from pipeline.state import lease
@@ -49,6 +50,16 @@ def audit(epoch: int, wrong: str | None = None, **other: Any) -> list[dict[str, 
 def proof(epoch: int) -> list[dict[str, Any]]:
     """A proof of an epoch, as a run brings it that was published: nothing fails."""
     return [check(epoch, f"{kind} are proved", suite="proof") for kind in ("edges", "rows", "trussness values")]
+
+
+def write(*arguments: Any, **options: Any) -> list[Path]:
+    """As the pages' own, in a folder of this machine."""
+    return [Path(page) for page in report.write(*arguments, **options)]
+
+
+def write_former(*arguments: Any) -> Path:
+    """The same."""
+    return Path(report.write_former(*arguments))
 
 
 class Seed:

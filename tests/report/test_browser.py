@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.report import document, write
-from tests.report.seed import DAY, HOSTILE, Seed, check
+from pipeline.report import document
+from tests.report.seed import DAY, HOSTILE, Seed, check, write
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pipeline.errors import AltneuError
-from pipeline.report import document, write, write_former
+from pipeline.report import document
 from pipeline.report.rows import page_name
 from pipeline.tasks import web
-from tests.report.seed import DAY, Seed, audit, check
+from tests.report.seed import DAY, Seed, audit, check, write, write_former
 from tests.report.test_pages import Reader
 
 

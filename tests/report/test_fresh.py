@@ -10,9 +10,9 @@ import pytest
 
 from pipeline import report
 from pipeline.landing.survey import grid
-from pipeline.report import document, pages, write
+from pipeline.report import document, pages
 from pipeline.run import rollback
-from tests.report.seed import DAY, Seed, Totals, audit, check
+from tests.report.seed import DAY, Seed, Totals, audit, check, write
 from tests.report.test_pages import Reader
 
 ONE: Totals = {DAY: {"edges": 3, "triangles": 1}, DAY + 1: {"edges": 2}, DAY + 2: {"edges": 2}}

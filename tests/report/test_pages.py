@@ -8,10 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from pipeline.home.directory import Home
-from pipeline.report import write
 from pipeline.report.html.charts import ticks
 from pipeline.state.ledger import Ledger
-from tests.report.seed import DAY, HOSTILE, Seed, audit, check
+from tests.report.seed import DAY, HOSTILE, Seed, audit, check, write
 
 VOID = {"meta", "link", "img", "input", "br", "hr"}
 

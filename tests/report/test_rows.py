@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.report import document, write
+from pipeline.report import document
 from pipeline.report import overview as whole
 from pipeline.state.ledger import Ledger
-from tests.report.seed import DAY, audit, long_history
+from tests.report.seed import DAY, audit, long_history, write
 
 SHORT, LONG = 200, 700
 

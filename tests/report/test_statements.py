@@ -13,7 +13,7 @@ import pytest
 from expectations import volumes
 from pipeline import report
 from pipeline.landing.survey import grid
-from pipeline.report import document, write
+from pipeline.report import document
 from pipeline.report import pages as files
 from pipeline.report.checks import known
 from pipeline.report.document import describe
@@ -25,7 +25,7 @@ from pipeline.state.facts import from_json, to_json, without_version
 from pipeline.state.incidents import STAGES as STAGES_FAIL
 from pipeline.state.incidents import incidents
 from pipeline.state.standing import standings
-from tests.report.seed import DAILY
+from tests.report.seed import DAILY, write
 from tests.report.test_pages import unwritten
 from tests.report.world import DAY, DAYS, SUMS, Check, World, match, positive
 
@@ -346,7 +346,7 @@ def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
 def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     stand = standings(ledger, ledger.at())
-    there = files.Files(home, stand)
+    there = files.Files(home, stand, files.Folder(home))
     every = incidents(ledger)
     found = files.overview(home, ledger, stand, "now", there.shows, {"at": "then", "missing": []}, every)
     by_check = {(one.first.suite, one.first.name): one for one in every if one.open and one.first.suite != STAGES_FAIL}
@@ -368,7 +368,7 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
                 "why": bool if needs else None,
                 "rows": one["landed"]["rows"] if one["landed"] else None,
                 "bad_rows": one["landed"]["quarantined"] if one["landed"] else None,
-                "page": "new" if there.path(epoch).exists() else None,
+                "page": "new" if (home.reports / there.name(epoch)).exists() else None,
                 **{name: measures[name]["value"] if measures else None for name in (*SUMS, "max_trussness")},
             }
         )

@@ -16,11 +16,11 @@ from pipeline.reading import views
 from pipeline.reading.answers import ask
 from pipeline.reading.engines import Engines
 from pipeline.reading.questions import Question
-from pipeline.report import write
 from pipeline.run.decision import Scope
 from pipeline.run.decisions import Audit
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, RunKind, StagedBatch
+from tests.report.seed import write
 from tests.unit.test_decisions import Known
 
 

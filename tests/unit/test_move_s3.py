@@ -29,8 +29,10 @@ def test_into_a_store_within_it_and_back(own: Home, tmp_path: Path, s3: str, sto
     stumbles(store)
     new = moved(own, tmp_path / "new", f"{s3}/one/")
     same(own, new)
-    assert (new.warehouse, new.landed_at) == (f"{s3}/one/warehouse", f"{s3}/one/landing")
-    assert {path.name for path in new.path.iterdir()} == {"altneu.toml", "altneu.db", "reports"}
+    places = (new.warehouse, new.landed_at, new.reports_at)
+    assert places == tuple(f"{s3}/one/{name}" for name in ("warehouse", "landing", "reports"))
+    assert files.read(f"{new.reports_at}/diff-1-2.html") == b"of two revisions"
+    assert {path.name for path in new.path.iterdir()} == {"altneu.toml", "altneu.db"}
     assert not any(name.startswith("_move") for name in files.listed(f"{s3}/one"))
 
     raw = tmp_path / "raw.csv"

@@ -9,12 +9,12 @@ import pytest
 from pipeline.errors import Conflict, UsageError
 from pipeline.landing.survey import grid
 from pipeline.reading import views
-from pipeline.report import document, write
+from pipeline.report import document
 from pipeline.run import meaning, rollback
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY
 from pipeline.tasks.web import grid as page_in_airflow
-from tests.report.seed import DAY, Seed
+from tests.report.seed import DAY, Seed, write
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ its own, with what to type.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -23,7 +22,7 @@ from airflow.models.xcom import XComModel
 from airflow.plugins_manager import AirflowPlugin
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel
 from sqlalchemy import select
 
@@ -109,13 +108,9 @@ def report(name: str, prefix: Prefix = base.PREFIX) -> HTMLResponse:
 
 
 @router.get("/reports/data-docs/{epoch}/{name}")
-def data_docs(epoch: str, name: str, prefix: Prefix = base.PREFIX) -> FileResponse:
+def data_docs(epoch: str, name: str, prefix: Prefix = base.PREFIX) -> HTMLResponse:
     """Great Expectations' pages: files, where somebody has asked for them (`altneu report --data-docs`)."""
-    folder = Path(home_of(prefix)).resolve() / "reports" / "data-docs"
-    file = (folder / epoch / name).resolve()
-    if file.parent.parent != folder or file.suffix != ".html" or not file.is_file():
-        raise HTTPException(404, "there is no such page")
-    return FileResponse(file, media_type="text/html")
+    return report(f"data-docs/{epoch}/{name}", prefix)
 
 
 class Said(BaseModel):
