@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -28,12 +30,13 @@ PARTS = {
 
 class Cluster:
     """Running once it is made; `with` stops it. `settings`: what an application needs on machines this small; `memory`:
-    an executor's heap, in gigabytes."""
+    an executor's heap, in gigabytes; `python`: of the executors, who have no path to this clone."""
 
-    def __init__(self, folder: Path, workers: int, memory: int = 1) -> None:
+    def __init__(self, folder: Path, workers: int, memory: int = 1, python: str = sys.executable) -> None:
         self.folder, self.ports = folder, (free_port(), free_port())
         self.master = f"spark://127.0.0.1:{self.ports[0]}"
         self.settings = {
+            "spark.pyspark.python": python,
             "spark.driver.memory": "1g",
             "spark.driver.host": "127.0.0.1",
             "spark.executor.memory": f"{memory}g",
@@ -96,7 +99,8 @@ class Cluster:
         self.stop()
 
     def _start(self, part: str, *arguments: str) -> None:
-        environment = os.environ | {
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
+        environment = clean | {
             "SPARK_HOME": str(SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
@@ -105,7 +109,14 @@ class Cluster:
             environment["JAVA_HOME"] = str(ASSETS / "java")
         command = [str(SPARK / "bin" / "spark-class"), PARTS[part], *arguments]
         with (self.folder / f"{part}{len(self.started)}.log").open("w") as log:
-            self.started.append(psutil.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
+            how = {"cwd": self.folder, "stdout": log, "stderr": log, "start_new_session": True}
+            self.started.append(psutil.Popen(command, env=environment, **how))
+
+    def applications(self) -> list[str]:
+        """The names of all applications that the head has seen, those that have ended first."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/json/", timeout=5) as answer:
+            found = json.load(answer)
+        return [each["name"] for each in [*found["completedapps"], *found["activeapps"]]]
 
     def ready(self, workers: int) -> None:
         """Wait until the head knows of so many workers."""

@@ -1,53 +1,152 @@
 """The stages as submissions to a Spark cluster: with `ALTNEU_SUBMIT`, the id of an Airflow connection of type Spark.
 
-The driver then is a process of its own next to the worker, which only waits; master and queue are the connection's. The
-cluster's machines must see the home (landing and database) and the packages of this one.
+The driver is a process of its own, which outlives the task that has started it: a task that is tried again goes on
+waiting for the driver that is at work, and takes what one has answered meanwhile (Airflow's `ResumableJobMixin`). What
+such a driver says and answers is in `submitted/` of the home, which the driver and all workers see. Whether one on
+another machine still works is told by its run's lease.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.openlineage.utils import spark as openlineage
+from airflow.sdk import ResumableJobMixin
 from airflow.sdk.exceptions import AirflowException
 
-from ..tasks import orchestration
+from ..state import lease
+from ..tasks import base, orchestration
 from . import common, lineage
 
 APPLICATION = Path(__file__).with_name("stage.py")
+BEGINS = 300.0  # seconds that a driver on another machine may take until it has its run's lease
+RUNNING, ANSWERED, FAILED = "running", "answered", "failed"
 
 
-class SubmittedStage(SparkSubmitOperator):
+class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
     """A stage as `spark-submit`; fails with the stage's error message, and returns what it has done."""
 
+    external_id_key = "altneu_submission"
     done: Any = None
 
     def __init__(self, *, home: str, stage: str, planned: str, **kwargs: Any) -> None:
         super().__init__(application=str(APPLICATION), application_args=[home, stage, planned], **kwargs)
+        self._process: int | None = None
+        self._result: dict[str, Any] | None = None
 
     @common.translate_errors
     def execute(self, context: Any) -> Any:
-        path, stage, planned = (str(each) for each in self.application_args or [])
-        self.conf, self.env_vars = orchestration.submission(path)
-        if lineage.sends():
-            self.env_vars["OPENLINEAGE_DISABLED"] = "true"
-        with TemporaryDirectory() as folder:
-            answer = Path(folder) / "answer.json"
-            self.application_args = [path, stage, planned, str(answer)]
-            try:
-                super().execute(context)
-            except AirflowException:
-                if not answer.exists():  # it left no answer: killed, or no cluster
-                    raise
-            answered = json.loads(answer.read_text())
-        if "error" in answered:
-            raise common.failure(**answered["error"])
-        self.done = common.at_work(answered["done"])
+        self.done = self.execute_resumable(context)
         return self.done
 
+    def submit_job(self, context: Any) -> dict[str, Any]:
+        """Start the driver; how to find it again."""
+        path, stage, planned = self._arguments()
+        master, cluster = self._connected()
+        self.conf, self.env_vars = orchestration.submission(path, master, cluster)
+        if lineage.sends():
+            self.env_vars["OPENLINEAGE_DISABLED"] = "true"
+        if self._openlineage_inject_parent_job_info:
+            self.conf = openlineage.inject_parent_job_information_into_spark_properties(self.conf, context)
+        if self._openlineage_inject_transport_info:
+            self.conf = openlineage.inject_transport_information_into_spark_properties(self.conf, context)
+        folder = Path(path) / "submitted" / uuid.uuid4().hex
+        folder.mkdir(parents=True)
+        self.application_args = [path, stage, planned, str(folder / "answer.json")]
+        self._hook = self._get_hook()
+        command = self._hook._build_spark_submit_command(self.application)
+        with (folder / "log").open("w") as log:  # a pipe would end with this task, and the driver with the pipe
+            process = subprocess.Popen(
+                command,
+                env=os.environ | (self._hook._env or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return {"folder": str(folder), "process": lease.process(process.pid), "at": time.time()}
+
+    def get_job_status(self, external_id: Any, context: Any) -> str:
+        answer = self._answer(external_id)
+        if answer is not None:
+            return FAILED if "error" in answer else ANSWERED
+        if lease.here(external_id["process"]):
+            return FAILED if lease.ended(external_id["process"]) else RUNNING
+        path, _, planned = self._arguments()
+        alive = base.opened(path, writes=False)[1].run(json.loads(planned)["run_id"]).alive
+        return RUNNING if alive or time.time() - external_id["at"] < BEGINS else FAILED
+
+    def is_job_active(self, status: str) -> bool:
+        return status == RUNNING
+
+    def is_job_succeeded(self, status: str) -> bool:
+        return status == ANSWERED
+
+    def poll_until_complete(self, external_id: Any, context: Any) -> Any:
+        """Wait, with the driver's lines in the task's log; what the driver has answered."""
+        if lease.here(external_id["process"]):
+            self._process = int(external_id["process"].split("/")[1])
+        if self._hook is None:
+            self._hook = self._get_hook()
+        log = Path(external_id["folder"]) / "log"
+        said = log.open(errors="replace") if log.exists() else None
+        try:
+            status = RUNNING
+            while status == RUNNING:
+                time.sleep(self._status_poll_interval)
+                status = self.get_job_status(external_id, context)
+                if said is not None:
+                    self._hook._process_spark_submit_log(iter(said.readline, ""))  # it also finds the ids to kill by
+        finally:
+            if said is not None:
+                said.close()
+        return self.get_job_result(external_id, context)
+
+    def get_job_result(self, external_id: Any, context: Any) -> Any:
+        """What the driver has answered; or its error. It is taken once: a task that is cleared runs again."""
+        answer = self._answer(external_id)
+        if answer is not None:  # else it was taken by `poll_until_complete`, after which the mixin asks again
+            self._result = answer
+        store = context.get("task_state_store")
+        if store is not None:
+            store.delete(self.external_id_key)
+        shutil.rmtree(external_id["folder"], ignore_errors=True)
+        if self._result is None:
+            raise AirflowException("the driver has ended without an answer: it was killed, or found no cluster.")
+        if "error" in self._result:
+            raise common.failure(**self._result["error"])
+        return common.at_work(self._result["done"])
+
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        path, stage, planned = (self.application_args or [])[:3]
+        path, stage, planned = self._arguments()
         return lineage.of(path, stage, json.loads(planned), self.done)
+
+    def on_kill(self) -> None:
+        super().on_kill()
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process, signal.SIGKILL)
+
+    def _arguments(self) -> tuple[str, str, str]:
+        path, stage, planned, *_ = (str(each) for each in self.application_args or [])
+        return path, stage, planned
+
+    def _connected(self) -> tuple[str, bool]:
+        """The connection's master, and whether its driver runs on another machine."""
+        found = self._get_hook()._connection
+        return found["master"], found["deploy_mode"] == "cluster"
+
+    @staticmethod
+    def _answer(external_id: dict[str, Any]) -> dict[str, Any] | None:
+        file = Path(external_id["folder"]) / "answer.json"
+        return cast("dict[str, Any]", json.loads(file.read_text())) if file.exists() else None

@@ -41,9 +41,9 @@ def now() -> str:
     return clock().isoformat(timespec="milliseconds")
 
 
-def process() -> str:
-    """A token of this process: its machine, its number there, and when it began."""
-    return _process(os.getpid())
+def process(pid: int | None = None) -> str:
+    """A token of this process, or of another one here: its machine, its number there, and when it began."""
+    return _process(os.getpid() if pid is None else pid)
 
 
 @cache
@@ -57,6 +57,11 @@ def _machine() -> str:
     with contextlib.suppress(OSError):
         return f"{name}.{os.stat('/proc/self/ns/pid').st_ino}"
     return name
+
+
+def here(owner: str) -> bool:
+    """Is this a process of this machine, of which one can see whether it has ended?"""
+    return owner.rsplit("/", 2)[0] == _machine()
 
 
 def ended(owner: str | None) -> bool:

@@ -20,6 +20,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from ..errors import Unavailable, UsageError
 from ..secret import masked, secret
+from . import travel
 from .session import listens
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
@@ -103,6 +104,8 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
         raise UsageError(
             f"the Spark Connect server at {named} {given}.", f"export {TOKEN}=…   (or {TOKEN}_FILE): that of the server"
         ) from None
+    if session.conf.get(travel.CODE, None) != travel.INSTALLED:  # as a server of `altneu connect` says
+        session.addArtifacts(travel.archive(), pyfile=True)
     return session  # type: ignore[no-any-return]
 
 

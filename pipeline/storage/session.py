@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, explained
 from ..home.rules import MASTERS, is_master
+from . import travel
 from .known import keep_classes
 
 if TYPE_CHECKING:
@@ -105,9 +106,11 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
         return _remote(master, conf)
     if SparkContext._active_spark_context is not None:  # static settings cannot change any more
         return _configured(SparkSession.builder, conf).getOrCreate()
-    _environment()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # inside spark-submit, which has brought a JVM, a master and `submission`
-        return _configured(SparkSession.builder, _RUNTIME | conf).getOrCreate()
+        spark = _configured(SparkSession.builder, _RUNTIME | conf).getOrCreate()
+        travel.reach(spark, str(spark.sparkContext.master))
+        return spark
+    _environment(master, conf)
     if master.startswith(STANDALONE):
         _need_head(master)
     builder = SparkSession.builder.appName("altneu").master(master)
@@ -123,6 +126,7 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
     keep_classes(spark)
+    travel.reach(spark, master)
     return spark
 
 
@@ -132,18 +136,29 @@ def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
     settings["spark.driver.extraJavaOptions"] = " ".join(
         [*java_options(), *(QUICK if few else []), conf.get("spark.driver.extraJavaOptions", "")]
     ).strip()
+    if not travel.on_this_machine(master):
+        return settings
     # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
     path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
     return settings | {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
 
 
-def submission(conf: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """What `spark-submit` needs so that its session is like ours: settings and environment."""
-    _environment()
-    settings = {"spark.submit.deployMode": "client"} | _settings("the connection's", conf, few=True)
+def submission(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """What `spark-submit` needs so that its session is like ours: settings and environment.
+
+    `cluster`: the driver is on another machine, which has altneu installed, and where nothing of this one's files may
+    be named but the jars, which Spark sends unless `conf` names those of there.
+    """
+    _environment(master, conf)
+    if cluster:
+        settings = {"spark.submit.deployMode": "cluster", travel.PYTHON: travel.python_of_executors(master, conf)}
+        jars = {name: value for name, value in _jars(master).items() if name == "spark.jars"}
+        return _STATIC | _RUNTIME | settings | jars | conf, {}
+    settings = {"spark.submit.deployMode": "client"} | _settings(master, conf, few=True)
     names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
     environment = {name: os.environ[name] for name in names if name in os.environ}
-    return settings, environment | {"PYTHONPATH": settings["spark.executorEnv.PYTHONPATH"]}
+    path = [str(REPO), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return settings, environment | {"PYTHONPATH": os.pathsep.join(path)}
 
 
 def master_of(home: Home) -> str | None:
@@ -203,10 +218,11 @@ def _configured(builder: SparkSession.Builder, settings: dict[str, str]) -> Spar
     return builder
 
 
-def _environment() -> None:
+def _environment(master: str, conf: dict[str, str]) -> None:
     """What the JVM and its children read from the environment; a value that is there stays, but for Java's home."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if travel.on_this_machine(master) or master.startswith(STANDALONE + "127.0.0.1"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # executors elsewhere have to find the driver
+    os.environ["PYSPARK_PYTHON"] = travel.python_of_executors(master, conf)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # `bin/spark-submit` first runs a tiny JVM that only words the command line of the real one
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -332,11 +332,11 @@ def _failed(ledger: Ledger, run_id: str, severity: Severity) -> list[Check]:
 # -- as submissions to a cluster ---------------------------------------------------------------------------------
 
 
-def submission(path: str) -> tuple[dict[str, str], dict[str, str]]:
-    """What `spark-submit` needs besides a master, for a home: conf and environment."""
+def submission(path: str, master: str, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """What `spark-submit` needs for a home: conf and environment. `cluster`: the driver is on another machine."""
     from ..storage import session
 
-    return session.submission(Home.open(path).config.spark.conf)
+    return session.submission(Home.open(path).config.spark.conf, master, cluster)
 
 
 def submitted(path: str, name: str, planned: str, answer: str) -> int:
@@ -352,5 +352,7 @@ def submitted(path: str, name: str, planned: str, answer: str) -> int:
     except AltneuError as error:
         print(format_error(error), file=sys.stderr, flush=True)
         answered = {"error": {"says": format_error(error), "retry": error.transient}}
-    Path(answer).write_text(json.dumps(answered, default=str))
+    whole = Path(f"{answer}.new")  # who waits for the file finds all of it
+    whole.write_text(json.dumps(answered, default=str))
+    whole.replace(answer)
     return int("error" in answered)

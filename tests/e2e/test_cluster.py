@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -95,6 +96,36 @@ def test_a_history_is_that_of_one_machine(
         finished(home, "run", "2")
         finished(home, "audit")
     assert published(far) == published(near)
+
+
+def apart(folder: Path) -> str:
+    """A Python with everything that altneu depends on, which finds neither this clone nor an installed altneu."""
+    program = folder / "python"
+    site = sysconfig.get_paths()["purelib"]  # `-S` leaves out the path entries of what is installed in place
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{site}" exec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.slow
+def test_code_travels(tmp_path: Path) -> None:
+    """Executors without altneu get it with the session; a Python that is not there is told."""
+    rng = random.Random(seeds.one())
+    with Cluster(tmp_path, workers=1, python=apart(tmp_path)) as cluster:
+        far, _ = homes.make(tmp_path / "far", toml(cluster))
+        near, _ = homes.make(tmp_path / "near")
+        land([far, near], range(2), rng)
+        for home in (far, near):
+            finished(home, "backfill", "--all")
+        assert published(far) == published(near)
+        cluster.settings["spark.pyspark.python"] = "/no/python"
+        other, _ = homes.make(tmp_path / "other", toml(cluster))
+        land([other], range(1), rng)
+        process = begin(other, "backfill", "--all")
+        output, _ = process.communicate(timeout=300)
+        said = " ".join(output.split())
+        assert process.returncode == 1 and "do not work with Python /no/python" in said, output
+        assert "spark.pyspark.python" in said
 
 
 def executors(cluster: Cluster) -> None:

@@ -1,0 +1,77 @@
+"""The code that travels: whole, importable from the archive alone, and known again by its digest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pipeline.storage import travel
+
+REPO = Path(__file__).resolve().parents[2]
+APART = """
+import sys
+import algorithms.truss, expectations.edges, pipeline.landing.frames, pipeline.storage.session
+print(algorithms.truss.__file__, pipeline.landing.frames.__file__)
+sys.path.insert(0, sys.argv[1])
+"""
+
+
+def test_the_archive_is_enough(tmp_path: Path) -> None:
+    """Without the clone: `-S` leaves out what a path entry of this environment adds."""
+    zipped = travel.archive()
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{zipped}:{sysconfig.get_paths()['purelib']}"}
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", APART, zipped], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
+    assert str(REPO) not in said.stdout and said.stdout.count("altneu.zip") == 2
+    names = zipfile.ZipFile(zipped).namelist()
+    assert "pipeline/run/runner.py" in names and all(name.endswith(".py") for name in names)
+
+
+@pytest.mark.parametrize("there", ["the same", "none", "another"])
+def test_what_an_executor_answers(tmp_path: Path, there: str) -> None:
+    """Of the code that it would import, without importing it."""
+    for package in travel.PACKAGES:
+        (tmp_path / package).symlink_to(REPO / package)
+    if there == "another":
+        (tmp_path / "pipeline").unlink()
+        (tmp_path / "pipeline").mkdir()
+        (tmp_path / "pipeline" / "__init__.py").write_text("raise ImportError")
+    asked = "import pickle, sys; sys.path = sys.path[1:]; print(next(pickle.load(sys.stdin.buffer)([0])))"
+    from pyspark import cloudpickle
+
+    path = sysconfig.get_paths()["purelib"] if there == "none" else f"{tmp_path}:{sysconfig.get_paths()['purelib']}"
+    said = subprocess.run(
+        [sys.executable, "-S", "-c", asked],
+        input=cloudpickle.dumps(travel._asked()),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": path},
+        cwd=tmp_path.parent,
+        capture_output=True,
+    )
+    assert said.returncode == 0, said.stderr.decode()
+    answer = said.stdout.decode().strip()
+    assert (answer == travel.digest()) == (there == "the same")
+    assert (answer == "") == (there == "none")
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "variable", "python"),
+    [
+        ("local[2]", {}, "", sys.executable),
+        ("spark://head:7077", {}, "", "python3"),
+        ("yarn", {}, "/opt/python", "/opt/python"),
+        ("k8s://https://host", {"spark.pyspark.python": "/opt/venv/bin/python"}, "/other", "/opt/venv/bin/python"),
+    ],
+)
+def test_the_python_of_executors_is_none_of_here(
+    master: str, conf: dict[str, str], variable: str, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", variable)
+    assert travel.python_of_executors(master, conf) == python
