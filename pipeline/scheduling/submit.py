@@ -42,7 +42,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
     def __init__(self, *, home: str, stage: str, planned: str, **kwargs: Any) -> None:
         super().__init__(application=str(APPLICATION), application_args=[home, stage, planned], **kwargs)
         self._process: int | None = None
-        self._result: dict[str, Any] | None = None
+        self._taken, self._result = False, cast("dict[str, Any] | None", None)
 
     @common.translate_errors
     def execute(self, context: Any) -> Any:
@@ -50,7 +50,11 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         return self.done
 
     def submit_job(self, context: Any) -> dict[str, Any]:
-        """Start the driver; how to find it again."""
+        """Start the driver; how to find it again. What a former one has left is of no more use."""
+        store = context.get("task_state_store")
+        former = store.get(self.external_id_key) if store is not None else None
+        if former:
+            shutil.rmtree(former["folder"], ignore_errors=True)
         path, stage, planned = self._arguments()
         master, cluster = self._connected()
         self.conf, self.env_vars = orchestration.submission(path, master, cluster)
@@ -114,13 +118,12 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
 
     def get_job_result(self, external_id: Any, context: Any) -> Any:
         """What the driver has answered; or its error. It is taken once: a task that is cleared runs again."""
-        answer = self._answer(external_id)
-        if answer is not None:  # else it was taken by `poll_until_complete`, after which the mixin asks again
-            self._result = answer
-        store = context.get("task_state_store")
-        if store is not None:
-            store.delete(self.external_id_key)
-        shutil.rmtree(external_id["folder"], ignore_errors=True)
+        if not self._taken:  # the mixin asks again after `poll_until_complete`
+            self._taken, self._result = True, self._answer(external_id)
+            store = context.get("task_state_store")
+            if store is not None:
+                store.delete(self.external_id_key)
+            shutil.rmtree(external_id["folder"], ignore_errors=True)
         if self._result is None:
             raise AirflowException("the driver has ended without an answer: it was killed, or found no cluster.")
         if "error" in self._result:

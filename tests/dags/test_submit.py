@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from pipeline.home.directory import Home
 from pipeline.reading import views
+from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.standing import standings
 from pipeline.tasks import orchestration
@@ -92,6 +97,99 @@ def test_ten_thousand_epochs_are_handed_over_by_their_run(light: None, tmp_path:
         assert orchestration.submitted(path, task, json.dumps(planned), str(answer)) == 0
     assert len(ledger.run(planned["run_id"]).epochs) == 10_000
     assert len(ledger.staged_batches(planned["run_id"])) == 10_000
+
+
+class Store(dict[str, Any]):
+    """What Airflow keeps of a task from try to try."""
+
+    set, delete = dict.__setitem__, dict.pop
+
+
+DRIVER = """
+import json, sys, time
+from pathlib import Path
+folder, (home, stage, planned, answer) = Path(sys.argv[1]), sys.argv[2:]
+number = len(list(folder.glob("driver*")))
+(folder / f"driver{number}").touch()
+print("at work", flush=True)
+while not (folder / "go").exists():
+    time.sleep(0.02)
+said = json.loads((folder / "says").read_text())
+Path(answer).write_text(json.dumps({"done": {"driver": number}, **said}))
+"""
+MEANWHILE = {  # what has become of the driver of a task that was killed → the driver whose answer the next try has
+    "it is at work": 0,
+    "it has answered": 0,
+    "it has failed": 1,
+    "it was killed": 1,
+    "it is at work on another machine": 0,
+    "it was lost with another machine": 1,
+}
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_the_next_try_finds_the_driver(
+    meanwhile: str, airflow: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was answered is taken once: a task that is cleared runs again."""
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    from pipeline.scheduling import submit
+
+    home, _ = homes.make(tmp_path / "home")
+    homes.put(home, 0, [(1, 2, None, "upsert", 0)])
+    planned = orchestration.plan_range(str(home.path), None, None)
+    monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", json.dumps({"conn_type": "spark", "host": "spark://head", "port": 7077}))
+    monkeypatch.setattr(orchestration, "submission", lambda *how: ({}, {}))
+    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
+    monkeypatch.setattr(
+        SparkSubmitHook, "_build_spark_submit_command", lambda hook, _: [*command, *hook._application_args]
+    )
+    says, go = tmp_path / "says", tmp_path / "go"
+    says.write_text("{}")
+    context: Any = {"task_state_store": Store()}
+
+    def task() -> submit.SubmittedStage:
+        handed = {"home": str(home.path), "stage": "edges", "planned": json.dumps(planned)}
+        return submit.SubmittedStage(task_id="edges", conn_id="cluster", **handed)
+
+    first = task().submit_job(context)  # the task was killed after that
+    context["task_state_store"][submit.SubmittedStage.external_id_key] = first
+    pid = int(first["process"].split("/")[1])
+    answer = Path(first["folder"]) / "answer.json"
+    until(lambda: (tmp_path / "driver0").exists())
+    if meanwhile == "it was killed":
+        os.killpg(pid, signal.SIGKILL)
+        until(lambda: lease.ended(first["process"]))
+        go.touch()
+    elif "another machine" in meanwhile:
+        first["process"] = "another/1/1.00"
+        first["at"] -= submit.BEGINS
+        if "lost" in meanwhile:
+            os.killpg(pid, signal.SIGKILL)
+            with sa.create_engine(home.database).begin() as connection:  # its last heartbeat was long ago
+                connection.execute(sa.text("UPDATE runs SET beat_at = '2004-04-15T00:00:00+00:00'"))
+            go.touch()
+        else:
+            threading.Timer(2, go.touch).start()
+    elif meanwhile != "it is at work":
+        says.write_text('{"error": {"says": "it fails", "retry": true}}' if meanwhile == "it has failed" else "{}")
+        go.touch()
+        until(answer.exists)
+        says.write_text("{}")
+    else:
+        threading.Timer(2, go.touch).start()
+    assert task().execute(context) == {"driver": MEANWHILE[meanwhile]}
+    assert context["task_state_store"] == {} and not Path(first["folder"]).exists()
+    assert task().execute(context) == {"driver": MEANWHILE[meanwhile] + 1}
+    assert list((home.path / "submitted").iterdir()) == []
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
