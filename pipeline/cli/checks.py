@@ -184,14 +184,31 @@ def report(
     revision: Annotated[
         int | None, typer.Option(help="As published at this revision, on a page of its own that stays as it is.")
     ] = None,
+    vertex: Annotated[
+        str | None, typer.Option(help="Instead: the page of one vertex, with its numbers over epochs and its edges.")
+    ] = None,
 ) -> None:
     """Write the report page of an epoch, that of its rows and trusses, and the index; print where they are. No Spark.
 
     With `--revision` what that revision said of the epoch, also when later ones have changed it.
+
+    `altneu report 2004-05-15 --vertex 41`   a vertex: its numbers over epochs, its neighbourhood, its edges.
     """
-    from ..report import document, write, write_former
+    from ..report import document, write, write_former, write_vertex
 
     home, ledger = opened()
+    if vertex is not None:
+        if all_ or json_ or data_docs:
+            other = "--all" if all_ else "--json" if json_ else "--data-docs"
+            raise UsageError(f"--vertex is a page of its own: it does not go with {other}.", "altneu report --help")
+        row = ledger.published(revision)
+        assert row.frontier is not None
+        at = row.frontier if epoch is None else home.schedule.epoch(epoch)
+        with Progress() as progress:
+            progress("report", "")
+            page = write_vertex(home, ledger, at, vertex, row)
+        out.print(str(page), markup=False)
+        return
     if revision is not None and (all_ or data_docs):
         other = "--all" if all_ else "--data-docs"
         raise UsageError(f"--revision is of one epoch's page: it does not go with {other}.", "altneu report --help")

@@ -212,7 +212,9 @@ def rollback(
     if dry_run:
         _print_rollback(home, ledger, revision)
         return
-    row, epochs = rollback.rollback(home, ledger, revision, lambda text: err.print(text, markup=False))
+    with Progress() as progress:
+        progress("rollback", "")
+        row, epochs = rollback.rollback(home, ledger, revision, lambda text: progress("rollback", text))
     out.print(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
     )

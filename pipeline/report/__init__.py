@@ -21,6 +21,7 @@ from .pages import (
     write_difference,
     write_former,
     write_of_run,
+    write_vertex,
     written,
 )
 from .state import totals
@@ -39,5 +40,6 @@ __all__ = [
     "write_difference",
     "write_former",
     "write_of_run",
+    "write_vertex",
     "written",
 ]

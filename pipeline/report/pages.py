@@ -22,9 +22,11 @@ from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..state.standing import Standings, standings
 from . import checks
+from . import vertex as vertices
 from .document import Document, describe
 from .folder import Folder
-from .html import check_page, difference_page, epoch_page, index_page, outdated_page, rows_page
+from .html import check_page, difference_page, epoch_page, index_page, outdated_page, rows_page, vertex_page
+from .html.words import vertex_page as vertex_file
 from .overview import look, overview
 from .rows import describe as rows_of
 from .rows import page_name as rows_name
@@ -80,9 +82,9 @@ def index(home: Home, ledger: Ledger, inside: Document | None = None, base: str 
 
 
 def written(home: Home, name: str) -> str | None:
-    """A page that is not made on request, by its name: of rows, of a difference, of Data Docs; None: there is none.
+    """A page that is not made on request, by its name: of rows, of a vertex, of a difference, of Data Docs; None: none.
     Raises `Unavailable`."""
-    as_written = re.fullmatch(r"(diff-|rows=)[^/]*\.html|data-docs/[^/]+/[^/]+\.html", name)
+    as_written = re.fullmatch(r"(diff-|rows=|vertex=)[^/]*\.html|data-docs/[^/]+/[^/]+\.html", name)
     return Folder(home).read(name) if as_written else None
 
 
@@ -179,13 +181,33 @@ def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
     return folder.location(page_name(home, epoch, revision))
 
 
-def _write_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: list[int], at: str, files: Files) -> None:
-    """Write the page of an epoch's rows, if it is not there; a table that cannot be read is told to the log alone."""
+def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revision) -> str:
+    """Write the page of a vertex at an epoch as a revision has it, and that of the epoch's rows, which then leads to
+    it; its path, or URI. Raises what `vertex.describe` raises."""
+    folder = Folder(home)
+    at, stand = lease.now(), standings(ledger, ledger.at())
+    axis = stand.axis if row.revision == stand.newest.revision else standings(ledger, row).axis
+    files, label = Files(home, stand, folder), home.schedule.label(epoch)
+    found = vertices.describe(home, row, epoch, vertex, axis, at)
+    name = vertex_file(vertex, label, row.revision)
+    found["rows_page"] = rows_name(label, row.revision)
+    folder.put(name, vertex_page(found, files.has_or_leads))
+    _write_rows(home, ledger, row, epoch, axis, at, files, again=True)
+    folder.settle()
+    return folder.location(name)
+
+
+def _write_rows(
+    home: Home, ledger: Ledger, row: Revision, epoch: int, axis: list[int], at: str, files: Files, again: bool = False
+) -> None:
+    """Write the page of an epoch's rows, if it is not there or `again`; a table that cannot be read is told to the log
+    alone."""
     name = rows_name(home.schedule.label(epoch), row.revision)
-    if not row.snapshots or (row.since is not None and epoch < row.since) or name in files.folder:
+    there = name in files.folder and not again
+    if not row.snapshots or (row.since is not None and epoch < row.since) or there:
         return
     try:
-        files.folder.put(name, rows_page(rows_of(home, ledger, row, epoch, axis, at), files.has))
+        files.folder.put(name, rows_page(rows_of(home, ledger, row, epoch, axis, at), files.has_or_leads))
     except Exception as error:
         events.event("rows not written", page=name, error=str(error))
         return
@@ -242,6 +264,10 @@ class Files:
     def has(self, name: str) -> bool:
         """Is there a page of an epoch of that name?"""
         return name in self._names
+
+    def has_or_leads(self, name: str) -> bool:
+        """The same, or one of rows or of a vertex."""
+        return self.has(name) or (name.startswith(("rows=", "vertex=")) and name in self.folder)
 
     def found_rows(self, name: str) -> None:
         """There is a page of rows of this name, if it is one."""

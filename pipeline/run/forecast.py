@@ -168,11 +168,18 @@ class Estimated:
 
     @cached_property
     def _sizes(self) -> dict[str, int] | None:
-        """Table → rows; None where they are not known: a rollback measures nothing."""
+        """Table → rows; None where they are not known: the tables' metadata is out of reach."""
         if not self.plan.parent.revision:
             return {}
-        if self.ledger.run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:
-            return None
+        if self.ledger.run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:  # which measures nothing
+            from ..storage.unaided import branches  # which loads PySpark
+
+            try:
+                tables = branches(self.home)
+                pins = self.plan.parent.snapshots.items()
+                return {table: tables.size(table, snapshot).rows for table, snapshot in pins}
+            except (OSError, LookupError):
+                return None
         return {table: size.rows for table, size in self.ledger.sizes().items()}
 
     def _bound(self, tables: Sequence[str], rows: int) -> int | None:

@@ -135,7 +135,7 @@ def error_page(error: AltneuError) -> str:
 
 def report_page(path: str, name: str) -> str | None:
     """A report's page on request by the name of its file: `index.html`, that of an epoch, as a revision published it,
-    too, or of a check; or one of rows or of a difference that was written. None: there is none."""
+    too, or of a check; or one of rows, of a vertex or of a difference that was written. None: there is none."""
     from .. import report
 
     home, ledger = opened(path, writes=False)

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.errors import CheckFailed, RunFailed
+from pipeline.errors import CheckFailed, RunFailed, UsageError
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
-from pipeline.report import document
+from pipeline.report import document, write_vertex
+from pipeline.report.html.words import vertex_page
 from pipeline.report.rows import describe, page_name
+from pipeline.report.vertex import describe as vertex_of
 from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.report.seed import DAILY, write
@@ -55,6 +57,28 @@ def test_every_statement_has_a_source_on_postgresql(postgres: str, tmp_path: Pat
     history(tmp_path, 7, 6, DAILY + f'[storage]\ndatabase = "{postgres}"\n')
 
 
+def of_a_vertex(home: homes.Home, ledger: Ledger, vertex: str, revision: int) -> None:
+    """Its page says what `Graph` says of it, at every epoch."""
+    graph, row = Graph(home.path).arrow, ledger.at(revision)
+    found = vertex_of(home, row, 3, vertex, [1, 2, 3], "2026-11-24T01:34:37.989+00:00")
+    for place, epoch in enumerate(("1", "2", "3")):
+        mine = [each for each in graph.vertices(epoch, revision).to_pylist() if each["vertex"] == vertex]
+        edges = [e for e in graph.edges(epoch, revision).to_pylist() if vertex in (e["src"], e["dst"])]
+        expected = {
+            "degree": mine[0]["degree"] if mine else 0,
+            "triangles": mine[0]["triangles"] if mine else 0,
+            "trussness": max((edge["trussness"] for edge in edges), default=0),
+        }
+        assert {name: values[place] for name, values in found["series"].items()} == expected, epoch
+    ends = {edge["dst"] if edge["src"] == vertex else edge["src"]: edge["trussness"] for edge in edges}
+    assert dict(map(tuple, found["edges"])) == ends and found["count"] == len(ends)
+    assert set(found["names"]) == {vertex, *ends} and found["names"][found["self"]] == vertex
+    among = {(e["src"], e["dst"]): e["trussness"] for e in graph.edges("3", revision).to_pylist()}
+    drawn = {frozenset((found["names"][a], found["names"][b])): k for a, b, k in found["lines"]}
+    assert drawn == {frozenset(pair): k for pair, k in among.items() if {*pair} <= {vertex, *ends}}
+    assert Path(write_vertex(home, ledger, 3, vertex, row)).read_text().count("<tr>") == 1 + len(ends)
+
+
 @pytest.mark.usefixtures("unaudited")
 def test_the_page_of_rows_says_what_a_reader_gets(spark: SparkSession, tmp_path: Path) -> None:
     """Its tables and drawn trusses are those of `Graph` at the revision in its name, also when a correction has come;
@@ -80,6 +104,13 @@ def test_the_page_of_rows_says_what_a_reader_gets(spark: SparkSession, tmp_path:
     assert rows_of(home, ledger, 1) == before and written.read_text() == text
     newest = home.reports / page_name("3", 2)
     assert newest.exists() and newest.name in (home.reports / "epoch=3.html").read_text()
+    for revision in (1, 2):
+        of_a_vertex(home, ledger, "b0", revision)
+    assert f'href="{vertex_page("b0", "3", 2)}"' in newest.read_text()
+    with pytest.raises(UsageError, match="no vertex is called 'b9'"):
+        write_vertex(home, ledger, 3, "b9", ledger.at())
+    with pytest.raises(UsageError, match="no edge at any epoch up to 1"):
+        write_vertex(home, ledger, 1, "b0", ledger.at())
     newest.unlink()
     shutil.rmtree(home.path / "warehouse" / "graph" / "trussness" / "data")
     write(home, ledger, [3])

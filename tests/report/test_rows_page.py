@@ -96,6 +96,7 @@ def page(folder: Path, story: list[set[Edge]], name: str, rows: int) -> Path:
         "label": "2004-05-05",
         "before": "2004-05-04",
         "revision": 7,
+        "newest": True,
         "published_at": at,
         "at": at,
         "why": None,
@@ -130,7 +131,7 @@ def test_it_is_for_everybody(tmp_path: Path, browser: Any, width: int, scheme: s
 
 def test_rows_are_searched_sorted_and_downloaded(tmp_path: Path, browser: Any) -> None:  # noqa: F811
     visit = Visited(browser, page(tmp_path, STORY[:-1], 'v, "', 30))
-    shown = visit.page.locator("#h-edges ~ table tbody tr:visible")
+    shown = visit.page.locator("#h-edges ~ .box tbody tr:visible")
     assert shown.count() == 30
     visit.page.get_by_role("searchbox").fill('v, "2')
     assert shown.count() == 13  # 2, 20 to 29, and 1 and 19, whose other ends are 2 and 20

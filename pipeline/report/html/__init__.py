@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
@@ -43,10 +44,11 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("number", "signed", "duration", "share", "words", "plan", "cost", "listed"):
+    for name in ("number", "signed", "duration", "share", "words", "plan", "cost", "listed", "vertex_page"):
         environment.filters[name] = getattr(words, name)
     environment.filters["whole"] = _whole
     environment.filters["moment"] = _moment
+    environment.filters["quoted"] = quote
     environment.globals.update(
         STATES=words.STATES,
         KINDS=words.KINDS,
@@ -152,6 +154,11 @@ def check_page(found: Document, has: Callable[[str], bool], sensitivity: volumes
 def rows_page(found: Document, has: Callable[[str], bool]) -> str:
     """The rows behind an epoch's numbers, and its trusses drawn (`rows.describe`)."""
     return _environment().get_template("rows.html").render(d=found, has=has)
+
+
+def vertex_page(found: Document, has: Callable[[str], bool]) -> str:
+    """The page of a vertex (`vertex.describe`); links point to pages that it `has`."""
+    return _environment().get_template("vertex.html").render(d=found, has=has)
 
 
 def outdated_page(label: str, revision: int, at: str) -> str:

@@ -244,9 +244,11 @@ def flows(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Markup:
     return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{said}{ribbons}{blocks}{ends}</svg>')
 
 
-def graph(ident: str, name: str, names: Sequence[str], lines: Sequence[tuple[int, int, int]]) -> Markup:
-    """A graph of up to some 60 vertices: their names, and its edges as two places and a weight. The same graph is drawn
-    in the same way, always."""
+def graph(
+    ident: str, name: str, names: Sequence[str], lines: Sequence[tuple[int, int, int]], middle: int | None = None
+) -> Markup:
+    """A graph of up to some 60 vertices: their names, and its edges as two places and a weight; `middle`: the place of
+    the vertex that it is about. The same graph is drawn in the same way, always."""
     width, height, edge = 560, 400, 28
     where = _laid_out(len(names), [(a, b) for a, b, _ in lines])
     x = [edge + 14 + (width - 2 * edge - 28) * place[0] for place in where]
@@ -258,9 +260,10 @@ def graph(ident: str, name: str, names: Sequence[str], lines: Sequence[tuple[int
         drawn += f'<path class="{kind}" d="{shape}"/>'
     for place, called in enumerate(names):
         short = called if len(called) <= 14 else f"{called[:13]}…"
-        dot = f'<circle class="node" cx="{_at(x[place])}" cy="{_at(y[place])}" r="4">'
+        kind, radius = ("node it", 8) if place == middle else ("node", 4)
+        dot = f'<circle class="{kind}" cx="{_at(x[place])}" cy="{_at(y[place])}" r="{radius}">'
         drawn += f"{dot}<title>{escape(called)}</title></circle>"
-        drawn += f'<text class="name" x="{_at(x[place])}" y="{_at(y[place] - 7)}">{escape(short)}</text>'
+        drawn += f'<text class="name" x="{_at(x[place])}" y="{_at(y[place] - radius - 3)}">{escape(short)}</text>'
     text = f"{len(names)} vertices and {len(lines)} edges; the thick ones have trussness {most}."
     said = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
     named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -113,6 +114,18 @@ def observed(text: str) -> str:
     what, count, low, high = told.groups()
     usual = f"; {int(low):,} to {int(high):,} are usual" if low else ": not as usual"
     return f"{int(count):,} {what}{usual}"
+
+
+def vertex_page(vertex: Any, label: str, revision: int) -> str:
+    """The file of a vertex's page. A vertex whose name is none for a file is said by its digest.
+
+    >>> vertex_page(41, "2004-05-15", 7), vertex_page("a/b", "3", 7)
+    ('vertex=41.epoch=2004-05-15.revision=7.html', 'vertex=c14cddc033f64b9d.epoch=3.revision=7.html')
+    """
+    told = str(vertex)
+    plain = re.fullmatch(r"[A-Za-z0-9_-]{1,60}", told)
+    name = told if plain else hashlib.sha256(told.encode()).hexdigest()[:16]
+    return f"vertex={name}.epoch={label}.revision={revision}.html"
 
 
 def words(name: str) -> str:
