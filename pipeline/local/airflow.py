@@ -194,12 +194,15 @@ def _free(port: int) -> int:
 def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
     """The environment of every part of the Airflow of a home."""
     folder = home.path.resolve() / "airflow"
+    file = Path(os.environ.get("AIRFLOW_HOME", folder)).resolve() / "airflow.db"  # as Airflow calls it by itself
     address = f"http://localhost:{port}"
     # the stages take turns in the pool; what else runs beside them waits more than it works
     parallel = max(4, min(8, os.cpu_count() or 4))
     defaults = {
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        # in a busy moment it takes more than SQLite's 5 seconds until it is a writer's turn
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{file}?timeout=60",
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder()),
         "AIRFLOW__CORE__PARALLELISM": str(parallel),

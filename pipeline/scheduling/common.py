@@ -260,7 +260,7 @@ def stages(planned: Any) -> Any:
         home=site.home,
         planned=planned,
         subject="Publish?",
-        params={"because": Param("", type="string", title="Why", description="It is shown on the epoch's page.")},
+        params={"because": Param(None, type=["null", "string"], title="Why", description="It is on the epoch's page.")},
         response_timeout=site.approval,
         execution_timeout=None,
         pages=not site.submit,

@@ -1,6 +1,6 @@
 """Seconds of a backfill in a real Airflow: as one run of `altneu_backfill`, and as `airflow backfill create` backwards.
 
-    python -m tests.benchmarks.backfill [--days 60] [--active 8]
+    python -m tests.benchmarks.backfill [--days 60] [--active 8] [--way altneu_backfill|altneu_epoch]
 
 CollegeMsg by day, 30-day window, each way on a home and in a local Airflow of its own, through Spark Connect; with the
 databases of both on a PostgreSQL of its own, which has to be installed. Counted from the moment at which the first DAG
@@ -49,12 +49,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--days", type=int, default=60)
     parser.add_argument("--active", type=int, default=8)
+    parser.add_argument("--way", choices=WAYS, help="only this one")
     options = parser.parse_args()
     print(f"\n| {options.days} days | DAG runs | revisions | seconds |\n|---|---|---|---|")
     installed = programs()
     if installed is None:
         parser.error("no PostgreSQL server is installed here (initdb is not found)")
-    for way in WAYS:
+    for way in [options.way] if options.way else WAYS:
         with tempfile.TemporaryDirectory() as folder, running(installed) as server:
             home = Path(folder) / "home"
             seconds, runs, revisions = measured(home, server.uri, way, options.days, options.active)

@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+import sqlalchemy as sa
 
 from pipeline.errors import UsageError
 from pipeline.home.directory import Home
@@ -46,6 +47,10 @@ def test_a_landing_that_is_history_bounds_the_schedule(tmp_path: Path, monkeypat
     # what the environment says already stays
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://db/airflow")
     assert local.settings(home, 8080, NOW)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"] == "postgresql://db/airflow"
+    monkeypatch.delenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN")
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "its own"))
+    file = sa.make_url(local.settings(home, 8080, NOW)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"])
+    assert (file.database, file.query["timeout"]) == (str(tmp_path / "its own" / "airflow.db"), "60")
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql+psycopg://db/airflow")
     found = local.settings(home, 8080, NOW)
     assert found["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC"] == "postgresql+psycopg://db/airflow"
@@ -166,13 +171,15 @@ def test_a_real_one_starts_and_stops_whole(tmp_path: Path) -> None:
             urllib.request.urlopen(f"{address}/altneu/")
         request = urllib.request.Request(f"{address}/altneu/", headers={"Authorization": f"Bearer {airflow.token}"})
         assert b"2004-04-15" in urllib.request.urlopen(request).read()
-        listening = {each.laddr.ip for process in parts(home) for each in process.net_connections("tcp4")}
+        # the API server's title has overwritten the environment by which `parts` would know it
+        family = psutil.Process(airflow.process.pid).children(recursive=True)
+        listening = {each.laddr.ip for process in family for each in process.net_connections("tcp4")}
         assert listening == {"127.0.0.1"}
         listed = airflow.command("pools", "list")
         assert "altneu_stages" in listed.communicate()[0] and listed.returncode == 0
     assert airflow.process.returncode == 0
     assert "Airflow has stopped" in airflow.log
-    assert parts(home) == []
+    assert parts(home) == [] == [process for process in family if process.is_running()]
 
 
 def parts(home: Home) -> list[psutil.Process]:

@@ -22,8 +22,8 @@ ASSET = "altneu://graph/epochs"
 class World:
     """A home whose revisions are written without Spark: a revision changes its epochs, and all later ones."""
 
-    def __init__(self, path: Path) -> None:
-        self.home, self.ledger = homes.make(path / "home")
+    def __init__(self, path: Path, toml: str) -> None:
+        self.home, self.ledger = homes.make(path / "home", toml)
         self.states: dict[str, str | None] = {}
 
     def publish(self, *epochs: int) -> int:
@@ -49,9 +49,10 @@ class World:
         return said
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+@pytest.fixture(params=["sqlite", "postgresql"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    uri = request.getfixturevalue("postgres") if request.param == "postgresql" else None
+    return World(tmp_path, f'[storage]\ndatabase = "{uri}"\n' if uri else "")
 
 
 def test_what_others_have_published_is_told_with_the_own(world: World) -> None:
