@@ -218,7 +218,7 @@ def _database(home: Home, new: Home, catalog: str, located: dict[str, str]) -> i
             tables.register(new, catalog, located, connection)
             connection.execute(homes.insert().values(place.row(new, catalog, place.database_place(connection))))
 
-    return carried.copy(home.database, new.database, finish)
+    return carried.copy(home.database, new.database, catalog, finish)
 
 
 def _reports(home: Home, new: Home, say: copying.Say) -> copying.Copied:

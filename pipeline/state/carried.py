@@ -17,6 +17,7 @@ from .schema import digests, homes, metadata, version
 
 ROWS = 5_000  # that are held at once
 LEFT_OUT = {homes.name, version.name, digests.name}
+LOCK = 4_182_005  # of PostgreSQL's advisory ones: who copies into a database
 
 
 def refuse_other(uri: str, catalog: str) -> None:
@@ -30,15 +31,17 @@ def refuse_other(uri: str, catalog: str) -> None:
         others = [name for name in ("runs", "iceberg_tables") if name in there]
         rows = [name for name in others if connection.execute(sa.text(f"SELECT 1 FROM {name}")).first()]
         if found not in (None, catalog) or (found is None and rows):
-            raise UsageError(
-                f"the database {database.shown(uri)} is that of another home.",
-                "make an empty database (createdb), and name that one",
-            )
+            raise _others(uri)
 
 
-def copy(source: str, target: str, finish: Callable[[sa.Connection], None]) -> int:
-    """Copy one database into another; `finish` adds what is the target's own, in the same transaction. How many rows
-    were copied. Raises `Unavailable`."""
+def _others(uri: str) -> UsageError:
+    what = f"the database {database.shown(uri)} is that of another home."
+    return UsageError(what, "make an empty database (createdb), and name that one")
+
+
+def copy(source: str, target: str, catalog: str, finish: Callable[[sa.Connection], None]) -> int:
+    """Copy one database into another, for the home of `catalog`; `finish` adds what is the target's own, in the same
+    transaction. How many rows were copied. Raises `Unavailable`, and `UsageError` where another home was first."""
     copied = 0
     with database.answering(target), database.shared(target) as engine:
         versions.ready(engine, writes=True)
@@ -47,6 +50,10 @@ def copy(source: str, target: str, finish: Callable[[sa.Connection], None]) -> i
                 former.exec_driver_sql("BEGIN")  # all tables as of one moment
             else:
                 former = former.execution_options(isolation_level="REPEATABLE READ")
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+            if connection.execute(sa.select(homes.c.catalog)).scalar() not in (None, catalog):
+                raise _others(target)
             connection.execute(homes.delete())
             for table in reversed(metadata.sorted_tables):
                 if table.name not in LEFT_OUT:

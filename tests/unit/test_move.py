@@ -105,7 +105,9 @@ def test_a_copy_is_all_of_it(own: Home, tmp_path: Path) -> None:
     assert not inventory.take(new, place.opened(new)).missing
 
 
-def test_there_and_back_with_postgres(home: Home, tmp_path: Path, postgres: str) -> None:
+def test_there_and_back_with_postgres(
+    home: Home, tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     new = moved(home, tmp_path / "new", postgres)
     same(home, new)
     assert new.config.storage.database == postgres and not list(new.path.glob("*.db"))
@@ -119,6 +121,10 @@ def test_there_and_back_with_postgres(home: Home, tmp_path: Path, postgres: str)
     with pytest.raises(UsageError, match="is that of another home"):
         moved(home, tmp_path / "other", postgres)
     assert not (tmp_path / "other").exists()
+    monkeypatch.setattr("pipeline.state.carried.refuse_other", lambda *database: None)  # of two that came together
+    with pytest.raises(UsageError, match="is that of another home"):
+        moved(home, tmp_path / "other", postgres)
+    assert rows(new) == rows(home)
 
 
 # -- Killed --------------------------------------------------------------------------------------------------------
