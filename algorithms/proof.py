@@ -39,6 +39,21 @@ class Counts:
     trusses: dict[int, int] = field(default_factory=dict)
 
 
+class State(NamedTuple):
+    """Of a graph as it is."""
+
+    prints: Prints
+    counts: Counts
+
+    def to_json(self) -> str:
+        return json.dumps({"prints": {k: asdict(v) for k, v in self.prints.items()}, "counts": asdict(self.counts)})
+
+    @classmethod
+    def from_json(cls, text: str) -> State:
+        said = json.loads(text)
+        return cls(_prints(said["prints"]), _counts(said["counts"]))
+
+
 @dataclass
 class Step:
     """What is proved of an epoch: by how much each collection changes, and how many edges were looked at."""

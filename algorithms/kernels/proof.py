@@ -11,8 +11,9 @@ Law     Two local facts prove the levels of a graph with labels (see `maintain`)
         uses what the maintenance says that it has done: changes are found by comparing levels and labels with copies,
         and the counts are its own (`warm.Counted`); those of a part of the vertices are compared with a recount.
 Shapes  As in `warm`; what is found, as in `algorithms.proof`.
-Cost    A batch: the triangles on the changed edges that have their level; and one comparison of 12 bytes for each edge
-        of the graph. Where that is not less, one enumeration of all triangles. Memory: 22 bytes an edge besides.
+Cost    A batch: the triangles on the changed edges that have their level, the lists at their ends; and one comparison
+        of 12 bytes for each edge of the graph. Where that is not less, one enumeration of all triangles. A part: the
+        lists of its vertices' neighbours. Memory: 22 bytes an edge besides.
 Source  The certificate of `maintain`; reference/truss of the design.
 """
 
@@ -32,7 +33,7 @@ from algorithms.kernels.graph import Ints, Shorts, by_degree
 from algorithms.kernels.hashing import SEED, hashes, one
 from algorithms.kernels.levels import PROBE, find, reach
 from algorithms.kernels.warm import Counted, Warm
-from algorithms.proof import COLLECTIONS, SHOWN, Ask, Counts, Proof, Step, Wrong, added
+from algorithms.proof import COLLECTIONS, SHOWN, Ask, Counts, Prints, Proof, Step, Wrong, added
 
 WHOLE = 8  # a batch that moves more than one in so many edges is proved by one enumeration of all triangles
 FINE, TOO_HIGH, TOO_LOW = range(3)
@@ -52,14 +53,15 @@ class _Followed(NamedTuple):
 
 
 class Prover:
-    """Follows a graph: `before` and `after` each batch; `begin` where the epochs begin of which `proof` is to speak."""
+    """Follows a graph: `before` and `after` each batch; `begin` where the epochs begin of which `proof` is to speak.
+    What was counted of the graph, and judged, before it was kept is taken over; else everything is counted."""
 
     def __init__(self, graph: Warm, ask: Ask) -> None:
         self.graph, self.ask = graph, ask
         self.wrong, self.shown, self.looked_at = 0, list[Wrong](), 0
         self.steps = list[Step]()
         levels = graph.levels
-        self._level, self._label = levels.level.copy(), levels.label.copy()
+        self._level, self._label, self._live = levels.level.copy(), levels.label.copy(), levels.live.copy()
         self._left = self._right = np.empty(0, np.int32)
         self._scratch()
         self._gone = _Followed.nothing()
@@ -71,7 +73,8 @@ class Prover:
         if graph.counted is None:
             self.looked_at += graph.kept.present
             graph.counted = self._recounted()
-        self._judge(np.flatnonzero(levels.level >= 0).astype(np.int32))
+            self._judge(np.flatnonzero(levels.level >= 0).astype(np.int32))
+        self.begin()
 
     @property
     def _counted(self) -> Counted:
@@ -81,16 +84,12 @@ class Prover:
     def begin(self) -> None:
         """Forget the batches so far, but not what they have shown to be wrong."""
         self.steps.clear()
+        self._base = self._counted.prints, self._counted.counts
 
     def proof(self) -> Proof:
-        """Of the batches since `begin`. The base is what their changes leave of the state, so that any of them that is
-        not in the state shows in it."""
-        prints, counts = self.state()
-        for step in self.steps:
-            prints = {name: prints[name] - step.prints[name] for name in COLLECTIONS}
-            counts = added(counts, step.counts, -1)
+        """Of the batches since `begin`."""
         part = self.part(self.ask.parts, self.ask.which) if self.ask.parts else {}
-        return Proof(prints, counts, self.steps, part, self.looked_at, self.wrong, self.shown, self.ask)
+        return Proof(*self._base, self.steps, part, self.looked_at, self.wrong, self.shown, self.ask)
 
     # -- one batch -----------------------------------------------------------------------------------------------
 
@@ -100,65 +99,46 @@ class Prover:
         self._whole = (removed.size + inserted.size) * WHOLE > self.graph.kept.present
         self._gone = _Followed.nothing() if self._whole else self._follow(removed, True)
 
-    def after(self, epoch: int, removed: Shorts, inserted: Shorts) -> None:
+    def after(self, epoch: int) -> None:
         """To be called when the batch has been applied: what has changed, proved."""
         self._fit()
-        levels, counted = self.graph.levels, self._counted
+        levels, was = self.graph.levels, self._counted
         changed = np.flatnonzero((levels.level != self._level) | (levels.label != self._label)).astype(np.int32)
         old, new = self._level[changed], levels.level[changed]
         present = changed[new >= 0]
-        whole = self._whole or changed.size * WHOLE > self.graph.kept.present
-        if whole:
+        if self._whole or changed.size * WHOLE > self.graph.kept.present:
             touched = np.flatnonzero(levels.level >= 0).astype(np.int32)
-            self.graph.counted = self._recounted()
+            found = self._recounted()
+            prints = {name: found.prints[name] - was.prints[name] for name in COLLECTIONS}
+            counts = added(found.counts, was.counts, -1)
         else:
             come = self._follow(present, False)
             touched = np.unique(np.concatenate([self._gone.touched, come.touched, present]))
             touched = touched[levels.level[touched] >= 0]
             vertices = self.graph.ids[np.concatenate([self._gone.vertices, come.vertices])]
             times = np.concatenate([-self._gone.times, come.times])
-            self.graph.counted = counted._replace(
-                vertices=counted.vertices + Fingerprint.of_rows([vertices], times),
-                triangles=counted.triangles + int(times.sum()) // 3,
+            prints = {**self._of_edges(changed, old, new), "triangle_counts": Fingerprint.of_rows([vertices], times)}
+            counts = self._counts(changed, old, new)
+            counts.triangles = int(times.sum()) // 3
+            found = was._replace(
+                prints={name: was.prints[name] + prints[name] for name in COLLECTIONS},
+                counts=added(was.counts, counts),
             )
-        self._level[changed], self._label[changed] = new, levels.label[changed]
+        self.graph.counted = found
+        self._level[changed], self._label[changed], self._live[:] = new, levels.label[changed], levels.live
         self._judge(touched)
-        looked_at = touched.size
-        self.looked_at += looked_at
-        triangles = self._counted.vertices - counted.vertices
-        prints = {**self._of_edges(changed, old, new), "triangle_counts": triangles}
-        counts = self._counts(removed, inserted, old, new)
-        counts.triangles = self._counted.triangles - counted.triangles
-        self.steps.append(Step(epoch, prints, counts, looked_at))
+        self.looked_at += touched.size
+        self.steps.append(Step(epoch, prints, counts, touched.size))
 
-    # -- the whole graph -----------------------------------------------------------------------------------------
+    # -- the whole graph, and a part of it -----------------------------------------------------------------------
 
-    def state(self) -> tuple[dict[str, Fingerprint], Counts]:
-        """All collections as they are, from every edge; of the triangles what was counted so far."""
-        levels = self.graph.levels
-        edges = np.flatnonzero(levels.level >= 0).astype(np.int32)
-        absent, level = np.full(edges.size, -1, np.int32), levels.level[edges]
-        prints = {**self._of_edges(edges, absent, level), "triangle_counts": self._counted.vertices}
-        degree, sizes = levels.live, np.bincount(level)
-        counts = Counts(
-            edges=edges.size,
-            vertices=int((degree > 0).sum()),
-            wedges=int((degree * (degree - 1) // 2).sum()),
-            triangles=self._counted.triangles,
-            trusses={k + 2: int(sizes[k]) for k in np.flatnonzero(sizes).tolist()},
-        )
-        if not _sound(levels):
-            self._note_state(LISTS)
-        return prints, counts
-
-    def part(self, parts: int, which: int) -> dict[str, Fingerprint]:
+    def part(self, parts: int, which: int) -> Prints:
         """Of the vertices whose hash is `which` modulo `parts`: their degrees, triangles, and the edges whose lesser
-        end is one of them, with every fact counted afresh."""
+        end is one of them, with every fact counted again."""
         levels, graph = self.graph.levels, self.graph
         chosen = np.flatnonzero(in_part(graph.ids[: graph.used.vertices], parts, which))
-        begin, edge, other = _towards(levels)
-        found = _around(levels, begin, edge, other, chosen, self._seen, self._mark, self._stamp)
-        support, edges, backing, own = found
+        self._check_lists(chosen)
+        support, edges, backing, own = _around(levels, chosen, self._seen, self._mark, self._stamp)
         if (backing != self._counted.backing[edges]).any() or (own != self._counted.own[edges]).any():
             self._note_state("the triangles that were counted along the changes are not those that are there")
         self.looked_at += edges.size
@@ -170,14 +150,18 @@ class Prover:
             "triangle_counts": Fingerprint.of_rows(ids, support),
         }
 
-    # -- parts of these ------------------------------------------------------------------------------------------
-
     def _recounted(self) -> Counted:
-        """Everything, by one enumeration."""
+        """Everything: of each edge, and of the triangles by one enumeration."""
         levels = self.graph.levels
+        n, degree = levels.live.size, levels.live
         ids = np.flatnonzero(levels.level >= 0).astype(np.int32)
-        n = levels.live.size
-        by_rank, indptr, tail, head, origin = by_degree(n, levels.tail[ids], levels.head[ids])
+        ends = levels.tail[ids], levels.head[ids]
+        if (sum(np.bincount(end, minlength=n) for end in ends) != degree).any():
+            self._note_state(LISTS)
+        self._check_lists(np.arange(n))
+        level = levels.level[ids]
+        prints, sizes = self._of_edges(ids, np.full(ids.size, -1, np.int32), level), np.bincount(level)
+        by_rank, indptr, tail, head, origin = by_degree(n, *ends)
         ids = ids[origin]
         support, *facts = _enumerated(indptr, head, levels.level[ids], levels.label[ids], ids)
         backing, own = np.zeros(levels.level.size, np.int32), np.zeros(levels.level.size, np.int32)
@@ -186,8 +170,17 @@ class Prover:
         twice = sum(np.bincount(end, support, n).astype(np.int64) for end in (tail, head))  # on two edges each
         per_vertex[by_rank] = twice // 2
         busy = np.flatnonzero(per_vertex)
-        vertices = Fingerprint.of_rows([self.graph.ids[busy]], per_vertex[busy])
-        return Counted(vertices, int(per_vertex.sum()) // 3, backing, own)
+        prints["triangle_counts"] = Fingerprint.of_rows([self.graph.ids[busy]], per_vertex[busy])
+        counts = Counts(
+            edges=ids.size,
+            vertices=int((degree > 0).sum()),
+            wedges=int((degree * (degree - 1) // 2).sum()),
+            triangles=int(per_vertex.sum()) // 3,
+            trusses={k + 2: int(sizes[k]) for k in np.flatnonzero(sizes).tolist()},
+        )
+        return Counted(prints, counts, backing, own)
+
+    # -- parts of these ------------------------------------------------------------------------------------------
 
     def _follow(self, edges: Shorts, leave: bool) -> _Followed:
         before = self._level, self._label
@@ -224,24 +217,34 @@ class Prover:
         names = ("edges", "degrees", "trussness")
         return {name: Fingerprint(int(sums[i, 0]), int(sums[i, 1])) for i, name in enumerate(names)}
 
-    def _counts(self, removed: Shorts, inserted: Shorts, old: Shorts, new: Shorts) -> Counts:
+    def _counts(self, changed: Shorts, old: Shorts, new: Shorts) -> Counts:
+        """What the counts change by, but for the triangles; and whether the lists have changed by these edges alone."""
         levels = self.graph.levels
-        ends = np.concatenate([end[edges] for edges in (removed, inserted) for end in (levels.tail, levels.head)])
-        signs = np.repeat([-1, 1], [2 * removed.size, 2 * inserted.size])
-        vertices, place = np.unique(ends, return_inverse=True)
-        degree = levels.live[vertices]
-        was = degree - np.bincount(place, signs, vertices.size).astype(np.int64)
-        moved = old != new
+        sign = (new >= 0).astype(np.int64) - (old >= 0)
+        moved = np.zeros(levels.live.size, np.int64)
+        for end in (levels.tail, levels.head):
+            np.add.at(moved, end[changed], sign)
+        degree, was = levels.live, self._live
+        if (degree - was != moved).any():
+            self._note_state(LISTS)
+        self._check_lists(np.unique(np.concatenate([levels.tail[changed], levels.head[changed]])).astype(np.int64))
+        other = np.flatnonzero(moved)
+        degree, was = degree[other], was[other]
+        raised = old != new
         trusses: dict[int, int] = {}
-        for values, sign in ((old[moved], -1), (new[moved], 1)):
+        for values, by in ((old[raised], -1), (new[raised], 1)):
             for k, n in zip(*(x.tolist() for x in np.unique(values[values >= 0], return_counts=True)), strict=True):
-                trusses[k + 2] = trusses.get(k + 2, 0) + sign * n
+                trusses[k + 2] = trusses.get(k + 2, 0) + by * n
         return Counts(
-            edges=inserted.size - removed.size,
+            edges=int(sign.sum()),
             vertices=int((degree > 0).sum() - (was > 0).sum()),
             wedges=int((degree * (degree - 1) // 2 - was * (was - 1) // 2).sum()),
             trusses={k: n for k, n in trusses.items() if n},
         )
+
+    def _check_lists(self, vertices: Ints) -> None:
+        if not _sound(self.graph.levels, vertices):
+            self._note_state(LISTS)
 
     def _wings(self) -> tuple[Ints, Ints, Shorts, Shorts]:
         """Scratch for `_wings_of`."""
@@ -263,6 +266,8 @@ class Prover:
         if more > 0:
             self._level = np.concatenate([self._level, np.full(more, -1, np.int32)])
             self._label = np.concatenate([self._label, np.zeros(more, np.int64)])
+        if levels.live.size > self._live.size:
+            self._live = np.concatenate([self._live, np.zeros(levels.live.size - self._live.size, np.int64)])
         if levels.level.size != self._flag.size or levels.live.size != self._delta.size:
             self._scratch()
 
@@ -455,80 +460,48 @@ def _sums_of_edges(ids, tail, head, edges, old, new):
 
 
 @njit(cache=True, nogil=True)
-def _towards(g):
-    """Every edge once, in the list of its end of lesser degree: where the lists begin, the edges, their other ends. So
-    no list is longer than sqrt(2m), and what hubs have in common costs no more than it is (Chiba, Nishizeki 1985)."""
-    n = g.live.size
-    begin = np.zeros(n + 1, np.int64)
-    for e in range(g.level.size):
-        if g.level[e] >= 0:
-            begin[_lesser(g, e) + 1] += 1
-    for v in range(n):
-        begin[v + 1] += begin[v]
-    edge, other = np.empty(begin[n], np.int32), np.empty(begin[n], np.int32)
-    free = begin[:n].copy()
-    for e in range(g.level.size):
-        if g.level[e] >= 0:
-            v = _lesser(g, e)
-            edge[free[v]] = e
-            other[free[v]] = g.head[e] if g.tail[e] == v else g.tail[e]
-            free[v] += 1
-    return begin, edge, other
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _lesser(g, e):
-    u, v = g.tail[e], g.head[e]
-    return u if (g.live[u], u) < (g.live[v], v) else v
-
-
-@njit(cache=True, nogil=True)
-def _around(g, begin, edge, other, vertices, seen, mark, stamp):
+def _around(g, vertices, seen, mark, stamp):
     """Each vertex's triangles; the edges at these vertices, each once, and of each the triangles whose other edges have
-    its level or more, and those that it owns. A vertex's neighbours are laid out, and an edge between two of them is
-    met in the list of one (`_towards`)."""
+    its level or more, and those that it owns. A vertex's neighbours are laid out, and the list of each of them is gone
+    through; that of a hub is not, but each neighbour looked up in it, where that costs less."""
     level, label = g.level, g.label
     size = 0
     for v in vertices:
         size += g.live[v]
     triangles, found = np.zeros(vertices.size, np.int64), 0
     edges, backing, own = np.empty(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32)
-    widest = 0
-    for v in vertices:
-        widest = max(widest, g.live[v])
-    at = np.empty(
-        widest, np.int64
-    )  # by place in the vertex's list: where the edge is in `edges`; -1: it was met before
     for i in range(vertices.size):
-        v = vertices[i]
+        v, twice = vertices[i], 0
+        first, last = g.begin[v], g.begin[v] + g.live[v]
         stamp[0] += 1
         if stamp[0] == 1 << 31:
             mark[:] = 0
             stamp[0] = 1
-        for j in range(g.live[v]):
-            mark[g.neighbour[g.begin[v] + j]] = (stamp[0] << 32) | j
-            e = g.edge[g.begin[v] + j]
-            at[j] = -1
-            if not seen[e]:
+        for j in range(first, last):
+            mark[g.neighbour[j]] = (stamp[0] << 32) | np.int64(g.edge[j])
+        for j in range(first, last):
+            u, e = np.int64(g.neighbour[j]), g.edge[j]
+            fresh = not seen[e]
+            if fresh:
                 seen[e] = 1
                 edges[found] = e
-                at[j] = found
-                found += 1
-        for j in range(g.live[v]):
-            u, e = g.neighbour[g.begin[v] + j], g.edge[g.begin[v] + j]
-            for slot in range(begin[u], begin[u + 1]):
-                laid = mark[other[slot]]
-                if (laid >> 32) != stamp[0]:
+            walk = g.live[u] <= g.live[v] * PROBE
+            for slot in range(g.begin[u], g.begin[u] + g.live[u]) if walk else range(first, last):
+                f, h = np.int64(-1), np.int64(-1)
+                if walk:
+                    laid = mark[g.neighbour[slot]]
+                    if (laid >> 32) == stamp[0]:
+                        f, h = laid & 0xFFFFFFFF, np.int64(g.edge[slot])
+                elif slot != j:
+                    f, h = np.int64(g.edge[slot]), find(g, u, np.int64(g.neighbour[slot]))
+                if h < 0 or level[h] < 0:
                     continue
-                k = laid & 0xFFFFFFFF
-                f, h = g.edge[g.begin[v] + k], edge[slot]
-                triangles[i] += 1
-                if at[j] >= 0 and level[f] >= level[e] and level[h] >= level[e]:
-                    backing[at[j]] += 1
-                    own[at[j]] += _first(level, label, e, f) and _first(level, label, e, h)
-                if at[k] >= 0 and level[e] >= level[f] and level[h] >= level[f]:
-                    backing[at[k]] += 1
-                    own[at[k]] += _first(level, label, f, e) and _first(level, label, f, h)
+                twice += 1
+                if fresh and level[f] >= level[e] and level[h] >= level[e]:
+                    backing[found] += 1
+                    own[found] += _first(level, label, e, f) and _first(level, label, e, h)
+            found += fresh
+        triangles[i] = twice // 2
     edges = edges[:found].copy()
     for e in edges:
         seen[e] = 0
@@ -536,16 +509,9 @@ def _around(g, begin, edge, other, vertices, seen, mark, stamp):
 
 
 @njit(cache=True, nogil=True)
-def _sound(g):
-    """Does each vertex's list hold the edges that are present at it, each once?"""
-    degree = np.zeros(g.live.size, np.int64)
-    for e in range(g.level.size):
-        if g.level[e] >= 0:
-            degree[g.tail[e]] += 1
-            degree[g.head[e]] += 1
-    for v in range(g.live.size):
-        if degree[v] != g.live[v]:
-            return False
+def _sound(g, vertices):
+    """Does each list of these vertices hold edges that are present at its vertex, each once?"""
+    for v in vertices:
         for i in range(g.live[v]):
             slot = g.begin[v] + i
             e, w = g.edge[slot], g.neighbour[slot]

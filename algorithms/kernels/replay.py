@@ -192,7 +192,7 @@ def _apply(
         return graph.apply(removed, inserted, method, last)
     prover.before(removed, inserted)
     done = graph.apply(removed, inserted, method)
-    prover.after(epoch, removed, inserted)
+    prover.after(epoch)
     return done
 
 

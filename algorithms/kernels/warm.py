@@ -29,12 +29,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from algorithms.fingerprint import Fingerprint
 from algorithms.kernels.graph import Ints, Shorts
 from algorithms.kernels.levels import LABEL_GAP, STAMP, UNKNOWN, Levels, arrange, enter, find
 from algorithms.kernels.maintained import Done, Maintained
+from algorithms.proof import Counts, Prints, State
 
-FORMAT = 2  # of the files
+FORMAT = 3  # of the files
 SPARE = 8  # an eighth more vertices, edges and slots than there are,
 SPARE_FLOOR = 1024  # and so many
 COUNTS = ("backing", "own")  # the arrays of `Counted`
@@ -54,11 +54,11 @@ class Used(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What `proof` has counted of the graph as it is: the fingerprint of the vertices by their triangles, how many
-    triangles there are, and by edge those whose other edges have its level or more, and those that it owns."""
+    """What `proof` has counted of the graph as it is: the fingerprints of all collections and their counts, and by edge
+    the triangles whose other edges have its level or more, and those that it owns."""
 
-    vertices: Fingerprint
-    triangles: int
+    prints: Prints
+    counts: Counts
     backing: Shorts
     own: Shorts
 
@@ -251,7 +251,7 @@ class Warm:
                 "spread": self.kept.spread,
                 "rent": self.kept.rent,
                 "edges": present,
-                "counted": None if counted is None else (str(counted.vertices), counted.triangles),
+                "counted": None if counted is None else State(counted.prints, counted.counts).to_json(),
                 **facts,
             }
             (part / "manifest.json").write_text(json.dumps(manifest))
@@ -283,7 +283,7 @@ class Warm:
         kept = Maintained(levels, int(room.max(initial=0)), *learned)
         graph = cls(levels, ids, room, Used(*facts["used"]), kept)
         if counts is not None:
-            graph.counted = Counted(Fingerprint.parse(facts["counted"][0]), int(facts["counted"][1]), *counts)
+            graph.counted = Counted(*State.from_json(facts["counted"]), *counts)
         return graph
 
 

@@ -16,7 +16,8 @@ from ..state.records import RunKind
 from .decision import Decision, Label, Number, Numbers, Scope, Way
 
 FULL = "full"  # `[audit] mode`
-PARTS = 32  # of which "auto" recounts one
+# Of so many parts "auto" recounts one, of twice as many where a part would have more edges than that, and so on.
+PARTS, PART_EDGES = 32, 1 << 17
 # Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.
 FULL_SECONDS, FULL_EDGES, REST_SECONDS, REST_EDGES = 3.5, 60_000, 5.0, 80_000
 SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
@@ -257,7 +258,9 @@ class Audit(Decision):
             return self.wanted
         full = FULL_SECONDS + len(self.epochs) * (self.stored + changed) / FULL_EDGES
         rest = REST_SECONDS + changed / REST_EDGES
-        return FULL if self.asked or full <= rest else f"rolling {PARTS}"
+        if self.asked or full <= rest:
+            return FULL
+        return f"rolling {max(PARTS, 1 << (max(self.stored - 1, 0) // PART_EDGES).bit_length())}"
 
     @property
     def mode(self) -> str:

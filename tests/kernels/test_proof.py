@@ -185,13 +185,25 @@ def random_edges(rng: np.random.Generator) -> set[Edge]:
     return {(u, v) for u in range(12) for v in range(u + 1, 12) if rng.random() < 0.5}
 
 
-def test_neighbours_that_are_not_those_of_the_edges_are_found() -> None:
-    graph = replay(
-        *columns(intervals({0: {(1, 2), (1, 3), (2, 3)}}, 0)), *known(set(), {}), 0, 0, kept=True, ask=Ask()
-    ).graph
-    prover = Prover(graph, Ask())
-    prover.state()
+@pytest.mark.parametrize("whole", [0, 10**9])
+@pytest.mark.parametrize("what", ["a neighbour", "the order", "an edge too few"])
+def test_neighbours_that_are_not_those_of_the_edges_are_found(
+    what: str, whole: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "WHOLE", whole)
+    edges = {(1, 2), (1, 3), (2, 3), (3, 4)}
+    graph = replay(*columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=True, ask=Ask()).graph
+    prover, levels = Prover(graph, Ask()), graph.levels
+    prover.part(1, 0)
     assert not prover.wrong
-    graph.levels.neighbour[graph.levels.begin[0]] += 1
-    prover.state()
-    assert prover.wrong == 1 and "lists of neighbours" in prover.shown[0].why
+    come = graph.numbered(np.array([1], np.int64), np.array([4], np.int64))
+    prover.before(come[:0], come)
+    graph.apply(come[:0], come)
+    if what == "a neighbour":
+        levels.neighbour[levels.begin[0]] += 1
+    elif what == "the order":
+        levels.place[levels.edge[levels.begin[0] : levels.begin[0] + 2], 0] ^= 1
+    else:
+        levels.live[2] -= 1
+    prover.after(1)
+    assert prover.wrong and "lists of neighbours" in prover.shown[0].why

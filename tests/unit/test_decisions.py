@@ -392,6 +392,9 @@ MANY = 200_000  # edges, of which a recomputation takes longer than the rest of 
         ("", 90_000, 0, "full: 5", {"full: 5"}),  # as long
         ("", 90_001, 0, ROLLING, {ROLLING, "full: 5"}),
         ("", MANY, 10, ROLLING, {ROLLING, "full: 5"}),
+        ("", 32 << 17, 0, ROLLING, {ROLLING, "full: 5"}),  # a part has at most so many edges
+        ("", (32 << 17) + 1, 0, "rolling 64", {"rolling 64", "full: 5"}),
+        ("", 10_000_000, 0, "rolling 128", {"rolling 128", "full: 5"}),
         ('[audit]\nmode = "full"\n', MANY, 10, "full: 5", {"full: 5"}),
         ('[audit]\nmode = "local"\n', 100, 10, "local", {"local", "full: 5"}),
         ('[audit]\nmode = "rolling 7"\n', 100, 10, "rolling 7", {"rolling 7", "full: 5"}),
@@ -404,7 +407,7 @@ MANY = 200_000  # edges, of which a recomputation takes longer than the rest of 
 def test_what_cannot_be_proved_or_costs_little_is_recomputed(
     text: str, there: int, changed: int, way: str, may: set[str]
 ) -> None:
-    text = f"[truss]\nlimit_edges = {2 * MANY}\n{text}" if "limit_edges" not in text else text
+    text = f"[truss]\nlimit_edges = {100 * MANY}\n{text}" if "limit_edges" not in text else text
     audit = audit_of(text, Known(intervals=Number.exactly(changed), there=there))
     assert (audit.way, audit.may) == (way, may)
     assert audit.parts == (int(way.split()[1]) if way.startswith("rolling") else 0)

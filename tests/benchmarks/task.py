@@ -1,0 +1,143 @@
+"""The task of the truss stage by itself, without Spark: what a first load and an epoch of 1,000 changes spend where.
+
+    python -m tests.benchmarks.task [--edges 1000000 10000000] [--epochs 3] [--parts 32]
+
+Seeded R-MAT, replayed as a first load, proved and kept in files; then epochs of 500 deletions and 500 insertions, each
+from the files that the one before has left, as `truss.resumed_changes` does. Prints a table in Markdown: seconds by
+phase, which may lie within each other; medians with the least and the greatest; and the megabytes that an epoch writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from algorithms.kernels import maintained, replay, warm
+from algorithms.kernels.proof import Prover
+from algorithms.kernels.replay import resume
+from algorithms.kernels.warm import Warm
+from algorithms.proof import Ask
+from algorithms.times import FOREVER
+from tests.benchmarks import spread
+from tests.benchmarks.triangles import by_rmat
+
+PHASES: list[tuple[Any, str]] = [
+    *((Warm, name) for name in ("over", "open", "apply", "save")),
+    (maintained.Maintained, "_peel"),
+    *((Prover, name) for name in ("__init__", "_recounted", "before", "after", "state", "part")),
+]
+found: dict[str, float] = defaultdict(float)
+
+
+def timed(owner: Any, name: str) -> None:
+    what = f"{owner.__name__}.{name}"
+    wrapped = owner.__dict__[name]
+    call: Callable[..., Any] = getattr(wrapped, "__func__", wrapped)
+
+    def inner(*args: Any, **more: Any) -> Any:
+        begin = time.perf_counter()
+        try:
+            return call(*args, **more)
+        finally:
+            found[what] += time.perf_counter() - begin
+
+    setattr(owner, name, classmethod(inner) if isinstance(wrapped, classmethod) else inner)
+
+
+def written(folder: Path, before: float) -> float:
+    """Megabytes of the blocks of files that are newer than that."""
+    files = [file.stat() for file in folder.rglob("*") if file.is_file()]
+    return sum(file.st_size for file in files if file.st_mtime >= before) / 1e6
+
+
+def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
+    rng = np.random.default_rng(3)
+    a, b = by_rmat(size)
+    none = np.empty(0, np.int64)
+    zero, open_end = np.zeros(a.size, np.int64), np.full(a.size, FOREVER)
+    rows: list[dict[str, float]] = []
+    alive = set[int]()
+    for epoch in range(epochs + 2):
+        found.clear()
+        begin, wall = time.perf_counter(), time.time()
+        if epoch == 0:
+            ask = Ask(parts, 0)
+            result = replay.replay(a, b, zero, open_end, none, none, none.astype(np.int32), 0, 0, kept=True, ask=ask)
+        else:
+            graph = Warm.open(folder, f"e{epoch - 1}")
+            assert graph is not None
+            gone = rng.choice(a.size, 500, replace=False)
+            gone = np.array([e for e in gone if e not in alive])
+            alive.update(gone.tolist())
+            ends = np.unique(np.sort(np.stack([rng.choice(a, 500), rng.choice(b, 500)], axis=1), axis=1), axis=0)
+            ends = ends[ends[:, 0] < ends[:, 1]]
+            numbers = graph.numbered(ends[:, 0].copy(), ends[:, 1].copy())
+            ends = ends[graph.levels.level[numbers] < 0]
+            until, start = np.full(gone.size, epoch), np.full(len(ends), epoch)
+            both = (
+                np.concatenate([a[gone], ends[:, 0]]),
+                np.concatenate([b[gone], ends[:, 1]]),
+                np.concatenate([np.zeros(gone.size, np.int64), start]),
+                np.concatenate([until, np.full(len(ends), FOREVER)]),
+                np.ones(gone.size + len(ends), np.int64),
+            )
+            # an interval that ended is two rows: it began without an end
+            open_rows = (
+                a[gone],
+                b[gone],
+                np.zeros(gone.size, np.int64),
+                np.full(gone.size, FOREVER),
+                -np.ones(gone.size, np.int64),
+            )
+            both = tuple(np.concatenate(pair) for pair in zip(both, open_rows, strict=True))
+            result = resume(
+                graph, epoch - 1, both, np.zeros(both[0].size, np.bool_), epoch, epoch, Ask(parts, epoch % parts)
+            )
+        result.graph.save(folder, f"e{epoch}", at=epoch)
+        warm.sweep(folder, [f"e{epoch}", f"e{epoch - 1}"])
+        seconds = time.perf_counter() - begin
+        assert result.proof is not None and not result.proof.wrong, result.proof
+        row = {
+            "whole": seconds,
+            **found,
+            "MB written": written(folder / f"e{epoch}", wall),
+            "edges moved": len(result.changes.a),
+        }
+        if epoch == 0:
+            show(a.size, "load", [row])
+        elif epoch > 1:  # the first warms up
+            rows.append(row)
+    show(a.size, "epoch", rows)
+
+
+def show(size: int, run: str, rows: list[dict[str, float]]) -> None:
+    for name in rows[0]:
+        print(f"| {size:,} | {run} | {name} | {spread([row.get(name, 0.0) for row in rows], 2)} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--edges", type=int, nargs="+", default=[1_000_000])
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--parts", type=int, default=32)
+    options = parser.parse_args()
+    for owner, name in PHASES:
+        timed(owner, name)
+    print("| edges | run | phase | seconds |")
+    print("|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for size in options.edges:
+            measure(Path(folder), size, options.epochs, options.parts)
+    assert os.getpid()
+
+
+if __name__ == "__main__":
+    main()
