@@ -1,5 +1,5 @@
 """Graphs that one run keeps in files and a task of the next one goes on from: where they are, and what is said when one
-is not there (`kernels/warm` has the files, `truss` and `triangles` the plans)."""
+is not there (`kernels/files` has them, `truss` and `triangles` the plans)."""
 
 from __future__ import annotations
 

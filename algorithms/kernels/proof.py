@@ -156,7 +156,7 @@ class Prover:
         n, degree = levels.live.size, levels.live
         ids = np.flatnonzero(levels.level >= 0).astype(np.int32)
         ends = levels.tail[ids], levels.head[ids]
-        if (sum(np.bincount(end, minlength=n) for end in ends) != degree).any():
+        if (np.bincount(np.concatenate(ends), minlength=n) != degree).any():
             self._note_state(LISTS)
         self._check_lists(np.arange(n))
         level = levels.level[ids]

@@ -2,14 +2,11 @@
 
 Law     After `apply` the levels equal a full peel of the edges then present, whatever was opened, grown, saved before.
 Shapes  a, b: int64 vectors, a[i] < b[i], any ids. Levels: kappa = trussness - 2, -1 where an edge is absent.
-Files   FOLDER/KEY/{array}.npy and manifest.json, written beside and renamed: a state is there whole, or it is absent.
-        It is never changed in place; arrays are mapped copy-on-write. Each array has a checksum, verified when it is
-        opened: a state that was truncated, damaged, or written in another format counts as absent. A state is a cache:
-        whoever finds none builds it again from the tables.
+Files   As `files` keeps them: right, or absent. They are a cache: whoever finds none builds it again from the tables.
 Growth  `Levels` with room to spare: vertices and edges not seen before get the next free number; a neighbour list
         that is full moves to the end of the pool with half as much again. What removed edges and moved lists hold is
         won back when a quarter of the edges are absent (`compacted`).
-Cost    90 bytes an edge and an eighth to spare. Opening reads all of it once (a checksum, about 5 GB/s).
+Cost    90 bytes an edge and an eighth to spare.
 Source  reference/truss/region of the design.
 """
 
@@ -18,10 +15,6 @@ Source  reference/truss/region of the design.
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,12 +22,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from algorithms.kernels import files
 from algorithms.kernels.graph import Ints, Shorts
 from algorithms.kernels.levels import LABEL_GAP, STAMP, UNKNOWN, Levels, arrange, enter, find
 from algorithms.kernels.maintained import Done, Maintained
 from algorithms.proof import Counts, Prints, State
 
-FORMAT = 3  # of the files
 SPARE = 8  # an eighth more vertices, edges and slots than there are,
 SPARE_FLOOR = 1024  # and so many
 COUNTS = ("backing", "own")  # the arrays of `Counted`
@@ -74,6 +67,7 @@ class Warm:
     def __init__(self, levels: Levels, ids: Ints, room: Ints, used: Used, kept: Maintained) -> None:
         self.levels, self.ids, self.room, self.used, self.kept = levels, ids, room, used, kept
         self.counted: Counted | None = None
+        self._origin: Path | None = None
         self._index()
 
     @classmethod
@@ -227,115 +221,55 @@ class Warm:
     # -- files --------------------------------------------------------------------------------------------------
 
     def save(self, folder: Path, key: str, **facts: Any) -> None:
-        """Write the state beside and rename it to folder/key, replacing what is there. `facts`: for the manifest."""
+        """Keep the state as folder/key (`files.write`). `facts`: for the manifest."""
         present = int((self.levels.level >= 0).sum())
         if present < self.used.edges * 3 // 4:
             self.compacted().save(folder, key, **facts)
             return
-        part = folder / f".{key}.{os.getpid()}"
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
         arrays = {name: x for name, x in self.levels._asdict().items() if name not in SCRATCH}
         arrays |= {"ids": self.ids, "room": self.room}
         if (counted := self.counted) is not None:
             arrays |= {f"counted_{name}": getattr(counted, name) for name in COUNTS}
-        try:
-            for name, x in arrays.items():
-                np.save(part / f"{name}.npy", x)
-            manifest = {
-                "format": FORMAT,
-                "key": key,
-                "sums": {name: _sum(x) for name, x in arrays.items()},
-                "used": self.used,
-                "certified": self.kept.certified,
-                "spread": self.kept.spread,
-                "rent": self.kept.rent,
-                "edges": present,
-                "counted": None if counted is None else State(counted.prints, counted.counts).to_json(),
-                **facts,
-            }
-            (part / "manifest.json").write_text(json.dumps(manifest))
-            shutil.rmtree(folder / key, ignore_errors=True)
-            part.rename(folder / key)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+        said = {
+            "used": self.used,
+            "certified": self.kept.certified,
+            "spread": self.kept.spread,
+            "rent": self.kept.rent,
+            "edges": present,
+            "counted": None if counted is None else State(counted.prints, counted.counts).to_json(),
+        }
+        files.write(folder, key, arrays, self._origin, **said, **facts)
 
     @classmethod
     def open(cls, folder: Path, key: str) -> Warm | None:
         """The state of that key; None when it is absent, damaged or of another format."""
-        facts = manifest(folder, key)
-        if facts is None:
+        read = files.read(folder, key)
+        if read is None:
             return None
-        try:
-            arrays = {name: np.load(folder / key / f"{name}.npy", mmap_mode="c") for name in facts["sums"]}
-        except (OSError, ValueError, EOFError):
-            return None
-        arrays = {name: x.view(np.ndarray) for name, x in arrays.items()}
-        if any(_sum(x) != facts["sums"][name] for name, x in arrays.items()):
-            return None
+        arrays, facts = read
         m, n = arrays["tail"].size, arrays["ids"].size
         ids, room = arrays.pop("ids"), arrays.pop("room")
         counts = [arrays.pop(f"counted_{name}") for name in COUNTS] if facts["counted"] else None
-        scratch = {"need": np.zeros(m, np.int32), "state": np.zeros(m, np.uint8), "mark": np.zeros(n, np.int64)}
+        scratch: dict[str, Any] = {
+            "need": np.zeros(m, np.int32),
+            "state": np.zeros(m, np.uint8),
+            "mark": np.zeros(n, np.int64),
+        }
         arrays["clock"][STAMP] = 0  # of `mark`
         levels = Levels(**arrays, **scratch)
         learned = facts["spread"], facts["rent"], facts["certified"]
         kept = Maintained(levels, int(room.max(initial=0)), *learned)
         graph = cls(levels, ids, room, Used(*facts["used"]), kept)
+        graph._origin = folder / key
         if counts is not None:
             graph.counted = Counted(*State.from_json(facts["counted"]), *counts)
         return graph
-
-
-def manifest(folder: Path, key: str) -> dict[str, Any] | None:
-    """What is said of a state; None when there is none of that key in today's format."""
-    try:
-        facts: dict[str, Any] = json.loads((folder / key / "manifest.json").read_text())
-        return facts if facts["format"] == FORMAT and facts["key"] == key else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def sweep(folder: Path, keep: Iterable[str]) -> None:
-    """Drop all states but those of the keys to keep, and what killed writers have left."""
-    keep = set(keep)
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name not in keep:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 def _longer(x: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
     out = np.full((size, *x.shape[1:]), fill, x.dtype)
     out[: x.shape[0]] = x
     return out
-
-
-def _sum(x: NDArray[Any]) -> int:
-    """64 bits over all bytes, their places and how many there are."""
-    raw = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-    whole = raw.size // 8 * 8
-    words = np.frombuffer(raw[:whole].data, np.uint64) if whole else np.empty(0, np.uint64)
-    rest = int.from_bytes(raw[whole:].tobytes(), "little")
-    return int(_mixed(words)) ^ (rest * 0x9E3779B97F4A7C15 + raw.size & 0xFFFFFFFFFFFFFFFF)
-
-
-@njit(cache=True, nogil=True)
-def _mixed(words):
-    """Four lanes, so that one multiplication does not wait for the other."""
-    prime = np.uint64(0x9E3779B97F4A7C15)
-    a, b, c, d = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-    n = words.size // 4 * 4
-    for i in range(0, n, 4):
-        a = (a ^ words[i]) * prime
-        b = (b ^ words[i + 1]) * prime
-        c = (c ^ words[i + 2]) * prime
-        d = (d ^ words[i + 3]) * prime
-    for i in range(n, words.size):
-        a = (a ^ words[i]) * prime
-    for lane in (b, c, d):
-        a ^= a >> np.uint64(29)
-        a = (a ^ lane) * prime
-    return a ^ (a >> np.uint64(32))
 
 
 @njit(cache=True, nogil=True)

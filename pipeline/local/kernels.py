@@ -107,7 +107,9 @@ def _kept() -> None:
         tail, head = ends[: a.size].astype(np.int32), ends[a.size :].astype(np.int32)
         Warm.over(ids, tail, head, np.full(a.size, -1, np.int32)).save(Path(folder), "key")
         graph = Warm.open(Path(folder), "key")
-    assert graph is not None
+        assert graph is not None
+        graph.levels.label[0] += 1
+        graph.save(Path(folder), "changed")
     graph.make_room(graph.numbered(np.arange(40, 80), np.arange(1000, 1040)))
 
 

@@ -53,7 +53,7 @@ def of(ledger: Ledger, revision: Revision) -> str | None:
 
 def epoch(home: Home, key: str) -> int | None:
     """The epoch that a kept graph is as of; None when it is not there."""
-    from algorithms.kernels.warm import manifest
+    from algorithms.kernels.files import manifest
 
     said = manifest(folder(home), key)
     return None if said is None else int(said["at"])
@@ -61,7 +61,7 @@ def epoch(home: Home, key: str) -> int | None:
 
 def edges(home: Home, key: str) -> int:
     """How many edges it has; 0 when it is not there."""
-    from algorithms.kernels.warm import manifest
+    from algorithms.kernels.files import manifest
 
     said = manifest(folder(home), key)
     return 0 if said is None else int(said["edges"])
@@ -69,7 +69,7 @@ def edges(home: Home, key: str) -> int:
 
 def keep_only(home: Home, *keys: str | None) -> None:
     """Drop all others."""
-    from algorithms.kernels.warm import sweep
+    from algorithms.kernels.files import sweep
 
     with contextlib.suppress(OSError):
         sweep(folder(home), ["here", *(key for key in keys if key)])

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.task [--edges 1000000 10000000] [--epochs 3] [--parts 32]
 
 Seeded R-MAT, replayed as a first load, proved and kept in files; then epochs of 500 deletions and 500 insertions, each
-from the files that the one before has left, as `truss.resumed_changes` does. Prints a table in Markdown: seconds by
+from the files that the one before has left, as `truss.resumed_changes` does. Prints a table in Markdown: CPU seconds by
 phase, which may lie within each other; medians with the least and the greatest; and the megabytes that an epoch writes.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.kernels import maintained, replay, warm
+from algorithms.kernels import files, maintained, replay
 from algorithms.kernels.proof import Prover
 from algorithms.kernels.replay import resume
 from algorithms.kernels.warm import Warm
@@ -43,11 +43,11 @@ def timed(owner: Any, name: str) -> None:
     call: Callable[..., Any] = getattr(wrapped, "__func__", wrapped)
 
     def inner(*args: Any, **more: Any) -> Any:
-        begin = time.perf_counter()
+        begin = time.process_time()
         try:
             return call(*args, **more)
         finally:
-            found[what] += time.perf_counter() - begin
+            found[what] += time.process_time() - begin
 
     setattr(owner, name, classmethod(inner) if isinstance(wrapped, classmethod) else inner)
 
@@ -67,7 +67,7 @@ def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
     alive = set[int]()
     for epoch in range(epochs + 2):
         found.clear()
-        begin, wall = time.perf_counter(), time.time()
+        begin, wall = time.process_time(), time.time()
         if epoch == 0:
             ask = Ask(parts, 0)
             result = replay.replay(a, b, zero, open_end, none, none, none.astype(np.int32), 0, 0, kept=True, ask=ask)
@@ -102,8 +102,8 @@ def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
                 graph, epoch - 1, both, np.zeros(both[0].size, np.bool_), epoch, epoch, Ask(parts, epoch % parts)
             )
         result.graph.save(folder, f"e{epoch}", at=epoch)
-        warm.sweep(folder, [f"e{epoch}", f"e{epoch - 1}"])
-        seconds = time.perf_counter() - begin
+        files.sweep(folder, [f"e{epoch}", f"e{epoch - 1}"])
+        seconds = time.process_time() - begin
         assert result.proof is not None and not result.proof.wrong, result.proof
         row = {
             "whole": seconds,
@@ -131,7 +131,7 @@ def main() -> None:
     options = parser.parse_args()
     for owner, name in PHASES:
         timed(owner, name)
-    print("| edges | run | phase | seconds |")
+    print("| edges | run | phase | CPU seconds |")
     print("|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for size in options.edges:

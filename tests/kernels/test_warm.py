@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms.kernels import warm
+from algorithms.kernels import files
+from algorithms.kernels.proof import Prover
 from algorithms.kernels.replay import replay, resume
 from algorithms.kernels.warm import Mismatch, Warm
 from algorithms.proof import Ask
@@ -135,7 +136,9 @@ def damage(folder: Path, how: str) -> None:
         (folder / "manifest.json").write_text((folder / "manifest.json").read_text()[:20])
     elif how == "of a later format":
         text = (folder / "manifest.json").read_text()
-        (folder / "manifest.json").write_text(text.replace(f'"format": {warm.FORMAT}', f'"format": {warm.FORMAT + 1}'))
+        (folder / "manifest.json").write_text(
+            text.replace(f'"format": {files.FORMAT}', f'"format": {files.FORMAT + 1}')
+        )
     elif how == "of another key":
         shutil.move(folder, folder.with_name("other"))
         folder.with_name("other").rename(folder.with_name("key"))
@@ -143,6 +146,8 @@ def damage(folder: Path, how: str) -> None:
         (folder / "manifest.json").write_text(text.replace('"key": "key"', '"key": "stranger"'))
     elif how == "an array is missing":
         (folder / "label.npy").unlink()
+    elif how == "changes are missing":
+        (folder / "level.new.npy").unlink()
     elif how == "a truncated array":
         with open(folder / "edge.npy", "r+b") as file:
             file.truncate(file.seek(0, 2) - 8)
@@ -159,15 +164,103 @@ DAMAGES = ["no manifest", "half a manifest", "of a later format", "of another ke
 DAMAGES += ["a truncated array", "an empty array"]
 DAMAGES += [f"one bit of {name}" for name in ("level", "label", "own", "neighbour", "edge", "ids", "clock", "slots")]
 DAMAGES += ["one bit of counted_own", "one bit of counted_backing"]
+OF_CHANGES = [
+    "no level.at",
+    "one bit of level.at",
+    "one bit of level.new",
+    "one bit of place.at",
+    "one bit of place.new",
+]
 
 
-@pytest.mark.parametrize("how", DAMAGES)
-def test_what_is_not_right_counts_as_absent(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", [*DAMAGES, *OF_CHANGES])
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_is_not_right_counts_as_absent(tmp_path: Path, how: str, shared: bool) -> None:
+    """shared: of a state that has its files in common with the one before it."""
     graph = made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, Ask())
-    graph.save(tmp_path, "key")
+    graph.save(tmp_path, "older" if shared else "key")
+    if shared:
+        graph = changed(tmp_path, "older", "key")
+    elif how in OF_CHANGES:
+        pytest.skip("it has none")
+    assert (tmp_path / "key" / "level.at.npy").exists() == shared
     assert Warm.open(tmp_path, "key") is not None
     damage(tmp_path / "key", how)
     assert Warm.open(tmp_path, "key") is None
+    in_common = how.startswith(("one bit", "a truncated", "an empty")) and how not in OF_CHANGES
+    assert not shared or (Warm.open(tmp_path, "older") is None) == in_common
+
+
+def changed(folder: Path, old: str, new: str) -> Warm:
+    """Take an edge out of the state `old`, and keep what is left as `new`."""
+    graph = Warm.open(folder, old)
+    assert graph is not None
+    prover = Prover(graph, Ask())
+    gone = np.flatnonzero(graph.levels.level > 1)[:1].astype(np.int32)
+    prover.before(gone, gone[:0])
+    graph.apply(gone, gone[:0])
+    prover.after(1)
+    graph.save(folder, new)
+    return graph
+
+
+def test_a_state_shares_the_files_of_the_one_before_it_and_outlives_it(tmp_path: Path) -> None:
+    made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, Ask()).save(tmp_path, "0")
+    for i in range(1, 4):
+        graph = changed(tmp_path, str(i - 1), str(i))
+        opened = Warm.open(tmp_path, str(i))
+        assert opened is not None
+        for name, x in opened.levels._asdict().items():
+            assert name in ("mark", "need", "clock") or (x == getattr(graph.levels, name)).all(), name
+        assert graph.counted is not None and opened.counted is not None
+        assert opened.counted[:2] == graph.counted[:2]
+        check_structure(opened.levels)
+        check_certificate(opened.levels)
+        assert (tmp_path / str(i) / "edge.npy").samefile(tmp_path / str(i - 1) / "edge.npy")
+        files.sweep(tmp_path, [str(i)])
+    assert opened.apply(np.flatnonzero(opened.levels.level >= 0)[:2].astype(np.int32), np.empty(0, np.int32))
+
+
+def no_links(*_: object) -> None:
+    raise OSError("this file system has no links")
+
+
+@pytest.mark.parametrize(
+    "why", ["no links", "the older has gone", "the older is damaged", "much has changed", "it grew"]
+)
+def test_a_state_that_shares_no_files_is_written_as_a_whole(
+    tmp_path: Path, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made({0: random_graph(np.random.default_rng(7), 25) | {(0, 1)}}, Ask()).save(tmp_path, "old")
+    graph = Warm.open(tmp_path, "old")
+    assert graph is not None
+    if why == "no links":
+        monkeypatch.setattr("os.link", no_links)
+    elif why == "the older has gone":
+        files.sweep(tmp_path, [])
+    elif why == "the older is wrong":
+        (tmp_path / "old" / "manifest.json").write_text("{")
+    elif why == "much has changed":
+        graph.levels.label[:] += 1
+        graph.levels.own[:] += 1
+        graph.levels.backing[:] += 1
+    else:
+        graph._grow(2000)
+    graph.save(tmp_path, "new")
+    assert not [*(tmp_path / "new").glob("*.at.npy")]
+    opened = Warm.open(tmp_path, "new")
+    assert opened is not None
+    for name, x in opened.levels._asdict().items():
+        assert name == "mark" or (x == getattr(graph.levels, name)).all(), name
+
+
+@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025, 5000])
+def test_what_differs(size: int) -> None:
+    rng = np.random.default_rng(seeds.one(12))
+    for share in (0, 0.001, 0.5, 1):
+        x = rng.integers(0, 99, size, dtype=np.int32)
+        y = x + (rng.random(size) < share).astype(np.int32)
+        assert files.differing(x, y).tolist() == np.flatnonzero(x != y).tolist()
 
 
 def test_a_state_is_bounded_and_replaced(tmp_path: Path) -> None:
@@ -175,9 +268,9 @@ def test_a_state_is_bounded_and_replaced(tmp_path: Path) -> None:
     for key in ("a", "b", "b", "c"):
         graph.save(tmp_path, key)
     (tmp_path / ".c.123").mkdir()  # of a killed writer
-    warm.sweep(tmp_path, ["b", "c"])
+    files.sweep(tmp_path, ["b", "c"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]
-    warm.sweep(tmp_path / "nowhere", [])
+    files.sweep(tmp_path / "nowhere", [])
 
 
 def test_a_state_of_other_edges_is_refused() -> None:
@@ -198,13 +291,13 @@ def test_a_state_is_compacted_when_more_than_a_quarter_is_absent(tmp_path: Path)
         graph = made({0: set(edges), 1: set(edges[gone:])})
         graph.save(tmp_path, f"without {gone}", epoch=7)
         opened = Warm.open(tmp_path, f"without {gone}")
-        facts = warm.manifest(tmp_path, f"without {gone}")
+        facts = files.manifest(tmp_path, f"without {gone}")
         assert opened is not None and facts is not None
         assert (opened.used.edges, facts["edges"], facts["epoch"]) == (kept, 36 - gone, 7)
         assert opened.kept.certified == graph.kept.certified
         assert (opened.kept.spread, opened.kept.rent) == (graph.kept.spread, graph.kept.rent)
         check_structure(opened.levels)
-    assert warm.manifest(tmp_path, "none") is None
+    assert files.manifest(tmp_path, "none") is None
 
 
 def test_what_a_graph_has_learned_goes_into_its_files(tmp_path: Path) -> None:
@@ -233,9 +326,9 @@ def test_the_checksum_is_of_every_byte_its_place_and_how_many_there_are(size: in
     if size >= 16:
         words = whole[: size // 8 * 8].reshape(-1, 8)
         others.append(np.concatenate([words[[1, 0, *range(2, len(words))]].reshape(-1), whole[words.size :]]))
-    sums = {other.tobytes(): warm._sum(other) for other in others if other.tobytes() != whole.tobytes()}
-    assert warm._sum(whole) == warm._sum(whole.copy()) and 0 <= warm._sum(whole) < 2**64
-    assert warm._sum(whole) not in sums.values() and len({*sums.values()}) == len(sums)
+    sums = {other.tobytes(): files.checksum(other) for other in others if other.tobytes() != whole.tobytes()}
+    assert files.checksum(whole) == files.checksum(whole.copy()) and 0 <= files.checksum(whole) < 2**64
+    assert files.checksum(whole) not in sums.values() and len({*sums.values()}) == len(sums)
 
 
 def test_changes_that_do_not_fit_are_refused_before_anything_changes() -> None:
