@@ -66,7 +66,8 @@ class Step:
 
 @dataclass
 class Ask:
-    """What a proof covers besides what changes: the vertices of part `which` of `parts`; of 0 parts nothing."""
+    """What a proof covers besides what changes: one of so many parts of the vertices, of 0 parts nothing. Which one is
+    up to the graph, where it knows which came last; else the `which`-th."""
 
     parts: int = 0
     which: int = 0
@@ -74,7 +75,8 @@ class Ask:
 
 @dataclass
 class Proof:
-    """base, counts: the state before the first epoch; part: at the last epoch, of the vertices that were asked for.
+    """base, counts: the state before the first epoch; part: at the last epoch, of the vertices `between` two ids;
+    asked: with the part that it was.
 
     wrong: how many edges are not proved; shown: the first of them.
     """
@@ -87,6 +89,7 @@ class Proof:
     wrong: int
     shown: list[Wrong]
     asked: Ask
+    between: tuple[int, int] = (0, 0)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), default=str)
@@ -112,6 +115,7 @@ class Proof:
             part=_prints(said["part"]),
             shown=[Wrong(*row) for row in said["shown"]],
             asked=Ask(**said["asked"]),
+            between=tuple(said["between"]),
             **plain,
         )
 

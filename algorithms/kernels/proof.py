@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from algorithms.fingerprint import Fingerprint
 from algorithms.kernels.graph import Ints, Shorts, by_degree
-from algorithms.kernels.hashing import SEED, hashes, one
+from algorithms.kernels.hashing import SEED, one
 from algorithms.kernels.levels import PROBE, find, reach
-from algorithms.kernels.warm import Counted, Warm
+from algorithms.kernels.warm import Counted, Stretch, Warm
 from algorithms.proof import COLLECTIONS, SHOWN, Ask, Counts, Prints, Proof, Step, Wrong, added
 
 WHOLE = 8  # a batch that moves more than one in so many edges is proved by one enumeration of all triangles
@@ -88,8 +88,12 @@ class Prover:
 
     def proof(self) -> Proof:
         """Of the batches since `begin`."""
-        part = self.part(self.ask.parts, self.ask.which) if self.ask.parts else {}
-        return Proof(*self._base, self.steps, part, self.looked_at, self.wrong, self.shown, self.ask)
+        asked, part, between = self.ask, dict[str, Fingerprint](), (0, 0)
+        if asked.parts:
+            stretch = self.graph.stretch(asked.parts, asked.which)
+            asked, between = Ask(asked.parts, stretch.which), (stretch.low, stretch.high)
+            part = self.part(stretch)
+        return Proof(*self._base, self.steps, part, self.looked_at, self.wrong, self.shown, asked, between)
 
     # -- one batch -----------------------------------------------------------------------------------------------
 
@@ -132,17 +136,17 @@ class Prover:
 
     # -- the whole graph, and a part of it -----------------------------------------------------------------------
 
-    def part(self, parts: int, which: int) -> Prints:
-        """Of the vertices whose hash is `which` modulo `parts`: their degrees, triangles, and the edges whose lesser
-        end is one of them, with every fact counted again."""
-        levels, graph = self.graph.levels, self.graph
-        chosen = np.flatnonzero(in_part(graph.ids[: graph.used.vertices], parts, which))
+    def part(self, stretch: Stretch) -> Prints:
+        """Of these vertices: their degrees, triangles, and the edges whose lesser end is one of them, with every fact
+        counted again."""
+        levels, graph, chosen = self.graph.levels, self.graph, stretch.vertices
         self._check_lists(chosen)
         support, edges, backing, own = _around(levels, chosen, self._seen, self._mark, self._stamp)
         if (backing != self._counted.backing[edges]).any() or (own != self._counted.own[edges]).any():
             self._note_state("the triangles that were counted along the changes are not those that are there")
         self.looked_at += edges.size
-        lesser = edges[in_part(graph.ends(edges)[0], parts, which)]
+        a = graph.ends(edges)[0]
+        lesser = edges[(a >= stretch.low) & (a <= stretch.high)]
         prints = self._of_edges(lesser, np.full(lesser.size, -1, np.int32), levels.level[lesser])
         ids = [graph.ids[chosen]]
         return prints | {
@@ -270,12 +274,6 @@ class Prover:
             self._live = np.concatenate([self._live, np.zeros(levels.live.size - self._live.size, np.int64)])
         if levels.level.size != self._flag.size or levels.live.size != self._delta.size:
             self._scratch()
-
-
-def in_part(vertices: Ints, parts: int, which: int) -> NDArray[np.bool_]:
-    """Which vertices belong to a part: pmod(xxhash64(vertex), parts) = which, as Spark writes it."""
-    chosen: NDArray[np.bool_] = np.mod(hashes(vertices)[0].view(np.int64), parts) == which
-    return chosen
 
 
 @njit(cache=True, nogil=True)

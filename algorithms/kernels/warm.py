@@ -30,6 +30,7 @@ from algorithms.proof import Counts, Prints, State
 
 SPARE = 8  # an eighth more vertices, edges and slots than there are,
 SPARE_FLOOR = 1024  # and so many
+LEAST, MOST = -(2**63), 2**63 - 1  # of ids
 COUNTS = ("backing", "own")  # the arrays of `Counted`
 SCRATCH = ("need", "state", "mark")  # zeros between operations: not kept
 
@@ -60,13 +61,23 @@ class Counted(NamedTuple):
         return self._replace(backing=_longer(self.backing[edges], room), own=_longer(self.own[edges], room))
 
 
+class Stretch(NamedTuple):
+    """The vertices, by number, whose ids are low … high: all ids lie in one stretch or another; which it is, about."""
+
+    vertices: Ints
+    low: int
+    high: int
+    which: int
+
+
 class Warm:
     """levels: at full capacity; ids: int64[capacity], the vertex of each number; room: int64[capacity], the slots of
-    each vertex's list; counted: None where `proof` has not followed it."""
+    each vertex's list; counted: None where `proof` has not followed it; turn: the id from which on it recounts next."""
 
     def __init__(self, levels: Levels, ids: Ints, room: Ints, used: Used, kept: Maintained) -> None:
         self.levels, self.ids, self.room, self.used, self.kept = levels, ids, room, used, kept
         self.counted: Counted | None = None
+        self.turn: int | None = None
         self._origin: Path | None = None
         self._index()
 
@@ -129,6 +140,22 @@ class Warm:
         """The ids of both ends, the lesser first."""
         u, v = self.ids[self.levels.tail[edges]], self.ids[self.levels.head[edges]]
         return np.minimum(u, v), np.maximum(u, v)
+
+    def stretch(self, parts: int, which: int) -> Stretch:
+        """The vertices that follow those of the last stretch, with one in `parts` of all ends of edges, or a little
+        more: so within `parts` of them every vertex comes. Of a new graph the `which`-th, as the graph is."""
+        ids, degree = self._sorted, self.levels.live[self._order]
+        starts = np.cumsum(degree) - degree
+        size, turn = max(1, -(-int(degree.sum()) // parts)), self.turn
+        first = int(np.searchsorted(starts, which * size) if turn is None else np.searchsorted(ids, turn))
+        if first in (0, ids.size):
+            first, turn = 0, LEAST
+        start = int(starts[first]) if ids.size else 0
+        last = int(np.searchsorted(starts, start + size))
+        low = int(ids[first]) if turn is None else turn
+        self.turn = int(ids[last]) if last < ids.size else LEAST
+        high = self.turn - 1 if last < ids.size else MOST
+        return Stretch(self._order[first:last].astype(np.int64), low, high, start // size)
 
     def _index(self) -> None:
         """Vertices in order of their ids, those that came late included."""
@@ -213,7 +240,7 @@ class Warm:
             getattr(new.levels, name)[: on.size] = getattr(levels, name)[on]
         new.levels.clock[:] = levels.clock
         kept, widest = self.kept, int(new.room.max(initial=0))
-        new.kept = Maintained(new.levels, widest, kept.spread, kept.rent, kept.certified)
+        new.kept, new.turn = Maintained(new.levels, widest, kept.spread, kept.rent, kept.certified), self.turn
         if self.counted is not None:
             new.counted = self.counted.of(on, new.levels.level.size)
         return new
@@ -235,6 +262,7 @@ class Warm:
             "certified": self.kept.certified,
             "spread": self.kept.spread,
             "rent": self.kept.rent,
+            "turn": self.turn,
             "edges": present,
             "counted": None if counted is None else State(counted.prints, counted.counts).to_json(),
         }
@@ -260,7 +288,7 @@ class Warm:
         learned = facts["spread"], facts["rent"], facts["certified"]
         kept = Maintained(levels, int(room.max(initial=0)), *learned)
         graph = cls(levels, ids, room, Used(*facts["used"]), kept)
-        graph._origin = folder / key
+        graph.turn, graph._origin = facts["turn"], folder / key
         if counts is not None:
             graph.counted = Counted(*State.from_json(facts["counted"]), *counts)
         return graph

@@ -74,7 +74,8 @@ def proved(run: Run, audit: Audit) -> Proved | None:
     first = _first(run, found)
     epochs = sorted(epoch for epoch in _batches(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
-    rows = _landed(run, first, epochs, not run.keeps("edges") or not _known(before), ask, proof)
+    part = None if ask is None else proof
+    rows = _landed(run, first, epochs, not run.keeps("edges") or not _known(before), part)
     if proof is None:  # nothing was replayed: nothing may have changed
         rows += [_row(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
@@ -170,11 +171,9 @@ def _unlike(shown: Mapping[str, Any], counts: Counts) -> Iterable[tuple[str, tup
             yield f"edges of trussness {k}", pair
 
 
-def _landed(
-    run: Run, first: int, epochs: list[int], whole: bool, ask: Ask | None, proof: Proof | None
-) -> list[dict[str, Any]]:
-    """The edges of the pairs that landed again, and of the part, derived from the landed rows; and the part's rows of
-    all tables. One job."""
+def _landed(run: Run, first: int, epochs: list[int], whole: bool, part: Proof | None) -> list[dict[str, Any]]:
+    """The edges of the pairs that landed again, and of the `part` of the vertices that a proof has recounted, derived
+    from the landed rows; and that part's rows of all tables. One job."""
     delta = run.delta("upserts")
     few = run.decide(Edges).way is Way.BROADCAST
     pairs = landed.with_pairs(delta).select("a", "b").distinct().withColumn("_landed", F.lit(True))
@@ -184,14 +183,14 @@ def _landed(
             return rows
         joined = rows.join(F.broadcast(pairs), ["a", "b"], "left")
         test = F.col("_landed").isNotNull()
-        return joined.where(test if ask is None else test | _in_part("a", ask)).drop("_landed")
+        return joined.where(test if part is None else test | _in_part("a", part)).drop("_landed")
 
     pair, diff = [F.col("a"), F.col("b")], F.col("diff")
     upserts = landed.edge_steps(chosen(landed.with_pairs(run.after("upserts"))), run.home)
     stored = edge_steps(chosen(run.after("edges")), ["a", "b"])
     jobs = [_summed([_lanes("landed", upserts, pair, diff), _lanes("stored", stored, pair, diff)])]
-    if ask is not None:
-        jobs.append(_summed(_part(run, ask)))
+    if part is not None:
+        jobs.append(_summed(_part(run, part)))
     found: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
     for row in reduce(DataFrame.unionByName, jobs).collect():
         found.setdefault(row["kind"], {})[row["epoch"]] = of_row(row)
@@ -203,14 +202,14 @@ def _landed(
     rows = [_row(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
     if later and not wrong:
         rows = [_row(run.frontier, "landed", f"edges of the pairs that landed, at epoch {later[0]}", None, None)]
-    if ask is not None and proof is not None:
+    if part is not None:
         for table in COLLECTIONS:
-            if found.get(table, {}).get(run.frontier, Fingerprint()) != proof.part[table]:
+            if found.get(table, {}).get(run.frontier, Fingerprint()) != part.part[table]:
                 rows.append(_row(run.frontier, "part", f"the rows of {table}", None, None))
     return rows
 
 
-def _part(run: Run, ask: Ask) -> list[DataFrame]:
+def _part(run: Run, proof: Proof) -> list[DataFrame]:
     """The rows at the frontier that belong to a part of the vertices, as `_lanes`; kind: the table."""
     frames = []
     for table in COLLECTIONS:
@@ -218,7 +217,7 @@ def _part(run: Run, ask: Ask) -> list[DataFrame]:
         if table == "edges":
             rows = edge_steps(rows, ["a", "b"])
         keys = prints.ALWAYS[table]
-        rows = rows.where((F.col("epoch") <= run.frontier) & _in_part(keys[0], ask))
+        rows = rows.where((F.col("epoch") <= run.frontier) & _in_part(keys[0], proof))
         rows = rows.withColumn("epoch", F.lit(run.frontier).cast("bigint"))
         frames.append(_lanes(table, rows, [F.col(key) for key in keys], F.col("diff").cast("decimal(20, 0)")))
     return frames
@@ -233,9 +232,9 @@ def _summed(frames: list[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, frames).groupBy("kind", "epoch").agg(*sums())
 
 
-def _in_part(vertex: str, ask: Ask) -> Column:
-    """As `kernels.proof.in_part`."""
-    return F.pmod(F.xxhash64(vertex), F.lit(ask.parts)) == ask.which
+def _in_part(vertex: str, proof: Proof) -> Column:
+    """Few rows, where a table's files are sorted by this: they are found by their bounds."""
+    return F.col(vertex).between(*proof.between)
 
 
 def _row(epoch: int, what: str, a: str, maintained: int | None, recomputed: int | None) -> dict[str, Any]:

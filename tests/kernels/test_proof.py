@@ -11,7 +11,7 @@ import pytest
 
 from algorithms.fingerprint import Fingerprint
 from algorithms.kernels import proof
-from algorithms.kernels.proof import Prover, in_part
+from algorithms.kernels.proof import Prover
 from algorithms.kernels.replay import replay, resume
 from algorithms.kernels.warm import Warm
 from algorithms.proof import Ask, Counts, Proof, added
@@ -48,7 +48,7 @@ def slowly(edges: set[Edge]) -> tuple[dict[str, Fingerprint], Counts]:
     return prints, Counts(len(edges), len(degrees), wedges, len(triangles), sizes)
 
 
-def check_proof(found: Proof | None, history: History, first: int, which: int) -> None:
+def check_proof(found: Proof | None, history: History, first: int) -> None:
     assert found is not None and not found.wrong, found and found.shown
     prints, counts = found.base, found.counts
     assert (prints, counts) == slowly(at(history, first - 1))
@@ -58,7 +58,8 @@ def check_proof(found: Proof | None, history: History, first: int, which: int) -
         counts, last = added(counts, step.counts), step.epoch
         assert (prints, counts) == slowly(at(history, step.epoch)), f"epoch {step.epoch}"
     edges = at(history, last)
-    inside = {v for edge in edges for v in edge if in_part(np.array([v]), PARTS, which)[0]}
+    low, high = found.between
+    inside = {v for edge in edges for v in edge if low <= v <= high}
     some = {edge: k for edge, k in slow_trussness(edges).items() if edge[0] in inside}
     assert found.part == {
         "edges": printed(Counter(list(some))),
@@ -81,7 +82,7 @@ def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch
     method = ["auto", "incremental", "peel"][int(rng.integers(3))]
     rows = [*columns(intervals(history, times[-1])), *known(start, slow_trussness(start))]
     result = replay(*rows, first, times[-1], method, kept=True, ask=Ask(PARTS, 1))
-    check_proof(result.proof, history, first, 1)
+    check_proof(result.proof, history, first)
     graph = result.graph
     check_counts(graph)
     for revision in range(3):
@@ -98,7 +99,7 @@ def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch
         table = tuple(np.array([row[i] for row in listed], np.int64) for i in range(5))
         flags = np.array([row[5] for row in listed], bool)
         result = resume(graph, frontier, table, flags, first, last, Ask(PARTS, revision))
-        check_proof(result.proof, after, first, revision % PARTS)
+        check_proof(result.proof, after, first)
         graph, history = result.graph, after
         check_counts(graph)
 
@@ -108,6 +109,36 @@ def check_counts(graph: Warm) -> None:
     followed, fresh = graph.counted, Prover(graph, Ask())._recounted()
     assert followed is not None and followed[:2] == fresh[:2]
     assert (followed.backing == fresh.backing).all() and (followed.own == fresh.own).all()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("seed", seeds.several(range(10)))
+def test_within_as_many_runs_as_there_are_parts_every_vertex_comes(seed: int, kept: bool, tmp_path: Path) -> None:
+    """kept: some of the edges change between them; else each run has a new graph, of the same edges."""
+    rng = np.random.default_rng(seed)
+    edges = {(int(a), int(b) + 50) for a, b in rng.integers(-40, 40, (rng.integers(1, 300), 2)) if a < b + 50}
+    parts = int(rng.integers(1, 12))
+    bounds, graph = list[tuple[int, int]](), None
+    for which in range(parts):
+        if graph is None or not kept:
+            graph = replay(*columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=True).graph
+        stretch = graph.stretch(parts, which)
+        vertices = graph.ids[stretch.vertices]
+        assert ((vertices >= stretch.low) & (vertices <= stretch.high)).all()
+        bounds.append((stretch.low, stretch.high))
+        if kept:
+            swapped = np.sort(rng.integers(-60, 60, (5, 2)), axis=1)
+            come = graph.numbered(*np.unique(swapped[swapped[:, 0] < swapped[:, 1]], axis=0).T.copy())
+            come = come[graph.levels.level[come] < 0]
+            gone = np.flatnonzero(graph.levels.level >= 0)[: come.size].astype(np.int32)
+            graph.apply(gone, come[: gone.size])
+            graph.save(tmp_path, str(which))
+            graph = Warm.open(tmp_path, str(which))
+    reach = -(2**63) - 1
+    for low, high in bounds:
+        assert reach == 2**63 - 1 or low == reach + 1 or (not kept and low <= reach)
+        reach = max(reach, high)
+    assert reach == 2**63 - 1
 
 
 def test_every_day_of_the_demo_is_proved() -> None:
@@ -134,12 +165,12 @@ def test_labels_that_are_equal_come_in_the_order_of_the_numbers(seed: int) -> No
     prover = Prover(graph, Ask())
     before = prover.wrong
     assert before == len(wrong), "by one enumeration"
-    prover.part(1, 0)
+    prover.part(graph.stretch(1, 0))
     assert prover.wrong == before, "edge by edge it is the same"
     levels.label[:] = levels.label[::-1].copy()
     counts = prover._recounted()
     differ = (counts.own != graph.counted.own).any() or (counts.backing != graph.counted.backing).any()
-    prover.part(1, 0)
+    prover.part(graph.stretch(1, 0))
     assert prover.wrong - before == differ, "and what was changed behind its back shows there"
 
 
@@ -194,7 +225,7 @@ def test_neighbours_that_are_not_those_of_the_edges_are_found(
     edges = {(1, 2), (1, 3), (2, 3), (3, 4)}
     graph = replay(*columns(intervals({0: edges}, 0)), *known(set(), {}), 0, 0, kept=True, ask=Ask()).graph
     prover, levels = Prover(graph, Ask()), graph.levels
-    prover.part(1, 0)
+    prover.part(graph.stretch(1, 0))
     assert not prover.wrong
     come = graph.numbered(np.array([1], np.int64), np.array([4], np.int64))
     prover.before(come[:0], come)
