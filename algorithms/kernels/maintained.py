@@ -166,8 +166,10 @@ class Maintained:
 
     def _done(self, edges: Shorts, before: Shorts, effort: tuple[str, int, int, int, int]) -> Done:
         """The first level before of each edge in the log, and the level now, where they differ."""
-        edges, oldest = np.unique(edges, return_index=True)
-        before, after = before[oldest], self.graph.level[edges]
+        if not (edges[1:] > edges[:-1]).all():
+            edges, oldest = np.unique(edges, return_index=True)
+            before = before[oldest]
+        after = self.graph.level[edges]
         differ = before != after
         return Done(edges[differ], before[differ], after[differ], effort)
 

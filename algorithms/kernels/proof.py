@@ -29,7 +29,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from algorithms.fingerprint import Fingerprint
-from algorithms.kernels.graph import Ints, Shorts, by_degree
+from algorithms.kernels.graph import Ints, Shorts, by_degree, distinct
 from algorithms.kernels.hashing import SEED, one
 from algorithms.kernels.levels import PROBE, find, reach
 from algorithms.kernels.warm import Counted, Stretch, Warm
@@ -117,7 +117,7 @@ class Prover:
             counts = added(found.counts, was.counts, -1)
         else:
             come = self._follow(present, False)
-            touched = np.unique(np.concatenate([self._gone.touched, come.touched, present]))
+            touched = distinct(np.concatenate([self._gone.touched, come.touched, present]))
             touched = touched[levels.level[touched] >= 0]
             vertices = self.graph.ids[np.concatenate([self._gone.vertices, come.vertices])]
             times = np.concatenate([-self._gone.times, come.times])
@@ -231,7 +231,7 @@ class Prover:
         degree, was = levels.live, self._live
         if (degree - was != moved).any():
             self._note_state(LISTS)
-        self._check_lists(np.unique(np.concatenate([levels.tail[changed], levels.head[changed]])).astype(np.int64))
+        self._check_lists(distinct(np.concatenate([levels.tail[changed], levels.head[changed]])).astype(np.int64))
         other = np.flatnonzero(moved)
         degree, was = degree[other], was[other]
         raised = old != new

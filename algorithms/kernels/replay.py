@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.kernels.graph import Ints, Shorts, compact
+from algorithms.kernels.graph import Ints, Shorts, compact, distinct, starts
 from algorithms.kernels.maintained import Done
 from algorithms.kernels.proof import Prover
 from algorithms.kernels.warm import Mismatch, Warm
@@ -167,9 +167,9 @@ def _by_epoch(
     graph: Warm, times: Shorts, at: Ints, touched: Shorts, sign: Shorts, edges: Shorts | None = None
 ) -> Iterator[Batch]:
     """Each epoch's events in turn. touched: places in `times` and, if given, in `edges`, the numbers in the graph."""
-    epochs, bounds = np.unique(at, return_index=True)
-    for epoch, low, high in zip(epochs.tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
-        here = np.unique(touched[low:high])
+    bounds = starts(at)
+    for epoch, low, high in zip(at[bounds].tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
+        here = distinct(touched[low:high])
         np.add.at(times, touched[low:high], sign[low:high])
         if (times[here] < 0).any():
             raise Mismatch(f"at epoch {epoch} an edge ends that is absent")

@@ -210,7 +210,12 @@ class Warm:
     def make_room(self, come: Shorts) -> None:
         """Lists that the edges to come would overflow move to the end of the pool."""
         ends = np.concatenate([self.levels.tail[come], self.levels.head[come]])
-        vertices, more = np.unique(ends, return_counts=True)
+        if ends.size < self.used.vertices:
+            vertices, more = np.unique(ends, return_counts=True)
+        else:
+            counts = np.bincount(ends)
+            vertices = np.flatnonzero(counts)
+            more = counts[vertices]
         need = self.levels.live[vertices] + more
         full = need > self.room[vertices]
         if not full.any():
