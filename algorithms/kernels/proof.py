@@ -460,46 +460,55 @@ def _sums_of_edges(ids, tail, head, edges, old, new):
 @njit(cache=True, nogil=True)
 def _around(g, vertices, seen, mark, stamp):
     """Each vertex's triangles; the edges at these vertices, each once, and of each the triangles whose other edges have
-    its level or more, and those that it owns. A vertex's neighbours are laid out, and the list of each of them is gone
-    through; that of a hub is not, but each neighbour looked up in it, where that costs less."""
+    its level or more, and those that it owns. A vertex's neighbours are laid out, those with many neighbours first; an
+    edge between two of them is met at the later one: in its list, or by looking up those before it, if they are few."""
     level, label = g.level, g.label
-    size = 0
+    size = widest = 0
     for v in vertices:
         size += g.live[v]
+        widest = max(widest, g.live[v])
     triangles, found = np.zeros(vertices.size, np.int64), 0
     edges, backing, own = np.empty(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32)
+    at = np.empty(widest, np.int64)  # where the edge to a neighbour is in `edges`; -1: it was met before
     for i in range(vertices.size):
-        v, twice = vertices[i], 0
-        first, last = g.begin[v], g.begin[v] + g.live[v]
+        v = vertices[i]
+        near = g.neighbour[g.begin[v] : g.begin[v] + g.live[v]]
+        order = np.argsort(-g.live[near])
+        near, ways = near[order], g.edge[g.begin[v] : g.begin[v] + g.live[v]][order]
         stamp[0] += 1
         if stamp[0] == 1 << 31:
             mark[:] = 0
             stamp[0] = 1
-        for j in range(first, last):
-            mark[g.neighbour[j]] = (stamp[0] << 32) | np.int64(g.edge[j])
-        for j in range(first, last):
-            u, e = np.int64(g.neighbour[j]), g.edge[j]
-            fresh = not seen[e]
-            if fresh:
-                seen[e] = 1
-                edges[found] = e
-            walk = g.live[u] <= g.live[v] * PROBE
-            for slot in range(g.begin[u], g.begin[u] + g.live[u]) if walk else range(first, last):
-                f, h = np.int64(-1), np.int64(-1)
+        for j in range(near.size):
+            mark[near[j]] = (stamp[0] << 32) | j
+            at[j] = -1
+            if not seen[ways[j]]:
+                seen[ways[j]] = 1
+                edges[found] = ways[j]
+                at[j] = found
+                found += 1
+        for j in range(near.size):
+            u, e = np.int64(near[j]), ways[j]
+            walk = g.live[u] <= j * PROBE
+            for step in range(g.live[u] if walk else j):
+                k, h = step, np.int64(-1)
                 if walk:
-                    laid = mark[g.neighbour[slot]]
-                    if (laid >> 32) == stamp[0]:
-                        f, h = laid & 0xFFFFFFFF, np.int64(g.edge[slot])
-                elif slot != j:
-                    f, h = np.int64(g.edge[slot]), find(g, u, np.int64(g.neighbour[slot]))
+                    laid = mark[g.neighbour[g.begin[u] + step]]
+                    k = laid & 0xFFFFFFFF
+                    if (laid >> 32) == stamp[0] and k < j:
+                        h = np.int64(g.edge[g.begin[u] + step])
+                else:
+                    h = find(g, u, np.int64(near[k]))
                 if h < 0 or level[h] < 0:
                     continue
-                twice += 1
-                if fresh and level[f] >= level[e] and level[h] >= level[e]:
-                    backing[found] += 1
-                    own[found] += _first(level, label, e, f) and _first(level, label, e, h)
-            found += fresh
-        triangles[i] = twice // 2
+                f = ways[k]
+                triangles[i] += 1
+                if at[j] >= 0 and level[f] >= level[e] and level[h] >= level[e]:
+                    backing[at[j]] += 1
+                    own[at[j]] += _first(level, label, e, f) and _first(level, label, e, h)
+                if at[k] >= 0 and level[e] >= level[f] and level[h] >= level[f]:
+                    backing[at[k]] += 1
+                    own[at[k]] += _first(level, label, f, e) and _first(level, label, f, h)
     edges = edges[:found].copy()
     for e in edges:
         seen[e] = 0

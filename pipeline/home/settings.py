@@ -186,7 +186,7 @@ class Audit(Section):
             'how a run is checked before it is published. Every epoch is proved in any case; besides, "full": some are '
             'recomputed from scratch (`epochs`); "local": nothing is; "rolling 32": one in 32 vertices is recounted in '
             'each run, all of them within 32 runs; "auto": "full" while that costs less than the rest of the run, then '
-            '"rolling 32", beyond 4 million edges 64, beyond 8 million 128, and so on',
+            '"rolling 32", beyond 2 million edges 64, beyond 4 million 128, and so on',
             '"auto", "full", "local" or "rolling N"',
         ),
     ] = "auto"

@@ -17,7 +17,7 @@ from .decision import Decision, Label, Number, Numbers, Scope, Way
 
 FULL = "full"  # `[audit] mode`
 # Of so many parts "auto" recounts one, of twice as many where a part would have more edges than that, and so on.
-PARTS, PART_EDGES = 32, 1 << 17
+PARTS, PART_EDGES = 32, 1 << 16
 # Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.
 FULL_SECONDS, FULL_EDGES, REST_SECONDS, REST_EDGES = 3.5, 60_000, 5.0, 80_000
 SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each

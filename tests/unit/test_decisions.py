@@ -392,9 +392,9 @@ MANY = 200_000  # edges, of which a recomputation takes longer than the rest of 
         ("", 90_000, 0, "full: 5", {"full: 5"}),  # as long
         ("", 90_001, 0, ROLLING, {ROLLING, "full: 5"}),
         ("", MANY, 10, ROLLING, {ROLLING, "full: 5"}),
-        ("", 32 << 17, 0, ROLLING, {ROLLING, "full: 5"}),  # a part has at most so many edges
-        ("", (32 << 17) + 1, 0, "rolling 64", {"rolling 64", "full: 5"}),
-        ("", 10_000_000, 0, "rolling 128", {"rolling 128", "full: 5"}),
+        ("", 32 << 16, 0, ROLLING, {ROLLING, "full: 5"}),  # a part has at most so many edges
+        ("", (32 << 16) + 1, 0, "rolling 64", {"rolling 64", "full: 5"}),
+        ("", 10_000_000, 0, "rolling 256", {"rolling 256", "full: 5"}),
         ('[audit]\nmode = "full"\n', MANY, 10, "full: 5", {"full: 5"}),
         ('[audit]\nmode = "local"\n', 100, 10, "local", {"local", "full: 5"}),
         ('[audit]\nmode = "rolling 7"\n', 100, 10, "rolling 7", {"rolling 7", "full: 5"}),
