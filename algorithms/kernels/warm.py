@@ -142,12 +142,14 @@ class Warm:
         return np.minimum(u, v), np.maximum(u, v)
 
     def stretch(self, parts: int, which: int) -> Stretch:
-        """The vertices that follow those of the last stretch, with one in `parts` of all ends of edges, or a little
-        more: so within `parts` of them every vertex comes. Of a new graph the `which`-th, as the graph is."""
+        """The vertices that follow those of the last stretch; in a new graph the `which`-th of `parts` with as many
+        ends of edges. They have one in `parts` - 1 of all ends or a little more, for the last one before the first
+        vertex comes again may be short: so every vertex is in one of `parts` stretches in a row."""
         ids, degree = self._sorted, self.levels.live[self._order]
         starts = np.cumsum(degree) - degree
-        size, turn = max(1, -(-int(degree.sum()) // parts)), self.turn
-        first = int(np.searchsorted(starts, which * size) if turn is None else np.searchsorted(ids, turn))
+        total, turn = int(degree.sum()), self.turn
+        begin, size = which * max(1, -(-total // parts)), max(1, -(-total // max(1, parts - 1)))
+        first = int(np.searchsorted(starts, begin) if turn is None else np.searchsorted(ids, turn))
         if first in (0, ids.size):
             first, turn = 0, LEAST
         start = int(starts[first]) if ids.size else 0
@@ -155,7 +157,7 @@ class Warm:
         low = int(ids[first]) if turn is None else turn
         self.turn = int(ids[last]) if last < ids.size else LEAST
         high = self.turn - 1 if last < ids.size else MOST
-        return Stretch(self._order[first:last].astype(np.int64), low, high, start // size)
+        return Stretch(self._order[first:last].astype(np.int64), low, high, start * parts // max(1, total))
 
     def _index(self) -> None:
         """Vertices in order of their ids, those that came late included."""
