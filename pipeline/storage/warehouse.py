@@ -40,8 +40,6 @@ PROPERTIES = {
     # it has read a row), and a small file counts as 4 MiB when files are dealt out to tasks (24 where two would do).
     "commit.manifest.min-count-to-merge": "4",
     "read.split.open-file-cost": str(256 << 10),
-    # What is sorted by its key, as large results are, is read by ranges of it: a row group is the least that is read.
-    "write.parquet.row-group-size-bytes": str(2 << 20),
 }
 
 
