@@ -103,6 +103,8 @@ class Proof:
         True
         """
         said = json.loads(text)
+        if "between" not in said:  # of an earlier version, whose parts were of other vertices
+            said |= {"asked": {}, "part": {}, "between": (0, 0)}
         steps = [
             Step(step["epoch"], _prints(step["prints"]), _counts(step["counts"]), step["looked_at"])
             for step in said["steps"]

@@ -3,6 +3,7 @@ what runs say of their stages, batches, checks and totals. No Spark."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -407,6 +408,9 @@ def test_the_proof_of_a_run_is_replaced_and_taken_away(ledger: Ledger) -> None:
     assert (ledger.proof("a"), ledger.proof("b")) == (one, other)
     ledger.put_proof("b", None)
     assert (ledger.proof("a"), ledger.proof("b")) == (one, None)
+    earlier = {name: said for name, said in json.loads(one.to_json()).items() if name != "between"}
+    ledger.put_proof("a", json.dumps(earlier | {"part": {"edges": {"first": 1, "second": 2}}}))
+    assert ledger.proof("a") == replace(one, asked=Ask()), "of a part whose vertices are chosen otherwise by now"
 
 
 # -- totals -------------------------------------------------------------------------------------------------------
