@@ -65,7 +65,6 @@ def describe(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: Sequen
         "label": label(epoch),
         "before": label(window[-2]) if window[1:] else None,
         "revision": row.revision,
-        "newest": row.revision == ledger.at().revision,
         "published_at": row.published_at,
         "at": at,
         "why": None,

@@ -96,7 +96,6 @@ def page(folder: Path, story: list[set[Edge]], name: str, rows: int) -> Path:
         "label": "2004-05-05",
         "before": "2004-05-04",
         "revision": 7,
-        "newest": True,
         "published_at": at,
         "at": at,
         "why": None,
