@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from ..errors import RunFailed, UsageError
 from ..home.directory import Home
 from ..secret import secret
+from ..storage import travel
 from ..storage.connecting import TOKEN, local
 from ..storage.session import PORT, REMOTE, listens, session
 
@@ -50,6 +51,13 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[
     }
     done = threading.Event()
     spark = session(master, home.config.spark.conf | server)
+    if spark.conf.get(travel.CODE, None) is None and travel.archive.cache_info().currsize:
+        spark.stop()
+        raise UsageError(
+            f"the executors of {master} have no altneu, or another one, and the clients are not told to send theirs.",
+            "install it there; or in the altneu.toml of the server: "
+            f'[spark] conf = {{ "{travel.CODE}" = "{travel.SENT}" }}',
+        )
     for number in (signal.SIGINT, signal.SIGTERM):  # after PySpark has set a handler of its own
         signal.signal(number, lambda number, frame: done.set())
     say(f"Spark {spark.version} ({spark.sparkContext.master}) listens at sc://{host}:{port}")

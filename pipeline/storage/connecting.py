@@ -104,7 +104,7 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
         raise UsageError(
             f"the Spark Connect server at {named} {given}.", f"export {TOKEN}=…   (or {TOKEN}_FILE): that of the server"
         ) from None
-    if session.conf.get(travel.CODE, None) != travel.INSTALLED:  # as a server of `altneu connect` says
+    if session.conf.get(travel.CODE, None) == travel.SENT:
         session.addArtifacts(travel.archive(), pyfile=True)
     return session  # type: ignore[no-any-return]
 

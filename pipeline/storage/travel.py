@@ -2,7 +2,8 @@
 
 Executors need a Python with altneu's dependencies. Those that have the same code installed keep it, and with it the
 compiled kernels; to others the driver sends a zip of its own modules, whose kernels they compile in each application
-again (minutes). `CODE = "installed"` in the session's settings says that nothing is to be sent, and nothing is asked.
+again (minutes). `CODE` in the session's settings says it, "installed" or "sent": then nobody is asked. Of a Spark
+Connect server it says whether its clients send theirs, each with its session.
 Which Python it is on the executors, their machines know: see `python_of_executors`.
 """
 
@@ -25,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from ..errors import Unavailable, explained
 
-CODE, INSTALLED = "spark.altneu.code", "installed"
+CODE, INSTALLED, SENT = "spark.altneu.code", "installed", "sent"
 PYTHON = "spark.pyspark.python"
 PACKAGES = ("algorithms", "expectations", "pipeline")
 ASKED = 4  # executors that are asked at most: those of a cluster are alike
@@ -78,9 +79,12 @@ def reach(spark: SparkSession, master: str) -> bool:
     """See to it that the executors of a session have the code; True: it was sent. Raises `Unavailable` where they do
     not answer, or have no Python that can work for us."""
     context: Any = spark.sparkContext
-    if on_this_machine(master) or spark.conf.get(CODE, None) == INSTALLED:
-        context._jsc.sc().conf().set(CODE, INSTALLED)  # for the clients of a Spark Connect server
+    said = spark.conf.get(CODE, None)
+    if on_this_machine(master) or said == INSTALLED:
         return False
+    if said == SENT:
+        context.addPyFile(archive())
+        return True
     mine, parts = digest(), max(1, min(ASKED, context.defaultParallelism))
     try:
         theirs = set(context.parallelize(range(parts), parts).mapPartitions(_asked()).collect())
@@ -92,7 +96,6 @@ def reach(spark: SparkSession, master: str) -> bool:
             "altneu depends on",
         ) from error
     if theirs == {mine}:
-        context._jsc.sc().conf().set(CODE, INSTALLED)
         return False
     context.addPyFile(archive())
     return True
