@@ -16,6 +16,7 @@ from . import (
     edges,
     incremental_versus_full,
     ledger,
+    plain,
     proof,
     quarantine,
     triangle_counts,
@@ -122,6 +123,17 @@ def check_proof(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> l
         if kinds[check["name"]] == "part":
             check["observed"] += f" in part {part}"
     return checks
+
+
+def check_plain(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
+    """The plain tables: a check per epoch of `vertex_history`, one of each of the others.
+
+    rows     what differs: epoch, what (the table), a, b, maintained, recomputed, `count`.
+    context  tables: those that there are; epochs: of which something is said; labels (optional): epoch -> label.
+    """
+    wanted = [e for e in plain.EXPECTATIONS if e.args["column"] in context["tables"]]
+    epochs = sorted({*context["epochs"], *(row["epoch"] for row in rows)})
+    return _none_differs("plain", wanted, rows, epochs, plain.OPTIONAL, context.get("labels", {})) if wanted else []
 
 
 def _none_differs(

@@ -5,7 +5,7 @@
 
 Everything comes from where the program itself reads it: the models of `altneu.toml`, the command line, the table of
 views, the declarations of the tables, the suites. Only what the code does not say is written here: what a table holds
-(`TABLES`, `DATABASE`). A new table without its words is an error.
+(`TABLES`, `PLAIN`, `DATABASE`). A new table without its words is an error.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from typing import Any, get_args
 import typer
 
 from expectations import incremental_versus_full
+from expectations import plain as plain_suite
 from expectations.model import Expectation
 from expectations.suite import EXPECTATIONS
 from pipeline.cli import app
 from pipeline.errors import Exit
-from pipeline.home.settings import SETTINGS, Setting
+from pipeline.home.directory import Home
+from pipeline.home.settings import SETTINGS, Config, Setting
 from pipeline.reading.questions import ANY, FLAGS, VIEWS
 from pipeline.state import schema
 from pipeline.storage.declared import MOTIFS
 from pipeline.storage.declared import TABLES as COLUMNS
+from pipeline.storage.declared import fields as columns_of
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "reference.md"
@@ -51,6 +54,14 @@ TABLES = {
     "trussness": "at every epoch one `k` for each edge",
     "motif_edges": "homes with motifs: what motifs are made of besides the edges, as validity intervals",
     "motif_counts": "homes with motifs: the sum of `diff` up to t is the number of occurrences at the vertex",
+}
+PLAIN = {
+    "vertex_history": "a row per vertex for as long as its numbers stay: what holds at epoch t has "
+    "`epoch <= t AND until > t`, what holds now `is_current`. `until` of what has not ended is 2^63 - 1, "
+    "`valid_to` 9999-12-31",
+    "edge_now": "a row per landed key that makes an edge at the frontier, with its values; `both_ways`: the other "
+    "direction has a row, too",
+    "epoch_totals": "a row per epoch from the first landed one to the frontier",
 }
 DATABASE = {
     "runs": "one row per run: what it builds on, its state, its heartbeat, and which process works on it",
@@ -296,6 +307,13 @@ def columns(declared: str) -> str:
     return ", ".join(named)
 
 
+def plain_columns(table: str) -> str:
+    """Of a home whose epochs are times, with integer ids and without values and motifs."""
+    home = Home(Path("any"), Config.model_validate({"epochs": {"every": "1d"}}))
+    named = [f"{code(name)} {kind}" for name, kind in columns_of(home, table).items()]
+    return ", ".join([*named[:2], "the columns of `[values]`", *named[2:]] if table == "edge_now" else named)
+
+
 def tables_page() -> list[str]:
     declared = COLUMNS | MOTIFS
     lines = [
@@ -308,6 +326,16 @@ def tables_page() -> list[str]:
     ]
     rows = [[code(name), columns(own), TABLES[name]] for name, own in declared.items()]
     lines += table(["table", "columns of its own", "what it holds"], rows)
+    lines += [
+        "### Plain tables",
+        "",
+        "Of homes with `[publish] tables`; [other programs](engines.md#plain-tables) says how to use them. Vertices "
+        "are bigint or, where `ids` are strings, string. `valid_from`, `valid_to` and `begins` are there where epochs "
+        "are times; each motif has one more column, `motif_NAME`. They have no `revision` and no `diff`.",
+        "",
+    ]
+    rows = [[code(name), plain_columns(name), about] for name, about in PLAIN.items()]
+    lines += table(["table", "columns", "what it holds"], rows)
     lines += FINGERPRINTS
     lines += [
         "## The database",
@@ -333,7 +361,7 @@ def checks_page() -> list[str]:
         "",
     ]
     suites: dict[str, list[Expectation]] = {}
-    for each in [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS]:
+    for each in [*EXPECTATIONS, *incremental_versus_full.EXPECTATIONS, *plain_suite.EXPECTATIONS]:
         suites.setdefault(each.suite, []).append(each)
     for suite, found in suites.items():
         about = (sys.modules[f"expectations.{suite}"].__doc__ or "").strip().splitlines()[0].partition(": ")[2]

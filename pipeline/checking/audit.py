@@ -28,7 +28,8 @@ from ..home.directory import Home
 from ..home.s3 import in_s3
 from ..reading import explain
 from ..state.ledger import Ledger
-from ..state.records import Revision
+from ..state.records import PLAIN, Revision
+from ..state.totals import accumulate
 from ..storage import few
 from ..storage.iceberg import classic
 from ..storage.warehouse import Warehouse
@@ -39,9 +40,9 @@ from .shown import Measure, Shown, differing_rows, differing_totals, published, 
 _STORED = "stored "  # before a table's name: how many of its rows are of the epoch
 
 
-def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
-    """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b), and `relation`: `-`,
-    or the name of a relation of motifs, for its rows. Twice where both directions of a pair have a value."""
+def in_force(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
+    """The landed upserts that make an edge at some epochs, from scratch: _at, a, b (a < b), src, dst, epoch (its own),
+    and the value columns."""
     config = home.config
     at = F.broadcast(few.frame(upserts.sparkSession, {"_at": "bigint"}, [(epoch,) for epoch in epochs]))
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
@@ -60,8 +61,14 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     )
     if config.edges.live_for is not None:
         last = last.where(F.col("_at") < F.col("epoch") + config.edges.live_for)
-    if config.condition is not None:
-        last = last.where(config.condition)
+    return last if config.condition is None else last.where(config.condition)
+
+
+def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
+    """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b), and `relation`: `-`,
+    or the name of a relation of motifs, for its rows. Twice where both directions of a pair have a value."""
+    config = home.config
+    last = in_force(upserts, home, epochs)
     relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
     for name in patterns.kept(motif_reference.read(config.motifs)):
         ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")
@@ -70,7 +77,7 @@ def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     return last.select(F.col("_at").alias("epoch"), F.inline(F.array(*relations))).where("relation IS NOT NULL")
 
 
-def _stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
+def stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
     """The maintained state at some epochs: epoch, what (place in `PER_ROW`), a, b, k, n (copies, a degree, or a
     count). Of motifs k is the place in `[motifs]`."""
 
@@ -109,7 +116,7 @@ def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame
             recounted.table(RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items()
         )
 
-    return _stored(read, epochs).groupBy("epoch").applyInArrow(task, RESULTS)
+    return stored(read, epochs).groupBy("epoch").applyInArrow(task, RESULTS)
 
 
 def incremental_versus_full(
@@ -151,12 +158,12 @@ def differences(
     motifs = motif_reference.read(warehouse.home.config.motifs)
     if revision is not None and "motif_counts" not in revision.snapshots:
         motifs = {}
-    kept = _stored(read, epochs, list(motifs)).groupBy("epoch")
+    kept = stored(read, epochs, list(motifs)).groupBy("epoch")
     fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
     compared = kept.cogroup(fresh).applyInArrow(partial(recounted.compare, motifs), DIFFERENCES)
     if shown is not None:
         compared = compared.unionByName(_listed(stored_rows(shown, read)))
-    found, counted, stored = _apart([row.asDict() for row in compared.collect()])
+    found, counted, there = _apart([row.asDict() for row in compared.collect()])
     labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
@@ -182,7 +189,7 @@ def differences(
         for row in wrong:
             if row["what"] == "motifs":
                 row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
-        found += wrong + differing_rows(shown, stored)
+        found += wrong + differing_rows(shown, there)
     return found, context
 
 
@@ -250,7 +257,33 @@ def audit_published(
         if warehouse.home.config.vertices.ids == "string" and wanted:
             context["kinds"] |= {"names"}
             found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)
-    return check_differences(found, context)
+        checks = check_differences(found, context)
+        if wanted and any(table in revision.snapshots for table in PLAIN):
+            say("comparing the plain tables")
+            checks += _plain(warehouse, read, revision, wanted)
+    return checks
+
+
+def _plain(
+    warehouse: Warehouse, read: Callable[[str], DataFrame], revision: Revision, epochs: list[int]
+) -> list[Check]:
+    """The plain tables of a published revision, whole at some epochs."""
+    from expectations.suite import check_plain
+
+    from . import plain
+
+    ledger = Ledger(warehouse.home.database)
+    sources = plain.Sources(
+        read,
+        warehouse.home,
+        [table for table in PLAIN if table in revision.snapshots],
+        accumulate(ledger.total_diffs(revision.revision), revision.frontier),
+        set(ledger.batches(revision.revision)),
+        int(revision.frontier or 0),
+        revision.since,
+    )
+    found = plain.sums(sources) + plain.rows(sources, epochs)
+    return check_plain(found, sources.context(epochs))
 
 
 LANDED = {"batches have as many rows as are stored", "batches have as many quarantined rows as are stored"}

@@ -244,3 +244,8 @@ def tables(
     out.print(f"{'revision':<10} {found.revision}, tag {found.tag or shares}")
     out.print(f"{'frontier':<10} {found.frontier}: epochs after it are not final")
     print_rows([{"table": table, "metadata": where} for table, where in found.tables.items()])
+    lacking = [table for table in home.config.publish.tables if table not in found.tables]
+    if lacking:
+        out.print(
+            f"not in this revision: {', '.join(lacking)}; the next run that publishes writes it, or altneu rebuild"
+        )

@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 
 from ..errors import UsageError
 from ..secret import is_secret, masked, without_secrets
-from .rules import fault, is_memory, near, toml_key
+from .rules import EDGE_NOW, fault, is_memory, near, toml_key
 from .settings import SETTINGS, Config, Section, Setting
 
 if TYPE_CHECKING:
@@ -112,6 +112,13 @@ def _across(raw: dict[str, Any]) -> list[str]:
         for section, names in (("values", values), ("motifs", motifs))
         for name, other in _doubles(names)
     ]
+    asked = _table(raw, "publish").get("tables")
+    if isinstance(asked, list) and "edge_now" in asked:
+        problems += [
+            f'[publish] tables = "edge_now": it has a column {name} of its own; rename the one of [values]'
+            for name in values
+            if name.casefold() in EDGE_NOW
+        ]
     where = _table(raw, "edges").get("where")
     if isinstance(where, str) and (why := fault(where, values)):
         problems.append(f"[edges] where = {where!r}: {why}")

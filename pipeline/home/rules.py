@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Annotated
+from typing import Annotated, Literal
 
 import sqlalchemy as sa
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -169,6 +169,8 @@ def _for_spark(value: object) -> str:
 
 
 TYPES = ("long", "double", "string", "boolean")
+PlainTable = Literal["vertex_history", "edge_now", "epoch_totals"]
+EDGE_NOW = ("trussness", "both_ways")  # its columns besides the ends and the values
 
 Length = Annotated[str, _such(is_length)]
 AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-9][0-9]{0,17})$")]

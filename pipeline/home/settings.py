@@ -210,6 +210,15 @@ class Publish(Section):
             '"never", "on warning" or "always"',
         ),
     ] = "never"
+    tables: Annotated[
+        list[rules.PlainTable],
+        About(
+            '["vertex_history", "edge_now", "epoch_totals"]',
+            "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs",
+            'a list of "vertex_history", "edge_now" and "epoch_totals"',
+            change="nothing; the next run that publishes writes them whole, or no longer, and `altneu rebuild` at once",
+        ),
+    ] = []
 
 
 class Runs(Section):

@@ -88,7 +88,7 @@ def _moved(ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], r
     """The epochs at which the graph of two revisions in a row differs."""
     known = ledger.fingerprints_at([parent.revision, row.revision])
     before, after = known[parent.revision], known[row.revision]
-    tables = {table for table in row.snapshots if table not in LANDED}
+    tables = {table for table in row.collections if table not in LANDED}
     first = parent.frontier is None
     if not tables <= {*after} or not (first or tables <= {*before}):
         start = min(run, default=None)

@@ -354,7 +354,7 @@ class Graph(Views["DataFrame"]):
             "totals": self.totals(all_epochs=True, revision=at),
             "vertices": self.vertices(as_of, at),
             "edges": self.edges(as_of, at),
-            **{f"diffs_{table}": self.collection(table, at) for table in self.revision(at).snapshots},
+            **{f"diffs_{table}": self.collection(table, at) for table in self.revision(at).collections},
         }
         for name, frame in frames.items():
             frame.createOrReplaceTempView(prefix + name)

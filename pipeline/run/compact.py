@@ -30,12 +30,12 @@ from ..report import refresh
 from ..state import lease
 from ..state.facts import CompactFacts, Size
 from ..state.ledger import Ledger
-from ..state.records import Revision, RunKind, RunState, StageState, new_run_id
+from ..state.records import PLAIN, Revision, RunKind, RunState, StageState, new_run_id
 from ..storage import kept
 from ..storage.branches import Branches
 from ..storage.declared import INTERVALS
 from ..storage.warehouse import Warehouse, shown
-from . import held, unchanged
+from . import held, plain, unchanged
 from .meaning import changed_values
 
 Say = Callable[[str], None]
@@ -51,6 +51,9 @@ KEYS = {
     "trussness": ["a", "b"],
     "motif_edges": ["relation", "a", "b"],
     "motif_counts": ["motif", "vertex"],
+    "vertex_history": ["vertex"],
+    "edge_now": ["src", "dst"],
+    "epoch_totals": ["epoch"],
 }
 
 
@@ -138,6 +141,7 @@ def compact(
     def verify(pins: dict[str, int], since: int | None, revisions: list[int]) -> bool:
         say("comparing fingerprints")
         unchanged.verify(home, ledger, warehouse, row, pins, since, revisions)
+        plain.verify_folded(warehouse, row, pins, since)
         return True
 
     with warehouse.plans(row):
@@ -217,8 +221,12 @@ def _rewrite(
 ) -> int:
     """Write a table again; return its snapshot, or the one that it has when there is nothing to gain."""
     base = row.snapshots[table]
-    if not size.rows or (size.files == 1 and since == row.since):
+    if not size.rows or (size.files == 1 and since == row.since and not warehouse.taken_out(table, base)):
         return base
+    if table in PLAIN:
+        if not plain.declared_as_stored(warehouse, table, base):
+            return base
+        return warehouse.rewrite(table, run_id, base, placed(table, plain.folded(warehouse, table, base, since), size))
     rows = shown(warehouse.snapshot(table, base), row)
     folded = fold(table, rows, since, oldest, live_for)
     return warehouse.rewrite(table, run_id, base, placed(table, folded, size))
@@ -228,4 +236,4 @@ def placed(table: str, rows: DataFrame, size: Size) -> DataFrame:
     """A table's rows, sorted by its key into files of `FILE_BYTES`."""
     files = max(1, math.ceil(size.bytes / FILE_BYTES))
     cut = rows.repartitionByRange(files, *KEYS[table]) if files > 1 else rows.coalesce(1)
-    return cut.sortWithinPartitions(*KEYS[table], "epoch")
+    return cut.sortWithinPartitions(*dict.fromkeys([*KEYS[table], *(["epoch"] if "epoch" in rows.columns else [])]))

@@ -15,7 +15,7 @@ from ..errors import AltneuError, Disturbed
 from ..home.directory import Home
 from ..state.facts import EdgesFacts, IngestFacts
 from ..state.ledger import Ledger
-from ..state.records import Revision, RunKind
+from ..state.records import PLAIN, Revision, RunKind
 from ..storage import kept
 from ..storage.warehouse import Warehouse, shown
 from .decision import Decision, Number, Scope
@@ -108,7 +108,8 @@ class Run:
 
     def after(self, table: str) -> DataFrame:
         """Both: what a reader will see."""
-        return shown(self.warehouse.snapshot(table, self.head(table)), self.parent)
+        rows = self.warehouse.snapshot(table, self.head(table))
+        return rows if table in PLAIN else shown(rows, self.parent)
 
     def head(self, table: str) -> int:
         """The snapshot of what is there after the run, as its stages wrote it. Raises `Disturbed`."""
@@ -142,6 +143,18 @@ class Run:
         head = self.warehouse.stage(table, self.run_id, base, rows)
         self.written[table] = self.wrote[table] = head
         return 0 if head == base else self.warehouse.added(table, head)
+
+    def replace(self, table: str, gone: Any | None, come: Any | None) -> None:
+        """Write what the run changes of a plain table: without the rows with a key of `gone`, and with `come`."""
+        self.ledger.beat(self.run_id)
+        head = self.warehouse.replace(table, self.run_id, self.base(table), gone, come)
+        self.written[table] = self.wrote[table] = head
+
+    def landed(self) -> set[int]:
+        """The epochs that have a batch once this run is published."""
+        staged = {batch.epoch: bool(batch.digest) for batch in self.ledger.staged_batches(self.run_id)}
+        known = {*self.ledger.batches(self.parent.revision), *staged}
+        return {epoch for epoch in known if staged.get(epoch, True)}
 
     def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
         """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's.

@@ -298,6 +298,8 @@ def about(check: Check) -> str:
     """
     if check["suite"] in TABLES | MOTIFS:
         return check["suite"]
+    if check["suite"] == "plain":
+        return check["name"].partition(" ")[0]
     return next((table for word, table in ABOUT.items() if word in check["name"]), "edges")
 
 

@@ -30,7 +30,7 @@ from ..home.file import NAME, write_text
 from ..landing import copied as batches
 from ..state import carried, copying, database, files, lease, place, versions
 from ..state.ledger import Ledger
-from ..state.records import RunKind, RunState
+from ..state.records import PLAIN, RunKind, RunState
 from ..state.schema import homes
 from ..storage import catalogs
 from ..storage import copied as tables
@@ -270,17 +270,18 @@ def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
     from ..storage.prints import of_published
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
+    from . import plain
 
     say("proof")
     ledger = Ledger(new.database)
     spark = session_for(new, ledger)
-    copy, proved = Warehouse(spark, new), {}
+    original, copy, proved = Warehouse(spark, home), Warehouse(spark, new), {}
     rows = [row for row in ledger.revisions() if row.snapshots and row.frontier is not None]
     for number, row in enumerate(rows):
         say(f"proof of revision {row.revision} ({number + 1} of {len(rows)})")
         recorded = ledger.fingerprints(row.revision)
-        if set(row.snapshots) - set(recorded):
-            recorded = {**of_published(Warehouse(spark, home), row), **recorded}
+        if set(row.collections) - set(recorded):
+            recorded = {**of_published(original, row), **recorded}
         found = compare(copy, row, recorded)
         if found.wrong:
             raise CheckFailed(
@@ -288,5 +289,8 @@ def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
                 f"{', '.join(each.table for each in found.wrong)}.",
                 "altneu audit --fingerprints; altneu repair; then move",
             )
+        for table in set(row.snapshots) & set(PLAIN):
+            if plain.summed(original.as_stored(table, row)) != plain.summed(copy.as_stored(table, row)):
+                raise CheckFailed(f"the copy of {table} at revision {row.revision} has other rows.", AGAIN)
         proved[row.revision] = found.compared
     return proved

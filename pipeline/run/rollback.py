@@ -19,7 +19,7 @@ from ..report import refresh
 from ..state import prints
 from ..state.lease import held
 from ..state.ledger import Ledger
-from ..state.records import Revision, RunKind, RunState, StagedBatch, new_run_id
+from ..state.records import PLAIN, Revision, RunKind, RunState, StagedBatch, new_run_id
 from ..state.revisions import exact
 from ..storage.unaided import branches
 from . import lineage
@@ -57,6 +57,8 @@ def rollback(
                 say(f"revision {revision} shares its tables with later ones: writing its rows again")
                 pins = written_again(home, ledger, run_id, target)
             published = _publish_again(home, ledger, run_id, parent, target, pins, epochs)
+            if lacking := [table for table in home.config.publish.tables if table not in pins and pins]:
+                say(f"empty until the next run, or altneu rebuild: {', '.join(lacking)}")
         except BaseException as error:
             state, why = (
                 (RunState.INTERRUPTED, "interrupted during rollback")
@@ -80,7 +82,7 @@ def written_again(home: Home, ledger: Ledger, run_id: str, target: Revision) -> 
     """Write what a revision shows of its tables on a branch of the run, and prove that it is that; the snapshots."""
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
-    from . import unchanged
+    from . import plain, unchanged
     from .compact import placed
 
     if words := changed_values(home, ledger):
@@ -91,12 +93,17 @@ def written_again(home: Home, ledger: Ledger, run_id: str, target: Revision) -> 
         )
     warehouse = Warehouse(session_for(home, ledger), home)
     with warehouse.plans(target):
-        pins = {
-            table: warehouse.rewrite(
-                table, run_id, snapshot, placed(table, warehouse.at(table, target), warehouse.size(table, snapshot))
+        pins = {}
+        for table, snapshot in target.snapshots.items():
+            if table not in PLAIN:
+                rows = warehouse.at(table, target)
+            elif target.config_digest == home.config.digest():
+                rows = plain.whole(table, lambda name: warehouse.at(name, target), home, ledger, target)
+            else:  # the next run, which restates history, writes it
+                continue
+            pins[table] = warehouse.rewrite(
+                table, run_id, snapshot, placed(table, rows, warehouse.size(table, snapshot))
             )
-            for table, snapshot in target.snapshots.items()
-        }
         unchanged.verify(home, ledger, warehouse, target, pins, target.since, [target.revision])
     return pins
 

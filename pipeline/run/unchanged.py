@@ -13,7 +13,7 @@ from ..errors import CheckFailed
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.prints import Difference, Prints, differences, folded
-from ..state.records import LANDED, Revision
+from ..state.records import LANDED, PLAIN, Revision
 from ..storage.prints import of_revisions
 from ..storage.warehouse import Warehouse, shown
 from .meaning import changed_meaning
@@ -28,7 +28,9 @@ def verify(
     since: int | None,
     revisions: Sequence[int],
 ) -> None:
-    """Compare the tables of `pins` with those of `row`, as some revisions in a row see them. Raises `CheckFailed`."""
+    """Compare the tables of `pins` with those of `row`, as some revisions in a row see them. Raises `CheckFailed`.
+    Not the plain ones: they have no revisions."""
+    pins = {table: snapshot for table, snapshot in pins.items() if table not in PLAIN}
 
     def seen(snapshots: Mapping[str, int]) -> dict[int, Prints]:
         rows = {table: shown(warehouse.snapshot(table, snapshot), row) for table, snapshot in snapshots.items()}

@@ -9,17 +9,19 @@ import uuid
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, get_args
 
 import sqlalchemy as sa
 
 from expectations.model import Check
 
+from ..home.rules import PlainTable
 from . import lease
 from .facts import Facts, from_json
 from .schema import NOTHING
 
 LANDED = ("upserts", "quarantine", "names")  # tables of rows as they came; all others are computed from them
+PLAIN = get_args(PlainTable)  # no collections: rows as other programs want them, made of the collections
 
 Json: TypeAlias = dict[str, Any]  # a JSON object whose fields are others' business: a stage's facts, a run's settings
 Row: TypeAlias = sa.Row[*tuple[Any, ...]]
@@ -210,6 +212,11 @@ class Revision:
             row.since,
             tuple((first, last) for first, last in row.hidden or ()),
         )
+
+    @property
+    def collections(self) -> dict[str, int]:
+        """The snapshots of the tables of diff triples: all but the plain ones."""
+        return {table: snapshot for table, snapshot in self.snapshots.items() if table not in PLAIN}
 
     def answers(self, epoch: int) -> bool:
         """Do the tables still know this epoch, or has a compaction folded it?"""

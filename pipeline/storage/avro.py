@@ -2,8 +2,8 @@
 
     copied(content, {("data_file", "file_path"): str.upper})
 
-A change is named by the fields that lead to it (through unions and arrays) and gets each of its values, text or number,
-in the order of the file. Source: the Avro specification, "Object Container Files" and "Binary Encoding".
+A change is named by the fields that lead to it (through unions and arrays) and gets each of its values, text, bytes or
+numbers, in the order of the file. Source: the Avro specification, "Object Container Files" and "Binary Encoding".
 """
 
 from __future__ import annotations
@@ -94,8 +94,10 @@ def _copier(
             return _fixed(schema["size"])
         case "int" | "long" | "enum":
             return _number(change)
-        case "string" | "bytes":
+        case "string":
             return _text(change)
+        case "bytes":
+            return _binary(change)
         case "record":
             return _record([_copier(f["type"], (*path, f["name"]), changes, named) for f in schema["fields"]])
         case "array":
@@ -126,6 +128,15 @@ def _text(change: Change | None) -> Copier:
     def copy(data: bytes, at: int, out: bytearray) -> int:
         value, end = _bytes(data, at)
         _put_bytes(out, change(value.decode()).encode() if change else value)
+        return end
+
+    return copy
+
+
+def _binary(change: Change | None) -> Copier:
+    def copy(data: bytes, at: int, out: bytearray) -> int:
+        value, end = _bytes(data, at)
+        _put_bytes(out, change(value) if change else value)
         return end
 
     return copy

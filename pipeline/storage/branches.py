@@ -80,6 +80,10 @@ class Branches:
         """How many rows a snapshot has that the one before it had not."""
         return int(self.metadata(table).summary(snapshot).get("added-records") or 0)
 
+    def taken_out(self, table: str, snapshot: int) -> int:
+        """How many rows of a snapshot's files have been taken out since: of a plain table."""
+        return int(self.metadata(table).summary(snapshot).get("total-position-deletes") or 0)
+
     # -- of a run -----------------------------------------------------------------------------------------------
 
     def head(self, table: str, run_id: str, base: int) -> int:
@@ -100,15 +104,30 @@ class Branches:
         self._begin(table, run_id, base).overwrite(branch_of(run_id), rows)
         return self._alone(table, run_id, base)
 
+    def replace(self, table: str, run_id: str, base: int, gone: Any | None, come: Any | None) -> int:
+        """Write what a run changes of a plain table: without the rows of `base` that have a key of `gone`, and with the
+        rows `come`; return its snapshot. Replaces an earlier try."""
+        self._drop(table, [run_id])
+        if gone is None and come is None:
+            return base
+        begun, branch = self._begin(table, run_id, base), branch_of(run_id)
+        if gone is not None:
+            begun.remove(branch, gone)
+        if come is not None:
+            begun.append(branch, come)
+        return self._alone(table, run_id, base, commits=(gone is not None) + (come is not None))
+
     def _begin(self, table: str, run_id: str, base: int) -> iceberg.Table:
         self.change(table, lambda metadata: metadata.commit([("createBranch", branch_of(run_id), base)]))
         return self.metadata(table)
 
-    def _alone(self, table: str, run_id: str, base: int) -> int:
-        """The snapshot of a branch with one commit after `base`. Raises `Disturbed` when there are others."""
+    def _alone(self, table: str, run_id: str, base: int, commits: int = 1) -> int:
+        """The snapshot of a branch with so many commits after `base`. Raises `Disturbed` when there are others."""
         metadata = self.metadata(table)
-        head = metadata.ref(branch_of(run_id))
-        if head is None or (head != base and metadata.parent(head) != base):
+        head = at = metadata.ref(branch_of(run_id))
+        while at is not None and at != base and commits:
+            at, commits = metadata.parent(at), commits - 1
+        if head is None or at != base:
             raise Disturbed(
                 f"table {table}: another process has written to the branch of run {run_id}, too. Nothing is published.",
                 "run the same command again",
@@ -124,7 +143,7 @@ class Branches:
 
         The ledger is asked after the look at the tables: who publishes later commits later, and is not undone.
         """
-        seen = {table: self.metadata(table) for table in self.tables}
+        seen = {table: self.metadata(table) for table in self.named(ledger)}
         books = _Books.of(ledger, run_id)
         moved = []
         for table, metadata in seen.items():
@@ -135,6 +154,10 @@ class Branches:
             except iceberg.Overtaken:
                 self.change(table, partial(self._follow, ledger, run_id, table))
         return moved
+
+    def named(self, ledger: Ledger) -> Iterable[str]:
+        """The tables whose names follow the ledger."""
+        return self.tables
 
     @staticmethod
     def _follow(ledger: Ledger, run_id: str | None, table: str, metadata: iceberg.Table) -> None:

@@ -92,7 +92,7 @@ class _Copying(Rewriting):
             raise Unavailable(f"{location} cannot be read: {files.told(error)}.", f"altneu doctor; {AGAIN}") from error
 
     def write(self, former: str, kind: str, content: bytes) -> str:
-        location = f"{self.new}/metadata/{posixpath.basename(former)}"
+        location = f"{self.new}/metadata/{posixpath.basename(former)}" if kind != "places" else self.moved(former)
         found = self._there.get(location)
         if found is not None and found.bytes == len(content) and _same(location, content):
             return location

@@ -1,7 +1,8 @@
 """The tables of a home as they are declared, and what of them a ledger row names: without Spark.
 
-Every one is a collection of diff triples. `edges` keeps signed validity intervals: a row is the two diff triples
-`(epoch, +diff)` and `(until, -diff)`.
+Every one but the plain ones is a collection of diff triples. `edges` keeps signed validity intervals: a row is the two
+diff triples `(epoch, +diff)` and `(until, -diff)`. A plain table holds rows as other programs want them, with the
+landed ids; it has no revision, and is read by the snapshot of one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 
 from ..errors import AltneuError
 from ..home.directory import Home
-from ..state.records import Revision
+from ..state.records import PLAIN, Revision
 
 NAMESPACE = "graph"
 _TIME = "epoch bigint, revision bigint, diff bigint"
@@ -48,8 +49,28 @@ def value_columns(home: Home) -> dict[str, str]:
     return {name: SQL_TYPES[type_] for name, type_ in home.config.values.items()}
 
 
+def plain(home: Home, table: str) -> dict[str, str]:
+    """Column of a plain table → its type in SQL. `valid_from`, `valid_to` and `begins` where epochs are times."""
+    config = home.config
+    id_ = "string" if config.vertices.ids == "string" else "bigint"
+    timed = home.schedule.seconds is not None
+    motifs = {f"motif_{name}": "bigint" for name in config.motifs}
+    if table == "vertex_history":
+        times = {"valid_from": "timestamp", "valid_to": "timestamp"} if timed else {}
+        counts = {"degree": "bigint", "triangles": "bigint", "clustering": "double", "trussness": "bigint"}
+        validity = {"epoch": "bigint", "until": "bigint", **times, "is_current": "boolean"}
+        return {"vertex": id_, **validity, **counts, **motifs}
+    if table == "edge_now":
+        return {"src": id_, "dst": id_, **value_columns(home), "trussness": "bigint", "both_ways": "boolean"}
+    longs = dict.fromkeys(("vertices", "edges", "triangles", "max_trussness", "wedges"), "bigint")
+    begins = {"begins": "timestamp"} if timed else {}
+    return {"epoch": "bigint", "label": "string", **begins, **longs, "transitivity": "double", **motifs}
+
+
 def fields(home: Home, table: str) -> dict[str, str]:
     """Column of a table → its type in SQL."""
+    if table in PLAIN:
+        return plain(home, table)
     before, values, after = f"{(TABLES | MOTIFS)[table]}, {_TIME}".partition("{values}")
     own = [dict(column.split() for column in part.split(",") if column.strip()) for part in (before, after)]
     return own[0] | (value_columns(home) if values else {}) | own[1]

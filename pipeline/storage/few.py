@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 _ARROW = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
+_ARROW["timestamp"] = pa.timestamp("us", "UTC")
 
 
 def frame(spark: SparkSession, columns: Mapping[str, str], rows: Sequence[Sequence[Any]] = ()) -> DataFrame:

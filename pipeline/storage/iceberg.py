@@ -139,6 +139,10 @@ class Table:
         """Commit these rows to a branch instead of those that it has."""
         self._changes.overwrite(self._name, branch, rows)
 
+    def remove(self, branch: str, keys: DataFrame) -> None:
+        """Commit the deletion of a branch's rows that have one of these keys, which are all columns of `keys`."""
+        self._changes.remove(self._name, branch, keys)
+
 
 class Changes(Protocol):
     """How a session changes a table; see `Table`. `location` is that of the metadata file that was looked at."""
@@ -148,6 +152,7 @@ class Changes(Protocol):
     def expire(self, name: str, snapshots: set[int]) -> None: ...
     def append(self, name: str, branch: str, rows: DataFrame) -> None: ...
     def overwrite(self, name: str, branch: str, rows: DataFrame) -> None: ...
+    def remove(self, name: str, branch: str, keys: DataFrame) -> None: ...
 
 
 class _Writes:
@@ -158,6 +163,13 @@ class _Writes:
 
     def overwrite(self, name: str, branch: str, rows: DataFrame) -> None:
         rows.writeTo(f"{name}.branch_{branch}").overwrite(F.lit(True))
+
+    def remove(self, name: str, branch: str, keys: DataFrame) -> None:
+        target = f"{name}.branch_{branch}"
+        same = " AND ".join(f"gone.`{key}` = there.`{key}`" for key in keys.columns)
+        keys.sparkSession.sql(
+            f"MERGE INTO {target} there USING {{keys}} gone ON {same} WHEN MATCHED THEN DELETE", keys=keys
+        )
 
 
 class InJava(_Writes):

@@ -45,7 +45,7 @@ def of_tables(read: Callable[[str], DataFrame], warehouse: Warehouse, tables: It
 def of_published(warehouse: Warehouse, row: Revision) -> Prints:
     """Of the tables that a revision pins, with the columns that they were written with, whatever altneu.toml says by
     now; EXECUTES. Raises `AltneuError` when a compaction has expired the revision."""
-    frames = {table: warehouse.as_written(table, row) for table in row.snapshots}
+    frames = {table: warehouse.as_written(table, row) for table in row.collections}
     return _by_epoch(frames.__getitem__, {table: rows.columns for table, rows in frames.items()})
 
 

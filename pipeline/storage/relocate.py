@@ -2,10 +2,10 @@
 
 Iceberg's metadata name whole paths: metadata files name lists of manifests, these the manifests, these the data files.
 All that lead from the tables' present state are rewritten next to the old ones, under new names, with the new paths;
-snapshots, branches, tags and field ids stay, and no row is read or written. Then one SQL transaction points the catalog
-at them, under a name of its own, and notes the place. Stopped before it, nothing has changed, and the command is simply
-typed again; what it had written is removed by `altneu compact`. Files are read where the home is now, never where
-it was: a copy does not touch the original.
+snapshots, branches, tags and field ids stay (`rewriting`). Then one SQL transaction points the catalog at them, under a
+name of its own, and notes the place. Stopped before it, nothing has changed, and the command is simply typed again;
+what it had written is removed by `altneu compact`. Files are read where the home is now, never where it was: a copy
+does not touch the original.
 """
 
 from __future__ import annotations
@@ -141,12 +141,17 @@ class _Relocating(Rewriting):
             raise self.damaged(location) from None
 
     def write(self, former: str, kind: str, content: bytes) -> str:
-        name = {
-            "metadata": f"{posixpath.basename(former).split('-')[0]}-{self._token}.metadata.json",  # Iceberg counts on
-            "list": f"{'-'.join(posixpath.basename(former).split('-')[:2])}-1-{self._token}.avro",
-            "manifest": f"{self._token}-m{len(self._manifests)}.avro",
-        }[kind]
-        location = f"{self.new}/metadata/{name}"
+        base = posixpath.basename(former)
+        if kind == "places":
+            stem, dot, ending = self.moved(former).rpartition(".")
+            location = f"{stem}-{self._token}{dot}{ending}"
+        else:
+            name = {
+                "metadata": f"{base.split('-')[0]}-{self._token}.metadata.json",  # Iceberg counts on
+                "list": f"{'-'.join(base.split('-')[:2])}-1-{self._token}.avro",
+                "manifest": f"{self._token}-m{len(self._manifests)}.avro",
+            }[kind]
+            location = f"{self.new}/metadata/{name}"
         try:
             files.write(location, content)
         except OSError as error:

@@ -1,7 +1,8 @@
 """A table's metadata, written again for another place: all that leads from its metadata file, with other paths.
 
 Iceberg's metadata name whole paths: metadata files name lists of manifests, these the manifests, these the data files.
-Snapshots, branches, tags and field ids stay, and no row is read or written. Where files are read, what they are called
+Snapshots, branches, tags and field ids stay, and no row is read or written, but for the lists of places of rows that
+were taken out of plain tables: they name the data files. Where files are read, what they are called
 and what is done about the data files say `relocate` and `copied`.
 
 Source: the Iceberg table specification (table metadata, manifest lists, manifests).
@@ -18,7 +19,7 @@ from ..state import files
 from . import avro
 
 DELETED = 2  # the status of a manifest's entry whose file is gone
-DELETES = 1  # the content of a manifest of delete files: we write none
+DELETES = 1  # the content of a manifest of delete files, which list places of rows
 
 
 class Rewriting(ABC):
@@ -28,6 +29,7 @@ class Rewriting(ABC):
         self.new, self.table, self.location = new, table, location
         self.old = ""  # the folder that the metadata name
         self._manifests: dict[str, tuple[str, int]] = {}  # as it was → as it is, with its bytes
+        self._places: dict[str, tuple[str, int, int]] = {}  # the same of lists of places, and the bytes that it had
 
     @abstractmethod
     def read(self, location: str) -> bytes:
@@ -35,7 +37,7 @@ class Rewriting(ABC):
 
     @abstractmethod
     def write(self, former: str, kind: str, content: bytes) -> str:
-        """Store a file (of the kind metadata, list or manifest) that takes the place of another; its location."""
+        """Store a file (kind: metadata, list, manifest, places) that takes the place of another; its location."""
 
     @abstractmethod
     def needs(self, location: str, size: int | None) -> None:
@@ -68,29 +70,32 @@ class Rewriting(ABC):
 
     def _list(self, location: str) -> str:
         """Write a list of manifests again, and those of them that are not yet; its location."""
-        path = ""
+        path, deletes = "", set[str]()
 
-        def moved(old: str) -> str:
+        def note(old: str) -> str:
             nonlocal path
             path = old
-            if old not in self._manifests:
-                self._manifests[old] = self._manifest(old)
-            return self._manifests[old][0]
+            return old
 
-        def refuse(content: int) -> int:
-            if content == DELETES:
-                raise AltneuError(f"table {self.table} has delete files, which altneu does not write.", "altneu doctor")
+        def sort(content: int) -> int:
+            deletes.update([path] if content == DELETES else ())
             return content
+
+        self._copied(location, {("manifest_path",): note, ("content",): sort})  # the path comes before the content
+
+        def moved(old: str) -> str:
+            if note(old) not in self._manifests:
+                self._manifests[old] = self._manifest(old, old in deletes)
+            return self._manifests[old][0]
 
         changes: dict[tuple[str, ...], avro.Change] = {
             ("manifest_path",): moved,
             ("manifest_length",): lambda length: self._manifests[path][1],
-            ("content",): refuse,
         }
         return self.write(location, "list", self._copied(location, changes))
 
-    def _manifest(self, location: str) -> tuple[str, int]:
-        """Write a manifest again; its location and bytes."""
+    def _manifest(self, location: str, deletes: bool) -> tuple[str, int]:
+        """Write a manifest (of data files, or of lists of places) again; its location and bytes."""
         entry: dict[str, Any] = {}
 
         def status(value: int) -> int:
@@ -99,20 +104,56 @@ class Rewriting(ABC):
 
         def moved(old: str) -> str:
             entry["file"] = old
-            return self.moved(old)
+            return self._listed(old) if deletes and entry["status"] != DELETED else self.moved(old)
 
         def whole(size: int) -> int:
-            if entry["status"] != DELETED:
+            if entry["status"] == DELETED:
+                return size
+            if not deletes:
                 self.needs(entry["file"], size)
-            return size
+                return size
+            _, new, former = self._places[entry["file"]]
+            if former != size:
+                raise self.damaged(entry["file"])
+            return new
+
+        def bound(value: bytes) -> bytes:
+            """The least or the greatest of the data files that a list names, or of the places."""
+            old = self.old.encode() + b"/"
+            return f"{self.new}/".encode() + value.removeprefix(old) if value.startswith(old) else value
 
         changes: dict[tuple[str, ...], avro.Change] = {
             ("status",): status,
             ("data_file", "file_path"): moved,
             ("data_file", "file_size_in_bytes"): whole,
         }
+        if deletes:
+            changes |= {
+                ("data_file", "referenced_data_file"): self.moved,
+                ("data_file", "lower_bounds", "value"): bound,
+                ("data_file", "upper_bounds", "value"): bound,
+            }
         content = self._copied(location, changes)
         return self.write(location, "manifest", content), len(content)
+
+    def _listed(self, location: str) -> str:
+        """Write a list of places of rows again, once; its location."""
+        if location not in self._places:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            former = self.read(location)
+            try:
+                rows = pq.ParquetFile(pa.BufferReader(former)).read()
+            except pa.ArrowInvalid:
+                raise self.damaged(location) from None
+            column = rows.column_names.index("file_path")
+            moved = pa.array([self.moved(each) for each in rows["file_path"].to_pylist()], pa.string())
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows.set_column(column, rows.schema.field(column), moved), sink, compression="zstd")
+            content = sink.getvalue().to_pybytes()
+            self._places[location] = self.write(location, "places", content), len(content), len(former)
+        return self._places[location][0]
 
     def inside(self, location: str) -> str:
         """A file of the table by its path from the table's folder."""

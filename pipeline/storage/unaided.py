@@ -68,3 +68,6 @@ class Unaided:
 
     def overwrite(self, name: str, branch: str, rows: DataFrame) -> None:
         raise NotImplementedError
+
+    def remove(self, name: str, branch: str, keys: DataFrame) -> None:
+        raise NotImplementedError

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -24,11 +24,14 @@ from ..errors import UsageError, full, transient
 from ..home.directory import Home
 from ..home.s3 import in_s3
 from ..state import place
-from ..state.records import Revision
+from ..state.records import PLAIN, Revision
 from . import catalogs, few, iceberg
 from .branches import Branches
 from .declared import MOTIFS, SQL_TYPES, TABLES, ddl, fields, pinned, quoted
 from .session import catalog, plans_for
+
+if TYPE_CHECKING:
+    from ..state.ledger import Ledger
 
 PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
@@ -41,6 +44,9 @@ PROPERTIES = {
     "commit.manifest.min-count-to-merge": "4",
     "read.split.open-file-cost": str(256 << 10),
 }
+# Of plain tables rows go: a list of places beside the files, where the files themselves would be written again.
+_PLACES = {f"write.{kind}.mode": "merge-on-read" for kind in ("delete", "merge")}
+_ICEBERG = {"bigint": "long", "timestamp": "timestamptz"}  # what Iceberg calls the types of SQL, where it differs
 
 
 def shown(rows: DataFrame, revision: Revision) -> DataFrame:
@@ -63,7 +69,10 @@ class Warehouse(Branches):
         tables = iceberg.Tables(spark, catalogs.of(home, identity))
         catalog(spark, self.catalog, catalogs.spark_options(home))
         self._looked_up: dict[tuple[str, int], DataFrame] = {}
-        super().__init__(TABLES | (MOTIFS if home.config.motifs else {}), lambda table: tables.of(self.name(table)))
+        collections = [*TABLES, *(MOTIFS if home.config.motifs else ())]
+        self.collections = tuple(collections)  # of diff triples
+        self.plain = tuple(dict.fromkeys(home.config.publish.tables))
+        super().__init__([*self.collections, *self.plain], lambda table: tables.of(self.name(table)))
 
     def name(self, table: str) -> str:
         return f"{self.catalog}.{self.namespace}.{table}"
@@ -111,8 +120,11 @@ class Warehouse(Branches):
                 )
         for table in self.tables:
             self.change(table, lambda metadata: metadata.begin() if metadata.main() is None else None)
-            if not PROPERTIES.items() <= self.metadata(table).properties().items():  # made by an earlier version
-                self.spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ({_sql(PROPERTIES)})")
+            own = PROPERTIES | (_PLACES if table in PLAIN else {})
+            if not own.items() <= self.metadata(table).properties().items():  # new, or made by an earlier version
+                self.spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ({_sql(own)})")
+        for table in self.plain:
+            self._declare(table)
         upserts = self.metadata("upserts").types()
         for column, type_ in self.home.config.values.items():
             wanted = SQL_TYPES[type_]
@@ -126,6 +138,17 @@ class Warehouse(Branches):
                 del upserts[column]
             if column not in upserts:
                 self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {quoted(column)} {wanted} AFTER dst")
+
+    def _declare(self, table: str) -> None:
+        """Let a plain table have the columns that the settings ask for: value columns and motifs come and go."""
+        there = self.metadata(table).types()
+        wanted = {name: _ICEBERG.get(type_, type_) for name, type_ in self._fields(table).items()}
+        for column in there:
+            if there[column] != wanted.get(column):
+                self.spark.sql(f"ALTER TABLE {self.name(table)} DROP COLUMN {quoted(column)}")
+        for column, type_ in self._fields(table).items():
+            if there.get(column) != wanted[column]:
+                self.spark.sql(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(column)} {type_}")
 
     def _refuse_strangers(self, there: set[str]) -> None:
         """Raise `UsageError` where a REST catalog has another home's tables in our namespace, or has lost ours."""
@@ -153,11 +176,16 @@ class Warehouse(Branches):
         """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
         if revision.frontier is None:
             return self.empty(table)
-        return self._visible(self.snapshot(table, pinned(table, revision)), revision)
+        rows = self.snapshot(table, pinned(table, revision))
+        return rows if table in PLAIN else self._visible(rows, revision)
 
     def as_written(self, table: str, revision: Revision) -> DataFrame:
         """The same with the columns that the snapshot has, whatever value columns altneu.toml declares by now."""
         return self._visible(self._written(table, pinned(table, revision)), revision)
+
+    def as_stored(self, table: str, revision: Revision) -> DataFrame:
+        """All rows and columns of the snapshot that a ledger row pins, whether the revision shows them or not."""
+        return self._written(table, pinned(table, revision))
 
     @staticmethod
     def _visible(rows: DataFrame, revision: Revision) -> DataFrame:
@@ -181,8 +209,12 @@ class Warehouse(Branches):
             return frame
         for column in columns:
             if column not in there:  # a value column that was declared later
-                frame = frame.withColumn(column, F.lit(None).cast(SQL_TYPES[self.home.config.values[column]]))
+                frame = frame.withColumn(column, F.lit(None).cast(self._fields(table)[column]))
         return frame.select(*columns)
+
+    def stored_columns(self, table: str, snapshot: int) -> list[str]:
+        """Those that a snapshot was written with."""
+        return self._written(table, snapshot).columns
 
     def _written(self, table: str, snapshot: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", snapshot).table(self.name(table))
@@ -215,6 +247,10 @@ class Warehouse(Branches):
 
     def stage(self, table: str, run_id: str, base: int, rows: DataFrame | None) -> int:
         return super().stage(table, run_id, base, None if rows is None else rows.select(*self.column_names(table)))
+
+    def named(self, ledger: Ledger) -> list[str]:
+        """All of ours, and plain tables that were kept up once, and are no longer: they show nothing then."""
+        return [*self.tables, *(table for table in ledger.pinned() if table in PLAIN and table not in self.tables)]
 
     def rewrite(self, table: str, run_id: str, base: int, rows: DataFrame) -> int:
         return super().rewrite(table, run_id, base, rows.select(*self.column_names(table)))

@@ -34,9 +34,11 @@ def test_the_page_is_what_the_generator_prints(generator: ModuleType) -> None:
 
 def test_what_the_generator_says_by_itself_is_about_things_that_exist(generator: ModuleType) -> None:
     from pipeline.state import schema
+    from pipeline.state.records import PLAIN
     from pipeline.storage import declared
 
     assert set(generator.TABLES) == set(declared.TABLES | declared.MOTIFS)
+    assert set(generator.PLAIN) == set(PLAIN)
     assert set(generator.DATABASE) == set(schema.metadata.tables)
 
 

@@ -78,7 +78,7 @@ def test_the_audit_moves_each_row_once(tables: Warehouse) -> None:
         return re.findall(r"\bExchange \w+", physical(frame))
 
     assert len(exchanges(audit.surviving(read("upserts"), tables.home, [0]))) == 1
-    assert len(exchanges(audit._stored(read, [0]))) == 1  # of four tables
+    assert len(exchanges(audit.stored(read, [0]))) == 1  # of four tables
 
 
 def test_no_python_in_the_delta_query(spark: SparkSession, tables: Warehouse) -> None:

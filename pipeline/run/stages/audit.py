@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ...checking import audit
+from expectations.model import Check
+
+from ...checking import audit, plain
 from ...checking.shown import Shown, of
 from ...errors import CheckFailed
 from ...state.facts import AuditFacts
+from ...state.totals import accumulate
 from ..context import Run
 from ..decisions import FULL, Audit
 from ..proving import proved, unprovable
@@ -43,6 +46,7 @@ def work(run: Run) -> AuditFacts:
         epochs, found = full.result() if full is not None else ([], None)
         if found is not None:
             results += check_differences(*found)
+    results += _plain(run, epochs)
     run.wrote.update(run.heads().snapshots)  # publish pins these and no others
     run.ledger.put_checks(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
@@ -62,6 +66,20 @@ def work(run: Run) -> AuditFacts:
         mode=FULL if epochs else decision.mode,
         proved=None if proof is None else len(proof.epochs),
     )
+
+
+def _plain(run: Run, epochs: list[int]) -> list[Check]:
+    """The plain tables that the run has written: their sums at every epoch, and all rows at some."""
+    from expectations.suite import check_plain
+
+    if not run.warehouse.plain:
+        return []
+    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+    points, since = accumulate(diffs, run.frontier), run.parent.since
+    sources = plain.Sources(run.after, run.home, run.warehouse.plain, points, run.landed(), run.frontier, since)
+    wanted = [epoch for epoch in epochs if since is None or epoch >= since]
+    found = plain.sums(sources) + (plain.rows(sources, wanted) if wanted else [])
+    return check_plain(found, sources.context(wanted or [run.frontier]))
 
 
 def _recomputed(run: Run, epochs: Iterable[int]) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:

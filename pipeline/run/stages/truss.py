@@ -1,4 +1,5 @@
-"""Changed edges → changed trussness of every edge, replayed from the earliest changed epoch to the frontier."""
+"""Changed edges → changed trussness of every edge, replayed from the earliest changed epoch to the frontier; and the
+plain tables, whose last part it is."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from ...reading.names import named
 from ...state.facts import TrussFacts
 from ...state.totals import accumulate, at_epochs
 from ...storage import few, kept
-from .. import resuming
+from .. import plain, resuming
 from ..changed import REPORTED, most_changed
 from ..context import Run
 from ..decision import Way
@@ -24,6 +25,12 @@ ENTERED = 50  # newcomers of a core that are named
 
 
 def work(run: Run) -> TrussFacts:
+    facts = maintain(run)
+    plain.maintain(run)
+    return facts
+
+
+def maintain(run: Run) -> TrussFacts:
     decision = run.decide(Truss)
     first = decision.first
     if decision.way is Way.NOTHING or first is None:

@@ -1,0 +1,270 @@
+"""Plain tables: what other programs read without knowing of diff triples (`[publish] tables`).
+
+Each is made of the collections alone, so that what is right of them is right of it, and `maintain` lets the change of
+the run change it: only vertices, or pairs of vertices, of which a collection has new rows are made again, and rows that
+differ are taken out and put in. A table that the parent does not have, or that a rebuild starts anew, is made whole.
+`whole` is what a table holds at a revision; a rollback writes that again where a compaction has made revisions share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from algorithms.edges import on_pair
+from algorithms.kernels.rows import TRUSS
+from algorithms.plans import BROADCAST_ROWS
+from algorithms.stays import vertex_rows
+from algorithms.times import FOREVER
+from algorithms.upserts import DELETE, winners
+
+from ..errors import CheckFailed
+from ..home.directory import Home
+from ..reading.plain import total_rows
+from ..state.ledger import Ledger
+from ..state.records import PLAIN, Revision
+from ..state.totals import TotalDiff, accumulate
+from ..storage import few
+from ..storage.declared import fields, quoted
+from ..storage.warehouse import Warehouse
+from .context import Run
+
+Read = Callable[[str], DataFrame]
+KEYS = {"vertex_history": ["vertex", "epoch"], "edge_now": ["src", "dst"], "epoch_totals": ["epoch"]}
+_FIRST, _LAST = -62_135_596_800, 253_402_214_400  # seconds of 0001-01-01 and 9999-12-31, where what is open ends
+
+
+def maintain(run: Run) -> None:
+    """Bring the plain tables of a run's settings up to what it has written, on its branches; EXECUTES."""
+    for table in run.warehouse.plain:
+        if table not in run.parent.snapshots or not run.keeps("edges"):
+            run.say(f"{table}: writing all of it")
+            run.replace(table, None, _new(run, table))
+        elif table == "epoch_totals":
+            _change(run, table, run.warehouse.snapshot(table, run.base(table)), _new(run, table))
+        else:
+            _follow(run, table)
+
+
+def _follow(run: Run, table: str) -> None:
+    """Bring up to date what a run touches of a table."""
+    old, touched = run.warehouse.snapshot(table, run.base(table)), _touched(run, table).persist()
+    try:
+        count = touched.limit(BROADCAST_ROWS + 1).count()
+        if not count:
+            run.replace(table, None, None)
+        elif count > BROADCAST_ROWS:  # too many to be sent to every task
+            _change(run, table, old, _new(run, table))
+        else:
+            _change(run, table, _of(run, table, old, touched), _new(run, table, touched))
+    finally:
+        touched.unpersist()
+
+
+def whole(table: str, read: Read, home: Home, ledger: Ledger, row: Revision) -> DataFrame:
+    """All rows of a plain table as of a published revision, whose collections `read` gives."""
+    assert row.frontier is not None
+    if table == "epoch_totals":
+        landed = set(ledger.batches(row.revision))
+        return _totals(read("edges"), home, ledger.total_diffs(row.revision), landed, row.frontier)
+    return _vertices(read, home, row.frontier) if table == "vertex_history" else _edges(read, home, row.frontier)
+
+
+def _new(run: Run, table: str, touched: DataFrame | None = None) -> DataFrame:
+    """What the rows of a table are after the run; of the touched vertices or pairs alone, where there are some."""
+    if table == "epoch_totals":
+        diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+        return _totals(run.after("edges"), run.home, diffs, run.landed(), run.frontier)
+    make = _vertices if table == "vertex_history" else _edges
+    return make(run.after, run.home, run.frontier, touched)
+
+
+def _change(run: Run, table: str, old: DataFrame, new: DataFrame) -> None:
+    """Take out the old rows that are not among the new ones, and put in the new ones that are not among the old."""
+    columns = run.warehouse.column_names(table)
+    names = [quoted(name) for name in columns]
+
+    def signed(rows: DataFrame, sign: int) -> DataFrame:
+        return rows.select(*names, F.lit(sign).alias("_sign"))
+
+    both = signed(old, -1).unionByName(signed(new, 1)).groupBy(*names).agg(F.sum("_sign").alias("_sign"))
+    moved = both.where("_sign <> 0").persist()
+    try:
+        signs = {row["_sign"]: row["n"] for row in moved.groupBy("_sign").agg(F.count("*").alias("n")).collect()}
+        gone, come = moved.where("_sign < 0").select(*KEYS[table]), moved.where("_sign > 0").select(*names)
+        some = signs.get(-1, 0)
+        keys = F.broadcast(gone) if some <= BROADCAST_ROWS else gone
+        others = signs.get(1, 0)
+        rows = come.coalesce(1) if others <= BROADCAST_ROWS else come
+        run.replace(table, keys if some else None, rows if others else None)
+        if signs:
+            run.say(f"{table}: {others:,} rows for {some:,}")
+    finally:
+        moved.unpersist()
+
+
+# -- compaction ------------------------------------------------------------------------------------------------------
+
+
+def declared_as_stored(warehouse: Warehouse, table: str, snapshot: int) -> bool:
+    """Has a snapshot the columns that the settings ask for? If not, the next run writes the table anew."""
+    return set(warehouse.stored_columns(table, snapshot)) == set(warehouse.column_names(table))
+
+
+def folded(warehouse: Warehouse, table: str, snapshot: int, since: int | None) -> DataFrame:
+    """The rows of a plain table without what ended before `since`; what began before it begins there. `edge_now` has no
+    such rows, and the totals are kept for all epochs."""
+    rows = warehouse.snapshot(table, snapshot)
+    if since is None or table != "vertex_history":
+        return rows
+    rows = rows.where(F.col("until") > since).withColumn("epoch", F.greatest("epoch", F.lit(since).cast("bigint")))
+    seconds = warehouse.home.schedule.seconds
+    return rows if seconds is None else rows.withColumn("valid_from", _begin("epoch", seconds))
+
+
+def summed(rows: DataFrame) -> tuple[int, int]:
+    """How many rows there are, and the sum of their hashes: the same of the same rows in any order; EXECUTES."""
+    lanes = F.xxhash64(*map(quoted, sorted(rows.columns))).cast("decimal(20, 0)")
+    row = rows.agg(F.count("*").alias("count"), F.coalesce(F.sum(lanes), F.lit(0)).alias("sum")).collect()[0]
+    return int(row["count"]), int(row["sum"])
+
+
+def verify_folded(warehouse: Warehouse, row: Revision, pins: Mapping[str, int], since: int | None) -> None:
+    """Raises `CheckFailed` unless the plain tables that a compaction has written hold the rows that it had to write."""
+    for table, snapshot in pins.items():
+        if table not in PLAIN or snapshot == row.snapshots[table]:
+            continue
+        if summed(folded(warehouse, table, row.snapshots[table], since)) != summed(warehouse.snapshot(table, snapshot)):
+            raise CheckFailed(
+                f"the new {table} is not the old one. Nothing was replaced.",
+                "altneu compact; if it fails again: altneu rebuild",
+            )
+
+
+# -- what a run touches ---------------------------------------------------------------------------------------------
+
+
+def _touched(run: Run, table: str) -> DataFrame:
+    """The vertices (`vertex`), or the pairs (`a` < `b`), by number, of which a row may be another one after the run."""
+    until, window = run.parent.frontier, run.home.config.edges.live_for
+    assert until is not None
+    passed = (F.col("epoch") > until) & (F.col("epoch") <= run.frontier)  # what was known of it is visible now
+    counts = [name for name in ("degrees", "triangle_counts", "motif_counts") if name in run.warehouse.collections]
+    if table == "vertex_history":
+        ends = run.delta("trussness").select(F.explode(F.array("a", "b")).alias("vertex"))
+        parts = [ends, *(run.delta(name).select("vertex") for name in counts)]
+        if window is not None and run.frontier > until:
+            parts += [run.after(name).where(passed).select("vertex") for name in counts]
+        return reduce(DataFrame.unionByName, parts).distinct()
+    landed = [run.delta("upserts")]
+    if window is not None and run.frontier > until:  # whose time has come
+        ends_at = F.col("epoch") + window
+        landed.append(run.after("upserts").where((ends_at > until) & (ends_at <= run.frontier)))
+    pairs = [rows.where("src <> dst").select(*_pair()) for rows in landed]
+    return reduce(DataFrame.unionByName, [*pairs, run.delta("trussness").select("a", "b")]).distinct()
+
+
+def _of(run: Run, table: str, rows: DataFrame, touched: DataFrame) -> DataFrame:
+    """The rows of a plain table that are of touched vertices or pairs."""
+    names = run.after("names") if run.home.config.vertices.ids == "string" else None
+    if table == "vertex_history":
+        wanted = touched if names is None else _named(touched, names, ["vertex"])
+        return rows.join(F.broadcast(wanted), "vertex", "left_semi")
+    wanted = touched if names is None else _named(touched, names, ["a", "b"])
+    low, high = F.least("a", "b").alias("_a"), F.greatest("a", "b").alias("_b")  # of names the order is another one
+    keyed = rows.withColumns({"_a": F.least("src", "dst"), "_b": F.greatest("src", "dst")})
+    return keyed.join(F.broadcast(wanted.select(low, high)), ["_a", "_b"], "left_semi").drop("_a", "_b")
+
+
+# -- what the tables hold -------------------------------------------------------------------------------------------
+
+
+def _vertices(read: Read, home: Home, frontier: int, vertices: DataFrame | None = None) -> DataFrame:
+    """`vertex_history` at a frontier; of some vertices alone, where they are given."""
+    zero, motifs = F.lit(0).cast("bigint"), list(home.config.motifs)
+    measures = ["trussness", "degree", "triangles", *(f"motif_{name}" for name in motifs)]
+
+    def part(table: str, measure: Column, k: Column = zero, vertex: Column | None = None) -> DataFrame:
+        rows = read(table).where(F.col("epoch") <= frontier)
+        key = F.col("vertex") if vertex is None else vertex
+        rows = rows.select(key.alias("vertex"), "epoch", measure.alias("measure"), k.alias("k"), "diff")
+        return rows if vertices is None else rows.join(F.broadcast(vertices), "vertex", "left_semi")
+
+    parts = [
+        part("trussness", F.lit(TRUSS), F.col("k"), F.explode(F.array("a", "b"))),
+        part("degrees", F.lit(measures.index("degree"))),
+        part("triangle_counts", F.lit(measures.index("triangles"))),
+    ]
+    if motifs:
+        place = F.array_position(F.array(*map(F.lit, motifs)), F.col("motif"))
+        parts.append(part("motif_counts", (place + len(measures) - len(motifs) - 1).cast("int")))
+    rows = vertex_rows(reduce(DataFrame.unionByName, parts), measures)
+    d = F.col("degree")
+    rows = rows.withColumns(
+        {
+            "clustering": F.when(d > 1, F.col("triangles") / (d * (d - 1) / 2)).otherwise(F.lit(0.0)),
+            "is_current": F.col("until") == FOREVER,
+        }
+    )
+    if (seconds := home.schedule.seconds) is not None:
+        rows = rows.withColumns({"valid_from": _begin("epoch", seconds), "valid_to": _begin("until", seconds)})
+    return _as_declared(home, "vertex_history", rows, read, ["vertex"])
+
+
+def _begin(epoch: str, seconds: int) -> Column:
+    """When an epoch begins; `_FIRST` or `_LAST` where the calendar ends."""
+    last, first = _LAST // seconds, -(-_FIRST // seconds)
+    return F.timestamp_seconds(F.greatest(F.least(F.col(epoch), F.lit(last)), F.lit(first)) * seconds)
+
+
+def _edges(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None) -> DataFrame:
+    """`edge_now` at a frontier; of some pairs alone, where they are given."""
+    config, ends = home.config, ["a", "b"]
+    values = list(config.values)
+    few_ = None if pairs is None else pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
+
+    def chosen(rows: DataFrame) -> DataFrame:
+        return rows if few_ is None else on_pair(rows, ("a", "b"), few_, ("_a", "_b")).drop("_a", "_b")
+
+    landed = chosen(read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).select("*", *_pair()))
+    data = [*ends, "src", "dst", *values, "op", "seq", "epoch"]
+    there = landed.groupBy(*data).agg(F.sum("diff").alias("_n")).where("_n > 0")
+    key = [*ends, "src", "dst"]
+    won = winners(there, key, values)
+    last = won.groupBy(*key).agg(F.max("epoch").alias("epoch"))
+    kept = won.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
+    if config.edges.live_for is not None:
+        kept = kept.where(F.col("epoch") + config.edges.live_for > frontier)
+    if config.condition is not None:
+        kept = kept.where(config.condition)
+    truss = chosen(read("trussness").where(F.col("epoch") <= frontier))
+    now = truss.groupBy(*ends, "k").agg(F.sum("diff").alias("_n")).where("_n > 0")
+    ways = kept.groupBy(*ends).agg((F.count("*") > 1).alias("both_ways"))
+    rows = kept.join(now.select(*ends, F.col("k").alias("trussness")), ends).join(ways, ends)
+    return _as_declared(home, "edge_now", rows.drop("a", "b"), read, ["src", "dst"])
+
+
+def _totals(some: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int) -> DataFrame:
+    """`epoch_totals`, from the database alone."""
+    rows = total_rows(home, accumulate(diffs, frontier), landed, frontier)
+    return few.frame(some.sparkSession, fields(home, "epoch_totals"), rows)
+
+
+def _as_declared(home: Home, table: str, rows: DataFrame, read: Read, vertices: list[str]) -> DataFrame:
+    """The columns of the table, the vertices as they landed."""
+    named = _named(rows, read("names"), vertices) if home.config.vertices.ids == "string" else rows
+    return named.select(*map(quoted, fields(home, table)))
+
+
+def _named(rows: DataFrame, names: DataFrame, columns: list[str]) -> DataFrame:
+    for column in columns:
+        book = names.select(F.col("id").alias(column), F.col("name").alias("_name"))
+        rows = rows.join(book, column).drop(column).withColumnRenamed("_name", column)
+    return rows
+
+
+def _pair() -> tuple[Column, Column]:
+    return F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
