@@ -17,8 +17,9 @@ from pipeline.home.directory import Home
 from pipeline.home.settings import Rest
 from pipeline.local import doctor
 from pipeline.reading import views
-from pipeline.run import rollback
+from pipeline.run import destination, rollback
 from pipeline.run.compact import compact
+from pipeline.run.move import move
 from pipeline.state import place
 from pipeline.state.ledger import Ledger
 from pipeline.storage import catalogs, inventory, unaided
@@ -81,6 +82,36 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
     assert Warehouse(spark, home).remove_orphans("edges") == 0
     found = inventory.take(home, ledger)
     assert found.files > 5 and not found.missing
+
+
+@pytest.mark.parametrize("history", [2, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.usefixtures("unaudited", "tiny")
+def test_a_home_moves_into_a_catalog_and_out_of_it(
+    history: int, spark: SparkSession, tmp_path: Path, rest: Proxy
+) -> None:
+    """While it stumbles; into a namespace of its own alone; what is there goes on, and comes back."""
+    rng, faults = random.Random(seeds.one()), random.Random(seeds.one())
+    home, ledger = homes.make(tmp_path / "home")
+    for epoch in range(history):
+        homes.put(home, epoch, batch(rng))
+        homes.run(home, ledger, [epoch])
+    rest.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0] if method == "GET" else None
+    to = destination.read(tmp_path / "there", [f"{rest.endpoint}?namespace=moved{history}"])
+    there = move(home, to, lambda text: None)
+    assert there is not None and [*there.proved] == [*range(1, history + 1)]
+    assert shown(there.home, spark) == shown(home, spark)
+    homes.put(there.home, 0, batch(rng))
+    homes.run(there.home, Ledger(there.home.database), [0])
+    compact(there.home, Ledger(there.home.database), spark)
+    other = destination.read(tmp_path / "other", [f"{rest.endpoint}?namespace=moved{history}"])
+    with pytest.raises(UsageError, match=f"the namespace moved{history} of http.* has a table .* not this home's"):
+        move(home, other, lambda text: None)
+    again = destination.read(tmp_path / "again", [f"{rest.endpoint}?namespace=again{history}"])
+    twice = move(there.home, again, lambda text: None)  # from one namespace into another
+    assert twice is not None and shown(twice.home, spark) == shown(there.home, spark)
+    back = move(twice.home, destination.read(tmp_path / "back", []), lambda text: None)
+    assert back is not None and shown(back.home, spark) == shown(there.home, spark)
+    homes.run(back.home, Ledger(back.home.database), [0], remove=True)
 
 
 @pytest.mark.usefixtures("unaudited", "tiny")

@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -13,12 +14,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import landing
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
 from pipeline.local import demo
 from pipeline.reading import views
-from pipeline.run import planning, runner
+from pipeline.run import destination, planning, runner
 from pipeline.run.compact import compact
+from pipeline.run.move import move
 from pipeline.state import files, place
 from pipeline.state.ledger import Ledger
 from pipeline.storage import inventory
@@ -99,8 +102,6 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
 
 def test_nothing_holds_the_keys(spark: SparkSession, tmp_path: Path, s3: str) -> None:
     """Neither the session's settings nor what is stored."""
-    import os
-
     home, ledger = homes.make(tmp_path / "home", f'[storage]\nwarehouse = "{s3}"\n')
     homes.put(home, 0, [(1, 2, None, "upsert", 0)])
     homes.run(home, ledger, [0])
@@ -123,3 +124,28 @@ def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s
         seen.append(shown(home, spark))
         assert not inventory.take(home, ledger).missing
     assert seen[0] == seen[1]
+
+
+@pytest.mark.usefixtures("unaudited", "tiny")
+def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
+    """Proved by its fingerprints there, with 503s and broken connections all along; it goes on, and comes back."""
+    rng = random.Random(seeds.one())
+    home, ledger = homes.make(tmp_path / "home")
+    for epoch in range(2):
+        homes.put(home, epoch, batch(rng))
+        homes.run(home, ledger, [epoch])
+    faults = random.Random(seeds.one())
+    store.faults = lambda method, path: faults.choices([None, "503", "cut"], [94, 3, 3])[0]
+    there = move(home, destination.read(tmp_path / "there", [f"{s3}/moved"]), lambda text: None)
+    assert there is not None and [*there.proved] == [1, 2] and set(there.proved[1]) == set(ledger.at().snapshots)
+    assert shown(there.home, spark)[:3] == shown(home, spark)[:3]
+    raw = tmp_path / "raw.csv"
+    raw.write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b, *_ in batch(rng)))
+    landing.land(there.home, [raw], landing.Options(epoch=0))
+    homes.run(there.home, Ledger(there.home.database), [0])
+    back = move(there.home, destination.read(tmp_path / "back", []), lambda text: None)
+    assert back is not None and [*back.proved] == [1, 2, 3]
+    assert shown(back.home, spark) == shown(there.home, spark)
+    store.faults = lambda method, path: None
+    for file in (there.home.path / "altneu.toml", tmp_path / "back" / "altneu.toml"):
+        assert os.environ["AWS_SECRET_ACCESS_KEY"] not in file.read_text()
