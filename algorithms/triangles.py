@@ -34,11 +34,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from algorithms.cells import Colours, in_cells, of_ends
 from algorithms.edges import on_pair, steps
 from algorithms.kept import Kept, apart, moved, resuming
 from algorithms.kernels import following
 from algorithms.kernels.history import colours_for, vertex_changes
-from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
+from algorithms.kernels.intervals import consolidate, disjoint, longs
 from algorithms.kernels.replay import batches
 from algorithms.kernels.warm import Warm
 
@@ -172,11 +173,7 @@ def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, interva
     if colours == 1:
         new = rows.coalesce(1).mapInArrow(_count_all, "vertex bigint, epoch bigint, diff bigint")
     else:
-        colour_of = [F.pmod(F.hash(end), F.lit(colours)).cast("bigint") for end in ("a", "b")]
-        thirds = F.explode(F.array(*[F.lit(colour).cast("bigint") for colour in range(colours)]))
-        coloured = rows.withColumns(dict(zip(("x", "y"), colour_of, strict=True))).withColumn("z", thirds)
-        cells = coloured.withColumn("cell", F.array_sort(F.array("x", "y", "z"))).drop("z")
-        new = cells.groupBy("cell").applyInArrow(_count_cell, "vertex bigint, epoch bigint, diff bigint")
+        new = in_cells(rows, colours, _changes, "vertex bigint, epoch bigint, diff bigint")
     if stored is None and colours == 1:
         return new
     if stored is not None:
@@ -216,19 +213,10 @@ def _count_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _changes(pa.Table.from_batches(parts), None).to_batches(max_chunksize=1 << 20)
 
 
-def _count_cell(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
-    return _changes(rows, ("x", "y") if len(set(key[0].as_py())) == 2 else None)
-
-
-def _changes(rows: pa.Table, colours: tuple[str, str] | None) -> pa.Table:
-    a, b, start, until = disjoint(*longs(rows, ["a", "b", "epoch", "until", "diff"]))
-    found = vertex_changes(a, b, start, until, None if colours is None else _colours(rows, a, b, colours))
+def _changes(rows: pa.Table, colours: Colours | None) -> pa.Table:
+    listed = longs(rows, ["a", "b", "epoch", "until", "diff"])
+    a, b, start, until = disjoint(*listed)
+    found = vertex_changes(
+        a, b, start, until, None if colours is None else of_ends(listed[0], listed[1], colours, a, b)
+    )
     return pa.table(dict(zip(("vertex", "epoch", "diff"), found, strict=True)))
-
-
-def _colours(rows: pa.Table, a: Longs, b: Longs, columns: tuple[str, str]) -> tuple[Longs, Longs]:
-    """The colours of the ends of the edges, from those of the rows that they were made of."""
-    low, high, x, y = longs(rows, ["a", "b", *columns])
-    vertices, first = np.unique(np.concatenate([low, high]), return_index=True)
-    of = np.concatenate([x, y])[first]
-    return of[np.searchsorted(vertices, a)], of[np.searchsorted(vertices, b)]

@@ -12,7 +12,7 @@ Plans    resume   From the graph that the parent's run has kept (`kernels/warm`)
          replay   One task while no more than `limit_edges` intervals are alive in the replayed range: they and the
                   stored trussness are brought together there, about 200 bytes an edge at the peak besides Spark's
                   copies of input and output (150 more). Time is that of the kernels.
-         rounds   Beyond the limit: rounds of joins (`truss_rounds`).
+         parts    Beyond the limit: parts that settle for themselves and tell each other (`truss_parts`).
 Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et al. 2014; Zhang, Yu 2019.
 """
 
@@ -29,11 +29,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms import truss_rounds
+from algorithms import truss_parts
 from algorithms.kept import INTERVAL, Files, Kept, Task, apart, in_task, moved, resuming
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
 from algorithms.kernels.replay import Result, replay, resume
 from algorithms.kernels.warm import Warm
+from algorithms.parts import Rounds
 from algorithms.proof import Ask
 from algorithms.times import FOREVER
 
@@ -48,17 +49,20 @@ def trussness_changes(
     first: int,
     last: int,
     limit_edges: int | None = None,
-    say: truss_rounds.Say = lambda epoch, text: None,
+    say: truss_parts.Say = lambda epoch, text: None,
     keep: tuple[Files, str] | None = None,
     ask: Ask | None = None,
+    rounds: Rounds | None = None,
+    part_edges: int | None = None,
 ) -> DataFrame:
     """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
 
     `edges`: all signed intervals as they are now; `trussness`: the stored triples. See the head of this file.
     `limit_edges`: the most intervals that one task replays; None: no limit. EXECUTES with a limit: their count, and
-    beyond it all rounds, of which `say` hears. `keep`: where the task keeps the graph as it is after `last`, and under
-    what key. `ask`: prove every epoch. ValueError, in the task or here, when the edges, or the edges and the stored
-    trussness, contradict each other.
+    beyond it all rounds, of which `say` hears and whose results lie in `rounds`; `part_edges`: the most that each of
+    many tasks holds, if not the same. `keep`: where the task keeps the graph
+    as it is after `last`, and under what key. `ask`: prove every epoch. ValueError, in the task or here, when the
+    edges, or the edges and the stored trussness, contradict each other.
     """
     # Clipped to the window: outside of it the signed intervals left out would be missed.
     alive = edges.where((F.col("until") >= first) & (F.col("epoch") <= last))
@@ -67,7 +71,7 @@ def trussness_changes(
     alive = alive.select("a", "b", start, until, "diff")
     stored = trussness.where(F.col("epoch") <= last).select("a", "b", "k", "epoch", "diff")
     if limit_edges is not None and alive.count() > limit_edges:
-        return truss_rounds.trussness_changes(alive, stored, first, last, say)
+        return truss_parts.trussness_changes(alive, stored, first, last, part_edges or limit_edges, say, rounds)
     zero = F.lit(0).cast("bigint")  # no edge has trussness 0: this tells the intervals from the stored triples
     both = alive.withColumn("k", zero).unionByName(stored.withColumn("until", zero))
     return both.coalesce(1).mapInArrow(_replay(first, last, keep, ask), SCHEMA)
@@ -162,7 +166,7 @@ class Summary:
     """What the replayed epochs' notes say together.
 
     `methods`: how often each was chosen; `inserted`, `deleted`: edges; `looked_at`: how often an edge's triangles were,
-    by maintenance; `rounds`: of joins, 0 where one task replays; `seconds`: of the kernels or the rounds.
+    by maintenance; `rounds`: of parts, 0 where one task replays; `seconds`: of the kernels or the rounds.
     """
 
     methods: Mapping[str, int]

@@ -93,12 +93,17 @@ def _arranged(a: Ints, b: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     return vertices, ranks, np.searchsorted(code, np.arange(n + 1) * n), (code % n).astype(np.int32), origin
 
 
-def colours_for(edges: int, limit: int) -> int:
-    """The least number of colours with which no cell holds more than about `limit` of the edges.
+MOST_COLOURS = 40
 
-    >>> colours_for(10, 10), colours_for(15, 10), colours_for(100, 10)
-    (1, 3, 8)
+
+def colours_for(edges: int, limit: int) -> int:
+    """The least number of colours with which no cell holds more than about `limit` of the edges; but `MOST_COLOURS` at
+    the most, for every edge is copied as often.
+
+    >>> colours_for(10, 10), colours_for(15, 10), colours_for(100, 10), colours_for(10**9, 0)
+    (1, 3, 8, 40)
     """
+    limit = max(limit, -(-6 * edges // MOST_COLOURS**2))
     colours = 1 if edges <= limit else 3
     while colours > 1 and 6 * edges > limit * colours**2:
         colours += 1

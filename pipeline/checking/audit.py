@@ -4,12 +4,14 @@ The recomputation starts from the landed upserts and shares no plan with the mai
 an epoch, distinct pairs, then one task per epoch that counts every triangle and peels every truss from scratch
 (`kernels/`), compares all of it with the maintained rows, and lets out only what differs. It runs over any epochs at
 once; an epoch's graph must fit one task, twice. The maintained trussness is proved besides, without peeling: no edge is
-too high, and no set of edges can rise (`kernels.check`). On request a third party counts the triangles as well.
+too high, and no set of edges can rise (`kernels.check`). Beyond `[truss] limit_edges` no task holds the graph:
+`beyond`. On request a third party counts the triangles as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial, reduce
 from typing import Any
 
@@ -24,6 +26,7 @@ from expectations.model import Check
 
 from ..errors import UsageError
 from ..extras import need
+from ..home import memory
 from ..home.directory import Home
 from ..home.s3 import in_s3
 from ..reading import explain
@@ -33,7 +36,7 @@ from ..state.totals import accumulate
 from ..storage import few
 from ..storage.iceberg import classic
 from ..storage.warehouse import Warehouse
-from . import motif_reference, recounted
+from . import beyond, motif_reference, recounted
 from .recounted import COUNTED, DIFFERENCES, MOTIF, PER_ROW, RESULTS
 from .shown import Measure, Shown, differing_rows, differing_totals, published, stored_rows, unnamed
 
@@ -158,12 +161,19 @@ def differences(
     motifs = motif_reference.read(warehouse.home.config.motifs)
     if revision is not None and "motif_counts" not in revision.snapshots:
         motifs = {}
-    kept = stored(read, epochs, list(motifs)).groupBy("epoch")
-    fresh = surviving(read("upserts"), warehouse.home, epochs).groupBy("epoch")
-    compared = kept.cogroup(fresh).applyInArrow(partial(recounted.compare, motifs), DIFFERENCES)
-    if shown is not None:
-        compared = compared.unionByName(_listed(stored_rows(shown, read)))
-    found, counted, there = _apart([row.asDict() for row in compared.collect()])
+    rows, graph = stored(read, epochs, list(motifs)), surviving(read("upserts"), warehouse.home, epochs)
+    if epochs and _too_large(warehouse, revision, motifs):
+        say("in cells and parts: the graph is too large for one task")
+        comparing: AbstractContextManager[DataFrame] = beyond.compared(
+            rows, graph, epochs, memory.part_edges(warehouse.home.config), say
+        )
+    else:
+        kept, fresh = rows.groupBy("epoch"), graph.groupBy("epoch")
+        comparing = nullcontext(kept.cogroup(fresh).applyInArrow(partial(recounted.compare, motifs), DIFFERENCES))
+    with comparing as compared:
+        if shown is not None:
+            compared = compared.unionByName(_listed(stored_rows(shown, read)))
+        found, counted, there = _apart([row.asDict() for row in compared.collect()])
     labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
@@ -191,6 +201,21 @@ def differences(
                 row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
         found += wrong + differing_rows(shown, there)
     return found, context
+
+
+def _too_large(warehouse: Warehouse, revision: Revision | None, motifs: Collection[str]) -> bool:
+    """Whether no task can hold the graph. Raises `UsageError` when it has motifs: these are recounted in one."""
+    if revision is None or "edges" not in revision.snapshots:
+        return False
+    edges = warehouse.size("edges", revision.snapshots["edges"]).rows
+    limit = memory.task_edges(warehouse.home.config)
+    if edges > limit and motifs:
+        raise UsageError(
+            f"motifs are recounted in one task, and {edges:,} edge intervals are more than the {limit:,} that one may "
+            f"hold ({memory.room(warehouse.home.config).words()}; [truss] limit_edges).",
+            "give it more memory ([spark] conf) or a higher [truss] limit_edges, or take [motifs] out of altneu.toml",
+        )
+    return edges > limit
 
 
 def _listed(stored: DataFrame) -> DataFrame:

@@ -156,26 +156,26 @@ class Triangles(Section):
         ),
     ] = "auto"
     limit_edges: Annotated[
-        int,
-        Field(ge=1, le=_MOST),
+        Annotated[int, Field(ge=1, le=_MOST)] | None,
         About(
             "20000000",
-            "one task enumerates up to so many edges, 200 bytes of memory each; more are cut into cells",
+            "no task counts triangles in more edges, nor in more than its memory holds (350 bytes each: `altneu "
+            "doctor`); more are cut into cells",
             "at least 1",
         ),
-    ] = 20_000_000
+    ] = None
 
 
 class Truss(Section):
     limit_edges: Annotated[
-        int,
-        Field(ge=0, le=_MOST),
+        Annotated[int, Field(ge=0, le=_MOST)] | None,
         About(
             "20000000",
-            "one task replays up to so many edges, 350 bytes of memory each; more take rounds of joins",
+            "no task holds more edges, nor more than its memory holds (350 bytes each: `altneu doctor`); more are cut "
+            "into parts, and audited in cells",
             "at least 0",
         ),
-    ] = 20_000_000
+    ] = None
 
 
 class Audit(Section):

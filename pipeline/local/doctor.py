@@ -74,6 +74,7 @@ def checks(home: Path | None = None, deep: bool = False) -> list[Check]:
         found += [_home(home), _database(home)]
         if found[-1].ok:
             found += _stores(home)
+            found.append(_tasks(home))
             found += _place(home)
     found += _alerts()
     if deep:
@@ -179,6 +180,20 @@ def _memory() -> Check:
         return Check("Memory", True, found)
     less = f'[spark] conf = {{ "spark.driver.memory" = "{max(1, int(free / 2))}g" }}'
     return Check("Memory", None, found, f"close programs, or in altneu.toml: {less}")
+
+
+def _tasks(home: Path) -> Check:
+    """How large a graph may be before it is cut."""
+    from ..home import memory
+    from ..home.directory import Home
+
+    config = Home.open(home).config if (home / "altneu.toml").exists() else None
+    if config is None:
+        return Check("Task memory", True, "the home's, once it is there")
+    found = memory.room(config).words()
+    if memory.task_edges(config) < memory.room(config).alone:
+        found += f"; [truss] limit_edges says {memory.task_edges(config):,}"
+    return Check("Task memory", True, found)
 
 
 def memory_gb() -> tuple[float, float]:

@@ -127,13 +127,27 @@ def _proof() -> None:
 
 
 def _triangles() -> None:
-    from algorithms.triangles import _count_all, _count_cell
+    from algorithms.triangles import _changes, _count_all
 
     edges = _edges()
     list(_count_all(_received(edges)))
-    for colour in ("a", "b"):
-        edges = edges.append_column("xy"[colour == "b"], pa.array(np.array(edges[colour]) % 2))
-    _count_cell((pa.scalar([0, 1, 1]),), pa.Table.from_batches(_received(edges)))
+    _changes(pa.Table.from_batches(_received(edges)), (np.array(edges["a"]) % 2, np.array(edges["b"]) % 2))
+
+
+def _parts() -> None:
+    """One cell, and two rounds of the part that owns every edge."""
+    from algorithms import parts, truss_parts
+
+    a, b, k = _trussness()
+    part, nothing, level = np.zeros(a.size, np.int32), np.zeros(a.size, np.int64), (k - 2).astype(np.int32)
+    held = pa.table({"a": a, "b": b, "owner": part, "cap": level, "level": level, "epoch": nothing, "diff": nothing})
+    (rows,) = _received(held)
+    table, nobody = pa.Table.from_batches([rows]), parts.nothing_said()
+    parts._support(table, None)
+    parts._holders(table, (a % 2, b % 2))
+    for number in (0, 1):
+        truss_parts._settle(0, 1, number, (pa.scalar(0),), table, nobody)
+        truss_parts._place(number, (pa.scalar(0),), table, nobody)
 
 
 def _motifs() -> None:
@@ -153,11 +167,13 @@ def _motifs() -> None:
 
 def _audit() -> None:
     from algorithms.kernels.check import check
+    from algorithms.kernels.facts import facts
     from algorithms.kernels.triangles import count
 
     a, b, k = _trussness()
     count(a, b)
     check(a, b, k.astype(np.int64))
+    facts(a, b, k.astype(np.int64) - 2, k.astype(np.int64))
 
 
 def _fingerprints() -> None:
@@ -185,6 +201,7 @@ GROUPS = {  # the longest first
     "truss: deletions": _deletions,
     "truss: peel": _peel,
     "truss: proof": _proof,
+    "truss: parts": _parts,
     "triangles": _triangles,
     "motifs": _motifs,
     "audit": _audit,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from ..home import memory
 from ..state.records import Revision
 from .names import Only, named
 from .tables import R, Tables
@@ -95,29 +96,25 @@ def _triangles_by_joins(now: DataFrame, before: DataFrame | None = None) -> Data
 
 def support(tables: Tables[R], revision: Revision, epoch: int, only: Only | None = None) -> R:
     """How many triangles each edge of an epoch is in: src, dst, support. One task, about 200 bytes an edge; of a
-    distributed engine beyond `[triangles] limit_edges` a join that lists every triangle."""
+    distributed engine in cells, where a task has not the memory."""
     answerable(tables.home, revision, epoch)
     edges = _edges_at(tables, revision, epoch)
-    if tables.distributed and _many(tables, revision):
-        found = cast(R, _support_by_joins(cast("DataFrame", edges)))
+    count, size = _rows(tables, revision), memory.cell_edges(tables.home.config)
+    if tables.distributed and count > size:
+        found = cast(R, _support_in_cells(cast("DataFrame", edges), count, size))
     else:
         found = tables.one_task(edges, _support, "src bigint, dst bigint, support bigint")
     return named(tables, revision, found, ["src", "dst"], only)
 
 
-def _many(tables: Any, revision: Revision) -> bool:
-    limit: int = tables.home.config.triangles.limit_edges
-    return bool(tables.size("edges", revision.snapshots["edges"]).rows > limit)
+def _rows(tables: Any, revision: Revision) -> int:
+    return int(tables.size("edges", revision.snapshots["edges"]).rows)
 
 
-def _support_by_joins(edges: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
+def _support_in_cells(edges: DataFrame, count: int, size: int) -> DataFrame:
+    from algorithms.parts import support
 
-    listed = _triangles_by_joins(edges)
-    sides = F.array(*[F.struct(F.col(x).alias("a"), F.col(y).alias("b")) for x, y in ("ab", "ac", "bc")])
-    counted = listed.select(F.inline(sides)).groupBy("a", "b").agg(F.count("*").alias("support"))
-    both = edges.join(counted, ["a", "b"], "left").fillna(0, ["support"])
-    return both.select(F.col("a").alias("src"), F.col("b").alias("dst"), "support")
+    return support(edges, count, size).selectExpr("a AS src", "b AS dst", "n AS support")
 
 
 def _support(edges: pa.Table) -> pa.Table:

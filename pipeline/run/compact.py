@@ -31,7 +31,7 @@ from ..state import lease
 from ..state.facts import CompactFacts, Size
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind, RunState, StageState, new_run_id
-from ..storage import kept
+from ..storage import kept, rounds
 from ..storage.branches import Branches
 from ..storage.declared import INTERVALS
 from ..storage.warehouse import Warehouse, shown
@@ -147,6 +147,7 @@ def compact(
     with warehouse.plans(row):
         facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
     kept.keep_only(home, kept.of(ledger, row), kept.of(ledger, ledger.at()))  # what killed runs have left goes
+    rounds.sweep(warehouse, ledger)
     refresh(home, ledger)
     return replace(facts, before=sizes)
 

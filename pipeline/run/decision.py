@@ -31,7 +31,7 @@ class Way(StrEnum):
     JOINS = "joins"  # motifs
     RESUME = "resume"  # triangles, truss
     TASK = "task"
-    ROUNDS = "rounds"
+    PARTS = "parts"
 
 
 @dataclass(frozen=True)

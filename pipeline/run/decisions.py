@@ -9,6 +9,7 @@ from typing import Self
 from algorithms import patterns
 from algorithms.plans import BROADCAST_ROWS, MOTIF_NAMES, Choice, MotifChoice
 
+from ..home import memory
 from ..home.schedule import sample
 from ..home.settings import Config
 from ..state.facts import AuditFacts, EdgesFacts, Facts, TrianglesFacts, TrussFacts
@@ -29,20 +30,21 @@ class Edges(Decision):
 
     NAME, FACTS = "edges", EdgesFacts
     upserts: Number
+    few: int = BROADCAST_ROWS
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
-        return cls(numbers.upserts())
+        return cls(numbers.upserts(), memory.broadcast_rows(config))
 
     @property
     def way(self) -> Way:
-        return Way.BROADCAST if self.upserts.value <= BROADCAST_ROWS else Way.SHUFFLE
+        return Way.BROADCAST if self.upserts.value <= self.few else Way.SHUFFLE
 
     @property
     def may(self) -> frozenset[str]:
-        if self.upserts.at_most(BROADCAST_ROWS):
+        if self.upserts.at_most(self.few):
             return frozenset({Way.BROADCAST})
-        return frozenset({Way.SHUFFLE} if self.upserts.least > BROADCAST_ROWS else {Way.BROADCAST, Way.SHUFFLE})
+        return frozenset({Way.SHUFFLE} if self.upserts.least > self.few else {Way.BROADCAST, Way.SHUFFLE})
 
     def words(self, label: Label) -> str:
         return "broadcast the touched pairs" if self.way is Way.BROADCAST else "shuffle by pair"
@@ -118,7 +120,7 @@ class Motifs(Decision):
         tables = (*(("edges",) if plain else ()), *(("motif_edges",) if kept else ()))
         changed = sum((numbers.changed(table) for table in tables), Number.exactly(0))
         stored = sum(numbers.stored(table) for table in tables)
-        return cls(config.triangles.plan, config.triangles.limit_edges, patterns.rules(motifs), tables, stored, changed)
+        return cls(config.triangles.plan, memory.cell_edges(config), patterns.rules(motifs), tables, stored, changed)
 
     def _plan(self, changed: int) -> str:
         return MotifChoice(self.wanted, self.stored, changed, self.rules, self.limit).plan if changed else Way.NOTHING
@@ -146,7 +148,7 @@ class Motifs(Decision):
 @dataclass(frozen=True)
 class Truss(Decision):
     """From which epoch the trussness is replayed, and how: from the graph that the run before has kept, if its files
-    are there and fit, or from the tables in one task, or in rounds of joins.
+    are there and fit, or from the tables in one task, or in parts that tell each other.
 
     Another way of doing it is a member of `Way`, a line in `way` and one in `may`.
     """
@@ -171,7 +173,7 @@ class Truss(Decision):
             earliest = None
         edges = Number.exactly(numbers.stored("edges")) + changed
         kept = scope.keeps("edges") and numbers.has_kept_graph()
-        return cls(earliest, last, expires, changed, edges, config.truss.limit_edges, kept)
+        return cls(earliest, last, expires, changed, edges, memory.task_edges(config), kept)
 
     @property
     def counts(self) -> bool:
@@ -184,21 +186,21 @@ class Truss(Decision):
             return Way.NOTHING
         if self.kept:
             return Way.RESUME
-        return Way.ROUNDS if self.counts else Way.TASK
+        return Way.PARTS if self.counts else Way.TASK
 
     @property
     def may(self) -> frozenset[str]:
         if self.first is None:
             return frozenset({Way.NOTHING})
         within = self.edges.at_most(self.limit)
-        found = {Way.TASK, *(() if within else (Way.ROUNDS,)), *((Way.RESUME,) if self.kept else ())}
+        found = {Way.TASK, *(() if within else (Way.PARTS,)), *((Way.RESUME,) if self.kept else ())}
         return frozenset(found if self.expires else _unless_nothing(self.changed, found))
 
     def words(self, label: Label) -> str:
         if self.first is None or self.last is None:
             return "nothing to replay"
         kept = ", from the kept graph if it is there" if self.kept else ""
-        where = f"in one task (in rounds beyond {self.limit:,} edges){kept}"
+        where = f"in one task (in parts beyond {self.limit:,} edges){kept}"
         return f"replay {label(self.first)} … {label(self.last)} {where}"
 
     @classmethod
@@ -208,7 +210,7 @@ class Truss(Decision):
             return Way.RESUME
         if not facts.epochs:
             return Way.NOTHING
-        return Way.ROUNDS if Way.ROUNDS in (facts.methods or {}) else Way.TASK
+        return Way.PARTS if facts.rounds else Way.TASK  # of earlier versions as well
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,7 @@ class Audit(Decision):
             chosen.update(sample(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
         changed = numbers.changed("edges")
         edges = numbers.stored("edges") + changed.value
-        provable = not config.motifs and edges <= config.truss.limit_edges
+        provable = not config.motifs and edges <= memory.task_edges(config)
         epochs = tuple(sorted(chosen.intersection(known)))
         return cls(epochs, config.audit.mode, mode != "frontier", provable, numbers.stored("edges"), changed)
 

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from algorithms.kept import Files, Kept, absent
 
+from ..home import memory
 from ..storage import kept
 from .context import Run
 
@@ -20,7 +21,7 @@ def graph(run: Run, files: Files | None) -> Kept | None:
     """It, if it is there and a task may hold it."""
     key = parents(run)
     at = kept.epoch(run.home, key) if key else None
-    if files is None or key is None or at is None or kept.edges(run.home, key) > run.home.config.truss.limit_edges:
+    if files is None or key is None or at is None or kept.edges(run.home, key) > memory.task_edges(run.home.config):
         return None
     return Kept(files, key, at)
 

@@ -124,7 +124,7 @@ class TrussFacts(Facts):
     deleted: int | None = None
     looked_at: int | None = None  # how often the triangles of an edge were
     seconds: float | None = None  # of the kernels
-    rounds: int | None = None  # of joins, beyond the limit of one task
+    rounds: int | None = None  # of parts, beyond the memory of one task
     top_edges: Top | None = None
     entered_core: Mapping[str, Sequence[int | str]] | None = None  # epoch → vertices
 

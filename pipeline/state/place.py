@@ -164,10 +164,14 @@ def _former_file(home: Home, catalog: str, warehouse: str) -> str:
     return ""
 
 
+ROUNDS = "rounds_"  # how tables begin that are no state of a home, and may go at any moment (`storage.rounds`)
+
+
 def locations(connection: sa.Connection, catalog: str) -> dict[str, str]:
-    """Each table of a catalog, `namespace.table`, with the metadata file that is in force."""
+    """Each table of a catalog, `namespace.table`, with the metadata file that is in force; without those of rounds."""
     mine = sa.select(tables).where(tables.c.catalog_name == catalog)
-    return {f"{row.table_namespace}.{row.table_name}": row.metadata_location for row in connection.execute(mine)}
+    rows = [row for row in connection.execute(mine) if not row.table_name.startswith(ROUNDS)]
+    return {f"{row.table_namespace}.{row.table_name}": row.metadata_location for row in rows}
 
 
 def place_of(table: str, location: str) -> str:

@@ -75,6 +75,11 @@ class Runs(Revisions):
         """Runs that may have branches; whatever a process that was taken for dead makes for another one is garbage."""
         return {row.run_id for row in self.read(sa.select(runs.c.run_id).where(runs.c.discarded.is_not(True)))}
 
+    def at_work(self) -> set[str]:
+        """Runs that a living process works on."""
+        rows = self.read(sa.select(runs).where(runs.c.state == RunState.RUNNING))
+        return {run.run_id for run in map(RunRecord.of, rows) if run.alive}
+
     def begin(
         self,
         run_id: str,

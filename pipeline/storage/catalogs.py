@@ -140,7 +140,8 @@ class RestServer:
     def located(self, *tables: str) -> dict[str, str]:
         names = list(tables)
         if not names:
-            names = [name for *_, name in self._ask(lambda server: server.list_tables(self._namespace)) or ()]
+            listed = self._ask(lambda server: server.list_tables(self._namespace)) or ()
+            names = [name for *_, name in listed if not name.startswith(place.ROUNDS)]
 
         def look(name: str) -> str | None:
             return self._ask(lambda server: server.load_table((self._namespace, name)).metadata_location)

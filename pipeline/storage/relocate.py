@@ -99,7 +99,8 @@ def locations(home: Home, identity: place.Identity) -> dict[str, str]:
         if not sa.inspect(connection).has_table(t.name):
             return {}
         found = connection.execute(query).all()
-    return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in found}
+    mine = [row for row in found if not row.table_name.startswith(place.ROUNDS)]
+    return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in mine}
 
 
 def _commit(home: Home, identity: place.Identity, old: dict[str, str], new: dict[str, str]) -> None:

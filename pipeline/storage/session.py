@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, explained
+from ..home.memory import driver_memory_mb
 from ..home.rules import MASTERS, is_master
 from . import travel
 from .known import keep_classes
@@ -256,16 +257,6 @@ def java_options() -> list[str]:
     if ARCHIVE.exists():
         options += [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr"]
     return options
-
-
-def driver_memory_mb() -> int:
-    """Half of the memory of this machine or container, in MiB: the rest is for Python workers and the page cache."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = Path("/sys/fs/cgroup/memory.max")
-    if limit.exists() and (text := limit.read_text().strip()).isdigit():
-        total = min(total, int(text))
-    # from 32 GiB on pointers take twice the space, and the archive does not fit
-    return max(1024, min(total // 2 // 2**20, 31 * 1024))
 
 
 def catalog(spark: SparkSession, name: str, options: dict[str, str]) -> None:

@@ -105,19 +105,12 @@ class Warehouse(Branches):
 
     def _make(self, retype: bool) -> None:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.namespace}")
-        there = {row.tableName for row in self.spark.sql(f"SHOW TABLES IN {self.catalog}.{self.namespace}").collect()}
-        elsewhere, properties = "", PROPERTIES
+        there = self._there()
         if self.home.config.storage.catalog is not None:
-            # the catalog may serve other homes, and would choose a place of its own for the files
             self._refuse_strangers(there)
-            elsewhere, properties = "LOCATION '{}/{}/{}'", PROPERTIES | {catalogs.OWNER: self.catalog}
         for table in self.tables:
             if table not in there:
-                self.spark.sql(
-                    f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({self.columns(table)}) USING iceberg "
-                    f"{elsewhere.format(self.home.warehouse, self.namespace, table)} "
-                    f"TBLPROPERTIES ('format-version'='2', {_sql(properties)})"
-                )
+                self.add(table, self.columns(table))
         for table in self.tables:
             self.change(table, lambda metadata: metadata.begin() if metadata.main() is None else None)
             own = PROPERTIES | (_PLACES if table in PLAIN else {})
@@ -149,6 +142,31 @@ class Warehouse(Branches):
         for column, type_ in self._fields(table).items():
             if there.get(column) != wanted[column]:
                 self.spark.sql(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(column)} {type_}")
+
+    def _there(self) -> set[str]:
+        listed = self.spark.sql(f"SHOW TABLES IN {self.catalog}.{self.namespace}").collect()
+        return {row.tableName for row in listed}
+
+    def add(self, table: str, columns: str) -> None:
+        """Make a table, unless it is there."""
+        elsewhere, properties = "", PROPERTIES
+        if self.home.config.storage.catalog is not None:
+            # the catalog may serve other homes, and would choose a place of its own for the files
+            elsewhere = f"LOCATION '{self.home.warehouse}/{self.namespace}/{table}'"
+            properties = PROPERTIES | {catalogs.OWNER: self.catalog}
+        self.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({columns}) USING iceberg {elsewhere} "
+            f"TBLPROPERTIES ('format-version'='2', {_sql(properties)})"
+        )
+
+    def remove(self, table: str) -> None:
+        """Drop a table that is none of the home's own, with its files."""
+        assert table.startswith(place.ROUNDS)
+        self.spark.sql(f"DROP TABLE IF EXISTS {self.name(table)} PURGE")
+
+    def others(self) -> set[str]:
+        """The tables here that hold rounds of runs, and are none of the home's own."""
+        return {table for table in self._there() if table.startswith(place.ROUNDS)}
 
     def _refuse_strangers(self, there: set[str]) -> None:
         """Raise `UsageError` where a REST catalog has another home's tables in our namespace, or has lost ours."""

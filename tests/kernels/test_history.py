@@ -124,3 +124,9 @@ def test_intervals_that_contradict_each_other_are_an_error():
     one, two = np.array([1, 1]), np.array([2, 2])
     with pytest.raises(ValueError, match=r"edge \(1, 2\) is there 2 times at epoch 3"):
         disjoint(one, two, np.array([0, 3]), np.array([9, 9]), np.array([1, 1]))
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_colours_are_few_whatever_the_limit(limit):
+    assert [colours_for(edges, limit) for edges in (0, 1, 10, 266, 10**9)][-1] <= 41
+    assert max(colours_for(edges, limit) for edges in range(2_000)) <= 41

@@ -26,6 +26,26 @@ def single_partitions(plan: str) -> list[str]:
     return [line for line in below if not re.search(r"HashAggregate\(keys=\[\]", line)]
 
 
+def coalesced_tables(plan: str) -> list[str]:
+    """What is brought into one partition without an exchange: rows of tables that nothing has summed up before."""
+    lines = plan.splitlines()
+    depth = [len(re.match(r"[\s:+\-|]*", line)[0]) for line in lines]  # type: ignore[index]
+    found = []
+    for i, line in enumerate(lines):
+        if not re.search(r"\bCoalesce 1\b", line):
+            continue
+        inside, summed = [], None
+        for j in range(i + 1, len(lines)):
+            if depth[j] <= depth[i]:
+                break
+            if summed is not None and depth[j] > summed:
+                continue
+            summed = depth[j] if "HashAggregate" in lines[j] else None
+            inside += [lines[j]] if "BatchScan" in lines[j] else []
+        found += inside
+    return found
+
+
 def partitions(plan: str) -> list[int]:
     """Into how many partitions each exchange by hash cuts its rows."""
     return [int(number) for number in re.findall(r"hashpartitioning\([^()]*, (\d+)\)", plan)]

@@ -80,7 +80,7 @@ def test_what_is_bounded_is_certain_and_what_is_not_depends() -> None:
     found = listed("", Known(rows=unbounded, intervals=unbounded))
     assert found["edges"][1] == {"broadcast", "shuffle"}
     assert found["triangles"][1] == {"delta", "bulk", "nothing"}
-    assert found["truss"][1] == {"task", "rounds", "nothing"}
+    assert found["truss"][1] == {"task", "parts", "nothing"}
 
 
 def test_where_nothing_changes_nothing_is_done() -> None:
@@ -168,7 +168,7 @@ def test_the_facts_say_which_way_it_went() -> None:
         assert Motifs.taken(facts) == decision.way
     assert Motifs.taken(TrianglesFacts(rows=1, proposals=0, motif_rows=0)) == "nothing"
     assert Truss.taken(TrussFacts(rows=0, epochs=0)) == "nothing"
-    assert Truss.taken(TrussFacts(rows=1, epochs=2, methods={"rounds": 2})) == "rounds"
+    assert Truss.taken(TrussFacts(rows=1, epochs=2, methods={"parts": 2}, rounds=3)) == "parts"
     assert Truss.taken(TrussFacts(rows=1, epochs=2, methods={"peel": 1, "lift": 1})) == "task"
 
 
@@ -327,18 +327,18 @@ def test_of_an_empty_state_there_is_no_old_frontier() -> None:
     ("bounds", "way", "may"),
     [
         ((10, 1, 20), "task", {"task"}),
-        ((10, 1, 21), "task", {"task", "rounds"}),
-        ((20, 1, None), "task", {"task", "rounds"}),
-        ((21, 1, None), "rounds", {"task", "rounds"}),
-        ((21, 0, None), "rounds", {"task", "rounds", "nothing"}),
+        ((10, 1, 21), "task", {"task", "parts"}),
+        ((20, 1, None), "task", {"task", "parts"}),
+        ((21, 1, None), "parts", {"task", "parts"}),
+        ((21, 0, None), "parts", {"task", "parts", "nothing"}),
     ],
 )
 def test_more_edges_than_a_task_may_hold_are_counted(
     bounds: tuple[int, int, int | None], way: str, may: set[str]
 ) -> None:
     truss = truss_of(Known(intervals=Number(*bounds), there=100), text="[truss]\nlimit_edges = 120\n")
-    assert (truss.way, truss.may, truss.counts) == (way, may, way == "rounds")
-    assert "in rounds beyond 120 edges" in truss.words(str)
+    assert (truss.way, truss.may, truss.counts) == (way, may, way == "parts")
+    assert "in parts beyond 120 edges" in truss.words(str)
 
 
 def audited(epochs: str, scope: Scope, published: Collection[int]) -> tuple[int, ...]:

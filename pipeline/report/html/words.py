@@ -139,6 +139,7 @@ _METHODS = {
     "lift": "lift rounds (insertions)",
     "mixed": "descent, then lift rounds",
     "none": "nothing to do",
+    "parts": "in parts that tell each other",
 }
 
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import motifs, patterns, triangles
-from algorithms.plans import BROADCAST_ROWS
 
+from ...home import memory
 from ...state.facts import EdgesFacts, TrianglesFacts
 from ...storage import kept
 from .. import resuming
@@ -79,7 +79,8 @@ def count_triangles(run: Run) -> TrianglesFacts:
         run.write("triangle_counts", None)
         run.put_totals(["triangles"], [])
         return TrianglesFacts(rows=0, proposals=0)
-    config, few = run.home.config, rows <= BROADCAST_ROWS
+    sent = memory.broadcast_rows(run.home.config)
+    few = rows <= sent
     index, delta = run.before("edges"), run.delta("edges")
     counted: DataFrame | None = None
     resumed = None
@@ -97,13 +98,13 @@ def count_triangles(run: Run) -> TrianglesFacts:
         elif counted is not None and decision.way is Way.DELTA:
             run.say(f"delta query: {rows:,} changed edge intervals, at most {proposals:,} proposals")
             candidates = triangles.propose(index, delta, counted, broadcast=few)
-            found = triangles.validate(index, delta, candidates, broadcast=proposals <= BROADCAST_ROWS)
+            found = triangles.validate(index, delta, candidates, broadcast=proposals <= sent)
             new = triangles.vertex_triangle_changes(found)
         else:
             run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
             before = run.before("triangle_counts") if run.keeps("triangle_counts") and run.parent.snapshots else None
             new = triangles.recounted_vertex_changes(
-                run.after("edges"), before, stored + rows, config.triangles.limit_edges
+                run.after("edges"), before, stored + rows, memory.cell_edges(run.home.config)
             )
         written = run.write("triangle_counts", new)
     finally:

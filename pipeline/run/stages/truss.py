@@ -3,17 +3,21 @@ plain tables, whose last part it is."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import truss
 from algorithms.kept import Files
+from algorithms.parts import Rounds
 from algorithms.proof import Ask
 
+from ...home import memory
 from ...reading.names import named
 from ...state.facts import TrussFacts
 from ...state.totals import accumulate, at_epochs
-from ...storage import few, kept
+from ...storage import few, kept, rounds
 from .. import plain, resuming
 from ..changed import REPORTED, most_changed
 from ..context import Run
@@ -44,13 +48,14 @@ def maintain(run: Run) -> TrussFacts:
     ask = asked(run.decide(Audit), run.revision)
     new = _resumed(run, first, files, key, ask) if decision.way is Way.RESUME else None
     plan = "replay" if new is None else "resume"
-    if new is None:
-        new = _replayed(run, decision, first, None if files is None else (files, key), ask)
-    try:
-        written = run.write("trussness", new.where(F.col("diff") != 0))
-        found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
-    finally:
-        new.unpersist()
+    with rounds.kept(run.warehouse, run.ledger, run.run_id) if decision.counts else nullcontext() as place:
+        if new is None:
+            new = _replayed(run, decision, first, None if files is None else (files, key), ask, place)
+        try:
+            written = run.write("trussness", new.where(F.col("diff") != 0))
+            found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
+        finally:
+            new.unpersist()
     parent, name = resuming.parents(run), None
     notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
     log = [row.note for row in notes if row.k != truss.PROOF]
@@ -90,7 +95,9 @@ def _resumed(run: Run, first: int, files: Files | None, name: str, ask: Ask) -> 
     return resuming.executed(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
 
 
-def _replayed(run: Run, decision: Truss, first: int, keep: tuple[Files, str] | None, ask: Ask) -> DataFrame:
+def _replayed(
+    run: Run, decision: Truss, first: int, keep: tuple[Files, str] | None, ask: Ask, place: Rounds | None
+) -> DataFrame:
     """The changes from the tables."""
     label = run.home.schedule.label
     limit = decision.limit if decision.counts else None  # the table's whole history is within it: nothing to count
@@ -99,7 +106,7 @@ def _replayed(run: Run, decision: Truss, first: int, keep: tuple[Files, str] | N
     def say(epoch: int, text: str) -> None:
         run.say(f"epoch {label(epoch)}: {text}")
 
-    return truss.trussness_changes(*parts, say, keep, ask).persist()
+    return truss.trussness_changes(*parts, say, keep, ask, place, memory.part_edges(run.home.config)).persist()
 
 
 def _entered_core(run: Run) -> dict[str, list[int | str]]:

@@ -1,20 +1,25 @@
-"""The distributed rounds against the replay in one task and against the definition, at every epoch."""
+"""The trussness in parts against the replay in one task and against the definition, at every epoch."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from algorithms import truss, truss_rounds
+from algorithms import truss, truss_parts
+from algorithms.kernels.truss import peel
 from tests import seeds
-from tests.kernels.references import Edge, clique, slow_trussness, torus
+from tests.kernels.references import Edge, arrays, clique, slow_trussness, torus
 from tests.kernels.test_replay import intervals, random_history
+from tests.plans.executed import executed
+from tests.truss.test_parts import after
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -51,12 +56,14 @@ def frames(spark: SparkSession, history: History, stored: list[Triple]) -> tuple
     return edges, spark.createDataFrame(stored, "a long, b long, k long, epoch long, diff long")
 
 
-def check(spark: SparkSession, history: History, first: int, stored: list[Triple]) -> list[dict[str, Any]]:
+def check(
+    spark: SparkSession, history: History, first: int, stored: list[Triple], size: int = 10
+) -> list[dict[str, Any]]:
     """With a tiny limit: the definition's triples at every epoch, and those of one task; the notes."""
     window = frames(spark, history, stored)
     said: list[tuple[int, str]] = []
     last = max(history)
-    found = truss.trussness_changes(*window, first, last, 1, lambda *what: said.append(what)).collect()
+    found = truss.trussness_changes(*window, first, last, size, lambda *what: said.append(what)).collect()
     got = Counter({row[:4]: row.diff for row in found if row.diff})
     assert len(got) == sum(row.diff != 0 for row in found)
     total = Counter({row[:4]: row[4] for row in stored})
@@ -68,8 +75,8 @@ def check(spark: SparkSession, history: History, first: int, stored: list[Triple
     one = truss.trussness_changes(*window, first, last).where("diff <> 0").collect()
     assert got == {row[:4]: row.diff for row in one}
     notes = [json.loads(row.note) for row in found if row.note]
-    assert {note["method"] for note in notes} <= {"rounds"}
-    assert len(said) == sum(1 + note["rounds"] for note in notes)
+    assert {note["method"] for note in notes} <= {"parts"}
+    assert len(said) == bool(notes) + sum(1 + note["rounds"] for note in notes)
     return notes
 
 
@@ -95,7 +102,7 @@ def late(history: History, at: int, seed: int) -> History:
 
 
 @pytest.mark.slow
-def test_rounds_equal_the_replay_and_the_definition(spark: SparkSession) -> None:
+def test_parts_equal_the_replay_and_the_definition(spark: SparkSession) -> None:
     """From the middle of a history on, one epoch of which is not what was stored."""
     history = packed(range(1, 6), 4)
     for epoch, edges in grown_and_cut().items():
@@ -105,7 +112,7 @@ def test_rounds_equal_the_replay_and_the_definition(spark: SparkSession) -> None
         assert {row[:2] for row in changes(now) if row[3] == epoch} >= TORUS, "one edge moves all"
     notes = check(spark, now, 2, changes(history))
     summary = truss.summary(json.dumps(note) for note in notes)
-    assert summary.methods == {"rounds": 2}
+    assert summary.methods == {"parts": 2}
     assert summary.looked_at > 0 and summary.rounds > 4
 
 
@@ -119,33 +126,69 @@ def test_what_contradicts_itself_is_named(spark: SparkSession) -> None:
         truss.trussness_changes(edges, stored.where("a > 1"), 1, 3, 0)
 
 
-def test_a_round_is_a_bounded_number_of_jobs(spark: SparkSession) -> None:
-    """As the README has it, planned as in a run (`tiny` plans otherwise): an edge of a clique goes and comes again."""
+def test_a_round_is_two_jobs_and_moves_no_edge(spark: SparkSession) -> None:
+    """Planned as in a run (`tiny` plans otherwise): an edge of a clique goes and comes again."""
     spark.conf.set("spark.sql.adaptive.enabled", "true")
     whole = clique(4)
     window = frames(spark, {0: whole, 1: whole - {(0, 1)}, 2: whole}, changes({0: whole}))
     tracker, group = spark.sparkContext.statusTracker(), f"rounds {id(window)}"
     counts: list[int] = []
+
+    def say(_: int, text: str) -> None:
+        if text.startswith("round"):
+            counts.append(len(tracker.getJobIdsForGroup(group)))
+
     spark.sparkContext.setJobGroup(group, "the rounds of one call")
-    try:
-        truss.trussness_changes(*window, 1, 2, 1, lambda *_: counts.append(len(tracker.getJobIdsForGroup(group))))
-    finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    with executed(spark) as plans:
+        try:
+            truss.trussness_changes(*window, 1, 2, 1, say)
+        finally:
+            spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     jobs = [after - before for before, after in pairwise(counts) if after > before]
-    assert len(jobs) > 3, counts
-    assert max(jobs) <= 25, jobs
+    assert jobs and max(jobs) <= 4, jobs
+    rounds = [plan for plan in plans if "FlatMapCoGroupsInArrow" in plan]
+    assert rounds
+    for plan in rounds:
+        assert "InMemoryTableScan" in plan
+        assert not exchanged_scans(plan), plan
+
+
+def exchanged_scans(plan: str) -> list[str]:
+    """Cached rows with an exchange right above them, or a sort."""
+    lines = plan.splitlines()
+    found = []
+    for i, line in enumerate(lines):
+        if "InMemoryTableScan" in line:
+            above = [text for text in lines[:i] if re.search(r"Exchange|Sort |CoGroups", text)]
+            found += [text for text in above[-1:] if "CoGroups" not in text]
+    return found
 
 
 @pytest.mark.slow
-def test_rounds_from_nothing_emptied_and_refilled(spark: SparkSession) -> None:
+def test_parts_from_nothing_emptied_and_refilled(spark: SparkSession) -> None:
     check(spark, grown_and_cut(), 0, [])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("few", [0, truss_rounds.FEW])
+@pytest.mark.parametrize("size", [1, 40, 400])
 @pytest.mark.parametrize("seed", seeds.several(range(3)))
-def test_rounds_on_many_histories(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int, few: int) -> None:
-    """Late epochs in the middle, with later diffs stored; small sides sent to every task, and all shuffled."""
-    monkeypatch.setattr(truss_rounds, "FEW", few)
+def test_parts_on_many_histories(spark: SparkSession, seed: int, size: int) -> None:
+    """Late epochs in the middle, with later diffs stored; parts small and large."""
     history = packed(range(30 * seed + 10, 30 * seed + 40), 5)
-    check(spark, late(history, 1, seed), 1, changes(history))
+    notes = check(spark, late(history, 1, seed), 1, changes(history), size)
+    assert size > 1 or all(note["parts"] > 100 for note in notes)
+
+
+@pytest.mark.parametrize("size", [40, pytest.param(4, marks=pytest.mark.slow)])
+def test_places_are_a_valid_order_and_show_what_is_too_low(spark: SparkSession, size: int) -> None:
+    a, b = arrays(sorted(packed(range(3), 1)[0] | clique(5)))
+    k = peel(a, b)
+    edges = pd.DataFrame({"a": a, "b": b, "k": k})
+    found = truss_parts.places(spark.createDataFrame(edges), size).toPandas()
+    assert len(found) == len(edges)
+    label = edges.merge(found, on=["a", "b"])["label"].to_numpy()
+    assert (np.array(after(a, b, k - 2, label)) <= k - 2).all()
+    low = clique(5)  # they lie among vertices of others: all that can rise rise together
+    edges.loc[[pair in low for pair in zip(a.tolist(), b.tolist(), strict=True)], "k"] -= 1
+    placed = {(row.a, row.b) for row in truss_parts.places(spark.createDataFrame(edges), size).collect()}
+    assert set(zip(a.tolist(), b.tolist(), strict=True)) - placed >= low

@@ -1,0 +1,349 @@
+"""Trussness in parts: what one part of a graph does in a round, between two exchanges with the others.
+
+A part owns some edges and holds besides them all that lie in a triangle with one of them. Of its own edges it has all
+triangles; of the others it knows a bound, as they were last told.
+Law     With kappa = trussness - 2 and U of an edge the h-index, over its triangles, of the lesser of the two other
+        edges: from any bounds of kappa from above, bound <- min(bound, U bound), in any fair order and with bounds of
+        others that are late and therefore too high, ends at kappa.
+        Given kappa, an edge finds its place when at most kappa of its triangles are left: those whose two other edges
+        have a higher kappa, or its own and no place yet, as far as the part knows. In that order, and by level, every
+        edge has at most kappa triangles whose others come after it: no kappa is too low (`proof`). Edges that find no
+        place have kappa + 1 triangles among themselves and higher ones, and could all rise: there kappa is too low.
+Shapes  a, b: int64[m], a < b, no edge twice; owner: int32[m], the part of each edge. Triangles of own edges alone, as
+        positions in these arrays. bound: int32[m], -1 of an edge that is not there. label: int64[m].
+Cost    A round looks at the triangles of the edges that may have changed; to build the lists costs one enumeration.
+        Memory: 8 bytes for each triangle on each own edge, and about 100 bytes an edge.
+Source  Lu, Zhou, Zhang, Stanley, "The h-index of a network node" (2016); Sariyuce, Seshadhri, Pinar, "Local algorithms
+        for hierarchical dense subgraph discovery" (VLDB 2018); reference/truss/region of the design.
+"""
+
+# numba infers the types of its kernels from the arrays they get.
+# mypy: disallow-untyped-defs=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from algorithms.kernels.graph import Ints, Oriented, Shorts, orient
+
+NOWHERE = -1  # the label of an edge that has no place yet
+TURN = 32  # bits of a label that say the turn within the round
+
+
+class Part(NamedTuple):
+    """number: of this part; own: bool[m]; the triangles of own edge e: left, right at ptr[e] .. ptr[e + 1]."""
+
+    number: int
+    owner: Shorts
+    own: NDArray[np.bool_]
+    ptr: Ints
+    left: Shorts
+    right: Shorts
+
+
+def part(number: int, a: Ints, b: Ints, owner: Shorts) -> Part:
+    """The part of that number, from the edges that it holds.
+
+    >>> made = part(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32))
+    >>> made.ptr.tolist(), made.left.tolist(), made.right.tolist()
+    ([0, 1, 1, 1], [2], [1])
+    """
+    own = owner == number
+    graph = orient(a, b)
+    counts = _own_counts(graph.indptr, graph.head, graph.origin, own)
+    ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    left, right = _own_lists(graph.indptr, graph.head, graph.origin, own, ptr)
+    return Part(number, owner, own, ptr, left, right)
+
+
+def settle(held: Part, bound: Shorts, queued: NDArray[np.bool_]) -> int:
+    """Lower the bounds of own edges, in place, until the part is quiet; how many looks that took.
+
+    queued: the edges to look at first; emptied.
+    """
+    return int(_settle(held.ptr, held.left, held.right, held.own, bound, queued))
+
+
+def shaken(held: Part, bound: Shorts, fell: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The own edges that may have to fall because of those that fell."""
+    return np.asarray(_shaken(held.ptr, held.left, held.right, held.own, bound, fell), np.bool_)
+
+
+def listeners(held: Part, bound: Shorts, moved: Ints) -> tuple[Shorts, Ints]:
+    """(part, edge) for each part that has to be told of a moved own edge: it owns an edge of a higher bound in a
+    triangle with it. One of a bound that is not higher will never ask."""
+    number, edge = _listeners(held.ptr, held.left, held.right, held.own, held.owner, bound, bound, moved)
+    return number, edge
+
+
+def place(held: Part, kappa: Shorts, label: Ints, round_: int) -> Ints:
+    """Give own edges without a place theirs, in place, until the part is quiet; the edges that found one, in order."""
+    return np.asarray(_place(held.ptr, held.left, held.right, held.own, kappa, label, np.int64(round_) << TURN))
+
+
+def peers(held: Part, kappa: Shorts, label: Ints, moved: Ints) -> tuple[Shorts, Ints]:
+    """(part, edge) for each part to be told that an own edge has its place: it owns one of its level in a triangle."""
+    level = np.where(label == NOWHERE, kappa, -2).astype(np.int32)  # others that are known to have a place do not ask
+    number, edge = _listeners(held.ptr, held.left, held.right, held.own, held.owner, kappa, level, moved, True)
+    return number, edge
+
+
+class InCell(NamedTuple):
+    """A cell's graph, and the colours of its vertices by rank: -1 but in cells of two different colours, where
+    triangles of one colour are left to that colour's own cell (`history`)."""
+
+    graph: Oriented
+    colour: Shorts
+
+
+def in_cell(a: Ints, b: Ints, colours: tuple[Ints, Ints] | None) -> InCell:
+    """colours: of both ends of each edge, in a cell of just two different colours."""
+    graph = orient(a, b)
+    colour = np.full(graph.vertices.size, -1, np.int32)
+    if colours is not None:
+        ranks = np.empty(graph.vertices.size, np.int64)
+        ranks[graph.by_rank] = np.arange(graph.vertices.size)
+        for end, of in zip((a, b), colours, strict=True):
+            colour[ranks[np.searchsorted(graph.vertices, end)]] = of
+    return InCell(graph, colour)
+
+
+def support(cell: InCell) -> Ints:
+    """Triangles on each edge that belong to the cell, int64[m] in the caller's order.
+
+    >>> support(in_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)).tolist()
+    [1, 1, 1, 0]
+    """
+    found = np.empty(cell.graph.origin.size, np.int64)
+    found[cell.graph.origin] = _support(cell.graph.indptr, cell.graph.head, cell.colour)
+    return found
+
+
+def holders(cell: InCell, owner: Shorts) -> tuple[Shorts, Ints]:
+    """(part, edge) for each part that must hold an edge that it does not own, because of a triangle of the cell.
+
+    >>> cell = in_cell(np.array([1, 1, 2]), np.array([2, 3, 3]), None)
+    >>> [found.tolist() for found in holders(cell, np.array([0, 0, 1], np.int32))]
+    [[1, 1, 0], [0, 1, 2]]
+    """
+    graph = cell.graph
+    numbers, local = np.unique(owner, return_inverse=True)
+    bits = np.zeros((owner.size, numbers.size // 64 + 1), np.uint64)
+    _meet(graph.indptr, graph.head, cell.colour, local[graph.origin].astype(np.int64), bits)
+    edges, parts = [], []
+    for n in range(numbers.size):
+        there = graph.origin[np.flatnonzero(bits[:, n // 64] >> np.uint64(n % 64) & np.uint64(1))]
+        there = np.sort(there[local[there] != n]).astype(np.int64)
+        edges.append(there)
+        parts.append(np.full(there.size, numbers[n], np.int32))
+    edge, number = np.concatenate([*edges, np.empty(0, np.int64)]), np.concatenate([*parts, np.empty(0, np.int32)])
+    order = np.argsort(edge, kind="stable")
+    return number[order], edge[order]
+
+
+@njit(cache=True, nogil=True)
+def _own_counts(indptr, head, origin, own):
+    """Triangles of each own edge, int64[m] in the caller's order."""
+    counts = np.zeros(head.size, np.int64)
+    mark = np.full(indptr.size - 1, -1, np.int32)
+    for u in range(indptr.size - 1):
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = i
+        for i in range(indptr[u], indptr[u + 1]):
+            for j in range(indptr[head[i]], indptr[head[i] + 1]):
+                k = mark[head[j]]
+                if k >= 0:
+                    for e in (origin[i], origin[j], origin[k]):
+                        counts[e] += own[e]
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = -1
+    return counts
+
+
+@njit(cache=True, nogil=True)
+def _own_lists(indptr, head, origin, own, ptr):
+    left, right = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    free, mark = ptr[:-1].copy(), np.full(indptr.size - 1, -1, np.int32)
+    for u in range(indptr.size - 1):
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = i
+        for i in range(indptr[u], indptr[u + 1]):
+            for j in range(indptr[head[i]], indptr[head[i] + 1]):
+                k = mark[head[j]]
+                if k >= 0:
+                    x, y, z = origin[i], origin[j], origin[k]
+                    for e, f, g in ((x, y, z), (y, x, z), (z, x, y)):
+                        if own[e]:
+                            left[free[e]], right[free[e]] = f, g
+                            free[e] += 1
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = -1
+    return left, right
+
+
+@njit(cache=True, nogil=True)
+def _settle(ptr, left, right, own, bound, queued):
+    m = bound.size
+    queue = np.empty(m, np.int64)  # a ring: an edge is in it once at the most
+    waiting, first, widest = 0, 0, np.int64(0)
+    for e in range(m):
+        if queued[e]:
+            queue[waiting] = e
+            waiting += 1
+        widest = max(widest, ptr[e + 1] - ptr[e])
+    count, looks = np.zeros(widest + 1, np.int64), 0
+    while waiting > 0:
+        e = queue[first]
+        first, waiting = (first + 1) % m, waiting - 1
+        queued[e] = False
+        most = np.int64(bound[e])
+        if most <= 0:
+            continue
+        looks += 1
+        h = min(most, ptr[e + 1] - ptr[e])
+        count[: h + 1] = 0
+        for t in range(ptr[e], ptr[e + 1]):
+            low = min(h, min(bound[left[t]], bound[right[t]]))
+            if low > 0:
+                count[low] += 1
+        above = 0
+        while h > 0:
+            above += count[h]
+            if above >= h:
+                break
+            h -= 1
+        if h == most:
+            continue
+        bound[e] = h
+        for t in range(ptr[e], ptr[e + 1]):
+            f, g = left[t], right[t]
+            for _ in range(2):
+                # only who has counted the triangle at more than what is left of this edge
+                if own[f] and not queued[f] and h < bound[f] and bound[f] <= most and bound[f] <= bound[g]:
+                    queued[f] = True
+                    queue[(first + waiting) % m] = f
+                    waiting += 1
+                f, g = g, f
+    return looks
+
+
+@njit(cache=True, nogil=True)
+def _shaken(ptr, left, right, own, bound, fell):
+    out = np.zeros(bound.size, np.bool_)
+    for e in range(bound.size):
+        if own[e] and bound[e] > 0:
+            for t in range(ptr[e], ptr[e + 1]):
+                f, g = left[t], right[t]
+                if (fell[f] and bound[f] < bound[e]) or (fell[g] and bound[g] < bound[e]):
+                    out[e] = True
+                    break
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _listeners(ptr, left, right, own, owner, bound, other, moved, same=False):
+    """Parts of others' edges with other > bound of the moved one, or with `same` other == bound."""
+    most = np.int64(0)
+    for e in range(owner.size):
+        most = max(most, np.int64(owner[e]))
+    number, edge = np.empty(0, np.int32), np.empty(0, np.int64)
+    for filling in range(2):
+        told = np.full(most + 1, -1, np.int64)
+        found = 0
+        for x in range(moved.size):
+            e = moved[x]
+            for t in range(ptr[e], ptr[e + 1]):
+                for f in (left[t], right[t]):
+                    asks = other[f] == bound[e] if same else other[f] > bound[e]
+                    if asks and not own[f] and told[owner[f]] != x:
+                        told[owner[f]] = x
+                        if filling == 1:
+                            number[found], edge[found] = owner[f], e
+                        found += 1
+        if filling == 0:
+            number, edge = np.empty(found, np.int32), np.empty(found, np.int64)
+    return number, edge
+
+
+@njit(cache=True, nogil=True)
+def _place(ptr, left, right, own, kappa, label, first):
+    m = kappa.size
+    rest = np.zeros(m, np.int64)  # triangles that are left
+    queue, queued, found = np.empty(m, np.int64), np.zeros(m, np.bool_), 0
+    for e in range(m):
+        k = kappa[e]
+        if not own[e] or k < 0 or label[e] >= 0:
+            continue
+        for t in range(ptr[e], ptr[e + 1]):
+            f, g = left[t], right[t]
+            rest[e] += _there(f, k, kappa, label) and _there(g, k, kappa, label)
+        if rest[e] <= k:
+            queue[found], queued[e] = e, True
+            found += 1
+    at = 0
+    while at < found:
+        e = queue[at]
+        k = kappa[e]
+        for t in range(ptr[e], ptr[e + 1]):
+            f, g = left[t], right[t]
+            for _ in range(2):
+                if own[f] and kappa[f] == k and label[f] < 0 and not queued[f] and _there(g, k, kappa, label):
+                    rest[f] -= 1
+                    if rest[f] <= k:
+                        queue[found], queued[f] = f, True
+                        found += 1
+                f, g = g, f
+        label[e] = first + at
+        at += 1
+    return queue[:found].copy()
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _there(f, k, kappa, label):
+    return kappa[f] > k or (kappa[f] == k and label[f] < 0)
+
+
+@njit(cache=True, nogil=True)
+def _support(indptr, head, colour):
+    found = np.zeros(head.size, np.int64)
+    mark = np.full(indptr.size - 1, -1, np.int32)
+    for u in range(indptr.size - 1):
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = i
+        for i in range(indptr[u], indptr[u + 1]):
+            v = head[i]
+            for j in range(indptr[v], indptr[v + 1]):
+                w = head[j]
+                k = mark[w]
+                if k >= 0 and (colour[u] < 0 or colour[u] != colour[v] or colour[u] != colour[w]):
+                    found[i] += 1
+                    found[j] += 1
+                    found[k] += 1
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = -1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _meet(indptr, head, colour, owner, bits):
+    """Set in `bits` of each edge those of the owners of the edges that it has a triangle with."""
+    mark = np.full(indptr.size - 1, -1, np.int32)
+    one = np.uint64(1)
+    for u in range(indptr.size - 1):
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = i
+        for i in range(indptr[u], indptr[u + 1]):
+            v = head[i]
+            for j in range(indptr[v], indptr[v + 1]):
+                w = head[j]
+                k = mark[w]
+                if k >= 0 and (colour[u] < 0 or colour[u] != colour[v] or colour[u] != colour[w]):
+                    for e in (np.int64(i), np.int64(j), np.int64(k)):
+                        for f in (np.int64(i), np.int64(j), np.int64(k)):
+                            bits[e, owner[f] >> 6] |= one << np.uint64(owner[f] & 63)
+        for i in range(indptr[u], indptr[u + 1]):
+            mark[head[i]] = -1

@@ -1,0 +1,263 @@
+"""A graph in parts that settle for themselves and tell each other: how they are made, and their rounds.
+
+A part owns edges and holds besides them all that lie in a triangle with one of them (`kernels/parts`). Vertices are
+ordered by a bound of their core number: the h-index of their neighbours' degrees. An edge is
+owned by its lower end; parts are ranges of that order with about as many triangles each, so that an edge hears mostly
+of edges of its own part. Who must hold an edge is found in cells (`cells`).
+
+Shapes   Edges: a < b. `held`: part, owner, a, b, level (-1: not there), cap, and a row for each event: epoch, diff.
+         What parts say: part (to whom), sender, a, b, value, round; a null: a note of the sender, how often it looked.
+Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the edges. Then
+         a round is one job that reads what the parts hold where it lies, and one that counts what was said.
+Memory   A task has one part, `EDGE_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell.
+Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for h-indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial, reduce
+from math import ceil
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from algorithms.cells import Colours, in_cells
+from algorithms.kernels import parts as kernel
+from algorithms.kernels.history import colours_for
+from algorithms.kernels.intervals import longs
+
+EDGE = ["a", "b"]
+SHARPER = 1  # rounds of h-indices: the order is then about as good as that of core numbers
+EDGE_BYTES, SIDE_BYTES = 350, 8
+MOST_PARTS = 1000
+OWN = 25  # what an edge weighs among triangles when parts are made equal
+HOLDERS = "part int, a bigint, b bigint, owner int, cap int"
+SAID = "part int, sender int, a bigint, b bigint, value bigint, round int"
+# Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
+FIXED = {"spark.sql.adaptive.enabled": "false", "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false"}
+
+Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # round, part, what it holds, what it heard
+
+
+class Rounds(Protocol):
+    """Where results of rounds lie, so that nothing before them is ever computed again."""
+
+    def keep(self, rows: DataFrame) -> DataFrame:
+        """The same rows, computed and kept; EXECUTES."""
+
+    def forget(self, rows: DataFrame) -> None:
+        """Kept rows that nobody needs any more."""
+
+
+class OnExecutors:
+    """They lie where they were computed: what an executor held is lost with it."""
+
+    def keep(self, rows: DataFrame) -> DataFrame:
+        return rows.localCheckpoint()
+
+    def forget(self, rows: DataFrame) -> None:
+        """They go with the frame, as garbage."""
+
+
+@dataclass
+class Held:
+    """rows: what the parts hold, partitioned by part; parts: how many there are; edges: how many are held, in all and
+    by the part that holds most; moves: epoch → the parts that hold an edge that comes or goes there."""
+
+    rows: DataFrame
+    parts: int
+    edges: int
+    most: int
+    moves: dict[int, set[int]]
+
+
+@contextmanager
+def held(rows: DataFrame, size: int, rounds: Rounds) -> Iterator[Held]:
+    """The parts of a graph. rows: a, b, level, epoch, diff: one of diff 0, with the level, for each edge that is there
+    at first, and one for each event. size: as many edges as a task has memory for. Within, plans are as written."""
+    spark, cached = rows.sparkSession, list[DataFrame]()
+
+    def persist(frame: DataFrame) -> DataFrame:
+        cached.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return cached[-1]
+
+    with _set(spark, FIXED):
+        try:
+            pairs = persist(rows.select(*EDGE).distinct())
+            count = pairs.count()
+            number, owned = _owned(pairs, count, size, persist)
+            owned = rounds.keep(owned)
+            alien = in_cells(
+                owned, colours_for(count, size), _holders, "part int, a bigint, b bigint, owner int, cap int"
+            )
+            own = owned.select(F.col("owner").alias("part"), *EDGE, "owner", "cap")
+            there = own.unionByName(alien.distinct()).join(rows, EDGE)
+            columns = there.select("part", "owner", *EDGE, F.col("level").cast("int"), "cap", "epoch", "diff")
+            kept = rounds.keep(columns)
+            rounds.forget(owned)
+            parted = persist(kept.repartition(number, "part").sortWithinPartitions("part", *EDGE))
+            sizes = parted.groupBy("part").agg(F.count("*").alias("n")).collect()
+            moving = parted.where("diff <> 0").select("epoch", "part").distinct().collect()
+            moves: dict[int, set[int]] = {}
+            for row in moving:
+                moves.setdefault(row.epoch, set()).add(row.part)
+            edges = [row.n for row in sizes]
+            yield Held(parted, len(edges), sum(edges), max(edges, default=0), moves)
+        finally:
+            for frame in cached:
+                frame.unpersist()
+    rounds.forget(kept)
+
+
+@dataclass
+class Told:
+    """What was said in all rounds; how many there were, how often parts looked, and how many messages passed."""
+
+    frames: list[DataFrame]
+    active: set[int]
+    rounds: int = 0
+    looked: int = 0
+    messages: int = 0
+
+
+def exchange(
+    held: Held, rounds: Rounds, task: Task, active: set[int] | None, known: DataFrame | None, say: Callable[[str], None]
+) -> Told:
+    """Rounds until nobody is told anything. active: the parts that begin, None: all; known: what they have been told
+    before (`SAID`)."""
+    told = Told([] if known is None else [known], set() if active is None else set(active))
+    begun = len(told.frames)
+    while active is None or active:
+        heard = together(held, told.frames, active, partial(task, told.rounds), SAID)
+        out = rounds.keep(heard)
+        told.frames.append(out)
+        note = F.sum(F.when(F.col("a").isNull(), F.col("value")))
+        counted = (
+            out.groupBy("part").agg(F.count_if(F.expr("sender <> part")).alias("n"), note.alias("looked")).collect()
+        )
+        active = {row.part for row in counted if row.n}
+        messages, looked = sum(row.n for row in counted), sum(row.looked or 0 for row in counted)
+        told.active |= active
+        told.rounds, told.looked, told.messages = told.rounds + 1, told.looked + looked, told.messages + messages
+        say(f"round {told.rounds}: looked at {looked:,} edges, told {len(active):,} parts of {messages:,}")
+    told.frames = told.frames[begun:]
+    return told
+
+
+def together(
+    held: Held,
+    told: list[DataFrame],
+    active: set[int] | None,
+    task: Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table],
+    schema: str,
+) -> DataFrame:
+    """What a task makes of what each part holds and has been told; active: of these parts alone."""
+    nothing = held.rows.sparkSession.createDataFrame([], SAID)
+    heard = reduce(DataFrame.unionByName, told, nothing).where("a IS NOT NULL")
+    here = held.rows
+    if active is not None:
+        some = F.col("part").isin(sorted(active))
+        here, heard = here.where(some), heard.where(some)
+    return here.groupBy("part").cogroup(heard.groupBy("part")).applyInArrow(task, schema)
+
+
+def nothing_said() -> pa.Table:
+    """What a part has been told (`SAID`) before anything was said."""
+    types = {"bigint": pa.int64(), "int": pa.int32()}
+    named = [column.split() for column in SAID.split(", ")]
+    return pa.schema([(name, types[type_]) for name, type_ in named]).empty_table()
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.set(name, old or "")
+
+
+def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
+    """a, b → a, b, n: how many triangles each edge is in, counted in cells. count: how many edges there are, about."""
+    found = in_cells(pairs.select(*EDGE), colours_for(count, size), _support, "a bigint, b bigint, n bigint")
+    return found.groupBy(*EDGE).agg(F.sum("n").alias("n"))
+
+
+# -- who owns what ---------------------------------------------------------------------------------------------------
+
+
+def _owned(pairs: DataFrame, count: int, size: int, persist: Callable[[DataFrame], DataFrame]) -> tuple[int, DataFrame]:
+    """How many parts there are; a, b, owner, cap."""
+    supported = support(pairs, count, size)
+    order = _order(pairs, persist)
+    ends = pairs.join(supported, EDGE)
+    for end in EDGE:
+        at = F.struct("c", "degree", "vertex").alias(f"at_{end}")
+        ends = ends.join(order.select(F.col("vertex").alias(end), at), end)
+    low, high = F.least("at_a", "at_b"), F.greatest("at_a", "at_b")
+    cap = F.least(F.col("n"), F.greatest(F.least(low["c"], high["c"]) - 1, F.lit(0))).cast("int").alias("cap")
+    weighed = persist(ends.select(*EDGE, cap, "n", low["c"].alias("c"), low["vertex"].alias("low")))
+    weights = weighed.groupBy("c").agg((F.sum("n") + OWN * F.count("*")).alias("weight")).collect()
+    spark = pairs.sparkSession
+    least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    most = size * EDGE_BYTES / (2 * SIDE_BYTES)  # half of the memory
+    number, cuts = cut([(row.c, row.weight) for row in weights], least, most)
+    ranges = F.broadcast(spark.createDataFrame(cuts, "c bigint, first int, buckets int"))
+    owner = (F.col("first") + F.pmod(F.hash("low"), F.col("buckets"))).cast("int").alias("owner")
+    return number, weighed.join(ranges, "c").select(*EDGE, owner, "cap")
+
+
+def _order(pairs: DataFrame, persist: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    """vertex, c (a bound of its core number), degree."""
+    ways = F.inline(F.array(*(F.struct(F.col(x).alias("vertex"), F.col(w).alias("w")) for x, w in ("ab", "ba"))))
+    near = pairs.select(ways)
+    order = persist(near.groupBy("vertex").agg(F.count("*").alias("c")).withColumn("degree", F.col("c")))
+    for _ in range(SHARPER):
+        seen = near.join(order.select(F.col("vertex").alias("w"), F.col("c").alias("of")), "w")
+        rank = F.row_number().over(Window.partitionBy("vertex").orderBy(F.desc("of")))
+        h = seen.select("vertex", F.least("of", rank).alias("h")).groupBy("vertex").agg(F.max("h").alias("c"))
+        order = persist(order.drop("c").join(h, "vertex").select("vertex", F.col("c").cast("bigint"), "degree"))
+    return order
+
+
+def cut(weights: list[tuple[int, int]], least: int, most: float) -> tuple[int, list[tuple[int, int, int]]]:
+    """Ranges of c of about equal weight, `least` of them at the least and none heavier than `most`, where that can be
+    with `MOST_PARTS` or so.
+
+    Returns how many parts there are, and for each c the first of its parts and over how many its vertices are dealt.
+
+    >>> cut([(1, 4), (2, 4), (3, 9), (4, 1), (5, 1)], 3, 100)
+    (5, [(1, 0, 1), (2, 1, 1), (3, 2, 2), (4, 4, 1), (5, 4, 1)])
+    """
+    whole = sum(weight for _, weight in weights)
+    target = max(1.0, whole / MOST_PARTS, min(whole / least, most))
+    number, filled, found = 0, 0.0, []
+    for c, weight in sorted(weights):
+        if filled and filled + weight > target:
+            number, filled = number + 1, 0.0
+        buckets = ceil(weight / target)
+        found.append((c, number, buckets))
+        number, filled = number + buckets - 1, filled + weight if buckets == 1 else target
+    return number + 1, found
+
+
+def _support(rows: pa.Table, colours: Colours | None) -> pa.Table:
+    a, b = longs(rows, EDGE)
+    return pa.table({"a": a, "b": b, "n": kernel.support(kernel.in_cell(a, b, colours))})
+
+
+def _holders(rows: pa.Table, colours: Colours | None) -> pa.Table:
+    a, b = longs(rows, EDGE)
+    owner = np.asarray(rows["owner"].to_numpy(), np.int32)
+    part, edge = kernel.holders(kernel.in_cell(a, b, colours), owner)
+    return pa.table({"part": part, **{name: rows[name].take(edge) for name in ("a", "b", "owner", "cap")}})

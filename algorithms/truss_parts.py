@@ -1,0 +1,316 @@
+"""The trussness of every edge beyond one task's memory, in parts that settle for themselves and tell each other.
+
+Law      As `truss.trussness_changes`: at every epoch of the window the result equals a full peel there.
+Method   In a round each part that has heard something lowers its bounds of kappa = trussness - 2 until it is quiet;
+         what falls is told to the parts that it concerns; when nobody is told anything, the bounds are kappa (`parts`,
+         `kernels/parts`). They begin at the kappa before where edges only go; n edges that come raise others by n at
+         most: there at n above it, and never above the core number of both ends less one, nor the triangles on the
+         edge. The parts hold every edge that is ever there in the window, and are made once for it.
+Shapes   Edges: a < b. Intervals and triples as in `truss`. Results of an epoch: part, own, a, b, before, value: of what
+         a part holds, kappa before and after where one of them is not the `level` that it began with.
+Cost     EXECUTES: the making of the parts; a few rounds of two jobs an epoch, and one more that closes it. After
+         deletions alone, only parts that hold one of these edges, or hear of them, do anything.
+Errors   ValueError when the edges, or the edges and the stored trussness, contradict each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, reduce
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from algorithms import parts
+from algorithms.edges import steps
+from algorithms.kernels import parts as kernel
+from algorithms.kernels.graph import Ints, Shorts
+from algorithms.kernels.intervals import Longs, longs
+from algorithms.parts import EDGE, Held, OnExecutors, Rounds
+
+CLOSED = "part int, own boolean, a bigint, b bigint, before bigint, value bigint"
+MANY = 8  # results of epochs that are made one
+
+Say = Callable[[int, str], None]
+
+
+def trussness_changes(
+    intervals: DataFrame,
+    trussness: DataFrame,
+    first: int,
+    last: int,
+    size: int,
+    say: Say = lambda epoch, text: None,
+    rounds: Rounds | None = None,
+) -> DataFrame:
+    """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
+
+    `intervals`: signed, a, b, epoch, until, diff; none begins or ends outside first - 1 .. last. `trussness`: the
+    stored triples up to `last`. `size`: as many edges as a task has memory for. Returns a, b, k, epoch, diff, note, to
+    be read while the rounds are kept. `say` hears of each round: the epoch, and a text.
+    """
+    rounds = rounds or OnExecutors()
+    state, events, epochs = _opening(intervals, trussness, first)
+    later = trussness.where(F.col("epoch") >= first)
+    triples = [later.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))]
+    notes: list[tuple[int, str]] = []
+    if epochs:
+        rows = state.select(*EDGE, F.col("r").alias("level"), _long(0, "epoch"), _long(0, "diff"))
+        rows = rows.unionByName(events.select(*EDGE, _long(-1, "level"), "epoch", "diff"))
+        with parts.held(rows, size, rounds) as held:
+            say(epochs[0][0], f"{held.parts:,} parts, which hold {held.edges:,} rows, {held.most:,} the largest")
+            before: DataFrame | None = None
+            unread: list[DataFrame] = []  # kept rows that `triples` are still made of
+            for place, (epoch, inserted, deleted) in enumerate(epochs, 1):
+                began = perf_counter()
+                say(epoch, f"({place} of {len(epochs)}) {inserted:,} edges come, {deleted:,} go")
+                settled, told = _settled(held, rounds, epoch, inserted, before, partial(say, epoch))
+                triples.append(_triples(settled, epoch))
+                before = settled
+                if len(triples) > MANY:
+                    triples = [rounds.keep(_net(triples))]
+                    for frame in unread:
+                        rounds.forget(frame)
+                    unread = [*triples]
+                unread.append(settled)
+                note = {
+                    "epoch": epoch,
+                    "inserted": inserted,
+                    "deleted": deleted,
+                    "method": "parts",
+                    "rounds": told.rounds,
+                    "evaluations": told.looked,
+                    "messages": told.messages,
+                    "parts": held.parts,
+                    "seconds": round(perf_counter() - began, 6),
+                }
+                notes.append((epoch, json.dumps(note)))
+    log = intervals.sparkSession.createDataFrame(notes, "epoch bigint, note string")
+    zeros = [_long(0, name) for name in (*EDGE, "k", "diff")]
+    changed = _net(triples).withColumn("note", F.lit(None).cast("string"))
+    return changed.unionByName(log.select(*zeros, "epoch", "note")).select(*EDGE, "k", "epoch", "diff", "note")
+
+
+def places(
+    edges: DataFrame, size: int, rounds: Rounds | None = None, say: Callable[[str], None] = lambda text: None
+) -> DataFrame:
+    """A place for every edge, which proves that no trussness is too low, if none is: see `kernels/parts`.
+
+    edges: a, b, k (the trussness, >= 2). Returns a, b, label: of those edges that found one. EXECUTES.
+    """
+    rounds = rounds or OnExecutors()
+    rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long(0, "epoch"), _long(0, "diff"))
+    with parts.held(rows, size, rounds) as held:
+        told = parts.exchange(held, rounds, _place, None, None, say)
+    own = reduce(DataFrame.unionByName, told.frames).where("part = sender AND a IS NOT NULL")
+    return own.select(*EDGE, F.col("value").alias("label"))
+
+
+def _settled(
+    held: Held, rounds: Rounds, epoch: int, inserted: int, before: DataFrame | None, say: Callable[[str], None]
+) -> tuple[DataFrame, parts.Told]:
+    """What the parts know after an epoch (`CLOSED`), from what they knew before it; and how that came about."""
+    active = None if inserted else held.moves.get(epoch, set())
+    columns = ["part", "part AS sender", *EDGE, "value", "-1 AS round"]
+    known = None if before is None else before.where("value >= 0").selectExpr(*columns)
+    told = parts.exchange(held, rounds, partial(_settle, epoch, inserted), active, known, say)
+    heard = [*([] if known is None else [known]), *told.frames]
+    touched = None if inserted else told.active
+    closed = parts.together(held, heard, touched, partial(_close, epoch, inserted), CLOSED)
+    if before is not None and touched is not None:
+        others = before.where("value >= 0").where(~F.col("part").isin(sorted(touched)))
+        closed = closed.unionByName(others.withColumn("before", F.col("value")))
+    settled = rounds.keep(closed)
+    for frame in told.frames:
+        rounds.forget(frame)
+    return settled, told
+
+
+def _triples(settled: DataFrame, epoch: int) -> DataFrame:
+    """What an epoch changes: diff triples of the trussness."""
+    signed = (("before", -1), ("value", 1))
+    both = F.array(*(F.struct(F.col(c).alias("k"), _long(sign, "diff")) for c, sign in signed))
+    moved = settled.where("own AND before <> value").select(*EDGE, F.inline(both)).where("k >= 0")
+    return moved.select(*EDGE, F.expr("k + 2 AS k"), _long(epoch, "epoch"), "diff")
+
+
+def _net(triples: list[DataFrame]) -> DataFrame:
+    whole = reduce(DataFrame.unionByName, triples)
+    return whole.groupBy(*EDGE, "k", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+
+
+def _opening(
+    intervals: DataFrame, trussness: DataFrame, first: int
+) -> tuple[DataFrame, DataFrame, list[tuple[int, int, int]]]:
+    """The levels (a, b, r) just before `first`; the events (a, b, epoch, diff); (epoch, inserted, deleted) of each."""
+    net = steps(intervals, EDGE).groupBy(*EDGE, "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    line = Window.partitionBy(*EDGE).orderBy("epoch")
+    net = net.withColumn("times", F.sum("diff").over(line))
+    levels = trussness.where(F.col("epoch") < first).groupBy(*EDGE, "k").agg(F.sum("diff").alias("n")).where("n <> 0")
+    levels = levels.groupBy(*EDGE).agg(F.sum("n").alias("known"), (F.max("k") - 2).alias("r"))
+    before = net.where(F.col("epoch") < first).select(*EDGE, "times")
+    both = before.join(levels, EDGE, "full").fillna(0, ["times", "known"])
+    row = both.where("times <> 1 OR known <> 1").orderBy(*EDGE).first()
+    if row:
+        raise ValueError(
+            f"edge ({row.a}, {row.b}) is there {row.times} times just before epoch {first}, with {row.known} trussness"
+        )
+    events = net.where(F.col("epoch") >= first)
+    wrong = F.min(F.when(~F.col("times").isin(0, 1), F.struct(*EDGE, "times"))).alias("wrong")
+    counts = events.groupBy("epoch").agg(F.count_if(F.col("diff") > 0), F.count_if(F.col("diff") < 0), wrong)
+    epochs = sorted(tuple(row) for row in counts.collect())
+    for epoch, _, _, bad in epochs:
+        if bad:
+            raise ValueError(f"edge ({bad.a}, {bad.b}) is there {bad.times} times at epoch {epoch}")
+    return both.select(*EDGE, "r"), events, [(epoch, inserted, deleted) for epoch, inserted, deleted, _ in epochs]
+
+
+def _long(value: int, name: str) -> Column:
+    return F.lit(value).cast("bigint").alias(name)
+
+
+# -- what a task of one part does ------------------------------------------------------------------------------------
+
+
+class _Holding(NamedTuple):
+    """The edges that a part holds, in order, and its rows, each with the place of its edge."""
+
+    a: Longs
+    b: Longs
+    owner: Shorts
+    level: Shorts
+    cap: Shorts
+    place: Ints
+    epoch: Longs
+    diff: Longs
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> _Holding:
+        columns = longs(rows, ["a", "b", "owner", "level", "cap", "epoch", "diff"])
+        order = np.lexsort((columns[1], columns[0]))
+        a, b, owner, level, cap, epoch, diff = (column[order] for column in columns)
+        new = np.ones(a.size, bool)
+        new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+        first = np.flatnonzero(new)
+        level = np.maximum.reduceat(level, first) if first.size else level
+        shorts = [column.astype(np.int32) for column in (owner[first], level, cap[first])]
+        return cls(a[first], b[first], shorts[0], shorts[1], shorts[2], np.cumsum(new) - 1, epoch, diff)
+
+    def there(self, epoch: int) -> NDArray[np.bool_]:
+        """Which of the edges are there, at an epoch of the window or just before it."""
+        so_far = self.epoch <= epoch
+        sums = np.bincount(self.place[so_far], self.diff[so_far], self.a.size)
+        return np.asarray(sums + (self.level >= 0) > 0, np.bool_)
+
+    def find(self, rows: pa.Table) -> Ints:
+        """The place of each row's edge."""
+        vertices = np.unique(np.concatenate([self.a, self.b]))
+        own, other = (
+            np.searchsorted(vertices, low) * vertices.size + np.searchsorted(vertices, high)
+            for low, high in ((self.a, self.b), longs(rows, EDGE))
+        )
+        return np.searchsorted(own, other)
+
+    def part(self, number: int) -> kernel.Part:
+        return kernel.part(number, self.a, self.b, self.owner)
+
+
+@dataclass
+class _Epoch:
+    """What a part knows of an epoch: bounds before it, and now; which have fallen by what it has heard last."""
+
+    before: Shorts
+    bound: Shorts
+    fell: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, holding: _Holding, heard: pa.Table, epoch: int, inserted: int, number: int) -> _Epoch:
+        """number: of the round; of the first nobody has been told, but all hold the edges that come and go."""
+        place, (value, round_) = holding.find(heard), longs(heard, ["value", "round"])
+        was, now = holding.there(epoch - 1), holding.there(epoch)
+        before, old = holding.level.copy(), round_ < 0
+        before[place[old]] = value[old]
+        before[~was] = -1
+        bound = np.where(was, np.minimum(holding.cap, before + np.int32(inserted)) if inserted else before, holding.cap)
+        bound = np.where(now, bound, -1).astype(np.int32)
+        earlier = ~old & (round_ < number - 1)
+        own_last = ~old & ~earlier & (np.asarray(heard["sender"]) == np.asarray(heard["part"]))
+        for rows in (earlier, own_last):
+            np.minimum.at(bound, place[rows], value[rows].astype(np.int32))
+        start, last = bound.copy(), ~old & ~earlier & ~own_last
+        np.minimum.at(bound, place[last], value[last].astype(np.int32))
+        return cls(before, bound, was & ~now if number == 0 else bound < start)
+
+
+def _settle(
+    epoch: int, inserted: int, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table
+) -> pa.Table:
+    part, holding = key[0].as_py(), _Holding.of(rows)
+    known = _Epoch.of(holding, heard, epoch, inserted, number)
+    made, bound = holding.part(part), known.bound
+    comes = number == 0 and inserted > 0
+    queued = made.own & (bound >= 0) if comes else kernel.shaken(made, bound, known.fell)
+    start = bound.copy()
+    looked = kernel.settle(made, bound, queued)
+    moved = np.flatnonzero(bound != start)
+    return _said(part, number, holding, moved, kernel.listeners(made, bound, moved), bound, looked)
+
+
+def _place(number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
+    part, holding = key[0].as_py(), _Holding.of(rows)
+    made, label = holding.part(part), np.full(holding.a.size, kernel.NOWHERE, np.int64)
+    (value,) = longs(heard, ["value"])
+    label[holding.find(heard)] = value
+    moved = kernel.place(made, holding.level, label, number)
+    told = kernel.peers(made, holding.level, label, moved)
+    return _said(part, number, holding, moved, told, label, moved.size)
+
+
+def _close(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
+    part, holding = key[0].as_py(), _Holding.of(rows)
+    known = _Epoch.of(holding, heard, epoch, inserted, 0)
+    own = holding.owner == part
+    shown = np.flatnonzero((known.bound != holding.level) | (known.before != holding.level))
+    columns: dict[str, NDArray[np.integer]] = {"a": holding.a, "b": holding.b}
+    columns |= {"before": known.before, "value": known.bound}
+    return pa.table(
+        {
+            "part": np.full(shown.size, part, np.int32),
+            "own": own[shown],
+            **{name: column[shown].astype(np.int64) for name, column in columns.items()},
+        }
+    )
+
+
+def _said(
+    part: int,
+    number: int,
+    holding: _Holding,
+    moved: Ints,
+    told: tuple[Shorts, Ints],
+    value: NDArray[np.integer],
+    looked: int,
+) -> pa.Table:
+    """What a part remembers of its own edges, and tells others; and a note of how often it has looked."""
+    edges = np.concatenate([moved, told[1]])
+    a, b, values = (np.append(column[edges], 0).astype(np.int64) for column in (holding.a, holding.b, value))
+    values[-1] = looked
+    nobody = np.append(np.zeros(edges.size, bool), True)
+    to = np.concatenate([np.full(moved.size, part), told[0], [part]]).astype(np.int32)
+    return pa.table(
+        {
+            "part": to,
+            "sender": np.full(to.size, part, np.int32),
+            "a": pa.array(a, mask=nobody),
+            "b": pa.array(b, mask=nobody),
+            "value": values,
+            "round": np.full(to.size, number, np.int32),
+        }
+    )

@@ -1,0 +1,187 @@
+"""An epoch's graph recomputed and held against what is maintained where no task can hold it: what an audit does then.
+
+As `recounted`, in cells and parts. Edges and degrees come from the landed rows by joins. Triangles are counted in cells
+(`algorithms.cells`). The trussness is not peeled but proved: places for all edges are looked for
+(`truss_parts.places`), and then two local facts are counted in cells (`kernels/facts`), which prove it whatever has
+found the places. So a wrong trussness shows as one that is too high or too low, without the right one beside it.
+
+Cost    EXECUTES for each epoch the making of parts and their rounds; then it is one query. A task holds one cell or
+        part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from algorithms import patterns
+from algorithms.cells import Colours, in_cells
+from algorithms.kernels.facts import facts
+from algorithms.kernels.history import colours_for
+from algorithms.kernels.intervals import longs
+from algorithms.truss_parts import places
+
+from .recounted import COUNTED, PER_ROW
+
+LAST = 2**62  # the label of an edge without a place
+FACTS = "a bigint, b bigint, triangles bigint, backing bigint, first bigint"
+
+
+@contextmanager
+def compared(
+    stored: DataFrame, graph: DataFrame, epochs: Sequence[int], size: int, say: Callable[[str], None]
+) -> Iterator[DataFrame]:
+    """What differs at some epochs (`DIFFERENCES`), to be read inside. stored: as `audit` brings it, epoch, what, a, b,
+    k, n; graph: epoch, a, b, relation; size: as many edges as a task has memory for."""
+    plain, cached = graph.where(F.col("relation") == patterns.PLAIN), list[DataFrame]()
+
+    def keep(rows: DataFrame) -> DataFrame:
+        cached.append(rows.persist())
+        return cached[-1]
+
+    try:
+        parts = []
+        for epoch in epochs:
+            at = F.col("epoch") == epoch
+            parts.append(_epoch(keep(stored.where(at)), plain.where(at), epoch, size, say, keep))
+        yield reduce(DataFrame.unionByName, parts)
+    finally:
+        for rows in cached:
+            rows.unpersist()
+
+
+def _epoch(
+    stored: DataFrame,
+    graph: DataFrame,
+    epoch: int,
+    size: int,
+    say: Callable[[str], None],
+    keep: Callable[[DataFrame], DataFrame],
+) -> DataFrame:
+    edges = keep(graph.select("a", "b").distinct())
+    n = edges.count()
+
+    def kind(what: str) -> DataFrame:
+        return stored.where(F.col("what") == PER_ROW.index(what))
+
+    # Of an edge stored twice, or with two values, neither says what its trussness is.
+    claimed = kind("trussness_of_edge").groupBy("a", "b").agg(F.sum(F.col("k") * F.col("n")).alias("k"), _copies())
+    known = (
+        edges.join(claimed.where("copies = 1 AND k >= 2"), ["a", "b"], "left").fillna({"k": 2}).select("a", "b", "k")
+    )
+    known = keep(known)
+    placed = places(known, size, say=say)
+    judged = known.join(placed, ["a", "b"], "left").fillna({"label": LAST})
+    counted = in_cells(judged, colours_for(n, size), _facts, FACTS).groupBy("a", "b")
+    sums = counted.agg(*(F.sum(name).alias(name) for name in ("triangles", "backing", "first")))
+    proved = keep(judged.join(sums, ["a", "b"], "left").fillna(0))
+    ends = proved.select(F.explode(F.array("a", "b")).alias("a"), "triangles")
+    vertices = ends.groupBy("a").agg(F.count("*").alias("degree"), F.expr("SUM(triangles) DIV 2").alias("n"))
+    vertices = keep(vertices)
+    once = edges.withColumn("n", F.lit(1).cast("bigint"))
+    wrong = [
+        _unequal("edge", kind("edge"), once, ["a", "b"]),
+        _unequal("degree_at_vertex", kind("degree_at_vertex"), vertices.select("a", F.col("degree").alias("n")), ["a"]),
+        _unequal("triangles_at_vertex", kind("triangles_at_vertex"), vertices.where("n > 0").select("a", "n"), ["a"]),
+        _misplaced(claimed, edges),
+        _kind("trussness_too_high", proved.where("backing < k - 2"), F.col("k"), None),
+        _kind("trussness_too_low", proved.where(f"label = {LAST} OR first > k - 2"), F.col("k"), None),
+        _totals(stored, proved, vertices),
+    ]
+    listed = reduce(DataFrame.unionByName, wrong)
+    each = Window.partitionBy("what")
+    numbered = listed.withColumn("count", F.count("*").over(each))
+    numbered = numbered.withColumn("_place", F.row_number().over(each.orderBy("a", "b")))
+    return (
+        _first(numbered).unionByName(_counted(proved, vertices)).select(F.lit(epoch).cast("bigint").alias("epoch"), "*")
+    )
+
+
+def _facts(rows: pa.Table, colours: Colours | None) -> pa.Table:
+    a, b, k, label = longs(rows, ["a", "b", "k", "label"])
+    found = facts(a, b, k - 2, label, colours)
+    return pa.table({"a": a, "b": b, **{name: np.asarray(column) for name, column in found._asdict().items()}})
+
+
+def _copies() -> Column:
+    return F.sum("n").alias("copies")
+
+
+def _kind(what: str, rows: DataFrame, maintained: Column, recomputed: Column | None) -> DataFrame:
+    values = {"maintained": maintained, "recomputed": F.lit(None) if recomputed is None else recomputed}
+    columns = [F.lit(what).alias("what"), F.col("a"), F.col("b") if "b" in rows.columns else _null("b")]
+    return rows.select(*columns, *(value.cast("bigint").alias(name) for name, value in values.items()))
+
+
+def _null(name: str) -> Column:
+    return F.lit(None).cast("bigint").alias(name)
+
+
+def _unequal(what: str, stored: DataFrame, fresh: DataFrame, key: list[str]) -> DataFrame:
+    """Where what is stored is not what was counted afresh."""
+    old = stored.groupBy(*key).agg(F.sum("n").alias("old"))
+    both = old.join(fresh.withColumnRenamed("n", "new"), key, "full")
+    return _kind(what, both.where("NOT old <=> new"), F.col("old"), F.col("new"))
+
+
+def _misplaced(claimed: DataFrame, edges: DataFrame) -> DataFrame:
+    """Edges without just one trussness of at least 2, and trussness of what is no edge."""
+    both = claimed.join(edges.withColumn("_there", F.lit(True)), ["a", "b"], "full")
+    wrong = both.where("_there IS NULL OR copies IS NULL OR copies <> 1 OR k < 2")
+    return _kind("trussness_of_edge", wrong, F.col("k"), None)
+
+
+def _totals(stored: DataFrame, proved: DataFrame, vertices: DataFrame) -> DataFrame:
+    """The totals that the stored rows give, where they are not those counted afresh."""
+
+    def of(what: str, value: str) -> Column:
+        return F.expr(f"COALESCE({value} FILTER (WHERE what = {PER_ROW.index(what)}), 0)")
+
+    old = stored.agg(
+        of("edge", "SUM(n)").alias("edges"),
+        of("degree_at_vertex", "COUNT(*)").alias("vertices"),
+        F.expr(f"COALESCE(SUM(n) FILTER (WHERE what = {PER_ROW.index('triangles_at_vertex')}), 0) DIV 3").alias(
+            "triangles"
+        ),
+    )
+    new = proved.agg(F.count("*").alias("_edges"), F.expr("COALESCE(SUM(triangles), 0) DIV 3").alias("_triangles"))
+    both = old.crossJoin(new).crossJoin(vertices.agg(F.count("*").alias("_vertices")))
+    rows = F.array(
+        *(
+            F.struct(F.lit(name).alias("what"), F.col(name).alias("maintained"), F.col(f"_{name}").alias("recomputed"))
+            for name in ("edges", "vertices", "triangles")
+        )
+    )
+    listed = both.select(F.inline(rows)).where("maintained <> recomputed")
+    return listed.select("what", _null("a"), _null("b"), "maintained", "recomputed")
+
+
+def _first(numbered: DataFrame) -> DataFrame:
+    from expectations.engine import ROWS
+
+    return numbered.where(F.col("_place") <= ROWS).drop("_place")
+
+
+def _counted(proved: DataFrame, vertices: DataFrame) -> DataFrame:
+    """The totals as counted afresh; of the trussness, as it was proved."""
+    single = proved.agg(
+        F.count("*").alias("edges"),
+        F.expr("SUM(triangles) DIV 3").alias("triangles"),
+        F.max("k").alias("max_trussness"),
+    ).crossJoin(
+        vertices.agg(F.count("*").alias("vertices"), F.expr("SUM(degree * (degree - 1) DIV 2)").alias("wedges"))
+    )
+    zero = F.lit(0).cast("bigint")
+    names = ("edges", "vertices", "triangles", "max_trussness", "wedges")
+    rows = F.array(*(F.struct(F.lit(COUNTED + name).alias("what"), F.col(name).alias("recomputed")) for name in names))
+    totals = single.select(F.inline(rows)).where("recomputed > 0").select("what", zero.alias("a"), "recomputed")
+    sizes = proved.groupBy(F.col("k").alias("a")).agg(F.count("*").alias("recomputed"))
+    sizes = sizes.select(F.lit(COUNTED + "trusses").alias("what"), "a", "recomputed")
+    both = totals.unionByName(sizes)
+    return both.select("what", "a", _null("b"), _null("maintained"), "recomputed", zero.alias("count"))

@@ -1,0 +1,127 @@
+"""How many edges a task has memory for, from the machine or from what a cluster's executors are given.
+
+Python workers are no part of the JVM's memory. On this machine they have what Spark's driver leaves of it. An executor
+of a cluster has `spark.executor.pyspark.memory` for them, else we take it to leave them as much as it has itself; that
+its container is given so much is for whoever runs the cluster (`spark.executor.memoryOverhead`). Of a Spark Connect
+server on another machine nothing is known: `UNKNOWN` edges.
+
+A task that works alone, for the other cores wait for it, may take all of it; one of many takes its share.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from algorithms.plans import BROADCAST_ROWS
+
+if TYPE_CHECKING:
+    from .settings import Config
+
+EDGE_BYTES = 350  # measured: the replay of a trussness with Spark's copies (tests/benchmarks/RESULTS.md)
+ROW_BYTES = 150  # measured: a row that is sent to every task
+UNKNOWN = 20_000_000
+GIB = 2**30
+_UNITS = {"": 2**20, "b": 1, "k": 2**10, "m": 2**20, "g": GIB, "t": 2**40}
+
+
+@dataclass(frozen=True)
+class Room:
+    """bytes: for the Python workers of one executor, None: not known; heap: of its JVM; cores: tasks that work in it at
+    once."""
+
+    bytes: int | None
+    heap: int
+    cores: int
+    whose: str  # for a person
+
+    @property
+    def alone(self) -> int:
+        """Edges that a task may hold which works alone."""
+        return UNKNOWN if self.bytes is None else max(1, self.bytes // EDGE_BYTES)
+
+    @property
+    def share(self) -> int:
+        """Edges that each of the tasks may hold which work at once."""
+        return UNKNOWN if self.bytes is None else max(1, self.bytes // self.cores // EDGE_BYTES)
+
+    def words(self) -> str:
+        if self.bytes is None:
+            return f"{self.whose}: not known; up to {UNKNOWN:,} edges in a task"
+        each = f", {self.share:,} in each of {self.cores}" if self.cores > 1 else ""
+        return f"{self.whose}: {self.bytes / 2**30:.1f} GiB for Python; up to {self.alone:,} edges in one task{each}"
+
+
+def room(config: Config) -> Room:
+    """Of the tasks of a home."""
+    master, conf = os.environ.get("ALTNEU_MASTER") or config.spark.master or "local[*]", config.spark.conf
+    if master.startswith("local["):
+        return _here(conf, master[len("local[") : -1].split(",")[0])
+    if master.startswith("sc://"):
+        if re.match(r"sc://(localhost|127\.|\[::1\])", master):
+            return _here(conf, "*")
+        return Room(None, GIB, 1, "the executors of a Spark Connect server")
+    heap = _bytes(conf.get("spark.executor.memory") or "1g")
+    given = conf.get("spark.executor.pyspark.memory")
+    cores = int(conf.get("spark.executor.cores") or 1)
+    return Room(
+        _bytes(given) if given else heap, heap, max(1, cores // int(conf.get("spark.task.cpus") or 1)), "an executor"
+    )
+
+
+def task_edges(config: Config) -> int:
+    """The most edges that one task may hold which works alone: `[truss] limit_edges`, where it is less."""
+    return min(room(config).alone, _given(config.truss.limit_edges))
+
+
+def part_edges(config: Config) -> int:
+    """The same of each of many tasks that work at once."""
+    return min(room(config).share, _given(config.truss.limit_edges))
+
+
+def cell_edges(config: Config) -> int:
+    """The most edges that one of many tasks may count triangles in: `[triangles] limit_edges`, where it is less."""
+    return min(room(config).share, _given(config.triangles.limit_edges))
+
+
+def broadcast_rows(config: Config) -> int:
+    """The most rows of a join that are sent to every task: a twentieth of an executor's memory, `ROW_BYTES` each."""
+    return min(BROADCAST_ROWS, room(config).heap // (20 * ROW_BYTES))
+
+
+def driver_memory_mb() -> int:
+    """Half of the memory of this machine or container, in MiB: the rest is for Python workers and the page cache."""
+    # from 32 GiB on pointers take twice the space, and the archive does not fit
+    return max(1024, min(_total() // 2 // 2**20, 31 * 1024))
+
+
+def _given(limit: int | None) -> int:
+    return 2**63 if limit is None else limit
+
+
+def _here(conf: dict[str, str], cores: str) -> Room:
+    driver = _bytes(conf["spark.driver.memory"]) if "spark.driver.memory" in conf else driver_memory_mb() * 2**20
+    number = (os.cpu_count() or 1) if cores == "*" else int(cores)
+    return Room(max(_total() - driver, GIB // 2), driver, number, "this machine, less Spark's driver")
+
+
+def _bytes(text: str) -> int:
+    """Of a size as Spark writes it.
+
+    >>> _bytes("2g"), _bytes("512M"), _bytes("1500mb"), _bytes("1024")
+    (2147483648, 536870912, 1572864000, 1073741824)
+    """
+    found = re.fullmatch(r"(\d+)([bkmgt]?)b?", str(text).strip().lower())
+    return int(found[1]) * _UNITS[found[2]] if found else 2**30
+
+
+def _total() -> int:
+    """Memory of this machine or container, in bytes."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+        total = min(total, int(text))
+    return total

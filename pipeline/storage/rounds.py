@@ -1,0 +1,75 @@
+"""Results of rounds in tables of their own, so that an executor that is lost costs a round and no more.
+
+A run that works in rounds (`algorithms.parts`) keeps what each of them made in a table `rounds_RUN_N` beside the home's
+own, forgets it when a later one has it all, and drops what is left when it is through. No reader knows these tables.
+What a killed run has left goes with `sweep`: when another run works in rounds, and in a compaction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame
+
+from ..state.ledger import Ledger
+from ..state.place import ROUNDS
+from .declared import quoted
+from .warehouse import Warehouse
+
+_NAME = re.compile(ROUNDS + r"(.+)_\d+")
+
+
+class Tables:
+    """Where the rounds of one run lie (`algorithms.parts.Rounds`)."""
+
+    def __init__(self, warehouse: Warehouse, run_id: str) -> None:
+        self._warehouse, self._run_id = warehouse, run_id
+        self._made = 0
+        self._kept = list[tuple[DataFrame, str]]()
+
+    def keep(self, rows: DataFrame) -> DataFrame:
+        """The same rows, written to a table and read from it; EXECUTES."""
+        self._made += 1
+        name = f"{ROUNDS}{self._run_id}_{self._made}"
+        columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in rows.schema)
+        self._warehouse.add(name, columns)
+        rows.writeTo(self._warehouse.name(name)).append()
+        found = self._warehouse.spark.table(self._warehouse.name(name))
+        self._kept.append((found, name))
+        return found
+
+    def forget(self, rows: DataFrame) -> None:
+        """Drop the table of these rows."""
+        for frame, name in self._kept:
+            if frame is rows:
+                self._warehouse.remove(name)
+        self._kept = [each for each in self._kept if each[0] is not rows]
+
+    def drop(self) -> None:
+        """Drop all that is left."""
+        for _, name in self._kept:
+            self._warehouse.remove(name)
+        self._kept.clear()
+
+
+@contextmanager
+def kept(warehouse: Warehouse, ledger: Ledger, run_id: str) -> Iterator[Tables]:
+    """A place for the rounds of a run, empty at first, gone at the end."""
+    sweep(warehouse, ledger, run_id)
+    tables = Tables(warehouse, run_id)
+    try:
+        yield tables
+    finally:
+        tables.drop()
+
+
+def sweep(warehouse: Warehouse, ledger: Ledger, run_id: str | None = None) -> int:
+    """Drop what runs that nobody works on have left, and this one; how many tables."""
+    found = [(name, match[1]) for name in warehouse.others() if (match := _NAME.fullmatch(name))]
+    alive = ledger.at_work() - {run_id} if found else set[str]()
+    left = [name for name, run in found if run not in alive]
+    for name in left:
+        warehouse.remove(name)
+    return len(left)

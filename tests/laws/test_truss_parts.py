@@ -1,0 +1,92 @@
+"""Laws 2, 3 and 4 where the graph is too large for one task: a tiny limit makes the truss stage work in parts; and
+nothing that grows with the graph is brought into one partition then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.home import memory
+from pipeline.run import planning, runner
+from pipeline.run.context import Run
+from pipeline.state import place
+from pipeline.state.facts import TrussFacts
+from pipeline.state.records import RunState
+from pipeline.storage import relocate, rounds
+from pipeline.storage.warehouse import Warehouse
+from tests import homes
+from tests.laws.test_history import World
+from tests.plans.executed import coalesced_tables, executed, partitions, single_partitions
+
+
+def test_beyond_the_limit_the_truss_stage_works_in_parts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Published from one task; then the limit is lowered, and an epoch is late: those after it are replayed. The home
+    says that it holds three million rows: they fill six partitions."""
+    world = World(spark, tmp_path / "home", live_for=2)
+    world.deliver(0, 2)
+    assert world.ledger.facts(world.ledger.at().run_id, TrussFacts).rounds is None
+    world.retention = "[truss]\nlimit_edges = 3\n"
+    monkeypatch.setattr(memory, "cell_edges", lambda config: 3)
+    world.configure(world.live_for)
+    world.land(1)
+    said: list[str] = []
+    plan = planning.plan_epochs(world.home, world.ledger, [1])
+    monkeypatch.setattr(Run, "stored", lambda run: 3_000_000)
+    with executed(spark) as plans:
+        runner.run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
+    cut = [number for text in plans for number in partitions(text)]
+    assert len(cut) > 20 and min(cut) == 6 and len(set(cut)) == 2, "by size, and as many as there are parts"
+    assert [line for text in plans for line in single_partitions(text)] == []
+    assert [line for text in plans for line in coalesced_tables(text)] == []
+    world.published()
+    world.check(1, 2)
+    facts = world.ledger.facts(world.ledger.at().run_id, TrussFacts)
+    assert facts.methods == {"parts": facts.epochs} and facts.looked_at
+    assert sum(line.startswith("truss: epoch ") and ": round " in line for line in said) == facts.rounds
+    assert any(line.startswith("truss: epoch 1: (1 of 2) ") for line in said)
+    assert not Warehouse(spark, world.home).others(), "what the rounds kept is gone"
+
+
+def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path) -> None:
+    """A run that is at work keeps its rounds; of one that is over, or that nobody works on, they go."""
+    home, ledger = homes.make(tmp_path / "home")
+    warehouse = Warehouse(tiny, home)
+    warehouse.ensure()
+    for run_id in ("alive", "failed", "mine"):
+        ledger.begin(run_id, 0, [1], {})
+        ledger.take(run_id)
+        kept = rounds.Tables(warehouse, run_id).keep(tiny.range(3).selectExpr("id AS a", "1 AS part"))
+        assert [tuple(row) for row in kept.orderBy("a").collect()] == [(0, 1), (1, 1), (2, 1)]
+    ledger.finish("failed", RunState.FAILED)
+    assert warehouse.others() == {"rounds_alive_1", "rounds_failed_1", "rounds_mine_1"}
+    assert not {name for name in relocate.locations(home, place.settled(home)) if "rounds" in name}
+    assert Warehouse(tiny, home).size("edges", warehouse.metadata("edges").first()).rows == 0
+    with pytest.raises(KeyboardInterrupt), rounds.kept(warehouse, ledger, "mine") as mine:
+        assert warehouse.others() == {"rounds_alive_1"}
+        first, second = (mine.keep(tiny.range(n)) for n in (1, 2))
+        mine.forget(first)
+        assert second.count() == 2 and warehouse.others() == {"rounds_alive_1", "rounds_mine_2"}
+        raise KeyboardInterrupt
+    assert warehouse.others() == {"rounds_alive_1"}
+    ledger.give_back("alive")
+    ledger.finish("alive", RunState.INTERRUPTED)
+    assert rounds.sweep(warehouse, ledger) == 1 and not warehouse.others()
+
+
+def test_a_table_in_one_partition_shows(spark: SparkSession, tmp_path: Path) -> None:
+    """A test of the test above."""
+    home, _ = homes.make(tmp_path / "home")
+    warehouse = Warehouse(spark, home)
+    warehouse.ensure()
+    table = warehouse.name("edges")
+    with executed(spark) as plans:
+        spark.range(9).repartition(1).collect()
+        spark.range(9).groupBy().count().collect()
+        spark.table(table).where("a > 0").coalesce(1).collect()
+        spark.table(table).groupBy("a").count().coalesce(1).collect()
+    assert [len(single_partitions(text)) for text in plans[-4:]] == [1, 0, 0, 0]
+    assert [len(coalesced_tables(text)) for text in plans[-4:]] == [0, 0, 1, 0]

@@ -1,0 +1,96 @@
+"""How many edges a task has memory for: each way in which Spark is run, and what a user may set."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.home import memory
+from pipeline.home.settings import Config
+
+GIB = 2**30
+EDGES = GIB // memory.EDGE_BYTES
+
+
+def config(master: str = "local[*]", limit: int | None = None, cells: int | None = None, **conf: str) -> Config:
+    settings = {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()}
+    truss = {} if limit is None else {"limit_edges": limit}
+    triangles = {} if cells is None else {"limit_edges": cells}
+    return Config(spark={"master": master, "conf": settings}, truss=truss, triangles=triangles)
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 GiB and 4 cores."""
+    monkeypatch.delenv("ALTNEU_MASTER", raising=False)
+    monkeypatch.setattr(memory, "_total", lambda: 16 * GIB)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "alone", "share"),
+    [
+        (config(), 8, 2),  # half is the driver's
+        (config("local[2]"), 8, 4),
+        (config("local[2,4]"), 8, 4),
+        (config(driver_memory="12g"), 4, 1),
+        (config("sc://localhost:15002"), 8, 2),
+        (config("spark://head:7077", executor_memory="4g", executor_cores="2"), 4, 2),
+        (config("yarn", executor_memory="4096"), 4, 4),
+        (config("k8s://https://host", executor_memory="4g", executor_pyspark_memory="6g", executor_cores="3"), 6, 2),
+        (config("yarn", executor_memory="8g", executor_cores="4", task_cpus="2"), 8, 4),
+    ],
+)
+def test_the_memory_of_a_task(settings: Config, alone: int, share: int) -> None:
+    room = memory.room(settings)
+    assert (room.alone, room.share) == (alone * GIB // memory.EDGE_BYTES, share * GIB // memory.EDGE_BYTES)
+    assert f"{room.alone:,}" in room.words() and (room.cores == 1 or f"{room.share:,}" in room.words())
+
+
+def test_of_a_server_elsewhere_nothing_is_known() -> None:
+    room = memory.room(config("sc://spark.example.org:15002"))
+    assert room.alone == room.share == memory.UNKNOWN
+    assert "not known" in room.words()
+
+
+def test_the_environment_names_the_master_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALTNEU_MASTER", "local[1]")
+    assert memory.room(config("yarn", executor_memory="4g")).cores == 1
+
+
+def test_more_memory_never_means_a_smaller_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = []
+    for gib in (1, 2, 4, 16, 64, 512):
+        monkeypatch.setattr(memory, "_total", lambda gib=gib: gib * GIB)
+        limits.append(memory.task_edges(config()))
+    assert limits == sorted(limits) and limits[0] > 100_000
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"), [(None, 8 * EDGES), (100, 100), (0, 0), (10**12, None)], ids=["none", "less", "nothing", "more"]
+)
+def test_a_users_limit_is_an_upper_bound(limit: int | None, found: int | None) -> None:
+    settings = config(limit=limit, cells=limit or None)
+    assert memory.task_edges(settings) == (
+        memory.room(settings).alone if found is None else pytest.approx(found, abs=8)
+    )
+    assert memory.part_edges(settings) <= memory.task_edges(settings)
+    assert memory.cell_edges(settings) <= memory.room(settings).share
+
+
+@pytest.mark.parametrize("total", [16 * GIB, GIB, 256 * GIB])
+def test_the_driver_takes_half_within_bounds(monkeypatch: pytest.MonkeyPatch, total: int) -> None:
+    monkeypatch.setattr(memory, "_total", lambda: total)
+    assert memory.driver_memory_mb() == max(1024, min(total // 2**21, 31 * 1024))
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows"),
+    [
+        (config("yarn"), GIB // 20 // memory.ROW_BYTES),
+        (config("yarn", executor_memory="2g", executor_pyspark_memory="9g"), 2 * GIB // 20 // memory.ROW_BYTES),
+        (config(), 1_000_000),
+        (config("sc://elsewhere:15002"), GIB // 20 // memory.ROW_BYTES),
+    ],
+)
+def test_what_is_sent_to_every_task_fits_an_executor(settings: Config, rows: int) -> None:
+    assert memory.broadcast_rows(settings) == rows
