@@ -136,7 +136,7 @@ class Reports(Section):
         rules.LandingPlace | None,
         About(
             '"s3://bucket/reports"',
-            "where the report pages are written; default: the folder reports in the home. See [object "
+            "where report pages are written; default: the folder reports in the home. See [object "
             "stores](operating.md#object-stores)",
             "a folder or the URI of one (s3, gs, abfs, hdfs, file), without keys",
             change="copy the pages, or `altneu report --all`",
@@ -159,8 +159,8 @@ class Triangles(Section):
         Annotated[int, Field(ge=1, le=_MOST)] | None,
         About(
             "20000000",
-            "no task counts triangles in more edges, nor in more than its memory holds (350 bytes each: `altneu "
-            "doctor`); more are cut into cells",
+            "no task counts triangles in more edges, nor in more than its memory holds (`altneu doctor`); larger "
+            "graphs are cut into cells",
             "at least 1",
         ),
     ] = None
@@ -171,7 +171,7 @@ class Truss(Section):
         Annotated[int, Field(ge=0, le=_MOST)] | None,
         About(
             "20000000",
-            "no task holds more edges, nor more than its memory holds (350 bytes each: `altneu doctor`); more are cut "
+            "no task holds more edges, nor more than its memory holds (`altneu doctor`); larger graphs are cut "
             "into parts, and audited in cells",
             "at least 0",
         ),
