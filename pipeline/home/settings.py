@@ -159,8 +159,8 @@ class Triangles(Section):
         Annotated[int, Field(ge=1, le=_MOST)] | None,
         About(
             "20000000",
-            "no task counts triangles in more edges, nor in more than its memory holds (`altneu doctor`); larger "
-            "graphs are cut into cells",
+            "no task counts triangles in more edges, nor in more than its memory holds (`altneu doctor`); more "
+            "are cut into cells",
             "at least 1",
         ),
     ] = None
@@ -171,7 +171,7 @@ class Truss(Section):
         Annotated[int, Field(ge=0, le=_MOST)] | None,
         About(
             "20000000",
-            "no task holds more edges, nor more than its memory holds (`altneu doctor`); larger graphs are cut "
+            "no task holds more edges, nor more than its memory holds (`altneu doctor`); more are cut "
             "into parts, and audited in cells",
             "at least 0",
         ),
