@@ -180,8 +180,9 @@ def _examples(setting: Setting) -> list[str]:
 
 
 def _commented(start: str, meaning: str) -> list[str]:
-    first, *more = textwrap.wrap(meaning, 93) or [""]
-    if len(start) > 52:  # then below it
+    below = len(start) > 52
+    first, *more = textwrap.wrap(meaning, 94 if below else 116 - max(22, len(start))) or [""]
+    if below:
         first, more = "", [first, *more]
     return [f"{start:<22}  # {first}" if first else start, *(f"{'':24}# {line}" for line in more)]
 
