@@ -99,8 +99,8 @@ def support(tables: Tables[R], revision: Revision, epoch: int, only: Only | None
     distributed engine in cells, where a task has not the memory."""
     answerable(tables.home, revision, epoch)
     edges = _edges_at(tables, revision, epoch)
-    count, size = _rows(tables, revision), memory.cell_edges(tables.home.config)
-    if tables.distributed and count > size:
+    size = memory.cell_edges(tables.home.config)
+    if tables.distributed and (count := _rows(tables, revision)) > size:
         found = cast(R, _support_in_cells(cast("DataFrame", edges), count, size))
     else:
         found = tables.one_task(edges, _support, "src bigint, dst bigint, support bigint")
@@ -108,6 +108,7 @@ def support(tables: Tables[R], revision: Revision, epoch: int, only: Only | None
 
 
 def _rows(tables: Any, revision: Revision) -> int:
+    """How many rows of edges a warehouse of Spark stores."""
     return int(tables.size("edges", revision.snapshots["edges"]).rows)
 
 
