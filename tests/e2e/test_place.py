@@ -28,8 +28,7 @@ def on(path: Path, uri: sa.URL | str) -> Home:
 def spellings(uri: str) -> dict[str, sa.URL]:
     url = sa.make_url(uri)
     return {
-        "password": url.set(password="new"),
-        "user": url.set(username="postgres2", password="p@ss/word"),
+        "user": url.set(username="postgres2"),
         "host": url.set(host="localhost"),
         "options": url.update_query_dict({"sslmode": "prefer", "application_name": "altneu"}),
     }

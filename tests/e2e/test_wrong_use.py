@@ -75,6 +75,7 @@ FAST = [
     Wrong("plan", 2, "is no altneu home", "none"),
     Wrong("run 1", 2, "is no altneu home", "none"),
     Wrong("relocate", 2, "is no altneu home", "none"),
+    Wrong("move {home}", 2, "is no altneu home", "none"),
     Wrong("status", 2, "is a file", "file"),
     Wrong("init", 2, "is a file", "file"),
     Wrong("demo", 2, "is a file", "file"),

@@ -85,7 +85,7 @@ def test_helm_finds_nothing_wrong(tmp_path: Path) -> None:
     ("changed", "words"),
     [
         ({"image": {"repository": ""}}, "/image/repository"),
-        ({"home": {"claim": ""}}, "/home/claim"),
+        ({"home": {"claim": ""}}, "home/claim"),
         ({"secrets": {"token": {"name": "", "key": "token"}}}, "/secrets/token/name"),
         ({"secrets": {"token": {"value": "hunter2"}}}, "/secrets/token"),
         ({"environment": {"PGPASSWORD": "hunter2"}}, "PGPASSWORD"),

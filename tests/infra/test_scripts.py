@@ -98,7 +98,13 @@ REGISTRIES = [
     "maven" + r"\.org",
     "spark-packages" + r"\.org",
 ]
-PLACES = ["/ro" + "ot/", "/wo" + "rk/", r"(?<!\bpipeline)/ho" + r"me/[a-z]", "/Us" + "ers/", "/tmp" + "/w/"]
+PLACES = [
+    "/ro" + "ot/",
+    "/wo" + "rk/",
+    r"(?<!\bpipeline)(?<!/data)(?<!/server)(?<!\")/ho" + r"me/[a-z]",
+    "/Us" + "ers/",
+    "/tmp" + "/w/",
+]
 INDEX = [r"--(extra-)?index" + r"-url[ =]\S*:", "--find" + r"-links[ =]"]
 
 
