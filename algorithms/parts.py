@@ -25,10 +25,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms.cells import Colours, in_cells
+from algorithms.configured import configured
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.history import colours_for
 from algorithms.kernels.intervals import longs
@@ -88,7 +89,7 @@ def held(rows: DataFrame, size: int, rounds: Rounds) -> Iterator[Held]:
         cached.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return cached[-1]
 
-    with _set(spark, FIXED):
+    with configured(spark, FIXED):
         try:
             pairs = persist(rows.select(*EDGE).distinct())
             count = pairs.count()
@@ -173,18 +174,6 @@ def nothing_said() -> pa.Table:
     types = {"bigint": pa.int64(), "int": pa.int32()}
     named = [column.split() for column in SAID.split(", ")]
     return pa.schema([(name, types[type_]) for name, type_ in named]).empty_table()
-
-
-@contextmanager
-def _set(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            spark.conf.set(name, old or "")
 
 
 def support(pairs: DataFrame, count: int, size: int) -> DataFrame:

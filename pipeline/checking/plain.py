@@ -24,6 +24,7 @@ from ..storage import few
 from ..storage.declared import quoted
 from .audit import in_force, stored
 from .recounted import MOTIF, PER_ROW
+from .shown import difference
 
 Found = list[dict[str, Any]]  # epoch, what, a, b, maintained, recomputed, count, as `expectations.suite.check_plain`
 ROWS = 20  # that are shown of each kind and epoch
@@ -64,7 +65,7 @@ def sums(sources: Sources) -> Found:
         ]
         label = home.schedule.label
         found += [
-            _row(frontier, "epoch_totals", f"{name} at {label(epoch)}", mine, other, len(wrong))
+            difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", mine, other, len(wrong))
             for epoch, name, mine, other in wrong[:ROWS]
         ]
     if "vertex_history" in tables:
@@ -75,7 +76,7 @@ def sums(sources: Sources) -> Found:
             counts[row["trussness"]] += row["count"] / (2 if row["both_ways"] else 1)
         right_counts = at_epochs(points, [frontier])[frontier]["trusses"]
         found += [
-            _row(frontier, "edge_now", f"edges of trussness {k}", counts.get(k, 0), right_counts.get(k, 0), 1)
+            difference(frontier, "edge_now", f"edges of trussness {k}", counts.get(k, 0), right_counts.get(k, 0))
             for k in sorted({*counts, *right_counts})
             if counts.get(k, 0) != right_counts.get(k, 0)
         ]
@@ -115,12 +116,12 @@ def _series(rows: DataFrame, home: Home, points: dict[int, Point], frontier: int
         right: dict[str, int] = {name: point[name] for name in ("vertices", "edges", "triangles")}
         right |= {f"motif_{name}": point["motifs"].get(place, 0) for place, name in enumerate(motifs)}
         wrong += [
-            _row(epoch, "vertex_history", f"{name} of all vertices", now[name], right[name] * times[name], 1)
+            difference(epoch, "vertex_history", f"{name} of all vertices", now[name], right[name] * times[name])
             for name in right
             if now[name] != right[name] * times[name]
         ]
         if now["flags"]:
-            wrong.append(_row(epoch, "vertex_history", "rows whose is_current is wrong", now["flags"], 0, 1))
+            wrong.append(difference(epoch, "vertex_history", "rows whose is_current is wrong", now["flags"], 0))
     return wrong
 
 
@@ -192,20 +193,8 @@ def _listed(wrong: DataFrame, what: str, keys: list[str]) -> Found:
     cells = [F.to_json(name).alias(name) for name in ("_mine", "_other")]
     return [
         {
-            **_row(row["epoch"], what, row[keys[0]], row["_mine"], row["_other"], row["_count"]),
+            **difference(row["epoch"], what, row[keys[0]], row["_mine"], row["_other"], row["_count"]),
             "b": row[keys[1]] if keys[1:] else None,
         }
         for row in rows_.select("epoch", *said, *cells, "_count").orderBy("epoch", "_place").collect()
     ]
-
-
-def _row(epoch: int, what: str, a: str, maintained: Any, recomputed: Any, count: int) -> dict[str, Any]:
-    return {
-        "epoch": epoch,
-        "what": what,
-        "a": a,
-        "b": None,
-        "maintained": maintained,
-        "recomputed": recomputed,
-        "count": count,
-    }

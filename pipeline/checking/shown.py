@@ -54,6 +54,14 @@ def of(diffs: list[TotalDiff], rows: dict[int, tuple[int, int]], epochs: Iterabl
     return Shown(totals, {epoch: rows.get(epoch, (0, 0)) for epoch in wanted}, kinds)
 
 
+def difference(
+    epoch: int, what: str, a: int | str | None, maintained: Any, recomputed: Any, count: int = 1
+) -> Difference:
+    """As `check_differences` judges it: `a` and both values are what a reader is shown, `count` the whole kind's."""
+    values = {"maintained": maintained, "recomputed": recomputed, "count": count}
+    return {"epoch": epoch, "what": what, "a": a, "b": None, **values}
+
+
 def _measures(point: Mapping[str, Any]) -> dict[Measure, int]:
     found = {(name, 0): point[name] for name in SINGLE}
     found |= {(name, k): n for name in MANY for k, n in point[name].items()}
@@ -67,9 +75,8 @@ def differing_totals(shown: Shown, counted: Mapping[int, Mapping[Measure, int]])
         fresh = counted.get(epoch, {})
         wrong = sorted(m for m in {*totals, *fresh} if totals.get(m, 0) != fresh.get(m, 0) and m[0] in shown.kinds)
         for what, k in wrong:
-            row = {"a": k if what in MANY else None, "b": None, "count": sum(name == what for name, _ in wrong)}
-            values = {"maintained": totals.get((what, k), 0), "recomputed": fresh.get((what, k), 0)}
-            found.append({"epoch": epoch, "what": what, **row, **values})
+            a, count = k if what in MANY else None, sum(name == what for name, _ in wrong)
+            found.append(difference(epoch, what, a, totals.get((what, k), 0), fresh.get((what, k), 0), count))
     return found
 
 
@@ -90,8 +97,7 @@ def differing_rows(shown: Shown, stored: Mapping[tuple[int, str], int]) -> list[
         for (table, what), stated in zip(ROWS.items(), said, strict=True):
             there = stored.get((epoch, table), 0)
             if stated != there:
-                row = {"epoch": epoch, "what": what, "a": None, "b": None, "count": 1}
-                found.append({**row, "maintained": stated, "recomputed": there})
+                found.append(difference(epoch, what, None, stated, there))
     return found
 
 
@@ -104,5 +110,4 @@ def unnamed(upserts: DataFrame, names: DataFrame, epoch: int, most: int) -> list
     wrong = by_id.where("n <> 1").select(F.col("id").cast("string").alias("key"), "n")
     wrong = wrong.unionByName(by_name.select(F.col("name").alias("key"), "n"))
     rows = wrong.orderBy("key").limit(most + 1).collect()
-    head = {"epoch": epoch, "what": "names", "b": None, "recomputed": 1, "count": len(rows)}
-    return [{**head, "a": row["key"], "maintained": row["n"]} for row in rows[:most]]
+    return [difference(epoch, "names", row["key"], row["n"], 1, len(rows)) for row in rows[:most]]

@@ -27,6 +27,7 @@ from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
 from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, added
 
 from ..checking import landed
+from ..checking.shown import difference
 from ..state.facts import TrussFacts
 from ..state.prints import ByEpoch, Prints, Running, folded, minus, plus
 from ..state.totals import accumulate, at_epochs
@@ -77,10 +78,10 @@ def proved(run: Run, audit: Audit) -> Proved | None:
     part = None if ask is None else proof
     rows = _landed(run, first, epochs, not run.keeps("edges") or not _known(before), part)
     if proof is None:  # nothing was replayed: nothing may have changed
-        rows += [_row(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
+        rows += [difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
         rows += [
-            {**_row(epochs[-1], "facts", f"{a}-{b}", k, None), "count": proof.wrong, "why": why}
+            {**difference(epochs[-1], "facts", f"{a}-{b}", k, None, proof.wrong), "why": why}
             for a, b, k, why in proof.shown
         ]
         after = {table: plus(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
@@ -155,8 +156,8 @@ def _stored(
         at = max(epoch, first)  # the state before is what the first epoch builds on
         for table in COLLECTIONS:
             if held[table].at(epoch) != right[table]:
-                rows.append(_row(at, "stored", f"the rows of {table}", None, None))
-        rows += [_row(at, "totals", name, *pair) for name, pair in _unlike(shown[epoch], counts)]
+                rows.append(difference(at, "stored", f"the rows of {table}", None, None))
+        rows += [difference(at, "totals", name, *pair) for name, pair in _unlike(shown[epoch], counts)]
     return rows
 
 
@@ -199,13 +200,13 @@ def _landed(run: Run, first: int, epochs: list[int], whole: bool, part: Proof | 
     running = Running(apart)
     wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.at(at)]
     later = [epoch for epoch in apart if epoch > run.frontier and running.at(epoch)]  # when they will expire
-    rows = [_row(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
+    rows = [difference(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
     if later and not wrong:
-        rows = [_row(run.frontier, "landed", f"edges of the pairs that landed, at epoch {later[0]}", None, None)]
+        rows = [difference(run.frontier, "landed", f"edges of the pairs that landed, at epoch {later[0]}", None, None)]
     if part is not None:
         for table in COLLECTIONS:
             if found.get(table, {}).get(run.frontier, Fingerprint()) != part.part[table]:
-                rows.append(_row(run.frontier, "part", f"the rows of {table}", None, None))
+                rows.append(difference(run.frontier, "part", f"the rows of {table}", None, None))
     return rows
 
 
@@ -235,15 +236,3 @@ def _summed(frames: list[DataFrame]) -> DataFrame:
 def _in_part(vertex: str, proof: Proof) -> Column:
     """Few rows, where a table's files are sorted by this: they are found by their bounds."""
     return F.col(vertex).between(*proof.between)
-
-
-def _row(epoch: int, what: str, a: str, maintained: int | None, recomputed: int | None) -> dict[str, Any]:
-    return {
-        "epoch": epoch,
-        "what": what,
-        "a": a,
-        "b": None,
-        "maintained": maintained,
-        "recomputed": recomputed,
-        "count": 1,
-    }

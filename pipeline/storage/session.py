@@ -23,6 +23,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from algorithms.configured import configured
+
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, explained
 from ..home.memory import driver_memory_mb
@@ -85,14 +87,8 @@ def plans_for(spark: SparkSession, rows: float | None) -> Iterator[None]:
         least = int(spark.conf.get(PARTITIONS) or 1)
         many = {PARTITIONS: str(max(least, math.ceil(rows / PARTITION_ROWS)))}
         settings = SIMPLE if rows <= FEW_ROWS else many
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
+    with configured(spark, settings):
         yield
-    finally:
-        for name, old in before.items():
-            spark.conf.set(name, old or "")
 
 
 def session(master: str | None = None, conf: dict[str, str] | None = None, few: bool = False) -> SparkSession:
