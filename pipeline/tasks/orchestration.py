@@ -160,7 +160,7 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
     nothing is left to publish. The run asked about is the first's; one that was overtaken is computed again, so that
     nothing is published which nobody has seen. `pages`: also write the page with the rows, for which Spark is needed.
     """
-    from ..run import held, planning, runner
+    from ..run import held, runner
 
     home, ledger = opened(path)
     for _ in range(ATTEMPTS):
@@ -173,7 +173,7 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
             if same:
                 planned = {**planned, "run_id": same[-1].run_id, "parent": newest}
                 continue
-            found = planning.plan_epochs(home, ledger, without_gone(home, ledger, run.epochs, say))
+            found = _left(home, ledger, planned, run.epochs, say)
             again = runner.begin(home, ledger, found)
             if again is None:
                 return planned, None
@@ -193,6 +193,17 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
         return planned, _question(home, ledger, run, why, pages, say)
     what = some(_labels(home, ledger.run(planned["run_id"]).epochs))
     raise Conflict(f"{what}: other writers published first, {ATTEMPTS} times in a row.")
+
+
+def _left(home: Home, ledger: Ledger, planned: Planned, epochs: Iterable[int], say: Say) -> Plan:
+    """What of a run that was overtaken is still to be published, on the newest revision. Nothing, once the DAG run's own
+    epoch is: what it took along is run by the DAG runs of those, which also fail by what is wrong there."""
+    from dataclasses import replace
+
+    from ..run import planning
+
+    found = planning.plan_epochs(home, ledger, without_gone(home, ledger, epochs, say))
+    return replace(found, run=()) if "own" in planned and planned["own"] not in found.run else found
 
 
 def _compute(home: Home, ledger: Ledger, run_id: str, planned: Planned, say: Say) -> None:
@@ -243,7 +254,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
     The run's own publish when it still builds on the newest revision; else its epochs run again here on the newest. Its
     epochs and labels are just those that it has published. Raises `Conflict` when others win `ATTEMPTS` times.
     """
-    from ..run import held, planning, runner
+    from ..run import held, runner
 
     home, ledger = opened(path)
     run_id = planned["run_id"]
@@ -276,7 +287,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
                 return found
         except (Conflict, Disturbed) as lost:
             say(lost.what)
-        plan = planning.plan_epochs(home, ledger, without_gone(home, ledger, epochs, say))
+        plan = _left(home, ledger, planned, epochs, say)
         again = runner.begin(home, ledger, plan)
         if again is None:  # ours, or a wider pass of another run
             say(f"already published as landed, at revision {plan.parent.revision}")

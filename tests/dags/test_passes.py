@@ -402,6 +402,37 @@ def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
     assert [states[first + day] for day in range(4)] == ["failed" if d in bad else "published" for d in range(4)]
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another(
+    light: None, week: Week, monkeypatch: pytest.MonkeyPatch, asks: bool
+) -> None:
+    """The leader is killed before it has read the batches; another leads, without the broken one; the leader is tried
+    again. Its own epoch is published: that of the others is theirs to run, or to fail with."""
+    home, ledger, first = week
+    if asks:
+        (home.path / "altneu.toml").write_text('[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n')
+    every = range(first, first + DAYS)
+    leader, _ = plan(home, first + 5, every)
+    assert leader is not None
+    ledger.finish(leader["run_id"], RunState.INTERRUPTED, "killed")
+    wrong_at(monkeypatch, first + 2)
+    second, _ = plan(home, first + 4, every)
+    assert second is not None
+    for name in BEFORE_PUBLISH:
+        orchestration.stage(str(home.path), second, name)
+    if asks:
+        assert orchestration.ask(str(home.path), second, pages=False)[1] is not None
+        orchestration.decide(str(home.path), second, True, "Ada", None)
+    assert orchestration.publish(str(home.path), second)["revision"] == 1
+    runs = ledger.runs()
+    assert "superseded" in orchestration.stage(str(home.path), leader, "ingest")
+    if asks:
+        assert orchestration.ask(str(home.path), leader, pages=False) == (leader, None)
+    assert orchestration.publish(str(home.path), leader)["revision"] is None
+    assert sorted(ledger.batches()) == [epoch for epoch in every if epoch != first + 2]
+    assert len(ledger.runs()) == len(runs)
+
+
 def test_what_was_left_out_is_shown_as_failed_at_once(light: None, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipeline.landing.survey import grid
 
