@@ -196,8 +196,8 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
 
 
 def _left(home: Home, ledger: Ledger, planned: Planned, epochs: Iterable[int], say: Say) -> Plan:
-    """What of a run that was overtaken is still to be published, on the newest revision. Nothing, once the DAG run's own
-    epoch is: what it took along is run by the DAG runs of those, which also fail by what is wrong there."""
+    """What of a run that was overtaken is still to be published, on the newest revision. Nothing, once the DAG run's
+    own epoch is: what it took along is run by the DAG runs of those, which also fail by what is wrong there."""
     from dataclasses import replace
 
     from ..run import planning
