@@ -245,12 +245,15 @@ def test_the_trigger_says_what_it_found(tiny: tuple[Home, Ledger, int]) -> None:
 
 
 def test_what_lands_again_is_told_once_and_run_once(
-    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
+    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By batch: a second look, a restarted triggerer and a run that has failed publish nothing again."""
     import asyncio
 
+    from pipeline.scheduling import watch
     from pipeline.scheduling.watch import RelandedTrigger
+
+    monkeypatch.setattr(watch, "AGAIN", 10**6)
 
     home, ledger, first = tiny
     homes.run(home, ledger, [first])  # the second day is landed, not published: a new epoch is no correction
@@ -278,6 +281,9 @@ def test_what_lands_again_is_told_once_and_run_once(
     assert told() == []
     assert told(lambda: homes.put(home, first, up((1, 2), (2, 3)))) == [["2004-04-15"]]
     assert told() == [["2004-04-15"]]  # not lost by a restart
+    monkeypatch.setattr(watch, "AGAIN", 5)
+    assert len(told()) > 1 and set(map(tuple, told())) == {("2004-04-15",)}  # nor by an event that Airflow has lost
+    monkeypatch.setattr(watch, "AGAIN", 10**6)
 
     def go() -> Any:
         return load(home.path)["altneu_relanded"].test(logical_date=None)
