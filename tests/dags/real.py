@@ -135,6 +135,7 @@ class Airflow:
         """Wait; an Airflow that is restarting may not answer meanwhile."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
+            assert self.process.poll() is None, f"Airflow has ended: {self.log[-6000:]}"
             try:
                 found = done()
                 if found:
@@ -142,7 +143,7 @@ class Airflow:
             except (urllib.error.URLError, OSError):
                 pass
             time.sleep(PROMPT)
-        raise AssertionError(f"not in {seconds:,.0f} s: {what}")
+        raise AssertionError(f"not in {seconds:,.0f} s: {what}. Airflow has said: {self.log[-6000:]}")
 
     def command(self, *arguments: str) -> subprocess.Popen[str]:
         """An `airflow` command, as an operator types it in a shell of their own, beside the running parts."""

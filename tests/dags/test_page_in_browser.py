@@ -34,6 +34,54 @@ def page() -> Iterator[Any]:
         browser.close()
 
 
+def log_in(page: Any, airflow: Airflow) -> None:
+    page.goto(f"http://localhost:{airflow.port}")
+    page.fill("input[name=username]", "admin")
+    page.fill("input[name=password]", airflow.password)
+    page.click("button[type=submit]")
+    page.get_by_text("Epochs", exact=True).first.wait_for()
+
+
+def picture(page: Any, name: str) -> None:
+    if "ALTNEU_SCREENSHOTS" in os.environ:
+        page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / f"{name}.png"))
+
+
+def reached(airflow: Airflow, dag: str, run: str, task: str, state: str) -> None:
+    airflow.until(lambda: airflow.tasks(dag, run)[task]["state"] == state, 300, f"{task} is {state}")
+
+
+def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp_path: Path, page: Any) -> None:
+    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n')
+    epoch = home.schedule.epoch(DAYS[0])
+    dag = "altneu_backfill"
+    with Airflow(home, "--connect") as airflow:
+        airflow.until(lambda: airflow.call(f"/api/v2/dags/{dag}"), 120, "the DAG")
+        airflow.unpause(dag)
+        log_in(page, airflow)
+        address = f"http://localhost:{airflow.port}"
+        for ends, answer, because in ([(1, 3), "Approve", "a first load"], [(1, 4), "Reject", "half of it is missing"]):
+            homes.put(home, epoch, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (*ends, None, "upsert", 0)])
+            run = airflow.call(f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None})["dag_run_id"]
+            reached(airflow, dag, run, "approve", "awaiting_input")
+            page.goto(f"{address}/plugin/altneu-epochs")
+            page.frame_locator("iframe").get_by_text("is held: 1 epoch (2004-04-15)").wait_for()
+            picture(page, f"airflow-held-{answer}")
+            page.goto(f"{address}/dags/{dag}/runs/{run}/tasks/approve/required_actions")
+            page.get_by_text("Publish epoch 2004-04-15?").first.wait_for()
+            page.locator("#element_because").fill(because)
+            picture(page, f"airflow-question-{answer}")
+            page.get_by_role("button", name=answer, exact=True).click()
+            reached(airflow, dag, run, "report", "success")
+            picture(page, f"airflow-answered-{answer}")
+        page.goto(f"{address}/altneu/reports/epoch=2004-04-15.html")
+        page.get_by_text("Its newest run was rejected by admin: half of it is missing.").wait_for()
+        picture(page, "airflow-rejected-page")
+    said = [(each.verdict, each.person, each.because) for each in ledger.approvals().values()]
+    assert said == [("approved", "admin", "a first load"), ("rejected", "admin", "half of it is missing")]
+    assert ledger.at().revision == 1
+
+
 def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, page: Any) -> None:
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[motifs]\npath = "a-b, b-c"\n')
     epochs = [home.schedule.epoch(day) for day in DAYS]
@@ -58,10 +106,7 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
             graph = airflow.call(f"/ui/structure/structure_data?dag_id={dag}")
             assert len([node for node in graph["nodes"] if node["type"] == "task"]) == tasks, dag
         address = f"http://localhost:{airflow.port}"
-        page.goto(address)
-        page.fill("input[name=username]", "admin")
-        page.fill("input[name=password]", airflow.password)
-        page.click("button[type=submit]")
+        log_in(page, airflow)
         page.get_by_text("Epochs", exact=True).first.click()
         page.wait_for_url("**/plugin/altneu-epochs")
         frame = page.frame_locator("iframe")
@@ -69,8 +114,7 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
         assert frame.locator(".cells .c").count() == 2  # published
         assert frame.locator("#h-airflow ~ table tbody tr").count() == 3  # and one that is only landed
         assert frame.locator("figure svg").count() == 5  # rows, edges, triangles, trussness, the motif
-        if "ALTNEU_SCREENSHOTS" in os.environ:
-            page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-page.png"))
+        picture(page, "airflow-page")
         open_day = frame.locator("#h-airflow ~ table tbody tr", has_text=DAYS[2])
         open_day.get_by_role("button", name="Run").click()  # as the person who looks: paused, it stays queued
         frame.get_by_text("Started: altneu_backfill").wait_for()
@@ -81,7 +125,7 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
         if "ALTNEU_SCREENSHOTS" in os.environ:
             place = Path(os.environ["ALTNEU_SCREENSHOTS"])
             frame.locator("#h-airflow").scroll_into_view_if_needed()
-            page.screenshot(path=str(place / "airflow-buttons.png"))
+            picture(page, "airflow-buttons")
             inside = page.context.new_page()
             for look in ("light", "dark"):
                 inside.emulate_media(color_scheme=look)
@@ -93,17 +137,14 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
         row = frame.locator("#h-airflow ~ table tbody tr", has_text=DAYS[1])
         row.get_by_role("link", name="report").click()
         frame.get_by_role("heading", name=DAYS[1]).first.wait_for()
-        if "ALTNEU_SCREENSHOTS" in os.environ:
-            page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-report.png"))
+        picture(page, "airflow-report")
         page.goto(f"{address}/plugin/altneu-epochs")
         row.get_by_role("link", name="run", exact=True).click()
         page.wait_for_url("**/dags/altneu_epoch/runs/*")
         page.get_by_text("landed").first.wait_for()
-        if "ALTNEU_SCREENSHOTS" in os.environ:
-            page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-run.png"))
+        picture(page, "airflow-run")
         page.get_by_text("Report", exact=True).first.click()
         tab = page.frame_locator("iframe")
         tab.get_by_role("heading", name=DAYS[1]).first.wait_for()
-        if "ALTNEU_SCREENSHOTS" in os.environ:
-            page.screenshot(path=str(Path(os.environ["ALTNEU_SCREENSHOTS"]) / "airflow-tab.png"))
+        picture(page, "airflow-tab")
         assert [run["dag_run_id"] for run in airflow.runs("altneu_epoch")] == [f"scheduled__{day}" for day in DAYS[:2]]

@@ -77,6 +77,28 @@ def test_verdicts_in_plain_words(states: Seed) -> None:
     assert say["running"]["command"] == "altneu run 2004-08-14"
 
 
+@pytest.mark.parametrize(
+    ("state", "says", "command"),
+    [
+        ("held", "A newer run waits for a decision.", "altneu diff run0002"),
+        ("rejected", "Its newest run was rejected by Ada: half of it is missing.", "altneu run 2004-07-01"),
+    ],
+)
+def test_a_correction_that_nobody_has_published_leaves_something_to_do(
+    seed: Seed, state: str, says: str, command: str
+) -> None:
+    seed.run({DAY: (10, 0)}, {DAY: {"edges": 6}}, audit(DAY))
+    if state == "held":
+        seed.hold(DAY)
+    else:
+        seed.run({DAY: (5, 0)}, error="rejected by Ada: half of it is missing", state="rejected")
+    found = document(seed.home, seed.ledger, DAY)
+    assert (found["state"], found["held"]["state"]) == ("good", state)
+    verdict = found["verdict"]
+    assert verdict["headline"] == f"Loaded well. Equal to a full recomputation. {says}"
+    assert verdict["command"] == command and verdict["answers"]["todo"] != "Nothing."
+
+
 def test_a_failed_rerun_leaves_what_was_published(seed: Seed) -> None:
     seed.run({DAY: (10, 0)}, {DAY: {"edges": 6}}, audit(DAY))
     seed.run({DAY: (99, 0)}, {DAY: {"edges": 90}}, [check(DAY, "x", False)], error="ingest: too many malformed rows")

@@ -7,6 +7,8 @@ import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from pipeline.home.directory import Home
 from pipeline.report.html.charts import ticks
 from pipeline.state.ledger import Ledger
@@ -92,6 +94,20 @@ def test_the_index_says_why_an_epoch_needs_somebody(states: Seed) -> None:
     listed = text[text.index("What needs you") : text.index("The graph over time")]
     assert f"audit: 1 critical check(s) failed {HOSTILE}" in listed
     assert "trussness values of edges equal: 1 difference" in listed and "rows as usual: 3 of 10 rows" in listed
+
+
+def test_nothing_is_to_do_only_where_the_landing_is_published(seed: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed.run({DAY: (9, 0)}, {}, audit(DAY))
+
+    def text(**landed: list[str]) -> str:
+        there = {"at": "2004-07-02T08:00:00+00:00", "missing": [], "changed": [], "gone": []} | landed
+        monkeypatch.setattr("pipeline.report.pages.look", lambda *_: there)
+        write(seed.home, seed.ledger, [DAY])
+        return Reader(pages(seed.home.path)["index.html"]).text
+
+    assert "Nothing to do." in text()
+    for state in ("missing", "changed", "gone"):
+        assert "Nothing to do." not in text(**{state: ["2004-07-01"]})
 
 
 def test_what_informs_is_no_failure(seed: Seed) -> None:

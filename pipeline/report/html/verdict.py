@@ -95,7 +95,14 @@ def _judged(found: Document) -> tuple[str, str, str | None]:
             "Nothing for the numbers. To have the quarantined rows counted, correct the file and land it again.",
             None,
         )
-    return f"Loaded well. {_upper(_RIGHT[says])}. Nothing to do.", "Nothing.", None
+    good = f"Loaded well. {_upper(_RIGHT[says])}."
+    if held and held["state"] == "held":
+        todo = "Look at what readers would see change, then publish or discard it."
+        return f"{good} A newer run waits for a decision.", todo, f"altneu diff {held['run_id']}"
+    if held:
+        said = f"{good} Its newest run was {(held['error'] or 'rejected').rstrip('.')}."
+        return said, "Correct the cause, then run the epoch again.", f"altneu run {label}"
+    return f"{good} Nothing to do.", "Nothing.", None
 
 
 def _failed(found: Document) -> tuple[str, str, str | None]:
