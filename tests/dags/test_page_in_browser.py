@@ -16,6 +16,7 @@ from tests import homes
 from tests.report.seed import write
 
 from .real import Airflow
+from .test_epoch import up
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -55,17 +56,17 @@ def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n')
     epoch = home.schedule.epoch(DAYS[0])
     dag = "altneu_backfill"
+    homes.put(home, epoch, up((1, 2), (2, 3), (1, 3)))
     with Airflow(home, "--connect") as airflow:
         airflow.until(lambda: airflow.call(f"/api/v2/dags/{dag}"), 120, "the DAG")
         airflow.unpause(dag)
         log_in(page, airflow)
         address = f"http://localhost:{airflow.port}"
-        for ends, answer, because in ([(1, 3), "Approve", "a first load"], [(1, 4), "Reject", "half of it is missing"]):
-            homes.put(home, epoch, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (*ends, None, "upsert", 0)])
+        for answer, because in (("Approve", "a first load"), ("Reject", "half of it is missing")):
             run = airflow.call(f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None})["dag_run_id"]
             reached(airflow, dag, run, "approve", "awaiting_input")
             page.goto(f"{address}/plugin/altneu-epochs")
-            page.frame_locator("iframe").get_by_text("is held: 1 epoch (2004-04-15)").wait_for()
+            page.frame_locator("iframe").get_by_text("is held: epoch 2004-04-15").wait_for()
             picture(page, f"airflow-held-{answer}")
             page.goto(f"{address}/dags/{dag}/runs/{run}/tasks/approve/required_actions")
             page.get_by_text("Publish epoch 2004-04-15?").first.wait_for()
@@ -73,6 +74,7 @@ def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp
             picture(page, f"airflow-question-{answer}")
             page.get_by_role("button", name=answer, exact=True).click()
             reached(airflow, dag, run, "report", "success")
+            homes.put(home, epoch, up((1, 2), (1, 4)))
             picture(page, f"airflow-answered-{answer}")
         page.goto(f"{address}/altneu/reports/epoch=2004-04-15.html")
         page.get_by_text("Its newest run was rejected by admin: half of it is missing.").wait_for()
@@ -86,9 +88,7 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[motifs]\npath = "a-b, b-c"\n')
     epochs = [home.schedule.epoch(day) for day in DAYS]
     for number, epoch in enumerate(epochs):
-        homes.put(
-            home, epoch, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3 + number, None, "upsert", 0)]
-        )
+        homes.put(home, epoch, up((1, 2), (2, 3), (1, 3 + number)))
     homes.run(home, ledger, epochs[:2])
     write(home, Ledger(home.database), epochs[:2])
     with Airflow(home, environment={"ALTNEU_START": DAYS[0], "ALTNEU_END": DAYS[1]}) as airflow:
