@@ -7,6 +7,7 @@ alone. `altneu airflow exec` runs an `airflow` command in the same settings.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -35,6 +36,7 @@ from ..tasks.base import POOL
 
 REPO = Path(__file__).resolve().parents[2]
 AIRFLOW = str(Path(sys.executable).with_name("airflow"))
+KEY = "AIRFLOW__CORE__FERNET_KEY"
 OWN = ("AIRFLOW", "ALTNEU", "PYTHONPATH", "PATH")  # what it reads of the environment
 START_SECONDS = 300  # a first start makes the database; on a busy machine that takes minutes
 LASTS_SECONDS = 60  # a part that ends by itself before that is not started again
@@ -138,6 +140,19 @@ def _keep(home: Home, environment: dict[str, str]) -> None:
     _kept(home).write_text(json.dumps(mine, indent=1))
 
 
+def _key(home: Home, folder: Path) -> dict[str, str]:
+    """The key of what Airflow encrypts in its database, for all parts alike and for good: at a first start some find
+    the one that Airflow writes, others an empty one, and a triggerer that cannot read a trigger ends. An Airflow that
+    was started before has its own in `airflow.cfg`."""
+    if _kept(home).is_file():
+        known = json.loads(_kept(home).read_text()).get(KEY)
+        if known:
+            return {KEY: known}
+    if (folder / "airflow.cfg").is_file():
+        return {}
+    return {KEY: base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()}
+
+
 class Part:
     """A process of Airflow's, started again when it ends by itself, unless it does so at once."""
 
@@ -223,6 +238,7 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
         # after a restart the scheduler is up before the API server is: a task's worker waits for it, minutes if need be
         "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "12",
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
+        **_key(home, file.parent),
         **_history(home, now),
     }
     database = os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "")
