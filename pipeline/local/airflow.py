@@ -135,9 +135,11 @@ def _keep(home: Home, environment: dict[str, str]) -> None:
     """For `execute`: what Airflow reads of its environment. For its owner alone: a database's URI has a password."""
     mine = {name: value for name, value in environment.items() if name.startswith(OWN)}
     _kept(home).parent.mkdir(exist_ok=True)  # AIRFLOW_HOME may be another folder
-    _kept(home).unlink(missing_ok=True)
-    _kept(home).touch(0o600)
-    _kept(home).write_text(json.dumps(mine, indent=1))
+    new = _kept(home).with_suffix(".new")
+    new.unlink(missing_ok=True)
+    new.touch(0o600)
+    new.write_text(json.dumps(mine, indent=1))
+    new.replace(_kept(home))  # at no moment without the key
 
 
 def _key(home: Home, folder: Path) -> dict[str, str]:
