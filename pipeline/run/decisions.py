@@ -208,7 +208,7 @@ class Truss(Decision):
         assert isinstance(facts, TrussFacts)
         if facts.plan == Way.RESUME:
             return Way.RESUME
-        if not facts.epochs:
+        if facts.first_epoch is None and not facts.epochs:  # a replay over a graph without edges has logged no epoch
             return Way.NOTHING
         return Way.PARTS if facts.rounds else Way.TASK  # of earlier versions as well
 

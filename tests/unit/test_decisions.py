@@ -168,6 +168,7 @@ def test_the_facts_say_which_way_it_went() -> None:
         assert Motifs.taken(facts) == decision.way
     assert Motifs.taken(TrianglesFacts(rows=1, proposals=0, motif_rows=0)) == "nothing"
     assert Truss.taken(TrussFacts(rows=0, epochs=0)) == "nothing"
+    assert Truss.taken(TrussFacts(rows=0, first_epoch=1, epochs=0, plan="replay")) == "task"  # no edge was ever alive
     assert Truss.taken(TrussFacts(rows=1, epochs=2, methods={"parts": 2}, rounds=3)) == "parts"
     assert Truss.taken(TrussFacts(rows=1, epochs=2, methods={"peel": 1, "lift": 1})) == "task"
 
