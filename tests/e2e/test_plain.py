@@ -319,6 +319,25 @@ def test_held_and_discarded(altneu: Altneu, unaudited: None, tmp_path: Path) -> 
     world.check()
 
 
+def test_moved(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
+    """`altneu move` takes them along, and the revisions that can be read by their tags; the new home keeps them up."""
+    rng = random.Random(seeds.one())
+    world = World(tmp_path / "home", '[values]\nw = "long"\n[edges]\nlive_for = 3\n', 3)
+    for epochs in ([1, 3], [2]):
+        world.land({epoch: batch(rng, True) for epoch in epochs})
+    history = dict(world.history)
+    world.land({2: batch(rng, True), 4: [(1, 2, 0, "upsert", 0)]})
+    new = tmp_path / "new"
+    assert altneu("move", str(new)).code == 0
+    world.home.path.rename(tmp_path / "gone")  # nothing leads back
+    world.home = Home.open(new)
+    world.ledger = Ledger(world.home.database)
+    world.check()
+    world.check("r2", history)
+    world.land({3: batch(rng, True), 5: batch(rng, True)})
+    world.check()
+
+
 WRONG = {
     '[publish]\ntables = ["vertex_daily"]\n': '"vertex_history", "edge_now" and "epoch_totals"',
     '[publish]\ntables = "edge_now"\n': '"vertex_history", "edge_now" and "epoch_totals"',
