@@ -1,22 +1,28 @@
 """What an epoch costs as the graph grows: whole runs with all stages, checks and proofs, in one warm session.
 
-    python -m tests.benchmarks.change [--edges 125000 1100000 10000000] [--epochs 3] [--mode auto]
+    python -m tests.benchmarks.change [--edges 125000 1100000 10000000] [--epochs 3] [--mode auto] [--plain]
+        [--homes FOLDER]
 
-Seeded R-MAT, landed as one Parquet file and loaded; then epochs of 500 deletions and 500 upserts, a run each. `--mode`:
-`[audit] mode`. Prints two tables in Markdown: seconds of the first load by stage, and of an epoch (the median with the
-least and the greatest; the first epoch, which warms up, is left out), with the greatest memory of the Python workers.
+Seeded R-MAT, landed as one Parquet file and loaded; then epochs of 500 deletions and 500 upserts, a run each.
+`--mode`: `[audit] mode`. `--plain`: beside it, in turns, the same with all plain tables (`[publish] tables`).
+`--homes`: where the homes are kept. Prints tables in Markdown: seconds of the first load by stage, and of an epoch (the
+median with the least and the greatest; the first epoch, which warms up, is left out), with the greatest memory of the
+Python workers; and the bytes of each table's files.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from pipeline.home.directory import Home
+from pipeline.run import plain as plain_tables
 from pipeline.run import planning, runner, stages
 from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
@@ -37,29 +43,67 @@ def ran(home: Home, ledger: Ledger, epoch: int) -> tuple[list[float], float, str
     return [seconds, *(rows[name].seconds for name in stages.NAMES)], workers / 1e9, mode
 
 
-def measure(folder: Path, size: int, epochs: int, mode: str) -> None:
-    home = Home.open(folder / str(size), create=True)
-    text = (home.path / "altneu.toml").read_text()
+@dataclass
+class Kind:
+    """A home that is measured, and what its epochs took."""
+
+    name: str
+    home: Home
+    ledger: Ledger
+    found: list[list[float]] = field(default_factory=list)
+    memory: float = 0.0
+
+
+def made(path: Path, name: str, mode: str, plain: bool) -> Kind:
+    home = Home.open(path, create=True)
+    settings = home.path / "altneu.toml"
+    text = settings.read_text()
     if mode != "auto":
-        (home.path / "altneu.toml").write_text(text.replace("[audit]\n", f'[audit]\nmode = "{mode}"\n', 1))
-        home = Home.open(home.path)
-    rng = np.random.default_rng(3)
+        text = text.replace("[audit]\n", f'[audit]\nmode = "{mode}"\n', 1)
+    if plain:
+        text = text.replace("[publish]\n", f"[publish]\ntables = {json.dumps([*plain_tables.KEYS])}\n", 1)
+    settings.write_text(text)
+    home = Home.open(home.path)
+    assert bool(home.config.publish.tables) == plain
+    return Kind(name, home, Ledger(home.database))
+
+
+def measure(folder: Path, size: int, epochs: int, mode: str, plain: bool) -> None:
+    kinds = [made(folder / str(size), "as it is", mode, False)]
+    if plain:
+        kinds.append(made(folder / f"{size}-plain", "with plain tables", mode, True))
     a, b = by_rmat(size)
-    put_rows(home, 0, a, b, ["upsert"] * a.size)
-    ledger = Ledger(home.database)
-    seconds, memory, how = ran(home, ledger, 0)
-    print(
-        f"| {a.size:,} | load | {how} | " + " | ".join(f"{s:.1f}" for s in seconds) + f" | {memory:.1f} |", flush=True
-    )
-    found, most = [], 0.0
+    for kind in kinds:
+        put_rows(kind.home, 0, a, b, ["upsert"] * a.size)
+        seconds, memory, how = ran(kind.home, kind.ledger, 0)
+        print(
+            f"| {a.size:,} | load, {kind.name} | {how} | "
+            + " | ".join(f"{s:.1f}" for s in seconds)
+            + f" | {memory:.1f} |",
+            flush=True,
+        )
+    draws = [np.random.default_rng(3) for _ in kinds]
+    how = ""
     for epoch in range(1, epochs + 2):
-        put_changes(home, epoch, rng, a, b, 1000)
-        seconds, memory, how = ran(home, ledger, epoch)
-        if epoch > 1:
-            found.append(seconds)
-            most = max(most, memory)
-    cells = [spread(list(column)) for column in zip(*found, strict=True)]
-    print(f"| {a.size:,} | epoch | {how} | " + " | ".join(cells) + f" | {most:.1f} |", flush=True)
+        for kind, rng in zip(kinds, draws, strict=True):
+            put_changes(kind.home, epoch, rng, a, b, 1000)
+            seconds, memory, how = ran(kind.home, kind.ledger, epoch)
+            if epoch > 1:
+                kind.found.append(seconds)
+                kind.memory = max(kind.memory, memory)
+    for kind in kinds:
+        cells = [spread(list(column)) for column in zip(*kind.found, strict=True)]
+        print(
+            f"| {a.size:,} | epoch, {kind.name} | {how} | " + " | ".join(cells) + f" | {kind.memory:.1f} |", flush=True
+        )
+    if plain:
+        held = {}
+        for table in sorted(kinds[-1].ledger.at().snapshots):
+            files = (kinds[-1].home.path / "warehouse" / "graph" / table / "data").rglob("*.parquet")
+            held[table] = sum(file.stat().st_size for file in files)
+        print(
+            "\nOn disk, of all revisions: " + ", ".join(f"{table} {size / 1e6:.1f} MB" for table, size in held.items())
+        )
 
 
 def main() -> None:
@@ -67,13 +111,15 @@ def main() -> None:
     parser.add_argument("--edges", type=int, nargs="+", default=[125_000, 1_100_000])
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--mode", default="auto")
+    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--homes", type=Path)
     options = parser.parse_args()
     session()
     print("| edges | run | audit | whole, s | " + " | ".join(stages.NAMES) + " | workers, GB |")
     print("|---" * (5 + len(stages.NAMES)) + "|")
     with tempfile.TemporaryDirectory() as folder:
         for size in options.edges:
-            measure(Path(folder), size, options.epochs, options.mode)
+            measure(options.homes or Path(folder), size, options.epochs, options.mode, options.plain)
 
 
 if __name__ == "__main__":
