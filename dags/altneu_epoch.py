@@ -6,7 +6,7 @@ such as `2004-04-15`, or an integer), or a logical date that starts an epoch.
 
 | task | what it does |
 |---|---|
-| landed | waits for the epoch's folder in the landing, and names it; published as landed: skips the rest, a success |
+| landed | waits for the epoch's folder in the landing, and names it; published as landed, or a gap: skips the rest |
 | plan | compares landing and ledger; waits while another run is at work; nothing new: skips the rest, a success |
 | ingest … truss | the stages; nothing is visible yet |
 | audit | suites and full recomputation; a critical failure stops the run before publish |

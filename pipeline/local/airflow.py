@@ -60,6 +60,10 @@ if "scheduler" in sys.argv:
     import pipeline.report
     import pipeline.run.runner
     import pipeline.run.stages
+    import pipeline.scheduling.approval
+    import pipeline.scheduling.landed
+    import pipeline.scheduling.plan
+    import pipeline.scheduling.telling
     import pyspark.sql.connect.session
 """
 

@@ -1,5 +1,6 @@
 """Waiting for an epoch's landing without a worker: the first task of `altneu_epoch`. An epoch that is published as it
-is landed needs nothing more: the rest is skipped, so that such a run of a backfill costs one short task.
+is landed needs nothing more, nor does a gap: the rest is skipped, so that such a run of a backfill costs one short
+task.
 
 The task looks once. When the folder is not there it hands over to a trigger, which looks again every `interval` seconds
 inside Airflow's triggerer, hundreds of them in one process; no worker is held and none is started for a look. The
@@ -12,10 +13,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import DownstreamTasksSkipped
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from ..errors import AltneuError
@@ -107,7 +108,7 @@ class LandingSensor(BaseOperator):
             case "landed":
                 return self.handed_on(context, int(event["epoch"]))
             case "gap":
-                raise AirflowSkipException(event["says"])
+                self.done()
             case "late":
                 waited = timedelta(seconds=self.patience)
                 say = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
@@ -118,5 +119,10 @@ class LandingSensor(BaseOperator):
         """The epoch, unless another run has published it."""
         if passes.published(self.home, epoch, common.say):
             context["ti"].xcom_push(key="return_value", value=epoch)  # by which the run finds the page of its epoch
-            raise DownstreamTasksSkipped(tasks=[task.task_id for task in self.get_flat_relatives(upstream=False)])
+            self.done()
         return epoch
+
+    def done(self) -> NoReturn:
+        """Nothing follows: all tasks are skipped at once. One after the other, as Airflow does after a skipped task,
+        they would take the scheduler a turn each."""
+        raise DownstreamTasksSkipped(tasks=[task.task_id for task in self.get_flat_relatives(upstream=False)])
