@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.state import incidents
 from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.report.seed import write
@@ -82,6 +83,48 @@ def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp
     said = [(each.verdict, each.person, each.because) for each in ledger.approvals().values()]
     assert said == [("approved", "admin", "a first load"), ("rejected", "admin", "half of it is missing")]
     assert ledger.at().revision == 1
+
+
+def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: Any) -> None:
+    """The way of whoever is on call: incident, word, check, epoch, its rows, the correction, its run, closed."""
+    home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
+    epoch = home.schedule.epoch(DAYS[0])
+    dag, check = "altneu_backfill", "one value per key and seq"
+    homes.put(home, epoch, [*up((1, 2), (2, 3), (1, 3), (2, 5)), (2, 5, None, "delete", 0)])
+    with Airflow(home, "--connect") as airflow:
+        airflow.until(lambda: airflow.call(f"/api/v2/dags/{dag}"), 120, "the DAG")
+        airflow.unpause(dag)
+        first = airflow.call(f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None})["dag_run_id"]
+        reached(airflow, dag, first, "report", "success")
+        log_in(page, airflow)
+        address = f"http://localhost:{airflow.port}"
+        page.goto(f"{address}/plugin/altneu-epochs")
+        frame = page.frame_locator("iframe")
+        frame.get_by_role("heading", name="1 open incident").wait_for()
+        picture(page, "airflow-incident")
+        frame.locator("#said input[name=because]").fill("the source sent both")
+        frame.get_by_role("button", name="Say it").click()
+        frame.get_by_text("admin: the source sent both").first.wait_for()
+        picture(page, "airflow-incident-said")
+        frame.locator(".incidents").get_by_role("link", name=check).first.click()
+        frame.get_by_role("heading", name="When it began, and what changed then").wait_for()
+        picture(page, "airflow-incident-check")
+        page.goto(f"{address}/plugin/altneu-epochs")
+        frame.locator(".incidents").get_by_role("link", name=DAYS[0]).first.click()
+        frame.get_by_text(check).first.wait_for()
+        picture(page, "airflow-incident-epoch")
+        homes.put(home, epoch, up((1, 2), (2, 3), (1, 3), (2, 5)))
+        page.goto(f"{address}/plugin/altneu-epochs")
+        frame.get_by_role("button", name="Backfill").first.click()
+        frame.get_by_text(f"Started: {dag}").wait_for()
+        second = next(run["dag_run_id"] for run in airflow.runs(dag) if run["dag_run_id"] != first)
+        reached(airflow, dag, second, "report", "success")
+        page.goto(f"{address}/plugin/altneu-epochs")
+        frame.get_by_role("heading", name="Incidents that were closed last").wait_for()
+        assert frame.locator(".incidents").count() == 0
+        picture(page, "airflow-incident-closed")
+    (one,) = incidents.incidents(ledger)
+    assert (one.first.name, one.open, one.last.why) == (check, False, "it passes") and one.notes[0].by == "admin"
 
 
 def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, page: Any) -> None:
