@@ -241,16 +241,27 @@ def destination(format: Format | None, output: Path | None) -> Format:
 
 
 def emit(
-    rows: Iterable[Row], columns: Sequence[str], format: Format, output: Path | None, schema: pa.Schema | None = None
+    rows: Iterable[Row],
+    columns: Sequence[str],
+    format: Format,
+    output: Path | None,
+    schema: pa.Schema | None = None,
+    table: pa.Table | None = None,
 ) -> int:
-    """Write rows, one after the other, to standard output or a file; how many there were. Only a table holds them."""
+    """Write rows, one after the other, to standard output or a file; how many there were. Only a table holds them.
+    `table`: the same rows, where they are in memory as columns: a Parquet file is written from these."""
     counted = _Counted(rows)
     if output is None:
         _write(counted, columns, format, sys.stdout)
         return counted.number
     temporary = output.with_name(f".{output.name}.{os.getpid()}.new")
     try:
-        if format is Format.parquet:
+        if format is Format.parquet and table is not None:
+            import pyarrow.parquet as pq
+
+            pq.write_table(table, temporary)
+            counted.number = table.num_rows
+        elif format is Format.parquet:
             _write_parquet(counted, columns, temporary, schema)
         else:
             with temporary.open("w", encoding="utf-8", newline="") as stream:

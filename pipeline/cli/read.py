@@ -140,7 +140,7 @@ def show(
         if cut is None:
             if output is None:  # the rows are printed as they come
                 progress.close()
-            number = emit(answer.rows(), answer.columns, form, output, schema)
+            number = emit(answer.rows(), answer.columns, form, output, schema, answer.table)
         else:
             rows = list(answer.rows(cut + 1))
             number = answer.count() if len(rows) > cut else len(rows)

@@ -43,7 +43,7 @@ def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
     says = "nothing is published yet"
     if revision.frontier is not None:
         frontier = home.schedule.label(revision.frontier)
-        says = f"revision {revision.revision}, frontier {frontier}, {len(rows)} epochs"
+        says = f"revision {revision.revision}, frontier {frontier}, {len(rows):,} epoch{'' if len(rows) == 1 else 's'}"
         again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
         if again:
             says += (

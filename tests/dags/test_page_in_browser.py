@@ -111,6 +111,7 @@ def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: 
         picture(page, "airflow-incident-check")
         page.goto(f"{address}/plugin/altneu-epochs")
         frame.locator(".incidents").get_by_role("link", name=DAYS[0]).first.click()
+        frame.get_by_role("heading", name=DAYS[0]).first.wait_for()
         frame.get_by_text(check).first.wait_for()
         picture(page, "airflow-incident-epoch")
         homes.put(home, epoch, up((1, 2), (2, 3), (1, 3), (2, 5)))

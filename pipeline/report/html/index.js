@@ -102,8 +102,8 @@
       }
     });
     matching = ordered(rows.filter(([label, state]) => keeps(label, states[state][0])));
-    found.textContent = matching.length === rows.length
-      ? number(rows.length) + " epochs" : number(matching.length) + " of " + number(rows.length) + " epochs";
+    const all = number(rows.length) + (rows.length === 1 ? " epoch" : " epochs");
+    found.textContent = matching.length === rows.length ? all : number(matching.length) + " of " + all;
     shown = page;
     fill();
   };
