@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -36,6 +37,17 @@ def test_parquet_is_written_in_chunks(tmp_path: Path, monkeypatch: pytest.Monkey
     assert emit(iter(rows), COLUMNS, Format.parquet, tmp_path / "e.parquet") == 35
     written = pq.ParquetFile(tmp_path / "e.parquet")
     assert (written.num_row_groups, written.read().to_pylist()) == (4, rows)
+
+
+@pytest.mark.parametrize("many", [0, 1, 35])
+def test_a_table_is_written_as_its_rows_are(tmp_path: Path, many: int) -> None:
+    schema = pa.schema([("src", pa.int64()), ("dst", pa.int64()), ("name", pa.string())])
+    rows = [{"src": n, "dst": -n, "name": None if n % 3 else f"row {n}"} for n in range(many)]
+    table = pa.Table.from_pylist(rows, schema=schema)
+    one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"
+    assert emit(iter(rows), COLUMNS, Format.parquet, one, schema) == many
+    assert emit(iter(()), COLUMNS, Format.parquet, other, schema, table) == many  # the rows are not asked for
+    assert pq.read_table(one).equals(pq.read_table(other)) and pq.read_schema(one) == pq.read_schema(other)
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
