@@ -13,10 +13,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import DownstreamTasksSkipped
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from ..errors import AltneuError
@@ -108,7 +107,7 @@ class LandingSensor(BaseOperator):
             case "landed":
                 return self.handed_on(context, int(event["epoch"]))
             case "gap":
-                self.done()
+                common.skip_the_rest(self)
             case "late":
                 waited = timedelta(seconds=self.patience)
                 say = f"{event['says']}, after {waited}.\nnext: land it (altneu land), then clear this task"
@@ -119,10 +118,5 @@ class LandingSensor(BaseOperator):
         """The epoch, unless another run has published it."""
         if passes.published(self.home, epoch, common.say):
             context["ti"].xcom_push(key="return_value", value=epoch)  # by which the run finds the page of its epoch
-            self.done()
+            common.skip_the_rest(self)
         return epoch
-
-    def done(self) -> NoReturn:
-        """Nothing follows: all tasks are skipped at once. One after the other, as Airflow does after a skipped task,
-        they would take the scheduler a turn each."""
-        raise DownstreamTasksSkipped(tasks=[task.task_id for task in self.get_flat_relatives(upstream=False)])

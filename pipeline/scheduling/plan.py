@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import DownstreamTasksSkipped
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from ..errors import AltneuError, UnderWay
@@ -93,5 +92,5 @@ class Plan(BaseOperator):
             trigger = RunTrigger(self.home, first.run_id, self.patience, self.interval)
             self.defer(trigger=trigger, method_name="again")
         if planned is None:
-            raise DownstreamTasksSkipped(tasks=[task.task_id for task in self.get_flat_relatives(upstream=False)])
+            common.skip_the_rest(self)
         return planned

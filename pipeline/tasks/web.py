@@ -30,6 +30,7 @@ def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
 
     home, ledger = opened(path, writes=False)
     from ..landing import survey
+    from ..report.html.words import plural
 
     revision, rows = survey.grid(home, ledger)
     totals = report.totals(ledger, revision, min((row["epoch"] for row in rows), default=0))
@@ -43,7 +44,7 @@ def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
     says = "nothing is published yet"
     if revision.frontier is not None:
         frontier = home.schedule.label(revision.frontier)
-        says = f"revision {revision.revision}, frontier {frontier}, {len(rows):,} epoch{'' if len(rows) == 1 else 's'}"
+        says = f"revision {revision.revision}, frontier {frontier}, {plural(len(rows), 'epoch')}"
         again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
         if again:
             says += (

@@ -27,6 +27,7 @@ from pipeline.run import planning, runner, stages
 from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage.session import session
+from tests import homes
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat
 
@@ -52,20 +53,12 @@ class Kind:
     ledger: Ledger
     found: list[list[float]] = field(default_factory=list)
     memory: float = 0.0
+    audited: str = ""
 
 
 def made(path: Path, name: str, mode: str, plain: bool) -> Kind:
-    home = Home.open(path, create=True)
-    settings = home.path / "altneu.toml"
-    text = settings.read_text()
-    if mode != "auto":
-        text = text.replace("[audit]\n", f'[audit]\nmode = "{mode}"\n', 1)
-    if plain:
-        text = text.replace("[publish]\n", f"[publish]\ntables = {json.dumps([*plain_tables.KEYS])}\n", 1)
-    settings.write_text(text)
-    home = Home.open(home.path)
-    assert bool(home.config.publish.tables) == plain
-    return Kind(name, home, Ledger(home.database))
+    tables = f"[publish]\ntables = {json.dumps([*plain_tables.KEYS])}\n" if plain else ""
+    return Kind(name, *homes.make(path, f'[audit]\nmode = "{mode}"\n{tables}'))
 
 
 def measure(folder: Path, size: int, epochs: int, mode: str, plain: bool) -> None:
@@ -76,26 +69,18 @@ def measure(folder: Path, size: int, epochs: int, mode: str, plain: bool) -> Non
     for kind in kinds:
         put_rows(kind.home, 0, a, b, ["upsert"] * a.size)
         seconds, memory, how = ran(kind.home, kind.ledger, 0)
-        print(
-            f"| {a.size:,} | load, {kind.name} | {how} | "
-            + " | ".join(f"{s:.1f}" for s in seconds)
-            + f" | {memory:.1f} |",
-            flush=True,
-        )
+        _row(f"| {a.size:,} | load, {kind.name} | {how} | ", [f"{s:.1f}" for s in seconds], memory)
     draws = [np.random.default_rng(3) for _ in kinds]
-    how = ""
     for epoch in range(1, epochs + 2):
         for kind, rng in zip(kinds, draws, strict=True):
             put_changes(kind.home, epoch, rng, a, b, 1000)
-            seconds, memory, how = ran(kind.home, kind.ledger, epoch)
+            seconds, memory, kind.audited = ran(kind.home, kind.ledger, epoch)
             if epoch > 1:
                 kind.found.append(seconds)
                 kind.memory = max(kind.memory, memory)
     for kind in kinds:
         cells = [spread(list(column)) for column in zip(*kind.found, strict=True)]
-        print(
-            f"| {a.size:,} | epoch, {kind.name} | {how} | " + " | ".join(cells) + f" | {kind.memory:.1f} |", flush=True
-        )
+        _row(f"| {a.size:,} | epoch, {kind.name} | {kind.audited} | ", cells, kind.memory)
     if plain:
         held = {}
         for table in sorted(kinds[-1].ledger.at().snapshots):
@@ -104,6 +89,10 @@ def measure(folder: Path, size: int, epochs: int, mode: str, plain: bool) -> Non
         print(
             "\nOn disk, of all revisions: " + ", ".join(f"{table} {size / 1e6:.1f} MB" for table, size in held.items())
         )
+
+
+def _row(begin: str, cells: list[str], memory: float) -> None:
+    print(begin + " | ".join(cells) + f" | {memory:.1f} |", flush=True)
 
 
 def main() -> None:
