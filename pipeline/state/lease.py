@@ -15,7 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -43,12 +43,16 @@ def now() -> str:
 
 def process(pid: int | None = None) -> str:
     """A token of this process, or of another one here: its machine, its number there, and when it began."""
-    return _process(os.getpid() if pid is None else pid)
+    there = psutil.Process(pid)
+    return f"{_machine()}/{there.pid}/{_began(there)}"
 
 
-@cache
-def _process(pid: int) -> str:
-    return f"{_machine()}/{pid}/{psutil.Process(pid).create_time():.2f}"
+def _began(there: psutil.Process) -> str:
+    """When it began: in ticks since the machine did, where told. The time that psutil says moves with the clock."""
+    try:
+        return Path(f"/proc/{there.pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[19]
+    except OSError:
+        return f"{there.create_time():.2f}"
 
 
 def _machine() -> str:
@@ -71,7 +75,7 @@ def ended(owner: str | None) -> bool:
         return False
     try:
         there = psutil.Process(int(pid))
-        return f"{there.create_time():.2f}" != began or there.status() == psutil.STATUS_ZOMBIE
+        return _began(there) != began or there.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 

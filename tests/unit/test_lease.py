@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipeline.errors import Conflict, LeaseLost, RunFailed
@@ -107,7 +108,7 @@ def test_that_the_owner_has_ended_shows_on_its_machine(ledger: Ledger) -> None:
     machine, pid, began = lease.process().rsplit("/", 2)
     child = subprocess.Popen(["sleep", "600"])
     try:
-        holder = other(ledger, f"{machine}/{child.pid}/{lease._process(child.pid).rsplit('/', 1)[1]}")
+        holder = other(ledger, lease.process(child.pid))
         holder.take("run")
         assert ledger.run("run").alive
         with pytest.raises(LeaseLost):
@@ -120,6 +121,22 @@ def test_that_the_owner_has_ended_shows_on_its_machine(ledger: Ledger) -> None:
     assert lease.ended(f"{machine}/{pid}/1.00"), "another process has got its number since"
     assert not lease.ended(f"{machine}/{pid}/{began}")
     assert not lease.ended(f"another machine/{child.pid}/1.00")
+
+
+def test_a_clock_that_is_set_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = lease.process()
+    boot = psutil.boot_time()
+    for change in (-3600, -1, 1, 3600):
+        monkeypatch.setattr("psutil._psplatform.boot_time", lambda change=change: boot + change)
+        assert lease.process() == token
+        assert not lease.ended(token)
+
+
+def test_a_process_number_that_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same number, of two processes after one another: each has its own token."""
+    began = iter(("1", "2"))
+    monkeypatch.setattr(lease, "_began", lambda there: next(began))
+    assert lease.process() != lease.process()
 
 
 def test_two_take_it_at_once(ledger: Ledger) -> None:
