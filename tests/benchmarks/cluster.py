@@ -1,13 +1,13 @@
 """How a Spark cluster of several processes scales: a first load, an epoch of 1,000 changes and an audit, by workers.
 
-    python -m tests.benchmarks.cluster [--edges 1000000] [--workers 1 2 3] [--memory 1] [--limit N]
+    python -m tests.benchmarks.cluster [--edges 1000000] [--workers 1 2 3] [--memory 1] [--limit N] [--out FILE]
 
 Standalone clusters on this machine, workers of one core each, whole commands of seeded R-MAT, landed as one Parquet
 file. `--memory`: an executor's heap in gigabytes. `--limit`: `limit_edges` of triangles and truss, beyond which no task
 holds the graph.
 Prints tables in Markdown: seconds of the commands with the greatest resident memory of an executor (its Python workers
-included), and what each stage moved: Spark's jobs, tasks, and bytes written to and read from shuffles, out of its event
-log. More workers than cores share the cores.
+included), and what each stage did, out of Spark's event log: jobs, tasks, bytes of files and shuffles. `--out` adds the
+same as lines of JSON, which `tests.benchmarks.paper` reads. More workers than cores share the cores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -67,31 +68,48 @@ def command(home: Home, cluster: Cluster, *arguments: str) -> tuple[float, float
     return time.perf_counter() - start, watch.most / 1e9
 
 
-def moved(logs: Path, ledger: Ledger) -> dict[str, list[int]]:
-    """Of the newest run, by stage: jobs, tasks, megabytes written to shuffles, megabytes read from them."""
-    run = ledger.at().run_id
-    spans = {row.stage: (row.started, row.started + row.seconds) for row in ledger.stages(run)}
-    found: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+@dataclass
+class Work:
+    """What Spark did in a stage of a run: of all its tasks together, but for `longest` (seconds of one task)."""
 
-    def at(milliseconds: int) -> str | None:
+    seconds: float
+    jobs: int = 0
+    tasks: int = 0
+    busy: float = 0.0  # seconds of executors
+    longest: float = 0.0
+    read: int = 0  # bytes of files
+    wrote: int = 0
+    shuffled: int = 0  # bytes written to shuffles
+
+
+def worked(logs: Path, ledger: Ledger) -> dict[str, Work]:
+    """Of the newest run, by stage, out of Spark's event logs."""
+    rows = ledger.stages(ledger.at().run_id)
+    found = {row.stage: Work(row.seconds or 0.0) for row in rows}
+    starts = {row.stage: datetime.fromisoformat(row.started_at).timestamp() for row in rows}
+
+    def at(milliseconds: int) -> Work | None:
         moment = milliseconds / 1000
-        return next((name for name, (start, end) in spans.items() if start <= moment <= end), None)
+        return next((found[name] for name, start in starts.items() if 0 <= moment - start <= found[name].seconds), None)
 
     for log in logs.iterdir():
         for line in log.read_text().splitlines():
             event = json.loads(line)
             if event["Event"] == "SparkListenerJobStart" and (stage := at(event["Submission Time"])):
-                found[stage][0] += 1
+                stage.jobs += 1
             if event["Event"] == "SparkListenerTaskEnd" and (stage := at(event["Task Info"]["Finish Time"])):
-                metrics = event.get("Task Metrics") or {}
-                read = metrics.get("Shuffle Read Metrics", {})
-                found[stage][1] += 1
-                found[stage][2] += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
-                found[stage][3] += read.get("Remote Bytes Read", 0) + read.get("Local Bytes Read", 0)
-    return dict(found)
+                task, metrics = event["Task Info"], event.get("Task Metrics") or {}
+                seconds = (task["Finish Time"] - task["Launch Time"]) / 1000
+                stage.tasks += 1
+                stage.busy += seconds
+                stage.longest = max(stage.longest, seconds)
+                stage.read += metrics.get("Input Metrics", {}).get("Bytes Read", 0)
+                stage.wrote += metrics.get("Output Metrics", {}).get("Bytes Written", 0)
+                stage.shuffled += metrics.get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
+    return found
 
 
-def measure(folder: Path, size: int, workers: int, memory: int, limit: int | None) -> None:
+def measure(folder: Path, size: int, workers: int, memory: int, limit: int | None, out: Path | None) -> None:
     logs = folder / "events"
     logs.mkdir()
     with Cluster(folder, workers, memory) as cluster:
@@ -116,10 +134,25 @@ def measure(folder: Path, size: int, workers: int, memory: int, limit: int | Non
             if what.startswith("epoch"):
                 put_changes(home, 1, np.random.default_rng(3), a, b, 1000)
             seconds, gigabytes = command(home, cluster, *arguments)
-            print(f"| {a.size:,} | {workers} | {what} | {seconds:.0f} | {gigabytes:.2f} |", flush=True)
-            if arguments[0] == "run":
-                for stage, (jobs, tasks, wrote, read) in moved(logs, ledger).items():
-                    print(f"| | | {stage}: {jobs} jobs, {tasks} tasks | {wrote / 1e6:.1f} MB | {read / 1e6:.1f} MB |")
+            print(
+                f"| {a.size:,} | {workers} | {what} | {seconds:.0f} | {gigabytes:.2f} GB in an executor | | | |",
+                flush=True,
+            )
+            stages = worked(logs, ledger) if arguments[0] == "run" else {}
+            for stage, work in stages.items():
+                tasks = (
+                    f"{work.jobs} jobs, {work.tasks} tasks, {work.busy:.1f} s of executors, at most {work.longest:.1f}"
+                )
+                sizes = " | ".join(f"{size / 1e6:.1f}" for size in (work.read, work.wrote, work.shuffled))
+                print(f"| | | {stage} | {work.seconds:.1f} | {tasks} | {sizes} |", flush=True)
+            if out:
+                kept = {"edges": int(a.size), "workers": workers, "what": what, "seconds": round(seconds, 1)}
+                kept |= {
+                    "gigabytes": round(gigabytes, 2),
+                    "stages": {name: asdict(work) for name, work in stages.items()},
+                }
+                with out.open("a") as file:
+                    print(json.dumps(kept), file=file)
 
 
 def main() -> None:
@@ -128,12 +161,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--memory", type=int, default=1)
     parser.add_argument("--limit", type=int)
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    print("| edges | workers | command; of its stages jobs and tasks | seconds; shuffles written | GB; read |")
-    print("|---|---|---|---|---|")
+    print("| edges | workers | command, its stages | seconds | work | MB of files read | written | MB shuffled |")
+    print("|---|---|---|---|---|---|---|---|")
     for workers in options.workers:
         with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder), options.edges, workers, options.memory, options.limit)
+            measure(Path(folder), options.edges, workers, options.memory, options.limit, options.out)
 
 
 if __name__ == "__main__":
