@@ -24,10 +24,12 @@ from ..home.directory import Home
 from ..home.s3 import S3
 from ..storage import few
 from ..storage.declared import ddl, value_columns
-from ..storage.iceberg import classic
+from ..storage.session import cores
 from . import OPERATIONS, Landed
 from .layout import FileBroken, Layout
 from .parsing import read
+
+FEW_FILES = 8  # a task each, whatever the cores: of more, a core gets about four tasks, since files differ in size
 
 _ID = {"integer": "bigint", "string": "string"}
 
@@ -121,7 +123,7 @@ def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows
                 for table in rows(_File(epoch, path, name, form, s3)):
                     yield from table.to_batches(1 << 17)
 
-    slices = min(len(files), 4 * spark.sparkContext.defaultParallelism) if classic(spark) else min(len(files), 8)
+    slices = len(files) if len(files) <= FEW_FILES else min(len(files), 4 * cores(spark))
     listed = few.frame(spark, {"epoch": "bigint", "path": "string", "name": "string"}, files)
     spread = listed.repartitionByRange(slices, "path") if slices > 1 else listed.coalesce(1)
     return spread.mapInArrow(read_all, schema)

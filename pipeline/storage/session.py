@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from algorithms.configured import configured
 
@@ -30,6 +31,7 @@ from ..errors import AltneuError, Unavailable, UsageError, explained
 from ..home.memory import driver_memory_mb
 from ..home.rules import MASTERS, is_master
 from . import travel
+from .iceberg import classic
 from .known import keep_classes
 
 if TYPE_CHECKING:
@@ -66,6 +68,8 @@ _RUNTIME = {
 FEW_ROWS = 100_000
 # A partition of a shuffle takes about so many rows: some 50 MB. Where there are fewer, adaptive execution merges them.
 PARTITION_ROWS = 500_000
+# Where there are more cores than that, they share, but of fewer rows a task takes less time than its start.
+TASK_ROWS = 50_000
 PARTITIONS = "spark.sql.shuffle.partitions"
 # Of such a process, most time is the JVM compiling itself. With one compiler it would keep 48 MiB for what is compiled,
 # which are full after some 80 epochs: it compiles nothing any more then.
@@ -81,14 +85,25 @@ SIMPLE = {
 @contextlib.contextmanager
 def plans_for(spark: SparkSession, rows: float | None) -> Iterator[None]:
     """Inside, plans over few rows are not compiled to bytecode, not planned again while they run, and not cut into
-    partitions; plans over many are cut into as many as the rows fill. None: unknown."""
+    partitions; plans over many are cut into as many as the rows fill, or as there are cores. None: unknown."""
     settings: dict[str, str] = {}
-    if rows is not None:
+    if rows is not None and rows <= FEW_ROWS:
+        settings = SIMPLE
+    elif rows is not None:
         least = int(spark.conf.get(PARTITIONS) or 1)
-        many = {PARTITIONS: str(max(least, math.ceil(rows / PARTITION_ROWS)))}
-        settings = SIMPLE if rows <= FEW_ROWS else many
+        shared = math.ceil(rows / TASK_ROWS)
+        if shared > least:  # else the cores do not matter
+            shared = min(shared, cores(spark))
+        settings = {PARTITIONS: str(max(least, shared, math.ceil(rows / PARTITION_ROWS)))}
     with configured(spark, settings):
         yield
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at once, of the executors that are there now."""
+    if classic(spark):
+        return int(spark.sparkContext.defaultParallelism)
+    return spark.range(TASK_ROWS).select(F.spark_partition_id()).distinct().count()  # a server says it by no setting
 
 
 def session(master: str | None = None, conf: dict[str, str] | None = None, few: bool = False) -> SparkSession:

@@ -15,7 +15,7 @@ from pipeline.run import runner
 from pipeline.state.facts import Size
 from pipeline.storage import session as module
 from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.session import catalog, driver_memory_mb, java_options, plans_for, session_for
+from pipeline.storage.session import catalog, cores, driver_memory_mb, java_options, plans_for, session_for
 from tests import homes
 
 REPO = Path(module.__file__).parents[2]
@@ -191,3 +191,21 @@ def test_many_rows_are_cut_into_as_many_partitions_as_they_fill(spark: SparkSess
             assert spark.conf.get(name) == "7"
     finally:
         spark.conf.set(name, before)
+
+
+def test_as_many_partitions_as_there_are_cores_where_the_rows_are_enough(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    least = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+    monkeypatch.setattr("pipeline.storage.session.cores", lambda spark: 48)
+    for rows, partitions in ((150_000, least), (500_000, 10), (10**7, 48), (10**9, 2000)):
+        with plans_for(spark, rows):
+            assert spark.conf.get("spark.sql.shuffle.partitions") == str(partitions)
+
+
+def test_the_cores_of_a_session_are_told_by_spark_and_by_a_server(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cores(spark) == spark.sparkContext.defaultParallelism
+    monkeypatch.setattr("pipeline.storage.session.classic", lambda spark: False)
+    assert cores(spark) == spark.sparkContext.defaultParallelism
