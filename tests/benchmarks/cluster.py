@@ -1,6 +1,6 @@
 """How a Spark cluster of several processes scales: a first load, an epoch of 1,000 changes and an audit, by workers.
 
-    python -m tests.benchmarks.cluster [--edges 1000000] [--workers 1 2 3] [--memory 1] [--limit N] [--out FILE]
+    python -m tests.benchmarks.cluster [--edges 1000000 ...] [--workers 1 2 3] [--memory 1] [--limit N] [--out FILE]
 
 Standalone clusters on this machine, workers of one core each, whole commands of seeded R-MAT, landed as one Parquet
 file. `--memory`: an executor's heap in gigabytes. `--limit`: `limit_edges` of triangles and truss, beyond which no task
@@ -22,6 +22,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -157,7 +158,7 @@ def measure(folder: Path, size: int, workers: int, memory: int, limit: int | Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--edges", type=int, default=1_000_000)
+    parser.add_argument("--edges", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--memory", type=int, default=1)
     parser.add_argument("--limit", type=int)
@@ -165,9 +166,9 @@ def main() -> None:
     options = parser.parse_args()
     print("| edges | workers | command, its stages | seconds | work | MB of files read | written | MB shuffled |")
     print("|---|---|---|---|---|---|---|---|")
-    for workers in options.workers:
+    for size, workers in product(options.edges, options.workers):
         with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder), options.edges, workers, options.memory, options.limit, options.out)
+            measure(Path(folder), size, workers, options.memory, options.limit, options.out)
 
 
 if __name__ == "__main__":
