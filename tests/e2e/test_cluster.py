@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import psutil
 import pytest
 
 from pipeline.home.directory import Home
+from pipeline.state.facts import TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from tests import homes, seeds
@@ -196,6 +198,37 @@ def test_a_part_of_the_cluster_fails(tmp_path: Path, fault: str) -> None:
         finished(far, "audit")
         assert published(far) == published(near)
         assert not [run for run in ledger.runs() if run.state is RunState.RUNNING]
+
+
+@pytest.mark.slow
+def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
+    """What earlier rounds made lies in tables: others go on from there, and end where one task does."""
+    rng = random.Random(seeds.one())
+    rows: list[Row] = [(rng.randrange(30), rng.randrange(30), None, "upsert", seq) for seq in range(400)]
+    with Cluster(tmp_path, workers=2) as cluster:
+        far, ledger = homes.make(tmp_path / "far", f"{toml(cluster)}[truss]\nlimit_edges = 40\n")
+        near, _ = homes.make(tmp_path / "near")
+        for home in (far, near):
+            homes.put(home, 0, rows)
+        process = begin(far, "run", "0")
+        watchdog = threading.Timer(400, process.kill)
+        watchdog.start()
+        told, lost = [], 0
+        assert process.stdout is not None
+        for line in process.stdout:
+            told += re.findall(r"round (\d+):", line)
+            print(line, end="")
+            if told and not lost:
+                for executor in cluster.find("executor"):
+                    executor.kill()
+                    lost += 1
+        watchdog.cancel()
+        assert process.wait() == 0
+        assert lost == 2 and len(told) > 2
+        finished(near, "run", "0")
+        assert published(far) == published(near)
+        facts = ledger.facts(ledger.at().run_id, TrussFacts)
+        assert facts is not None and facts.rounds == len(told), "none was begun again"
 
 
 @pytest.mark.slow
