@@ -5,6 +5,7 @@ with what the history itself says (see `world`). A field without a source fails.
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +261,11 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
             return said.startswith("Nothing")
         steps = [(name, seen["measures"][name]["change"]) for name in SUMS]
         top = seen["measures"]["max_trussness"]
-        told = all((f"{signed(n)} {name}" in said) == bool(n) for name, n in steps)
+        words = {name: {1: one, -1: one} for name, one in zip(SUMS, ("vertex", "edge", "triangle"), strict=True)}
+        told = all(
+            bool(re.search(rf"{re.escape(signed(n))} {words[name].get(n, name)}\b", said)) == bool(n)
+            for name, n in steps
+        )
         return told and (f"{top['before']} → {top['value']}" in said) == bool(top["change"])
 
     def loaded(said: str) -> bool:

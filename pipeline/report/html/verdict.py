@@ -167,17 +167,17 @@ def usual(landed: Document) -> str:
     return f"As many rows as usual ({span})."
 
 
+COUNTED = [("vertex", "vertices"), ("edge", "edges"), ("triangle", "triangles")]
+
+
 def _changed(found: Document) -> str:
     if found["graph"] is None and found["state"] == "failed":
         return "Nothing: no part of it was published."
     if found["graph"] is None:
         return "Nothing is visible yet: the epoch is after the frontier."
     measures = found["graph"]["measures"]
-    moved = [
-        f"{signed(measures[name]['change'])} {name}"
-        for name in ("vertices", "edges", "triangles")
-        if measures[name]["change"]
-    ]
+    changes = [(measures[many]["change"], one, many) for one, many in COUNTED]
+    moved = [f"{signed(change)} {one if abs(change) == 1 else many}" for change, one, many in changes if change]
     top = measures["max_trussness"]
     if top["change"]:
         moved.append(f"greatest trussness {top['before']} → {top['value']}")
