@@ -29,7 +29,6 @@ import numpy as np
 import psutil
 
 from pipeline.home.directory import Home
-from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.benchmarks import put_changes, put_rows
 from tests.benchmarks.triangles import by_rmat
@@ -83,15 +82,13 @@ class Work:
     shuffled: int = 0  # bytes written to shuffles
 
 
-def worked(logs: Path, ledger: Ledger) -> dict[str, Work]:
-    """Of the newest run, by stage, out of Spark's event logs."""
-    rows = ledger.stages(ledger.at().run_id)
-    found = {row.stage: Work(row.seconds or 0.0) for row in rows}
-    starts = {row.stage: datetime.fromisoformat(row.started_at).timestamp() for row in rows}
+def worked(logs: Path, spans: dict[str, tuple[float, float]]) -> dict[str, Work]:
+    """In spans of time (since 1970, and how long; seconds), by name, out of Spark's event logs."""
+    found = {name: Work(seconds) for name, (_, seconds) in spans.items()}
 
     def at(milliseconds: int) -> Work | None:
         moment = milliseconds / 1000
-        return next((found[name] for name, start in starts.items() if 0 <= moment - start <= found[name].seconds), None)
+        return next((found[name] for name, (start, seconds) in spans.items() if 0 <= moment - start <= seconds), None)
 
     for log in logs.iterdir():
         for line in log.read_text().splitlines():
@@ -134,12 +131,17 @@ def measure(folder: Path, size: int, workers: int, memory: int, limit: int | Non
         ):
             if what.startswith("epoch"):
                 put_changes(home, 1, np.random.default_rng(3), a, b, 1000)
+            began = time.time()
             seconds, gigabytes = command(home, cluster, *arguments)
             print(
                 f"| {a.size:,} | {workers} | {what} | {seconds:.0f} | {gigabytes:.2f} GB in an executor | | | |",
                 flush=True,
             )
-            stages = worked(logs, ledger) if arguments[0] == "run" else {}
+            spans = {what: (began, seconds)}
+            if arguments[0] == "run":
+                rows = ledger.stages(ledger.at().run_id)
+                spans = {r.stage: (datetime.fromisoformat(r.started_at).timestamp(), r.seconds or 0.0) for r in rows}
+            stages = worked(logs, spans)
             for stage, work in stages.items():
                 tasks = (
                     f"{work.jobs} jobs, {work.tasks} tasks, {work.busy:.1f} s of executors, at most {work.longest:.1f}"
@@ -147,11 +149,9 @@ def measure(folder: Path, size: int, workers: int, memory: int, limit: int | Non
                 sizes = " | ".join(f"{size / 1e6:.1f}" for size in (work.read, work.wrote, work.shuffled))
                 print(f"| | | {stage} | {work.seconds:.1f} | {tasks} | {sizes} |", flush=True)
             if out:
-                kept = {"edges": int(a.size), "workers": workers, "what": what, "seconds": round(seconds, 1)}
-                kept |= {
-                    "gigabytes": round(gigabytes, 2),
-                    "stages": {name: asdict(work) for name, work in stages.items()},
-                }
+                kept = {"edges": int(a.size), "workers": workers, "limit": limit, "what": what, "seconds": seconds}
+                kept |= {"gigabytes": gigabytes, "stages": {name: asdict(work) for name, work in stages.items()}}
+                kept["stored"] = sum(path.stat().st_size for path in home.path.rglob("*.parquet"))
                 with out.open("a") as file:
                     print(json.dumps(kept), file=file)
 
