@@ -213,17 +213,19 @@ def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
         process = begin(far, "run", "0")
         watchdog = threading.Timer(400, process.kill)
         watchdog.start()
-        told, lost = [], 0
+        output, told, lost = "", list[str](), 0
         assert process.stdout is not None
         for line in process.stdout:
-            told += re.findall(r"round (\d+):", line)
-            print(line, end="")
+            told += re.findall(r"truss: epoch 0: round (\d+): .* of [\d,]+$", line)
+            output += line
             if told and not lost:
                 for executor in cluster.find("executor"):
                     executor.kill()
                     lost += 1
         watchdog.cancel()
+        print(output)
         assert process.wait() == 0
+        assert "Lost executor" in output and "TransportClient" not in output, "it is said, and once"
         assert lost == 2 and len(told) > 2
         finished(near, "run", "0")
         assert published(far) == published(near)
