@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _leave() -> None:
-    """The same look when the process ends took a fifth of a short command. DuckDB would call all that is left a leak."""
+    """The same look at the end took a fifth of a short command. DuckDB would call all that is left a leak."""
     if "duckdb" not in sys.modules:
         gc.freeze()
 
