@@ -167,6 +167,7 @@ FAST = [
     Wrong("show changes 2004-07-01", 2, "changes takes FROM TO"),
     Wrong("show changes 2004-07-01 2004-07-02 2004-07-03", 2, "changes takes FROM TO"),
     Wrong("show edges 2004-07-01", 2, "edges takes no epochs as words"),
+    Wrong("show edges 2004-07-02", 2, "altneu show edges --as-of 2004-07-02"),
     Wrong("show totals 2004-07-01 2004-07-02", 2, "totals takes no epochs as words"),
     Wrong("show quarantine 1 2 3", 2, "quarantine takes [FROM [TO]]"),
     Wrong("show changes 2004-07-03 2004-07-01", 2, "altneu show changes 2004-07-01 2004-07-03"),
