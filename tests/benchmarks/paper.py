@@ -1,15 +1,20 @@
 """Scale on paper: what other sizes and more machines would take, by a model of what was measured.
 
-    python -m tests.benchmarks.paper FILE [--machine 2] [--edges N ...] [--workers N ...]
+    python -m tests.benchmarks.paper [FILE] [--up-to N] [--edges N ...] [--workers N ...]
 
-FILE: lines of `tests.benchmarks.cluster --out`. `--machine`: the cores that its workers shared.
+FILE: lines of `tests.benchmarks.cluster --out`, of workers that share a machine which one of them and the driver fill.
+`--up-to`: larger sizes are not fitted, so that the model has not seen them.
 
-Model   A command is its start and its stages; a stage is planning, in the driver, and tasks in executors:
-            seconds = planning + max(longest task, work / cores) + shuffled bytes / network
+Model   A command is its start and its stages. A stage is planning in the driver, tasks in the executors, and what each
+        executor takes to get warm (its JVM compiles, its Python imports): of cores of their own,
+            seconds = planning + max(longest task, warm + (work - warm) / cores) + shuffled bytes / network
+        and on the machine that was measured, where nothing is left for a further one,
+            seconds = planning + max(longest task, work / least) + warm * (workers - least)
         Start, planning, work (seconds of executors), the longest task and bytes are lines over the edges, without
-        falling ones, fitted to the points of the fewest workers alone. A worker has one core, four of them 10 Gbit/s.
-Prints  the measured points beside the model, those with more workers too, which it has not seen; then, for `--edges`
-        and `--workers`, seconds, core hours and bytes. Beyond the sizes that were measured a line is a guess.
+        falling ones, fitted to the points of the least workers. `warm` is what one more adds at the least size.
+        A command that was measured at one size only is left out.
+Prints  the measured points beside the model, also those that it has not seen; then, for `--edges` and `--workers` with
+        a core each and a quarter of 10 Gbit/s, hours, core hours and bytes. Beyond what was measured it is a guess.
 """
 
 from __future__ import annotations
@@ -42,85 +47,97 @@ def line(points: Iterable[tuple[float, float]]) -> Line:
 @dataclass
 class Stage:
     planning: Line
-    busy: Line
+    work: Line
     longest: Line
     shuffled: Line
+    warm: float
+    least: int
 
-    def seconds(self, edges: float, cores: float, network: float) -> float:
-        tasks = max(self.longest(edges), self.busy(edges) / cores)
-        return self.planning(edges) + tasks + self.shuffled(edges) / network
+    def shared(self, edges: float, workers: int) -> float:
+        tasks = max(self.longest(edges), self.work(edges) / self.least)
+        return self.planning(edges) + tasks + self.warm * (workers - self.least)
+
+    def apart(self, edges: float, cores: int) -> float:
+        warm = min(self.warm, self.work(edges))
+        tasks = max(self.longest(edges), warm + (self.work(edges) - warm) / cores)
+        return self.planning(edges) + tasks + self.shuffled(edges) / (NETWORK * cores)
 
 
 @dataclass
 class Command:
     start: Line
-    stages: dict[str, Stage]
+    stages: list[Stage]
     stored: Line
 
-    def seconds(self, edges: float, cores: float, network: float = float("inf")) -> float:
-        return self.start(edges) + sum(stage.seconds(edges, cores, network) for stage in self.stages.values())
+    def seconds(self, edges: float, workers: int, shared: bool) -> float:
+        of = Stage.shared if shared else Stage.apart
+        return self.start(edges) + sum(of(stage, edges, workers) for stage in self.stages)
 
 
-def model(points: list[Point], cores: float) -> Command:
-    """Of points of one command on as many workers, which have so many cores."""
+def model(base: list[Point], more: Point | None) -> Command:
+    """Of points of a command on the least workers, and one on one worker more."""
+    least = base[0]["workers"]
 
-    def of(value: Callable[[Point], float]) -> Line:
-        return line((point["edges"], value(point)) for point in points)
+    def fitted(value: Callable[[Point], float]) -> Line:
+        return line((point["edges"], value(point)) for point in base)
 
     def stage(name: str) -> Stage:
-        def work(point: Point) -> dict[str, float]:
-            found: dict[str, float] = point["stages"][name]
-            return found
+        def of(key: str) -> Line:
+            return fitted(lambda point: float(point["stages"][name][key]))
 
         def planning(point: Point) -> float:
-            did = work(point)
-            return max(0.0, did["seconds"] - max(did["longest"], did["busy"] / cores))
+            did: dict[str, float] = point["stages"][name]
+            rest: float = did["seconds"] - max(did["longest"], did["busy"] / least)
+            return max(0.0, rest)
 
-        return Stage(
-            of(planning),
-            of(lambda point: work(point)["busy"]),
-            of(lambda point: work(point)["longest"]),
-            of(lambda point: work(point)["shuffled"]),
-        )
+        warm = 0.0
+        if more is not None:
+            same = next(point for point in base if point["edges"] == more["edges"])
+            warm = max(0.0, more["stages"][name]["seconds"] - same["stages"][name]["seconds"])
+        return Stage(fitted(planning), of("busy"), of("longest"), of("shuffled"), warm, least)
 
-    names = points[0]["stages"]
-    start = of(lambda point: max(0.0, point["seconds"] - sum(each["seconds"] for each in point["stages"].values())))
-    return Command(start, {name: stage(name) for name in names}, of(lambda point: point["stored"]))
+    start = fitted(lambda point: max(0.0, point["seconds"] - sum(each["seconds"] for each in point["stages"].values())))
+    return Command(start, [stage(name) for name in base[0]["stages"]], fitted(lambda point: point["stored"]))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("points", type=Path, metavar="FILE")
-    parser.add_argument("--machine", type=int, default=2)
+    parser.add_argument(
+        "points", type=Path, metavar="FILE", nargs="?", default=Path(__file__).with_name("cluster.jsonl")
+    )
+    parser.add_argument("--up-to", type=float, default=float("inf"))
     parser.add_argument("--edges", type=float, nargs="*", default=[1e8, 1e9, 1e10])
     parser.add_argument("--workers", type=int, nargs="*", default=[16, 256, 4096])
     options = parser.parse_args()
     points = [json.loads(text) for text in options.points.read_text().splitlines()]
-    fewest = min(point["workers"] for point in points)
     models = {}
     print("| command | edges | workers | measured, s | model, s | off | |\n|---|---|---|---|---|---|---|")
-    near = 0
+    near, told = 0, 0
     for what in dict.fromkeys(point["what"] for point in points):
-        mine = [point for point in points if point["what"] == what]
-        fitted = [point for point in mine if point["workers"] == fewest]
-        models[what] = model(fitted, min(fewest, options.machine))
-        for point in sorted(mine, key=lambda point: (point["edges"], point["workers"])):
-            guess = models[what].seconds(point["edges"], min(point["workers"], options.machine))
+        mine = sorted((p for p in points if p["what"] == what), key=lambda p: (p["edges"], p["workers"]))
+        least = min(point["workers"] for point in mine)
+        base = [point for point in mine if point["workers"] == least and point["edges"] <= options.up_to]
+        if len(base) < 2:
+            continue
+        more = next((p for p in mine if p["workers"] == least + 1 and p["edges"] == base[0]["edges"]), None)
+        models[what] = model(base, more)
+        for point in mine:
+            guess = models[what].seconds(point["edges"], point["workers"], shared=True)
             off = guess / point["seconds"] - 1
-            near += abs(off) <= WITHIN
-            seen = "fitted" if point in fitted else "not seen"
+            near, told = near + (abs(off) <= WITHIN), told + 1
+            seen = "fitted" if point in base or point is more else "not seen"
             print(
                 f"| {what} | {point['edges']:,} | {point['workers']} | {point['seconds']:.0f} | {guess:.0f} | "
                 f"{off:+.0%} | {seen} |"
             )
-    print(f"\n{near} of {len(points)} within {WITHIN:.0%}.\n")
+    print(f"\n{near} of {told} within {WITHIN:.0%}.\n")
     print("| command | edges | cores | hours | core hours | longest task, h | shuffled, GB | stored, GB |")
     print("|---|---|---|---|---|---|---|---|")
     for what, found in models.items():
         for edges, cores in zip(options.edges, options.workers, strict=True):
-            hours = found.seconds(edges, cores, NETWORK * cores) / 3600
-            longest = max(stage.longest(edges) for stage in found.stages.values()) / 3600
-            moved = sum(stage.shuffled(edges) for stage in found.stages.values()) / 1e9
+            hours = found.seconds(edges, cores, shared=False) / 3600
+            longest = max(stage.longest(edges) for stage in found.stages) / 3600
+            moved = sum(stage.shuffled(edges) for stage in found.stages) / 1e9
             stored = found.stored(edges) / 1e9
             print(
                 f"| {what} | {edges:,.0f} | {cores} | {hours:.2f} | {hours * cores:,.1f} | {longest:.2f} "
