@@ -110,6 +110,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="*", default=[16, 256, 4096])
     options = parser.parse_args()
     points = [json.loads(text) for text in options.points.read_text().splitlines()]
+    for point in points:
+        point["what"] += ", in parts" if point["limit"] else ""
     models = {}
     print("| command | edges | workers | measured, s | model, s | off | |\n|---|---|---|---|---|---|---|")
     near, told = 0, 0
