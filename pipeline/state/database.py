@@ -117,7 +117,8 @@ def _create(uri: str) -> sa.Engine:
         return sa.create_engine(uri, poolclass=sa.NullPool, connect_args=arguments)
     if sa.make_url(uri).get_driver_name() == "psycopg":
         need("a database in PostgreSQL", "postgres")
-    made = sa.create_engine(uri, connect_args={"connect_timeout": CONNECT})
+    # a connection that the pool has kept may be from before a restart of the server
+    made = sa.create_engine(uri, connect_args={"connect_timeout": CONNECT}, pool_pre_ping=True)
     if made.dialect.name == "postgresql":
         sa.event.listen(made, "connect", _limit_locks)
         sa.event.listen(made, "before_cursor_execute", _watch)

@@ -149,3 +149,14 @@ def test_a_lost_database_file_is_no_lock(tmp_path: Path) -> None:
     shutil.rmtree(home.path)
     with pytest.raises(sa.exc.OperationalError, match="unable to open database file"):
         ledger.at()
+
+
+def test_a_restart_of_the_server_between_two_questions_is_not_noticed(postgres: str) -> None:
+    """A process that lives long, such as that of Airflow's page, has kept a connection that is gone since."""
+    ledger = Ledger(postgres)
+    assert ledger.at().revision == 0
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+    others += "AND pid <> pg_backend_pid()"
+    with sa.create_engine(postgres, poolclass=sa.NullPool).connect() as another:
+        assert another.execute(sa.text(others)).all(), "it had kept one"
+    assert ledger.at().revision == 0
