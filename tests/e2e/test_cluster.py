@@ -276,7 +276,8 @@ def test_the_database_server_is_restarted(cluster: Cluster, tmp_path: Path) -> N
         finished(near, "backfill", "--all")
         finished(far, "audit")
         assert published(far) == published(near)
-        assert not [run for run in ledger.runs() if run.state is RunState.RUNNING]
+        # the end of one that was cut off in a statement may not be recorded: it shows by its process
+        assert not [run for run in ledger.runs() if run.state is RunState.RUNNING and run.alive]
 
 
 def _at_work(home: Home, stage: str) -> bool:
