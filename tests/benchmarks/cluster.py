@@ -24,7 +24,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -150,15 +149,16 @@ def measure(folder: Path, size: int, workers: int, memory: int, limit: int | Non
                 sizes = " | ".join(f"{size / 1e6:.1f}" for size in (work.read, work.wrote, work.shuffled))
                 print(f"| | | {stage} | {work.seconds:.1f} | {tasks} | {sizes} |", flush=True)
             if out:
-                kept: dict[str, Any] = {
+                kept = {
                     "edges": int(a.size),
                     "workers": workers,
                     "limit": limit,
                     "what": what,
                     "seconds": seconds,
+                    "gigabytes": gigabytes,
+                    "stages": {name: asdict(work) for name, work in stages.items()},
+                    "stored": sum(path.stat().st_size for path in home.path.rglob("*.parquet")),
                 }
-                kept |= {"gigabytes": gigabytes, "stages": {name: asdict(work) for name, work in stages.items()}}
-                kept["stored"] = sum(path.stat().st_size for path in home.path.rglob("*.parquet"))
                 with out.open("a") as file:
                     print(json.dumps(kept), file=file)
 

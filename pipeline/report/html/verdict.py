@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .words import listed, number, plural, share, signed
+from .words import listed, noun, number, plural, share, signed
 
 Document = dict[str, Any]
 
@@ -177,7 +177,7 @@ def _changed(found: Document) -> str:
         return "Nothing is visible yet: the epoch is after the frontier."
     measures = found["graph"]["measures"]
     changes = [(measures[many]["change"], one, many) for one, many in COUNTED]
-    moved = [f"{signed(change)} {one if abs(change) == 1 else many}" for change, one, many in changes if change]
+    moved = [f"{signed(change)} {noun(change, one, many)}" for change, one, many in changes if change]
     top = measures["max_trussness"]
     if top["change"]:
         moved.append(f"greatest trussness {top['before']} → {top['value']}")

@@ -51,8 +51,12 @@ def signed(value: int | None) -> str:
     return f"+{value:,}" if value > 0 else f"−{-value:,}" if value < 0 else "±0"
 
 
+def noun(count: int, one: str, many: str | None = None) -> str:
+    return one if abs(count) == 1 else many or one + "s"
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+    return f"{number(count)} {noun(count, one, many)}"
 
 
 def listed(parts: Iterable[str]) -> str:
