@@ -220,8 +220,8 @@ class Question:
             fitting = [view for view in fitting if "since_revision" in view.options] or fitting
         if not fitting:
             takes = " or ".join(dict.fromkeys(view.words or "no epochs as words" for view in forms))
-            one = len(self.span) == 1 and any("as_of" in view.options for view in forms)
-            usage = f"altneu show {self.view} --as-of {self.span[0]}" if one else _usage(self.view)
+            dated = len(self.span) == 1 and any("as_of" in view.options for view in forms)
+            usage = f"altneu show {self.view} --as-of {self.span[0]}" if dated else _usage(self.view)
             raise UsageError(f"{self.view} takes {takes}, not {' '.join(self.span)!r}.", usage)
         view = fitting[0]
         for option in self.given():
