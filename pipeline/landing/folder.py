@@ -30,6 +30,7 @@ __all__ = ["COMPLETE", "EMPTY", "SUFFIXES", "File", "Landed"]
 OPERATIONS = ("upsert", "delete")
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
 BYTES_PER_ROW = 20.0  # about, before anything was published
+TICK = 0.1  # seconds by which a folder's time may be after that of the file whose creation set it: two ticks of the clock
 YOUNG = 2, 300  # seconds in which a file may change within its stamp: here, and by an object store's clock
 
 
@@ -68,9 +69,13 @@ def _unsettled(home: Home, folder: Path, found: list[File], sealed: int | None) 
     """Why the files may not be whole yet. ctime, not mtime: copying tools set the latter back."""
     changes = {file.name: Path(file.location).stat().st_ctime for file in found}
     changes["its list of files"] = folder.stat().st_mtime
+    if (folder / COMPLETE).exists():
+        complete = (folder / COMPLETE).stat().st_ctime
+        if changes["its list of files"] <= complete + TICK:
+            changes["its list of files"] = complete
+        if sealed is not None or complete >= max(changes.values()):
+            return None
     last = max(changes, key=lambda name: changes[name])
-    if sealed is not None or ((folder / COMPLETE).exists() and (folder / COMPLETE).stat().st_ctime >= changes[last]):
-        return None
     age, settle = max(landed.clock() - changes[last], 0), home.config.ingest.settle
     if age >= settle:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -222,6 +223,10 @@ def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(landed, "clock", lambda: now)
     (place / "epoch=3" / "_SUCCESS").touch()
     assert states(land.home)["3"][0] == "missing"
+    complete = (place / "epoch=3" / "_SUCCESS").stat().st_ctime
+    for later, state in ((0.004, "missing"), (1, "incomplete")):  # a tick of the clock; a file that was taken away
+        os.utime(place / "epoch=3", (complete + later, complete + later))
+        assert states(land.home)["3"][0] == state
     (place / "epoch=1" / "more.csv").write_text("src,dst\n3,")  # beside what is sealed
     assert states(land.home)["1"][0] == "incomplete"
 
