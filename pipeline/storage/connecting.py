@@ -112,9 +112,12 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
 def _greet(builder: _Channel, named: str) -> None:
     """Raise `Unavailable` when the server does not speak as we do: PySpark itself would try for minutes."""
     with contextlib.closing(builder.toChannel()) as channel:
+        hello = channel.unary_unary("/altneu/hello")  # that it has no such method is an answer, in a millisecond
         try:
-            grpc.channel_ready_future(channel).result(timeout=SECONDS)
-        except grpc.FutureTimeoutError:
+            hello(b"", timeout=SECONDS, wait_for_ready=True)
+        except grpc.RpcError as error:
+            if error.code() not in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
+                return
             if builder.secure:
                 raise Unavailable(
                     f"what listens at {named} does not speak TLS, or has a certificate that is not trusted here.",
