@@ -33,15 +33,15 @@ FETCHED = ("upserts", "upserts_net", "quarantine", "edge_delta", "edge_set", "ve
 
 class Workshop:
     """Builds the frames of one call, each at most once; `close` unpersists what it has persisted. `few`: all of them
-    are small."""
+    are small. `alone`: as in `suite.check_tables`."""
 
-    def __init__(self, given: Frames, context: Context, few: bool = False) -> None:
+    def __init__(self, given: Frames, context: Context, few: bool = False, alone: bool = False) -> None:
         self.context = context
-        self._few = few
+        self._few, self.alone = few, alone
         self._built: dict[str, Any] = {}
         self._held: list[DataFrame] = []
         self.given: dict[str, Any] = {
-            name: self._hold(frame) if name == "upserts_net" else frame for name, frame in given.items()
+            name: self._hold(frame) if name == "upserts_net" and not alone else frame for name, frame in given.items()
         }
 
     def fetch(self) -> None:
@@ -51,6 +51,10 @@ class Workshop:
         frames = {name: frame for name in FETCHED if (frame := self.frame(name)) is not None}
         if frames:
             self._built |= together(frames)
+
+    def scans(self, name: str) -> bool:
+        """Is a frame read as its table is stored, column by column?"""
+        return self.alone and name in ("upserts", "upserts_net")
 
     def _hold(self, frame: Any) -> Any:
         if self._few:
@@ -145,7 +149,7 @@ def _upserts(shop: Workshop) -> DataFrame | None:
     empty = [F.when(F.col(name).isNull(), F.lit(name)) for name in types]
     epochs = shop.epochs()
     known = F.col("epoch").isin(epochs) if epochs is not None else F.lit(True)
-    differ = F.min(contents).over(tie) != F.max(contents).over(tie)
+    differ = F.lit(False) if shop.alone else F.min(contents).over(tie) != F.max(contents).over(tie)
     return shop.table("upserts").select(
         "*",
         _words(~known, F.lit("not an epoch of this run")).alias("foreign"),
@@ -174,22 +178,23 @@ def _edge_delta(shop: Workshop) -> DataFrame | None:
 
     if not _sound(shop, "edge_delta"):
         return None
-    line = Window.partitionBy("a", "b").orderBy("epoch", "until").rowsBetween(Window.unboundedPreceding, -1)
-    earlier = F.max("until").over(line)
-    overlaps = _words(F.col("epoch") < earlier, F.concat(F.lit("an earlier row lasts until "), earlier.cast("string")))
-    frame = shop.table("edge_delta").withColumn("overlaps", overlaps)
+    # by the same columns for the window and the join: one exchange of the changed edges
+    pair = [F.least("a", "b").alias("_low"), F.greatest("a", "b").alias("_high")]
+    line = Window.partitionBy("_low", "_high").orderBy("epoch", "until").rowsBetween(Window.unboundedPreceding, -1)
+    frame = shop.table("edge_delta").select("*", *pair).withColumn("_earlier", F.max("until").over(line))
+    said = F.concat(F.lit("an earlier row lasts until "), F.col("_earlier").cast("string"))
+    frame = frame.withColumn("overlaps", _words(F.col("epoch") < F.col("_earlier"), said)).drop("_earlier")
     if "upserts_net" not in shop.given:
-        return frame
-    ends = [F.least("src", "dst").alias("_a"), F.greatest("src", "dst").alias("_b")]
+        return frame.drop("_low", "_high")
+    ends = [F.least("src", "dst").alias("_low"), F.greatest("src", "dst").alias("_high")]
     batches = shop.given["upserts_net"].groupBy(*ends).agg(F.min("epoch").alias("_first"))
     whole = F.col("a").isNotNull() & F.col("b").isNotNull()
     first = F.col("_first")
     why = F.when(first.isNull(), F.lit("no upsert of this edge in the run's batches")).when(
         first > F.col("epoch"), F.concat(F.lit("its first upsert is at epoch "), first.cast("string"))
     )
-    same = whole & (F.least("a", "b") == F.col("_a")) & (F.greatest("a", "b") == F.col("_b"))
-    explained = frame.join(batches, same, "left").withColumn("unexplained", _words(whole, why))
-    return explained.drop("_a", "_b", "_first")
+    explained = frame.join(batches, ["_low", "_high"], "left").withColumn("unexplained", _words(whole, why))
+    return explained.drop("_low", "_high", "_first")
 
 
 def _edge_set(shop: Workshop) -> DataFrame | None:

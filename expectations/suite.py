@@ -41,10 +41,13 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
              bad_rows; landed_at, the time of its newest file, and over_at, the end of its interval, where there are
              such). Any may be absent.
     context  epoch, label, value_types; history: earlier epochs as {epoch, rows, bad_rows, edges, triangles}; labels
-             (optional): epoch -> label, for remedies at other epochs than `epoch`; rows (optional): no frame has more.
+             (optional): epoch -> label, for remedies at other epochs than `epoch`; rows (optional): no frame has more;
+             alone (optional): no two upserts of an epoch, of all that the run touched, have their key and seq alike, so
+             that each is the net of itself and has no rival; that is only said of many rows.
     small    frames of up to so many rows are judged in pandas, larger ones in Spark.
     """
-    shop, judge = Workshop(frames, context, context.get("rows", math.inf) <= small), Judge(small)
+    alone = bool(context.get("alone"))
+    shop, judge = Workshop(frames, context, context.get("rows", math.inf) <= small, alone), Judge(small)
     on: dict[str, list[Expectation]] = {}
     for expectation in EXPECTATIONS:
         if all(need in frames for need in expectation.needs):
@@ -52,7 +55,7 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
 
     def made(name: str) -> Any:
         frame = shop.frame(name)
-        return None if frame is None else judge.fetch(frame)
+        return frame if frame is None or shop.scans(name) else judge.fetch(frame, large=alone)
 
     verdicts: dict[tuple[str, str], Verdict] = {}
     tables: dict[str, Any] = {}
@@ -62,9 +65,10 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
             for (name, wanted), frame in zip(on.items(), ahead.map(made, on), strict=True):
                 if frame is not None:
                     tables[name] = frame
-                    found = judge.judge(name, frame, wanted)
+                    found = judge.judge(name, frame, wanted, scan=shop.scans(name))
                     verdicts |= {(v.expectation.suite, v.expectation.name): v for v in found}
     finally:
+        judge.close()
         shop.close()
     labels = {**context.get("labels", {}), context["epoch"]: context.get("label", context["epoch"])}
     checks = []

@@ -1,7 +1,8 @@
 """The edges that the landed upserts leave, derived again for some pairs and for every epoch at once.
 
-Shares nothing with the plan of the edges stage: the last row of each key and epoch is found by one aggregation, and the
-rest is arithmetic over sorted arrays in the task that has a pair's rows. One exchange, of the chosen rows alone.
+Shares nothing with the plan of the edges stage: it is arithmetic over sorted arrays in the task that has a pair's rows.
+Where a filter looks at values, the last row of each key and epoch is found before, by an aggregation: its order is that
+of Spark's values. One exchange, of the chosen rows alone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from algorithms.times import FOREVER
 
 from ..home.directory import Home
 
-_KEYS = ("a", "b", "forth", "epoch", "on")
+_KEYS = ("a", "b", "forth", "epoch", "seq", "on", "diff")
 _STEPS = "a bigint, b bigint, epoch bigint, diff bigint"
 Longs = NDArray[np.int64]
 
@@ -33,19 +34,23 @@ def with_pairs(upserts: DataFrame) -> DataFrame:
 def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
     """From all landed rows of some pairs (`with_pairs`) the diff triples a, b, epoch, diff of their edges."""
     config = home.config
-    landed = rows.repartition("a", "b").groupBy("a", "b", "src", "dst", *config.values, "op", "seq", "epoch")
-    value = F.struct(F.lit(1).alias("_one"), *config.values)
-    order = F.struct("seq", (F.col("op") == "upsert").alias("_is_value"), value.alias("_value"))
-    last = (
-        landed.agg(F.sum("diff").alias("_n"))
-        .where("_n > 0")
-        .groupBy("a", "b", "src", "dst", "epoch")
-        .agg(F.max(order).alias("_last"))
-        .select("a", "b", "src", "epoch", "_last._is_value", "_last._value.*")
-    )
-    passes = F.lit(True) if config.condition is None else F.coalesce(F.expr(config.condition), F.lit(False))
-    forth, on = (F.col("src") == F.col("a")).alias("forth"), (F.col("_is_value") & passes).alias("on")
-    return last.select("a", "b", forth, "epoch", on).mapInArrow(_task(config.edges.live_for), _STEPS)
+    rows, is_value = rows.repartition("a", "b"), F.col("op") == "upsert"
+    if config.condition is None:  # values are of no account then
+        kept = rows.select("*", is_value.alias("on"))
+    else:
+        landed = rows.groupBy("a", "b", "src", "dst", *config.values, "op", "seq", "epoch")
+        value = F.struct(F.lit(1).alias("_one"), *config.values)
+        last = (
+            landed.agg(F.sum("diff").alias("_n"))
+            .where("_n > 0")
+            .groupBy("a", "b", "src", "dst", "epoch")
+            .agg(F.max(F.struct("seq", is_value.alias("_is_value"), value.alias("_value"))).alias("_last"))
+            .select("a", "b", "src", "epoch", "_last.seq", "_last._is_value", "_last._value.*")
+        )
+        on = F.col("_is_value") & F.coalesce(F.expr(config.condition), F.lit(False))
+        kept = last.select("*", on.alias("on"), F.lit(1).cast("bigint").alias("diff"))
+    forth = (F.col("src") == F.col("a")).alias("forth")
+    return kept.select("a", "b", forth, "epoch", "seq", "on", "diff").mapInArrow(_task(config.edges.live_for), _STEPS)
 
 
 def _task(live_for: int | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -53,20 +58,32 @@ def _task(live_for: int | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator
         parts = [batch for batch in batches if batch.num_rows]
         if parts:
             table = pa.Table.from_batches(parts)
-            a, b, forth, epoch, on = (table[name].to_numpy() for name in _KEYS)
-            a, b, epoch, diff = _steps(a, b, forth, epoch, on, live_for)
+            a, b, epoch, diff = _steps(*_last(*(table[name].to_numpy() for name in _KEYS)), live_for)
             found = pa.table({"a": a, "b": b, "epoch": epoch, "diff": diff})
             yield from found.to_batches(max_chunksize=1 << 20)
 
     return task
 
 
+def _last(
+    a: Longs, b: Longs, forth: NDArray[Any], epoch: Longs, seq: Longs, on: NDArray[Any], diff: Longs
+) -> tuple[Longs, Longs, NDArray[Any], Longs, NDArray[Any]]:
+    """Of the rows of each key and epoch that are still there the last one, in order of key and epoch: a, b, forth,
+    epoch, on. Rows that are alike but for their diffs are one, and there while these add up to more than nothing."""
+    order = np.lexsort((on, seq, epoch, forth, b, a))
+    a, b, forth, epoch, seq, on, diff = (column[order] for column in (a, b, forth, epoch, seq, on, diff))
+    fresh = _begins(a, b) | _begins(forth, epoch)
+    alike = np.flatnonzero(fresh | _begins(seq, on))
+    there = alike[np.add.reduceat(diff, alike) > 0] if a.size else alike
+    key = np.cumsum(fresh)[there]
+    chosen = there[np.append(key[1:] != key[:-1], True)] if there.size else there
+    return a[chosen], b[chosen], forth[chosen], epoch[chosen], on[chosen]
+
+
 def _steps(
     a: Longs, b: Longs, forth: NDArray[Any], epoch: Longs, on: NDArray[Any], live_for: int | None
 ) -> tuple[Longs, Longs, Longs, Longs]:
-    """Each key's rows in turn hold until its next one; a pair is an edge while one of its keys is on."""
-    order = np.lexsort((epoch, forth, b, a))
-    a, b, forth, epoch, on = a[order], b[order], forth[order], epoch[order], on[order]
+    """Each key's rows, in order, hold until its next one; a pair is an edge while one of its keys is on."""
     until = np.full(a.size, FOREVER, np.int64)
     same = (a[1:] == a[:-1]) & (b[1:] == b[:-1]) & (forth[1:] == forth[:-1])
     until[:-1][same] = epoch[1:][same]
