@@ -15,7 +15,11 @@ TOP, REPORTED = 5, 400  # rows kept of an epoch; of how many epochs of a run
 def most_changed(run: Run, table: DataFrame, data: list[str], amount: Column, name: str) -> Top:
     """Epoch → the rows whose value changed most there, for the report. Of at most `REPORTED` epochs of the run."""
     epochs = sorted(run.epochs)[-REPORTED:]
-    sums = table.where(F.col("epoch").isin(epochs)).groupBy("epoch", *data).agg(F.sum(amount).alias(name))
+    rows = table.where(F.col("epoch").isin(epochs))
+    if run.parent.frontier is None and len(run.epochs) == 1:  # a first load: one row each, and there may be many
+        sums = rows.select("epoch", *data, amount.alias(name))
+    else:
+        sums = rows.groupBy("epoch", *data).agg(F.sum(amount).alias(name))
     order = Window.partitionBy("epoch").orderBy(F.abs(name).desc(), *data)
     top = sums.where(F.col(name) != 0).withColumn("place", F.row_number().over(order)).where(F.col("place") <= TOP)
     readable = named(run.warehouse, run.heads(), top, data)
