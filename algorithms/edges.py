@@ -114,17 +114,23 @@ def _versions(
 
 
 def on_pair(
-    rows: DataFrame, pair: tuple[str, str], few: DataFrame, other: tuple[str, str], broadcast: bool = True
+    rows: DataFrame,
+    pair: tuple[str, str],
+    few: DataFrame,
+    other: tuple[str, str],
+    broadcast: bool = True,
+    how: str = "inner",
 ) -> DataFrame:
     """Join where `pair` of the rows and `other` of the few are the same two longs; all columns of both.
 
     By one long as the key, for Spark's faster hash table: 2.4 s → 1.3 s on 10M edges. Hashes may collide, so the pairs
     are compared as well, in a form that does not become part of the key.
     """
-    keyed = few.withColumn("_key", F.xxhash64(*other))
+    keyed = few.withColumn("_other", F.xxhash64(*other))
     away = [F.col(x).bitwiseXOR(F.col(y)) for x, y in zip(pair, other, strict=True)]
-    both = rows.withColumn("_key", F.xxhash64(*pair)).join(F.broadcast(keyed) if broadcast else keyed, "_key")
-    return both.where(away[0].bitwiseOR(away[1]) == 0).drop("_key")
+    same = (F.col("_key") == F.col("_other")) & (away[0].bitwiseOR(away[1]) == 0)
+    both = rows.withColumn("_key", F.xxhash64(*pair)).join(F.broadcast(keyed) if broadcast else keyed, same, how)
+    return both.drop("_key", "_other")
 
 
 def steps(intervals: DataFrame, data: Sequence[str]) -> DataFrame:

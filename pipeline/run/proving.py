@@ -22,6 +22,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from algorithms.edges import on_pair
 from algorithms.edges import steps as edge_steps
 from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
 from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, added
@@ -177,14 +178,15 @@ def _landed(run: Run, first: int, epochs: list[int], whole: bool, part: Proof | 
     from the landed rows; and that part's rows of all tables. One job."""
     delta = run.delta("upserts")
     few = run.decide(Edges).way is Way.BROADCAST
-    pairs = landed.with_pairs(delta).select("a", "b").distinct().withColumn("_landed", F.lit(True))
+    pairs = landed.with_pairs(delta).select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
 
     def chosen(rows: DataFrame) -> DataFrame:
         if whole or not few:
             return rows
-        joined = rows.join(F.broadcast(pairs), ["a", "b"], "left")
-        test = F.col("_landed").isNotNull()
-        return joined.where(test if part is None else test | _in_part("a", part)).drop("_landed")
+        if part is None:
+            return on_pair(rows, ("a", "b"), pairs, ("_a", "_b"))
+        joined = on_pair(rows, ("a", "b"), pairs, ("_a", "_b"), how="left")
+        return joined.where(F.col("_a").isNotNull() | _in_part("a", part))
 
     pair, diff = [F.col("a"), F.col("b")], F.col("diff")
     upserts = landed.edge_steps(chosen(landed.with_pairs(run.after("upserts"))), run.home)
