@@ -36,7 +36,8 @@ def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
     config = home.config
     rows, is_value = rows.repartition("a", "b"), F.col("op") == "upsert"
     if config.condition is None:  # values are of no account then
-        kept = rows.select("*", is_value.alias("on"))
+        seq = F.coalesce("seq", F.lit(-FOREVER - 1)).alias("seq")  # none is the least, as in the aggregation below
+        kept = rows.select("a", "b", "src", "epoch", seq, is_value.alias("on"), "diff")
     else:
         landed = rows.groupBy("a", "b", "src", "dst", *config.values, "op", "seq", "epoch")
         value = F.struct(F.lit(1).alias("_one"), *config.values)
@@ -45,10 +46,11 @@ def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
             .where("_n > 0")
             .groupBy("a", "b", "src", "dst", "epoch")
             .agg(F.max(F.struct("seq", is_value.alias("_is_value"), value.alias("_value"))).alias("_last"))
-            .select("a", "b", "src", "epoch", "_last.seq", "_last._is_value", "_last._value.*")
+            .select("a", "b", "src", "epoch", "_last._is_value", "_last._value.*")
         )
         on = F.col("_is_value") & F.coalesce(F.expr(config.condition), F.lit(False))
-        kept = last.select("*", on.alias("on"), F.lit(1).cast("bigint").alias("diff"))
+        zero, one = (F.lit(n).cast("bigint") for n in (0, 1))
+        kept = last.select("a", "b", "src", "epoch", zero.alias("seq"), on.alias("on"), one.alias("diff"))
     forth = (F.col("src") == F.col("a")).alias("forth")
     return kept.select("a", "b", forth, "epoch", "seq", "on", "diff").mapInArrow(_task(config.edges.live_for), _STEPS)
 

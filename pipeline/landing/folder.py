@@ -30,9 +30,7 @@ __all__ = ["COMPLETE", "EMPTY", "SUFFIXES", "File", "Landed"]
 OPERATIONS = ("upsert", "delete")
 EMPTY_DIGEST = hashlib.sha256().hexdigest()
 BYTES_PER_ROW = 20.0  # about, before anything was published
-TICK = (
-    0.1  # seconds by which a folder's time may be after that of the file whose creation set it: two ticks of the clock
-)
+TICK = 0.1  # seconds by which a folder's time may be after that of the file in it whose creation set it
 YOUNG = 2, 300  # seconds in which a file may change within its stamp: here, and by an object store's clock
 
 
