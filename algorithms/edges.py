@@ -22,7 +22,7 @@ from algorithms.collection import Collection
 from algorithms.incremental import Change
 from algorithms.patterns import condition
 from algorithms.times import FOREVER, Total
-from algorithms.upserts import distinct_changes, lives
+from algorithms.upserts import checked, distinct_changes, expiry, has_value, lives
 
 
 def _pair() -> tuple[Column, Column]:
@@ -54,6 +54,29 @@ def edge_changes(
     versions = _versions(base, delta, pairs, values, broadcast)
     found = lives(versions, _KEY, values, live_for, where, by=["_version"])
     return distinct_changes(found.selectExpr(*_LIFE), ["a", "b"])
+
+
+def first_edges(
+    upserts: DataFrame, values: Sequence[str], live_for: int | None = None, where: Column | str | None = None
+) -> DataFrame:
+    """The same of a graph that begins with these upserts, where they are many: a, b, epoch, until, diff.
+
+    A pair of which one row alone speaks, as of most, is an edge as that row says: one aggregation, in which no row is
+    sorted by its pair. The rows of the other pairs are exchanged again, and go the way of `edge_changes`.
+    """
+    rows = upserts.where("src <> dst").select(*_pair(), "src", "dst", *values, "op", "seq", "epoch", "diff")
+    each = (
+        checked(rows)
+        .withColumn("_on", has_value(where))
+        .groupBy("a", "b")
+        .agg(F.count("*").alias("_rows"), *[F.max(name).alias(name) for name in ("_on", "epoch", "diff")])
+    )
+    alone = each.where("_rows = 1 AND _on AND diff > 0").withColumn("until", expiry(live_for))
+    alone = alone.select("a", "b", "epoch", "until", F.lit(1).cast("bigint").alias("diff"))
+    several = each.where("_rows > 1").select(F.col("a").alias("_a"), F.col("b").alias("_b")).hint("shuffle_hash")
+    rest = rows.join(several, (F.col("a") == F.col("_a")) & (F.col("b") == F.col("_b")), "left_semi").drop("a", "b")
+    # in order, since what is stored in order takes less space
+    return alone.sortWithinPartitions("a", "b").unionByName(edge_changes(None, rest, None, values, live_for, where))
 
 
 def relation_changes(

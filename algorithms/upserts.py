@@ -41,7 +41,7 @@ def winners(rows: DataFrame, key: Sequence[str], value: Sequence[str], at: Seque
     nested = ("map", "variant", "struct", "array")
     simple = [f.name for f in rows.schema.fields if f.dataType.typeName() not in nested]
     rest = [c for c in simple if c not in {*key, *value, *at, "op", "seq"}]
-    rows = rows.withColumns({"op": _known(F.col("op")), "epoch": finite(F.col("epoch"))})
+    rows = checked(rows)
     order = [
         *[F.asc(c) for c in at],
         F.desc("seq"),
@@ -68,19 +68,37 @@ def lives(
     ends it sooner. A value row that fails `where` counts as absent: it wins its epoch, and ends the value
     before it. `by` holds further grouping columns: each group has lives of its own.
     """
-    if live_for is not None and live_for < 1:
-        raise ValueError(f"live_for counts epochs, so it is at least 1; got {live_for}")
+    end = expiry(live_for)
     steps = Window.partitionBy(*key, *by).orderBy("epoch")
-    present = F.col("op") != DELETE
-    if where is not None:
-        test = F.expr(where) if isinstance(where, str) else where
-        present = present & F.coalesce(test, F.lit(False))
+    present = has_value(where)
     until = F.coalesce(F.lead("epoch").over(steps), F.lit(FOREVER))
     if live_for is not None:
-        ends = F.col("epoch") < FOREVER - live_for
-        until = F.least(until, F.when(ends, F.col("epoch") + F.lit(live_for).cast("bigint")).otherwise(FOREVER))
+        until = F.least(until, end)
     won = winners(rows, key, value, [*by, "epoch"]).withColumn("_present", present).withColumn("until", until)
     return won.where("_present").select(*key, *value, *by, "epoch", "until")
+
+
+def checked(rows: DataFrame) -> DataFrame:
+    """Rows that fail the job where their `op` is none or no interval can begin at their `epoch`."""
+    return rows.withColumns({"op": _known(F.col("op")), "epoch": finite(F.col("epoch"))})
+
+
+def has_value(where: Column | str | None = None) -> Column:
+    """Whether an upsert's key has a value by it, one that passes `where`."""
+    present = F.col("op") != DELETE
+    if where is None:
+        return present
+    return present & F.coalesce(F.expr(where) if isinstance(where, str) else where, F.lit(False))
+
+
+def expiry(live_for: int | None) -> Column:
+    """When the value of an upsert ends at the latest."""
+    if live_for is None:
+        return F.lit(FOREVER)
+    if live_for < 1:
+        raise ValueError(f"live_for counts epochs, so it is at least 1; got {live_for}")
+    ends = F.col("epoch") < FOREVER - live_for
+    return F.when(ends, F.col("epoch") + F.lit(live_for).cast("bigint")).otherwise(FOREVER)
 
 
 def timelines(

@@ -46,3 +46,21 @@ def test_all_pairs_change_as_the_touched_ones_do(spark: SparkSession, live_for: 
     changed = edges.degree_changes(touched)
     totals = listed(edges.degree_total_changes(before, changed))
     assert totals == listed(edges.degree_total_changes(before, changed, whole=True)) != []
+
+
+@pytest.mark.parametrize("live_for", [None, 2])
+@pytest.mark.parametrize("where", [None, "w > 1"])
+@pytest.mark.parametrize("n", [0, 25, 90])
+def test_a_first_load_finds_the_edges_of_all_pairs(
+    spark: SparkSession, n: int, where: str | None, live_for: int | None
+) -> None:
+    """Pairs of which one row alone speaks, of which several do, and rows that were taken back or stand there twice."""
+    rng = random.Random(seeds.one())
+    rows = [(*row, rng.choice([None, 1, 2, 3])) for row in upserts(rng, n)]
+    rows += [
+        (*row[:5], diff, row[6]) for row in rng.sample(rows, n // 5) for diff in rng.choice([(-1,), (-1, 1), (1,)])
+    ]
+    landed = few.frame(spark, COLUMNS | {"w": "bigint"}, rows)
+    found = listed(edges.first_edges(landed, ["w"], live_for, where))
+    assert found == listed(edges.edge_changes(None, landed, None, ["w"], live_for, where))
+    assert bool(found) == bool(n)

@@ -27,7 +27,10 @@ def work(run: Run) -> EdgesFacts:
     relations = patterns.kept(config.patterns())
     if decision.upserts.value:
         pairs = None if tiny else edges.touched_pairs(delta, values)
-        new = edges.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, broadcast=few)
+        if base is None and not tiny:
+            new = edges.first_edges(delta, values, config.edges.live_for, config.condition)
+        else:
+            new = edges.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, few)
         rows = run.write("edges", new)
         if relations:
             how = (values, relations, config.edges.live_for, config.condition)
