@@ -27,7 +27,7 @@ def work(run: Run) -> EdgesFacts:
     relations = patterns.kept(config.patterns())
     if decision.upserts.value:
         pairs = None if tiny else edges.touched_pairs(delta, values)
-        if base is None and not tiny:
+        if base is None and not tiny and len(run.epochs) == 1:  # in several epochs most pairs have several rows
             new = edges.first_edges(delta, values, config.edges.live_for, config.condition)
         else:
             new = edges.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, few)
