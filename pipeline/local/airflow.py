@@ -50,7 +50,7 @@ Pool.create_or_update_pool({POOL!r}, slots=1, description="altneu: one run compu
 """
 
 # The scheduler's workers are forked from it, and the tasks from them: what it has imported, no task has to. Measured: a
-# second for Spark's client, three for Great Expectations.
+# second for Spark's client, three for Great Expectations, one for the stages and what they read and count with.
 _LOCAL_SETTINGS = """\
 import sys
 
@@ -64,7 +64,12 @@ if "scheduler" in sys.argv:
     import pipeline.scheduling.landed
     import pipeline.scheduling.plan
     import pipeline.scheduling.telling
+    import pipeline.storage.connecting
+    import pipeline.storage.duck
     import pyspark.sql.connect.session
+
+    for stage in pipeline.run.stages.STAGES:
+        stage.load()
 """
 
 

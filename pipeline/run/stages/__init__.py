@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ...state.facts import KINDS, Facts
@@ -28,8 +29,12 @@ class Stage:
     suites: bool = False  # runs the suites of `expectations`
     decides: bool = True  # the run fails when it does
 
+    def load(self) -> ModuleType:
+        """Its module, imported by now."""
+        return import_module(f"{__name__}.{self.name}")
+
     def work(self, run: Run) -> Facts:
-        facts = import_module(f"{__name__}.{self.name}").work(run)
+        facts = self.load().work(run)
         assert isinstance(facts, KINDS[self.name])
         return facts
 
