@@ -68,12 +68,9 @@ def lives(
     ends it sooner. A value row that fails `where` counts as absent: it wins its epoch, and ends the value
     before it. `by` holds further grouping columns: each group has lives of its own.
     """
-    end = expiry(live_for)
     steps = Window.partitionBy(*key, *by).orderBy("epoch")
     present = has_value(where)
-    until = F.coalesce(F.lead("epoch").over(steps), F.lit(FOREVER))
-    if live_for is not None:
-        until = F.least(until, end)
+    until = F.least(F.lead("epoch").over(steps), expiry(live_for))  # of a last row, which has no next one, the latter
     won = winners(rows, key, value, [*by, "epoch"]).withColumn("_present", present).withColumn("until", until)
     return won.where("_present").select(*key, *value, *by, "epoch", "until")
 
