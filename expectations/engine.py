@@ -44,21 +44,14 @@ class Judge:
     def __init__(self, small: int = SMALL) -> None:
         self._gx, self._context, self._definitions = _great_expectations()
         self._small = small
-        self._held: list[DataFrame] = []  # persisted here
 
-    def fetch(self, frame: DataFrame | pd.DataFrame, large: bool = False) -> DataFrame | pd.DataFrame:
-        """A small Spark frame in pandas, by one job; a larger one, and one that is of pandas, as it is. `large`: it
-        most probably is, so that it is persisted for `judge` first, and not made twice."""
+    def fetch(self, frame: DataFrame | pd.DataFrame) -> DataFrame | pd.DataFrame:
+        """A small Spark frame in pandas, by one job; a larger one, and one that is of pandas, as it is."""
         import pandas as pd
 
         if isinstance(frame, pd.DataFrame):
             return frame
-        held = frame.persist() if large and not frame.is_cached else None
         start = to_pandas(frame.limit(self._small + 1))  # bounded also when the frame is not small
-        if held is not None and len(start) <= self._small:
-            held.unpersist()
-        elif held is not None:
-            self._held.append(held)
         return start if len(start) <= self._small else frame
 
     def judge(
@@ -70,21 +63,13 @@ class Judge:
 
         if isinstance(frame, pd.DataFrame):
             return self._judge("pandas", name, frame, len(frame), expectations)
-        if not scan and not frame.is_cached:
-            self._held.append(frame.persist())
-        try:
+        if scan or frame.is_cached:
             return self._judge("spark", name, frame, frame.count(), expectations)
+        held = frame.persist()
+        try:
+            return self._judge("spark", name, held, held.count(), expectations)
         finally:
-            self._release([held for held in self._held if held is frame])
-
-    def close(self) -> None:
-        """Let go of what was persisted for a judgement that did not come."""
-        self._release(self._held)
-
-    def _release(self, frames: list[DataFrame]) -> None:
-        for frame in frames:
-            frame.unpersist()
-        self._held = [held for held in self._held if all(held is not frame for frame in frames)]
+            held.unpersist()
 
     def _judge(
         self, engine: str, name: str, frame: Any, total: int, expectations: Sequence[Expectation]

@@ -71,7 +71,9 @@ class Workshop:
         """A frame by name, of pandas or Spark; None: what it is made of was not given."""
         if name not in self._built:
             made = _BUILDERS[name](self)
-            self._built[name] = self._hold(made) if name in ("edge_set", "vertices") and made is not None else made
+            # of many upserts come many changed edges: a look whether they are few would make them once more
+            held = ("edge_set", "vertices", *(("edge_delta",) if self.alone else ()))
+            self._built[name] = self._hold(made) if name in held and made is not None else made
         return self._built[name]
 
     def table(self, name: str) -> DataFrame:

@@ -55,7 +55,7 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
 
     def made(name: str) -> Any:
         frame = shop.frame(name)
-        return frame if frame is None or shop.scans(name) else judge.fetch(frame, large=alone)
+        return frame if frame is None or shop.scans(name) else judge.fetch(frame)
 
     verdicts: dict[tuple[str, str], Verdict] = {}
     tables: dict[str, Any] = {}
@@ -68,7 +68,6 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
                     found = judge.judge(name, frame, wanted, scan=shop.scans(name))
                     verdicts |= {(v.expectation.suite, v.expectation.name): v for v in found}
     finally:
-        judge.close()
         shop.close()
     labels = {**context.get("labels", {}), context["epoch"]: context.get("label", context["epoch"])}
     checks = []
