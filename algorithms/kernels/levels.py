@@ -23,6 +23,7 @@ from algorithms.kernels.graph import Ints, Shorts
 PROBE = 12  # a look-up in the hash index costs about as much as this many steps along a list
 PAIR = 8  # what the use of a pair that was found costs
 UNKNOWN = -1
+UNASKED = 2**31 - 1  # in place of a level: the triangles of this edge are not known, or not asked for
 LABEL_GAP = 1 << 24  # room for edges that move behind another
 LOOK = 60  # what an evaluation costs before its first step
 STEPS, EVALUATIONS, STAMP, FRONT, BACK = range(5)  # places in `clock`
@@ -46,6 +47,8 @@ class Levels(NamedTuple):
     mark        int64[n]    stamp << 32 | edge: the list that was laid out last
     state       uint8[m]    what the running operation knows of the edge; 0 between operations
     clock       int64[5]    steps and evaluations so far, current stamp, next label at the front and at the back
+    floor       int32[m]    of a part of a graph (`region`): the least level at which the triangles of the edge are known
+    asked       int32[m]    and the least one at which they were asked for and are not; both are empty of a whole graph
     """
 
     tail: Shorts
@@ -64,6 +67,8 @@ class Levels(NamedTuple):
     mark: Ints
     state: NDArray[np.uint8]
     clock: Ints
+    floor: Shorts
+    asked: Shorts
 
 
 @njit(cache=True, nogil=True)
@@ -124,6 +129,15 @@ def reach(g, v, k):
     return low - g.begin[v]
 
 
+@njit(cache=True, nogil=True, inline="always")
+def lacks(g, e, least):
+    """Does a part of a graph not know the triangles of an edge whose others have this level? It notes that."""
+    if g.floor.size == 0 or least >= g.floor[e]:
+        return False
+    g.asked[e] = min(g.asked[e], least)
+    return True
+
+
 @njit(cache=True, nogil=True)
 def closing(g, e, least, left, right):
     """The pairs of edges at level >= least that close a triangle over e: their number, the pairs in left, right.
@@ -131,6 +145,7 @@ def closing(g, e, least, left, right):
     left, right: int32 of at least the greatest degree. Lays the shorter list out over `mark` and walks the longer
     one; when that is far longer, looks each entry of the shorter one up instead.
     """
+    lacks(g, e, least)
     level, begin, neighbour, edge, mark = g.level, g.begin, g.neighbour, g.edge, g.mark
     u, v = np.int64(g.tail[e]), np.int64(g.head[e])
     du, dv = reach(g, u, least), reach(g, v, least)

@@ -35,8 +35,9 @@ import heapq
 import numpy as np
 from numba import njit
 
-from algorithms.kernels.levels import BACK, FRONT, LABEL_GAP, PROBE, STEPS, UNKNOWN, closing, reach, set_level
+from algorithms.kernels.levels import BACK, FRONT, LABEL_GAP, PROBE, STEPS, UNKNOWN, closing, lacks, reach, set_level
 
+FAR = 2**30  # a backing that is not known to be too small
 UNSEEN, QUEUED, CANDIDATE, REJECTED, LEAVING, AWAITED = range(6)
 
 
@@ -80,6 +81,9 @@ def descend(g, queue, certified, changed, limit, left, right):
         if backing[e] >= r:
             continue
         h, found = _bound(g, e, r, left, right)
+        if h < 0:  # in a part of a graph: it falls by one, for that much is sure
+            h, backing[e] = np.int64(r - 1), FAR
+            found = closing(g, e, max(r - 1, 1), left, right)
         changed.append((np.int64(e), np.int64(r)))
         above = 0
         for t in range(found):
@@ -126,7 +130,8 @@ def _lose(level, state, backing, f, other, was, now, queue):
 
 @njit(cache=True, nogil=True)
 def _bound(g, e, r, left, right):
-    """(U r(e), known to be below r; the pairs in left, right: all at that level and above, and maybe others).
+    """(U r(e), known to be below r; the pairs in left, right: all at that level and above, and maybe others). -1 where
+    a part of a graph lacks triangles.
 
     Leaves the number of triangles that count there in backing[e]. Most edges fall by one, so the search opens the
     lists level by level at first, and then by halves.
@@ -134,6 +139,8 @@ def _bound(g, e, r, left, right):
     least, step = r - 1, 1
     while True:
         least = max(least, 1)
+        if lacks(g, e, least):
+            return np.int64(-1), np.int64(0)
         found = closing(g, e, least, left, right)
         h = _h_index(g.level, found, r - 1, least, left, right)
         if h >= least or least == 1:
@@ -339,9 +346,12 @@ def _consider(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
         elif other_waits and _cannot_rise(backing, state, need, other, k, turn):
             blockers[blocked] = label[other]
             blocked += 1
+    known = kept
+    if lacks(g, e, k):  # those of its own that are not known may be good ones
+        kept = max(kept, own[e])
     if kept - blocked <= k:
         if state[e] != REJECTED:
-            for t in range(kept):
+            for t in range(known):
                 f, other = left[t], right[t]
                 if not _stands(level, state, f, k) and _cannot_rise(backing, state, need, f, k, turn):
                     continue
@@ -354,7 +364,7 @@ def _consider(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
         # Behind as few of those that block it as will do. They were rejected before it, so this comes to an end.
         label[e] = np.partition(blockers[:blocked], kept - k - 1)[kept - k - 1] + 1
         own[e] = kept
-        for t in range(kept):
+        for t in range(known):
             f = left[t]
             if not _stands(level, state, f, k) and _before(level, label, f, e):
                 own[e] -= 1
@@ -362,7 +372,7 @@ def _consider(g, e, k, heap, candidates, rejected, leaving, waits, left, right):
         return
     state[e] = CANDIDATE
     need[e] = kept - blocked
-    for t in range(kept):
+    for t in range(known):
         f, other = left[t], right[t]
         if _stands(level, state, f, k):
             continue

@@ -100,7 +100,7 @@ class Prover:
     def before(self, removed: Shorts, inserted: Shorts) -> None:
         """To be called with the batch that comes next."""
         self._fit()
-        self._whole = (removed.size + inserted.size) * WHOLE > self.graph.kept.present
+        self._whole = self._is_much(removed.size + inserted.size)
         self._gone = _Followed.nothing() if self._whole else self._follow(removed, True)
 
     def after(self, epoch: int) -> None:
@@ -110,7 +110,7 @@ class Prover:
         changed = np.flatnonzero((levels.level != self._level) | (levels.label != self._label)).astype(np.int32)
         old, new = self._level[changed], levels.level[changed]
         present = changed[new >= 0]
-        if self._whole or changed.size * WHOLE > self.graph.kept.present:
+        if self._whole or self._is_much(changed.size):
             touched = np.flatnonzero(levels.level >= 0).astype(np.int32)
             found = self._recounted()
             prints = {name: found.prints[name] - was.prints[name] for name in COLLECTIONS}
@@ -133,6 +133,14 @@ class Prover:
         self._judge(touched)
         self.looked_at += touched.size
         self.steps.append(Step(epoch, prints, counts, touched.size))
+
+    def _is_much(self, edges: int) -> bool:
+        """Is one enumeration of all triangles no more work than to follow so many edges?"""
+        return edges * WHOLE > self.graph.kept.present
+
+    def _elsewhere(self, vertices: Ints) -> Ints:
+        """How many edges vertices have that the graph does not know."""
+        return np.zeros(vertices.size, np.int64)
 
     # -- the whole graph, and a part of it -----------------------------------------------------------------------
 
@@ -233,7 +241,8 @@ class Prover:
             self._note_state(LISTS)
         self._check_lists(distinct(np.concatenate([levels.tail[changed], levels.head[changed]])).astype(np.int64))
         other = np.flatnonzero(moved)
-        degree, was = degree[other], was[other]
+        more = self._elsewhere(other)
+        degree, was = degree[other] + more, was[other] + more
         raised = old != new
         trusses: dict[int, int] = {}
         for values, by in ((old[raised], -1), (new[raised], 1)):

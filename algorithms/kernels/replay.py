@@ -107,7 +107,7 @@ def replay(
     level = _known_levels(vertices, u, v, ea, eb, ek, times > 0, first)
     at, touched, sign = _events(edge, start, until, first, last)
     graph = Warm.over(vertices, u, v, level, spare=kept)
-    steps = _by_epoch(graph, times, at, touched, sign)
+    steps = _by_epoch(times, at, touched, sign)
     final = int(at[-1]) if at.size and not kept else None
     return _maintained(graph, steps, method, final, None if ask is None else Prover(graph, ask))
 
@@ -143,39 +143,53 @@ def batches(
 ) -> Iterator[Batch]:
     """(epoch, edges that go, edges that come), by number, each to be applied to the graph before the next is asked for:
     at first what makes it the graph of the epoch before `first`, then what each epoch changes. As `resume`."""
-    a, b, start, until, diff = rows
-    pa, pb, place = _pairs(a, b)
+    pa, pb, place = _pairs(*rows[:2])
     edges = graph.numbered(pa, pb)
-    times = np.where(graph.levels.level[edges] >= 0, 1, 0).astype(np.int32)
-    back = np.zeros(edges.size, np.int64)
+    for epoch, gone, come in moves(graph.levels.level[edges] >= 0, place, rows[2:], old, at, first, last):
+        yield epoch, edges[gone], edges[come]
+
+
+def moves(
+    present: NDArray[np.bool_],
+    place: NDArray[np.integer],
+    times: tuple[Ints, Ints, Ints],
+    old: NDArray[np.bool_],
+    at: int,
+    first: int,
+    last: int,
+) -> Iterator[Batch]:
+    """The same of pairs by their places. present: which of them are there at epoch `at`; place, times: of each interval
+    its pair, and epoch, until, diff."""
+    start, until, diff = times
+    count = np.where(present, 1, 0).astype(np.int32)
+    back = np.zeros(count.size, np.int64)
     for time, sign in ((start, diff), (until, -diff)):
         within = old & (time >= first) & (time <= at)
         np.subtract.at(back, place[within], sign[within])
-    times += back.astype(np.int32)
-    if (times < 0).any() or (times > 1).any():
+    count += back.astype(np.int32)
+    if (count < 0).any() or (count > 1).any():
         raise Mismatch(f"the state at epoch {at} is not that of the stored intervals")
-    yield first - 1, edges[back < 0], edges[back > 0]
+    yield first - 1, np.flatnonzero(back < 0).astype(np.int32), np.flatnonzero(back > 0).astype(np.int32)
     begins, ends = ((time >= first) & (time <= last) for time in (start, until))
     epochs = np.concatenate([start[begins], until[ends]])
     touched = np.concatenate([place[begins], place[ends]])
     signs = np.concatenate([diff[begins], -diff[ends]])
     order = np.argsort(epochs, kind="stable")
-    yield from _by_epoch(graph, times, epochs[order], touched[order], signs[order].astype(np.int32), edges)
+    yield from _by_epoch(count, epochs[order], touched[order], signs[order].astype(np.int32))
 
 
-def _by_epoch(
-    graph: Warm, times: Shorts, at: Ints, touched: Shorts, sign: Shorts, edges: Shorts | None = None
-) -> Iterator[Batch]:
-    """Each epoch's events in turn. touched: places in `times` and, if given, in `edges`, the numbers in the graph."""
+def _by_epoch(times: Shorts, at: Ints, touched: NDArray[np.integer], sign: Shorts) -> Iterator[Batch]:
+    """Each epoch's events in turn. times: how often each edge is there before them, changed in place; touched: the
+    edges of the events."""
     bounds = starts(at)
     for epoch, low, high in zip(at[bounds].tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
-        here = distinct(touched[low:high])
+        here = distinct(touched[low:high]).astype(np.int32)
+        was = times[here] > 0
         np.add.at(times, touched[low:high], sign[low:high])
         if (times[here] < 0).any():
             raise Mismatch(f"at epoch {epoch} an edge ends that is absent")
-        numbers = here if edges is None else edges[here]
-        alive, was = times[here] > 0, graph.levels.level[numbers] >= 0
-        yield epoch, numbers[was & ~alive], numbers[alive & ~was]
+        alive = times[here] > 0
+        yield epoch, here[was & ~alive], here[alive & ~was]
 
 
 def _apply(

@@ -33,6 +33,7 @@ SPARE_FLOOR = 1024  # and so many
 LEAST, MOST = -(2**63), 2**63 - 1  # of ids
 COUNTS = ("backing", "own")  # the arrays of `Counted`
 SCRATCH = ("need", "state", "mark")  # zeros between operations: not kept
+PARTIAL = ("floor", "asked")  # of a part of a graph alone
 
 
 class Mismatch(ValueError):
@@ -111,6 +112,7 @@ class Warm:
             mark=np.zeros(n_all, np.int64),
             state=np.zeros(m_all, np.uint8),
             clock=np.array([0, 0, 0, -LABEL_GAP, LABEL_GAP], np.int64),
+            **_whole(),
         )
         enter(levels, 0, m)
         arrange(levels)
@@ -260,7 +262,7 @@ class Warm:
         if present < self.used.edges * 3 // 4:
             self.compacted().save(folder, key, **facts)
             return
-        arrays = {name: x for name, x in self.levels._asdict().items() if name not in SCRATCH}
+        arrays = {name: x for name, x in self.levels._asdict().items() if name not in (*SCRATCH, *PARTIAL)}
         arrays |= {"ids": self.ids, "room": self.room}
         if (counted := self.counted) is not None:
             arrays |= {f"counted_{name}": getattr(counted, name) for name in COUNTS}
@@ -289,6 +291,7 @@ class Warm:
             "need": np.zeros(m, np.int32),
             "state": np.zeros(m, np.uint8),
             "mark": np.zeros(n, np.int64),
+            **_whole(),
         }
         arrays["clock"][STAMP] = 0  # of `mark`
         levels = Levels(**arrays, **scratch)
@@ -299,6 +302,10 @@ class Warm:
         if counts is not None:
             graph.counted = Counted(*State.from_json(facts["counted"]), *counts)
         return graph
+
+
+def _whole() -> dict[str, Shorts]:
+    return {name: np.empty(0, np.int32) for name in PARTIAL}
 
 
 def _longer(x: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:

@@ -1,0 +1,254 @@
+"""Trussness kept up to date on the part of a graph that a task knows, which says what it lacks: no more is ever needed.
+
+Law       After each batch the levels (kappa = trussness - 2) of what is known equal a full peel of the whole graph, all
+          others are as they were, and label, own and backing are a certificate again (`maintain`).
+Method    The kernels of `maintain`, whose only way to triangles is `levels.closing`: those on an edge whose others have
+          at least some level. Where the part may lack one that is noted, and the kernel goes on with a guess; what was
+          noted is looked up by the caller, who begins again from the stored values, until nothing is.
+Contract  floor: every triangle on an edge whose other edges have a STORED level >= its floor, or come or go within the
+          batches, has both of them known. Edges that come or go are opened at 0 before the first run.
+Proof     A run in which nothing is noted takes each step as a run on the whole graph would: let a call of edge e at
+          level `least` have a triangle there, and let x be its edge of least stored level j. If j >= floor[e], it was
+          found with e. Else j < floor[e] <= least, so x rose past j within these batches, and was looked at, at a level
+          <= j, before: so floor[x] <= j, and the triangle was found with x; an edge that comes was opened at 0. It
+          ends, for each time an edge is opened, or one to a lower floor.
+Guesses   Matter for the number of look-ups alone. An edge that falls and lacks triangles falls by one; a candidate
+          takes its own triangles that are not known for good ones. When few edges are asked for, their known neighbours
+          of like level are asked for as well.
+Proved    What `proof` follows of a whole graph it follows here of the part, whose counts are the stored ones: by them
+          the facts held before.
+Source    reference/truss/region of the design (33,778 random batches equal to a peel, at most 15 hops).
+"""
+
+# numba infers the types of its kernels from the arrays they get.
+# mypy: disallow-untyped-defs=False
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from algorithms.fingerprint import Fingerprint
+from algorithms.kernels.graph import Ints, Shorts, compact, distinct
+from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, STEPS, UNASKED, reach
+from algorithms.kernels.maintain import delete_edges, insert_edges
+from algorithms.kernels.proof import Prover, _Followed
+from algorithms.kernels.replay import Batch, Step
+from algorithms.kernels.warm import Counted, Mismatch, Warm
+from algorithms.proof import COLLECTIONS, Ask, Counts, Wrong
+from algorithms.proof import Step as Proved
+
+GENEROUS = 0.1  # of the edges opened so far: so many more are opened when fewer are asked for
+PATIENCE = 2000  # steps for each known edge, before a run that lacks something is cut short
+UNLIMITED = 2**62
+MISCOUNTED = "the counts of triangles that maintenance has left are not those that were followed"
+
+
+class Known(NamedTuple):
+    """The edges that are known, each once, in order of (a, b), a < b, any ids.
+
+    level: kappa before the first batch, -1 where the edge is absent then; label int64, own, backing int32: its
+    certificate; floor int32: see the head of this file, `UNASKED` where it has not been opened
+    """
+
+    a: Ints
+    b: Ints
+    level: Shorts
+    label: Ints
+    own: Shorts
+    backing: Shorts
+    floor: Shorts
+
+
+class Asks(NamedTuple):
+    """Look-ups that are missing. place int64[]: in `Known`; least int32[]: the triangles on the edge whose other edges
+    have at least this stored level, or come or go."""
+
+    place: Ints
+    least: Shorts
+
+
+class Values(NamedTuple):
+    """Of edges; level -1: absent, and the others are zeros."""
+
+    level: Shorts
+    label: Ints
+    own: Shorts
+    backing: Shorts
+
+    def at(self, place: Ints) -> Values:
+        return Values(self.level[place], self.label[place], self.own[place], self.backing[place])
+
+
+class Epoch(NamedTuple):
+    """What a batch changed. place int64[]: of the edges with another value than before it."""
+
+    epoch: int
+    place: Ints
+    before: Values
+    after: Values
+    effort: Step
+
+
+class Proven(NamedTuple):
+    """Of each batch what it changes (`algorithms.proof`); how many edges were looked at, and are wrong; the first."""
+
+    steps: list[Proved]
+    looked_at: int
+    wrong: int
+    shown: list[Wrong]
+
+
+class Solved(NamedTuple):
+    """ends: the labels at which what comes next to the front and to the back is put."""
+
+    epochs: list[Epoch]
+    ends: tuple[int, int]
+    proof: Proven
+
+
+def solve(known: Known, ends: tuple[int, int], batches: list[Batch], degrees: tuple[Ints, Ints]) -> Asks | Solved:
+    """Apply batches (epoch, places that go, places that come), in order; or what has to be looked up first.
+
+    ends: as `Solved` has them; degrees: vertices in order of their ids, those at which an edge comes or goes, or
+    more, and how many edges each has before the first batch. `Mismatch` when an edge goes that is absent, or comes that
+    is present.
+    """
+    moving = distinct(np.concatenate([np.empty(0, np.int32), *(side for _, *sides in batches for side in sides)]))
+    closed = moving[known.floor[moving] > 0].astype(np.int64)
+    if closed.size:
+        return Asks(closed, np.zeros(closed.size, np.int32))
+    for limit in (PATIENCE * (known.a.size + 1000), UNLIMITED):
+        graph = _part(known, ends)
+        prover = _Prover(graph, degrees)
+        epochs = _applied(graph, prover, batches, limit)
+        asked = np.flatnonzero(graph.levels.asked < UNASKED)
+        if asked.size:
+            return _asks(graph, asked, known.level)
+        if epochs is not None:
+            break
+    assert epochs is not None
+    clock = graph.levels.clock
+    return Solved(epochs, (int(clock[FRONT]), int(clock[BACK])), prover.proven())
+
+
+def _part(known: Known, ends: tuple[int, int]) -> Warm:
+    ids, tail, head = compact(known.a, known.b)
+    graph = Warm.over(ids, tail, head, known.level, spare=False)
+    levels, there = graph.levels, known.level >= 0
+    levels.label[:], levels.own[:] = np.where(there, known.label, 0), np.where(there, known.own, 0)
+    levels.backing[there] = known.backing[there]
+    levels.clock[FRONT], levels.clock[BACK] = ends
+    graph.levels = levels._replace(floor=known.floor.copy(), asked=np.full(known.a.size, UNASKED, np.int32))
+    graph.kept.attach(graph.levels)
+    graph.kept.certified = True
+    nothing = {name: Fingerprint() for name in COLLECTIONS}
+    counted = np.where(there, known.backing, 0).astype(np.int32), levels.own.copy()
+    graph.counted = Counted(nothing, Counts(), *counted)
+    return graph
+
+
+def _applied(graph: Warm, prover: _Prover, batches: list[Batch], limit: int) -> list[Epoch] | None:
+    """What each batch changed; None when the clock passed `limit` steps on the way. Of no meaning when something was
+    asked for."""
+    levels, epochs = graph.levels, list[Epoch]()
+    widest = max(1, int(graph.room.max(initial=1)))
+    scratch = np.empty(widest, np.int32), np.empty(widest, np.int32)
+    clock, whole = levels.clock, True
+    for epoch, removed, inserted in batches:
+        if (levels.level[removed] < 0).any() or (levels.level[inserted] >= 0).any():
+            raise Mismatch("an edge goes that is absent, or one comes that is present")
+        began, spent = perf_counter(), (int(clock[EVALUATIONS]), int(clock[STEPS]))
+        before = _values(graph)
+        if whole:
+            prover.before(removed, inserted)
+        for change, edges in ((delete_edges, removed), (insert_edges, inserted)):
+            finished, *_ = change(levels, edges.astype(np.int32), True, limit, *scratch)
+            if not finished:
+                return None
+        graph.kept.present += inserted.size - removed.size
+        whole = whole and not (levels.asked < UNASKED).any()
+        if whole:
+            prover.after(epoch)
+        after = _values(graph)
+        place = np.flatnonzero(np.any([old != new for old, new in zip(before, after, strict=True)], axis=0))
+        was, now = before.at(place), after.at(place)
+        costs = int(clock[EVALUATIONS]) - spent[0], int(clock[STEPS]) - spent[1], 0, 0
+        moved, seconds = int((was.level != now.level).sum()), round(perf_counter() - began, 6)
+        effort = Step(epoch, inserted.size, removed.size, moved, "region", *costs, seconds)
+        epochs.append(Epoch(epoch, place, was, now, effort))
+    return epochs
+
+
+def _values(graph: Warm) -> Values:
+    levels, there = graph.levels, graph.levels.level >= 0
+    own, backing = (np.where(there, column, 0).astype(np.int32) for column in (levels.own, levels.backing))
+    return Values(levels.level.copy(), np.where(there, levels.label, 0), own, backing)
+
+
+def _asks(graph: Warm, asked: Ints, stored: Shorts) -> Asks:
+    """What was noted, and some of what may be next."""
+    levels = graph.levels
+    most = int(GENEROUS * (levels.floor < UNASKED).sum())
+    least = levels.asked[asked]
+    if asked.size >= most:
+        return Asks(asked, least)
+    more = np.setdiff1d(_beside(levels, asked, most), asked)
+    return Asks(np.concatenate([asked, more]), np.concatenate([least, np.maximum(stored[more], 1)]).astype(np.int32))
+
+
+class _Prover(Prover):
+    """Of a part of a graph: what it lacks is noted, and its vertices may have edges that it does not know."""
+
+    def __init__(self, graph: Warm, degrees: tuple[Ints, Ints]) -> None:
+        vertices, degree = degrees
+        self._unknown = np.zeros(graph.ids.size, np.int64)
+        at = np.minimum(np.searchsorted(vertices, graph.ids), max(vertices.size - 1, 0))
+        if vertices.size:
+            named = vertices[at] == graph.ids
+            self._unknown[named] = degree[at[named]] - graph.levels.live[named]
+        super().__init__(graph, Ask())
+
+    def proven(self) -> Proven:
+        return Proven(self.steps, self.looked_at, self.wrong, self.shown)
+
+    def after(self, epoch: int) -> None:
+        super().after(epoch)
+        levels, counted = self.graph.levels, self._counted
+        there = levels.level >= 0
+        if (levels.own != counted.own)[there].any() or (levels.backing != counted.backing)[there].any():
+            self._note_state(MISCOUNTED)
+
+    def _is_much(self, edges: int) -> bool:
+        return False  # there is no enumerating what is not known
+
+    def _elsewhere(self, vertices: Ints) -> Ints:
+        return self._unknown[vertices]
+
+    def _follow(self, edges: Shorts, leave: bool) -> _Followed:
+        levels = self.graph.levels
+        old, new = self._level[edges], levels.level[edges]
+        least = np.zeros(edges.size, np.int32) if leave else np.where(old < 0, 0, np.minimum(old, new))
+        short = least < levels.floor[edges]
+        np.minimum.at(levels.asked, edges[short], least[short].astype(np.int32))
+        return super()._follow(edges, leave)
+
+
+@njit(cache=True, nogil=True)
+def _beside(g, asked, most):
+    """Known edges of like level at an end of one that is asked for, if they are not opened."""
+    out, seen = np.empty(most, np.int64), np.zeros(g.level.size, np.bool_)
+    size = 0
+    for e in asked:
+        k = g.level[e]
+        for v in (np.int64(g.tail[e]), np.int64(g.head[e])):
+            for p in range(g.begin[v] + reach(g, v, k + 1), g.begin[v] + reach(g, v, k)):
+                f = np.int64(g.edge[p])
+                if size < most and g.floor[f] == UNASKED and not seen[f]:
+                    seen[f] = True
+                    out[size] = f
+                    size += 1
+    return out[:size]
