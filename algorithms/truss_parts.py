@@ -29,12 +29,19 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import parts
+from algorithms.cells import Colours, in_cells
 from algorithms.edges import steps
+from algorithms.kernels import facts as local
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.graph import Ints, Shorts
+from algorithms.kernels.history import colours_for
 from algorithms.kernels.intervals import Longs, longs
+from algorithms.kernels.levels import LABEL_GAP
 from algorithms.parts import EDGE, Held, OnExecutors, Rounds
 
+FACTS = "a bigint, b bigint, triangles bigint, backing bigint, first bigint"
+LAST = 2**62  # the label of an edge without a place: after all others
+MOST_ROUNDS, MOST_TURNS = 2**12, 2**26  # of a place, so that labels have room between them and behind
 CLOSED = "part int, own boolean, a bigint, b bigint, before bigint, value bigint"
 MANY = 8  # results of epochs that are made one
 
@@ -111,6 +118,43 @@ def places(
         told = parts.exchange(held, rounds, _place, None, None, say)
     own = reduce(DataFrame.unionByName, told.frames).where("part = sender AND a IS NOT NULL")
     return own.select(*EDGE, F.col("value").alias("label"))
+
+
+def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
+    """What proves a trussness, or shows that it is wrong, counted in cells: a, b, k, label (null of an edge without a
+    place) → the same, and triangles, backing, first as `kernels/facts` has them. count: how many edges there are."""
+    last = edges.fillna({"label": LAST})
+    counted = in_cells(last, colours_for(count, size), _facts, FACTS).groupBy(*EDGE)
+    sums = counted.agg(*(F.sum(name).alias(name) for name in ("triangles", "backing", "first")))
+    return edges.join(sums, EDGE, "left").fillna(0, ["triangles", "backing", "first"])
+
+
+def wrong(low: bool) -> Column:
+    """Of what `facts` gives: is the trussness too low, or not proved not to be? Else: is it too high?"""
+    return F.expr("label IS NULL OR first > k - 2") if low else F.expr("backing < k - 2")
+
+
+def certificate(
+    edges: DataFrame,
+    count: int,
+    size: int,
+    rounds: Rounds | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> DataFrame:
+    """The state of `truss_region` for a graph of so many edges: its trussness and what proves it. EXECUTES.
+
+    edges: a, b, k. Returns a, b, level, label, own, backing. ValueError when the trussness is wrong, or its order has
+    more places than labels have room for.
+    """
+    rounds = rounds or OnExecutors()
+    judged = rounds.keep(facts(edges.join(places(edges, size, rounds, say), EDGE, "left"), count, size))
+    unfit = F.expr(f"(label >> {kernel.TURN}) >= {MOST_ROUNDS} OR (label & {2**kernel.TURN - 1}) >= {MOST_TURNS}")
+    row = judged.where(wrong(True) | wrong(False) | unfit).orderBy(*EDGE).first()
+    if row:
+        raise ValueError(f"the trussness {row.k} of edge ({row.a}, {row.b}) is not proved")
+    label = F.expr(f"((label >> {kernel.TURN}) * {MOST_TURNS} + (label & {2**kernel.TURN - 1})) * {LABEL_GAP}")
+    values = F.expr("k - 2 AS level"), label.alias("label"), F.col("first").alias("own"), "backing"
+    return judged.select(*EDGE, *values)
 
 
 def _settled(
@@ -247,6 +291,12 @@ class _Epoch:
         start, last = bound.copy(), ~old & ~earlier & ~own_last
         np.minimum.at(bound, place[last], value[last].astype(np.int32))
         return cls(before, bound, was & ~now if number == 0 else bound < start)
+
+
+def _facts(rows: pa.Table, colours: Colours | None) -> pa.Table:
+    a, b, k, label = longs(rows, [*EDGE, "k", "label"])
+    found = local.facts(a, b, k - 2, label, colours)
+    return pa.table({"a": a, "b": b, **{name: np.asarray(column) for name, column in found._asdict().items()}})
 
 
 def _settle(

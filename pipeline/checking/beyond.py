@@ -11,34 +11,32 @@ Cost    EXECUTES for each epoch the making of parts and their rounds; then it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from types import MappingProxyType
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import patterns
-from algorithms.cells import Colours, in_cells
-from algorithms.kernels.facts import facts
-from algorithms.kernels.history import colours_for
-from algorithms.kernels.intervals import longs
-from algorithms.truss_parts import places
+from algorithms.truss_parts import facts, places, wrong
 
 from .recounted import COUNTED, PER_ROW
-
-LAST = 2**62  # the label of an edge without a place
-FACTS = "a bigint, b bigint, triangles bigint, backing bigint, first bigint"
 
 
 @contextmanager
 def compared(
-    stored: DataFrame, graph: DataFrame, epochs: Sequence[int], size: int, say: Callable[[str], None]
+    stored: DataFrame,
+    graph: DataFrame,
+    epochs: Sequence[int],
+    size: int,
+    say: Callable[[str], None],
+    labels: Mapping[int, DataFrame] = MappingProxyType({}),
 ) -> Iterator[DataFrame]:
     """What differs at some epochs (`DIFFERENCES`), to be read inside. stored: as `audit` brings it, epoch, what, a, b,
-    k, n; graph: epoch, a, b, relation; size: as many edges as a task has memory for."""
+    k, n; graph: epoch, a, b, relation; size: as many edges as a task has memory for; labels: epoch → places that are
+    known already, a, b, label: whoever has found them, they prove the trussness or do not."""
     plain, cached = graph.where(F.col("relation") == patterns.PLAIN), list[DataFrame]()
 
     def keep(rows: DataFrame) -> DataFrame:
@@ -49,7 +47,7 @@ def compared(
         parts = []
         for epoch in epochs:
             at = F.col("epoch") == epoch
-            parts.append(_epoch(keep(stored.where(at)), plain.where(at), epoch, size, say, keep))
+            parts.append(_epoch(keep(stored.where(at)), plain.where(at), epoch, size, say, keep, labels.get(epoch)))
         yield reduce(DataFrame.unionByName, parts)
     finally:
         for rows in cached:
@@ -63,6 +61,7 @@ def _epoch(
     size: int,
     say: Callable[[str], None],
     keep: Callable[[DataFrame], DataFrame],
+    labels: DataFrame | None,
 ) -> DataFrame:
     edges = keep(graph.select("a", "b").distinct())
     n = edges.count()
@@ -76,37 +75,28 @@ def _epoch(
         edges.join(claimed.where("copies = 1 AND k >= 2"), ["a", "b"], "left").fillna({"k": 2}).select("a", "b", "k")
     )
     known = keep(known)
-    placed = places(known, size, say=say)
-    judged = known.join(placed, ["a", "b"], "left").fillna({"label": LAST})
-    counted = in_cells(judged, colours_for(n, size), _facts, FACTS).groupBy("a", "b")
-    sums = counted.agg(*(F.sum(name).alias(name) for name in ("triangles", "backing", "first")))
-    proved = keep(judged.join(sums, ["a", "b"], "left").fillna(0))
+    placed = places(known, size, say=say) if labels is None else labels
+    proved = keep(facts(known.join(placed.select("a", "b", "label"), ["a", "b"], "left"), n, size))
     ends = proved.select(F.explode(F.array("a", "b")).alias("a"), "triangles")
     vertices = ends.groupBy("a").agg(F.count("*").alias("degree"), F.expr("SUM(triangles) DIV 2").alias("n"))
     vertices = keep(vertices)
     once = edges.withColumn("n", F.lit(1).cast("bigint"))
-    wrong = [
+    differing = [
         _unequal("edge", kind("edge"), once, ["a", "b"]),
         _unequal("degree_at_vertex", kind("degree_at_vertex"), vertices.select("a", F.col("degree").alias("n")), ["a"]),
         _unequal("triangles_at_vertex", kind("triangles_at_vertex"), vertices.where("n > 0").select("a", "n"), ["a"]),
         _misplaced(claimed, edges),
-        _kind("trussness_too_high", proved.where("backing < k - 2"), F.col("k"), None),
-        _kind("trussness_too_low", proved.where(f"label = {LAST} OR first > k - 2"), F.col("k"), None),
+        _kind("trussness_too_high", proved.where(wrong(low=False)), F.col("k"), None),
+        _kind("trussness_too_low", proved.where(wrong(low=True)), F.col("k"), None),
         _totals(stored, proved, vertices),
     ]
-    listed = reduce(DataFrame.unionByName, wrong)
+    listed = reduce(DataFrame.unionByName, differing)
     each = Window.partitionBy("what")
     numbered = listed.withColumn("count", F.count("*").over(each))
     numbered = numbered.withColumn("_place", F.row_number().over(each.orderBy("a", "b")))
     return (
         _first(numbered).unionByName(_counted(proved, vertices)).select(F.lit(epoch).cast("bigint").alias("epoch"), "*")
     )
-
-
-def _facts(rows: pa.Table, colours: Colours | None) -> pa.Table:
-    a, b, k, label = longs(rows, ["a", "b", "k", "label"])
-    found = facts(a, b, k - 2, label, colours)
-    return pa.table({"a": a, "b": b, **{name: np.asarray(column) for name, column in found._asdict().items()}})
 
 
 def _copies() -> Column:
