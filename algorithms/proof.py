@@ -75,8 +75,8 @@ class Ask:
 
 @dataclass
 class Proof:
-    """base, counts: the state before the first epoch; part: at the last epoch, of the vertices `between` two ids;
-    asked: with the part that it was.
+    """base, counts: the state before the first epoch, empty where it is as it was proved before; part: at the last
+    epoch, of the vertices `between` two ids; asked: with the part that it was.
 
     wrong: how many edges are not proved; shown: the first of them.
     """

@@ -10,9 +10,10 @@ too high, and no set of edges can rise (`kernels.check`). Beyond `[truss] limit_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, reduce
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from ..reading import explain
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision
 from ..state.totals import accumulate
-from ..storage import few
+from ..storage import certificates, few, kept
 from ..storage.iceberg import classic
 from ..storage.warehouse import Warehouse
 from . import beyond, motif_reference, recounted
@@ -149,9 +150,10 @@ def differences(
     third_party: bool = False,
     revision: Revision | None = None,
     shown: Shown | None = None,
+    placed: Mapping[int, DataFrame] = MappingProxyType({}),
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The differing rows and the context that `check_differences` judges: all of the work in Spark, and none of Great
-    Expectations'."""
+    Expectations'. `placed`: as `beyond.compared` takes `labels`."""
     if third_party and not classic(warehouse.spark):
         raise UsageError(
             "GraphFrames and GraphX are reached through a JVM in this process: not through Spark Connect.",
@@ -165,7 +167,7 @@ def differences(
     if epochs and _too_large(warehouse, revision, motifs):
         say("in cells and parts: the graph is too large for one task")
         comparing: AbstractContextManager[DataFrame] = beyond.compared(
-            rows, graph, epochs, memory.part_edges(warehouse.home.config), say
+            rows, graph, epochs, memory.part_edges(warehouse.home.config), say, placed
         )
     else:
         kept, fresh = rows.groupBy("epoch"), graph.groupBy("epoch")
@@ -276,9 +278,11 @@ def audit_published(
         return warehouse.at(table, revision)
 
     wanted = sorted(epochs)
-    shown = published(Ledger(warehouse.home.database), revision, wanted)
+    ledger = Ledger(warehouse.home.database)
+    shown = published(ledger, revision, wanted)
     with warehouse.plans(revision):
-        found, context = differences(warehouse, read, wanted, say, third_party, revision, shown)
+        placed = certificates.labels(warehouse, kept.certified(ledger, revision))
+        found, context = differences(warehouse, read, wanted, say, third_party, revision, shown, placed)
         if warehouse.home.config.vertices.ids == "string" and wanted:
             context["kinds"] |= {"names"}
             found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)

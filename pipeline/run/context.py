@@ -201,5 +201,8 @@ class Counted:
     def has_kept_graph(self) -> bool:
         return kept.of(self.run.ledger, self.run.parent) is not None
 
+    def has_state(self) -> bool:
+        return kept.certified(self.run.ledger, self.run.parent) is not None
+
     def published(self) -> Collection[int]:
         return self.run.ledger.batches(self.run.parent.revision)

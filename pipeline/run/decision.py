@@ -32,6 +32,7 @@ class Way(StrEnum):
     RESUME = "resume"  # triangles, truss
     TASK = "task"
     PARTS = "parts"
+    REGION = "region"
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,9 @@ class Numbers(Protocol):
 
     def has_kept_graph(self) -> bool:
         """Whether the run before has left its graph; its files may have gone since."""
+
+    def has_state(self) -> bool:
+        """The same of the state that is left in a table where no task can hold the graph."""
 
     def published(self) -> Collection[int]:
         """The epochs that are published in what the run builds on."""

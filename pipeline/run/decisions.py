@@ -16,11 +16,12 @@ from ..state.facts import AuditFacts, EdgesFacts, Facts, TrianglesFacts, TrussFa
 from ..state.records import RunKind
 from .decision import Decision, Label, Number, Numbers, Scope, Way
 
-FULL = "full"  # `[audit] mode`
+FULL, LOCAL = "full", "local"  # `[audit] mode`
 # Of so many parts "auto" recounts one, of twice as many where a part would have more edges than that, and so on.
 PARTS, PART_EDGES = 32, 1 << 16
 # Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.
 FULL_SECONDS, FULL_EDGES, REST_SECONDS, REST_EDGES = 3.5, 60_000, 5.0, 80_000
+REGION = 200  # edges of a region for each that comes or goes (tests/benchmarks/RESULTS.md)
 SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
 
 
@@ -148,7 +149,8 @@ class Motifs(Decision):
 @dataclass(frozen=True)
 class Truss(Decision):
     """From which epoch the trussness is replayed, and how: from the graph that the run before has kept, if its files
-    are there and fit, or from the tables in one task, or in parts that tell each other.
+    are there and fit, or from the tables in one task; of a graph that no task can hold by the region that the change
+    reaches, from the state that the run before has left, or in parts that tell each other.
 
     Another way of doing it is a member of `Way`, a line in `way` and one in `may`.
     """
@@ -161,6 +163,7 @@ class Truss(Decision):
     edges: Number  # intervals in the whole history
     limit: int
     kept: bool = False
+    state: bool = False
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
@@ -173,7 +176,8 @@ class Truss(Decision):
             earliest = None
         edges = Number.exactly(numbers.stored("edges")) + changed
         kept = scope.keeps("edges") and numbers.has_kept_graph()
-        return cls(earliest, last, expires, changed, edges, memory.task_edges(config), kept)
+        state = scope.keeps("edges") and numbers.has_state()
+        return cls(earliest, last, expires, changed, edges, memory.task_edges(config), kept, state)
 
     @property
     def counts(self) -> bool:
@@ -186,14 +190,20 @@ class Truss(Decision):
             return Way.NOTHING
         if self.kept:
             return Way.RESUME
-        return Way.PARTS if self.counts else Way.TASK
+        return (Way.REGION if self._is_small(self.changed.value) else Way.PARTS) if self.counts else Way.TASK
+
+    def _is_small(self, changed: int) -> bool:
+        """May the region of so many changed edges be held by a task?"""
+        return self.state and changed * REGION <= self.limit
 
     @property
     def may(self) -> frozenset[str]:
         if self.first is None:
             return frozenset({Way.NOTHING})
         within = self.edges.at_most(self.limit)
-        found = {Way.TASK, *(() if within else (Way.PARTS,)), *((Way.RESUME,) if self.kept else ())}
+        found = {Way.TASK, *((Way.RESUME,) if self.kept else ())}
+        if not within:
+            found |= {Way.PARTS, *((Way.REGION,) if self._is_small(self.changed.least) else ())}
         return frozenset(found if self.expires else _unless_nothing(self.changed, found))
 
     def words(self, label: Label) -> str:
@@ -201,13 +211,16 @@ class Truss(Decision):
             return "nothing to replay"
         kept = ", from the kept graph if it is there" if self.kept else ""
         where = f"in one task (in parts beyond {self.limit:,} edges){kept}"
+        if self.way is Way.REGION:
+            some = f"{self.changed.value * REGION:,} of {self.edges.value:,} edges"
+            where = f"by region in one task, of some {some} (in parts beyond {self.limit:,})"
         return f"replay {label(self.first)} … {label(self.last)} {where}"
 
     @classmethod
     def taken(cls, facts: Facts) -> str:
         assert isinstance(facts, TrussFacts)
-        if facts.plan == Way.RESUME:
-            return Way.RESUME
+        if facts.plan in (Way.RESUME, Way.REGION):
+            return facts.plan
         if facts.first_epoch is None and not facts.epochs:  # a replay over a graph without edges has logged no epoch
             return Way.NOTHING
         return Way.PARTS if facts.rounds else Way.TASK  # of earlier versions as well
@@ -219,7 +232,8 @@ class Audit(Decision):
     one, the frontier, and what `[audit] epochs` asks for; of a rebuild some of all at the least); by a part of the
     vertices, recounted; or not.
 
-    What cannot be proved is checked in full: motifs, and a graph that one task cannot hold.
+    What cannot be proved is checked in full: motifs, and a graph that one task cannot hold, but where the trussness is
+    maintained by region: there no part is recounted.
     """
 
     NAME, FACTS = "audit", AuditFacts
@@ -229,6 +243,7 @@ class Audit(Decision):
     provable: bool
     stored: int
     changed: Number
+    region: bool = False
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
@@ -249,13 +264,16 @@ class Audit(Decision):
             chosen.update(sample(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
         changed = numbers.changed("edges")
         edges = numbers.stored("edges") + changed.value
-        provable = not config.motifs and edges <= memory.task_edges(config)
+        region = Truss.of(scope, config, numbers).way is Way.REGION
+        provable = not config.motifs and (region or edges <= memory.task_edges(config))
         epochs = tuple(sorted(chosen.intersection(known)))
-        return cls(epochs, config.audit.mode, mode != "frontier", provable, numbers.stored("edges"), changed)
+        return cls(epochs, config.audit.mode, mode != "frontier", provable, numbers.stored("edges"), changed, region)
 
     def _mode(self, changed: int) -> str:
         if not self.provable:
             return FULL
+        if self.region and self.wanted != FULL:
+            return FULL if self.asked and self.wanted == "auto" else LOCAL
         if self.wanted != "auto":
             return self.wanted
         full = FULL_SECONDS + len(self.epochs) * (self.stored + changed) / FULL_EDGES

@@ -232,6 +232,9 @@ class Estimated:
     def has_kept_graph(self) -> bool:
         return kept.of(self.ledger, self.plan.parent) is not None
 
+    def has_state(self) -> bool:
+        return kept.certified(self.ledger, self.plan.parent) is not None
+
     def published(self) -> Collection[int]:
         return self._published
 

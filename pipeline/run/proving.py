@@ -56,9 +56,10 @@ def asked(audit: Audit, revision: int) -> Ask:
 
 def unprovable(run: Run) -> str | None:
     """Why there is no proof of what the run has written; None: there is one, or nothing has changed."""
-    if run.ledger.proof(run.run_id) is not None:
+    proof = run.ledger.proof(run.run_id)
+    if proof is not None and (proof.base or _known(run.ledger.fingerprints(run.parent.revision))):
         return None
-    if run.ledger.facts(run.run_id, TrussFacts).epochs:
+    if proof is None and run.ledger.facts(run.run_id, TrussFacts).epochs:
         return "the graph was too large for one task"
     if run.parent.frontier is not None and not _known(run.ledger.fingerprints(run.parent.revision)):
         return "nothing changes, and nothing is known of the state before"
@@ -86,7 +87,7 @@ def proved(run: Run, audit: Audit) -> Proved | None:
             for a, b, k, why in proof.shown
         ]
         after = {table: plus(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
-        rows += _stored(run, proof, found.first_epoch, after, first, epochs)
+        rows += _stored(run, proof, found.first_epoch, before, after, first, epochs)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
     return Proved(epochs, rows, ask, 0 if proof is None else proof.looked_at)
@@ -135,7 +136,13 @@ def _batches(run: Run) -> set[int]:
 
 
 def _stored(
-    run: Run, proof: Proof, replayed: int | None, after: Mapping[str, ByEpoch], first: int, epochs: list[int]
+    run: Run,
+    proof: Proof,
+    replayed: int | None,
+    before: Mapping[str, ByEpoch],
+    after: Mapping[str, ByEpoch],
+    first: int,
+    epochs: list[int],
 ) -> list[dict[str, Any]]:
     """Where tables or totals are not what was proved: on what the first step builds, at every epoch that the run speaks
     of, and wherever anything changes between them, as where edges expire and nothing lands."""
@@ -147,6 +154,10 @@ def _stored(
     shown = at_epochs(accumulate(diffs, run.frontier), looked_at)
     held = {table: Running(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
+    if not right:  # by region: as it was proved by the runs before
+        right = {table: Running(before[table]).at(base) for table in COLLECTIONS}
+        known = at_epochs(accumulate(run.ledger.total_diffs(run.parent.revision), run.frontier), [base])[base]
+        counts = Counts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
     step = next(steps)
     rows = []
     for epoch in looked_at:

@@ -37,11 +37,12 @@ def executed(run: Run, changes: DataFrame) -> DataFrame | None:
     return None
 
 
-def moved(run: Run, graph: Kept, first: int) -> DataFrame:
-    """The edge intervals that begin or end from `first` on, and `fresh`: those that the graph has not seen."""
-    if first > graph.at and run.home.config.edges.live_for is None:
+def moved(run: Run, at: int, first: int) -> DataFrame:
+    """The edge intervals that begin or end from `first` on, and `fresh`: those that a graph as of epoch `at`, which the
+    parent's run has left, has not seen."""
+    if first > at and run.home.config.edges.live_for is None:
         rows = run.delta("edges")  # nothing that was stored before begins or ends after it
     else:
-        span = first, max(graph.at, run.frontier)
+        span = first, max(at, run.frontier)
         rows = run.after("edges").where(F.col("epoch").between(*span) | F.col("until").between(*span))
     return rows.withColumn("fresh", F.col("revision") == run.revision)

@@ -111,20 +111,37 @@ class TrianglesFacts(Facts):
     motif_plan: str | None = None
 
 
+Whole = Annotated[int, PlainSerializer(str)]  # an integer of 64 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certified:
+    """The state that a run has left for the next one: in which snapshot, as of which epoch, and the labels at which
+    what comes to the front and to the back is put."""
+
+    snapshot: Whole
+    at: int
+    front: Whole
+    back: Whole
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrussFacts(Facts):
     STAGE = "truss"
     rows: int  # changed trussnesses
     first_epoch: int | None = field(default=None, metadata=_on("line", called="from epoch"))  # replayed from here
     epochs: int  # replayed
-    plan: str | None = None  # resume: from the graph that the run before kept; replay: from the tables
+    # resume: from the graph that the run before kept; region: from its state in a table; replay: from the tables
+    plan: str | None = None
     graph: str | None = field(default=None, metadata=_on())  # the name of the graph kept for the next run
     methods: Mapping[str, int] | None = None  # how an epoch was maintained → how many were
+    certified: Certified | None = field(default=None, metadata=_on())  # beyond one task's memory
     inserted: int | None = None
     deleted: int | None = None
     looked_at: int | None = None  # how often the triangles of an edge were
     seconds: float | None = None  # of the kernels
-    rounds: int | None = None  # of parts, beyond the memory of one task
+    rounds: int | None = None  # of parts, or hops of a region, beyond the memory of one task
+    region: int | None = None  # edges that the task knew
     top_edges: Top | None = None
     entered_core: Mapping[str, Sequence[int | str]] | None = None  # epoch → vertices
 

@@ -167,10 +167,12 @@ def _former_file(home: Home, catalog: str, warehouse: str) -> str:
 ROUNDS = "rounds_"  # how tables begin that are no state of a home, and may go at any moment (`storage.rounds`)
 
 
-def locations(connection: sa.Connection, catalog: str) -> dict[str, str]:
-    """Each table of a catalog, `namespace.table`, with the metadata file that is in force; without those of rounds."""
+def locations(connection: sa.Connection, catalog: str, *named: str) -> dict[str, str]:
+    """Each table of a catalog, `namespace.table`, with the metadata file that is in force; without those of rounds, but
+    for those that are named."""
     mine = sa.select(tables).where(tables.c.catalog_name == catalog)
-    rows = [row for row in connection.execute(mine) if not row.table_name.startswith(ROUNDS)]
+    found = connection.execute(mine)
+    rows = [row for row in found if row.table_name in named or not row.table_name.startswith(ROUNDS)]
     return {f"{row.table_namespace}.{row.table_name}": row.metadata_location for row in rows}
 
 

@@ -103,7 +103,7 @@ class Sql:
 
     def located(self, *tables: str) -> dict[str, str]:
         with database.answering(self._uri), self._engine.connect() as connection:
-            found = place.locations(connection, self._name)
+            found = place.locations(connection, self._name, *tables)
         return {name.rpartition(".")[2]: location for name, location in found.items()}
 
     def commit(self, table: str, location: str, updates: Updates) -> bool:

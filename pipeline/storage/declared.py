@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from ..errors import AltneuError
 from ..home.directory import Home
+from ..state.place import ROUNDS
 from ..state.records import PLAIN, Revision
 
 NAMESPACE = "graph"
@@ -31,6 +32,8 @@ MOTIFS = {  # of homes that have some
     "motif_edges": "relation string, a bigint, b bigint, until bigint",  # what they are made of besides the edges
     "motif_counts": "motif string, vertex bigint",  # diff = change of the number of occurrences at the vertex
 }
+CERTIFICATES = ROUNDS + "certificates"  # no table of a home: see `storage.certificates`
+_CERTIFICATE = "a bigint, b bigint, level bigint, label bigint, own bigint, backing bigint, diff bigint"
 INTERVALS = ("edges", "motif_edges")  # whose rows are intervals
 
 
@@ -71,6 +74,8 @@ def fields(home: Home, table: str) -> dict[str, str]:
     """Column of a table → its type in SQL."""
     if table in PLAIN:
         return plain(home, table)
+    if table == CERTIFICATES:
+        return dict(column.split() for column in _CERTIFICATE.split(", "))
     before, values, after = f"{(TABLES | MOTIFS)[table]}, {_TIME}".partition("{values}")
     own = [dict(column.split() for column in part.split(",") if column.strip()) for part in (before, after)]
     return own[0] | (value_columns(home) if values else {}) | own[1]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..home.directory import Home
-from ..state.facts import TrussFacts
+from ..state.facts import Certified, TrussFacts
 from ..state.ledger import Ledger
 from ..state.records import Revision
 
@@ -47,8 +47,19 @@ def new_key(run_id: str) -> str:
 
 def of(ledger: Ledger, revision: Revision) -> str | None:
     """The name of the graph that a revision's run has left, if it has."""
+    found = _facts(ledger, revision)
+    return None if found is None else found.graph
+
+
+def certified(ledger: Ledger, revision: Revision) -> Certified | None:
+    """The state that it has left in a table (`certificates`) where no task can hold the graph, if it has."""
+    found = _facts(ledger, revision)
+    return None if found is None else found.certified
+
+
+def _facts(ledger: Ledger, revision: Revision) -> TrussFacts | None:
     done = ledger.stages(revision.run_id) if revision.frontier is not None else ()
-    return next((row.facts.graph for row in done if isinstance(row.facts, TrussFacts)), None)
+    return next((row.facts for row in done if isinstance(row.facts, TrussFacts)), None)
 
 
 def epoch(home: Home, key: str) -> int | None:

@@ -57,6 +57,9 @@ class Known:
     def has_kept_graph(self) -> bool:
         return self.kept
 
+    def has_state(self) -> bool:
+        return False
+
     def published(self) -> Collection[int]:
         return self.epochs
 

@@ -144,6 +144,7 @@ _METHODS = {
     "mixed": "descent, then lift rounds",
     "none": "nothing to do",
     "parts": "in parts that tell each other",
+    "region": "by the region that the change reaches",
 }
 
 

@@ -11,8 +11,9 @@ from expectations.model import Check
 from ...checking import audit, plain
 from ...checking.shown import Shown, of
 from ...errors import CheckFailed
-from ...state.facts import AuditFacts
+from ...state.facts import AuditFacts, TrussFacts
 from ...state.totals import accumulate
+from ...storage import certificates
 from ..context import Run
 from ..decisions import FULL, Audit
 from ..proving import proved, unprovable
@@ -85,7 +86,8 @@ def _plain(run: Run, epochs: list[int]) -> list[Check]:
 def _recomputed(run: Run, epochs: Iterable[int]) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
     listed = list(epochs)
     parts = run.warehouse, run.after, listed, run.say
-    return listed, audit.differences(*parts, revision=run.heads(), shown=staged(run, listed))
+    placed = certificates.labels(run.warehouse, run.ledger.facts(run.run_id, TrussFacts).certified)
+    return listed, audit.differences(*parts, revision=run.heads(), shown=staged(run, listed), placed=placed)
 
 
 def staged(run: Run, epochs: Iterable[int]) -> Shown:

@@ -130,5 +130,5 @@ def _resumed(run: Run) -> DataFrame | None:
     first = run.ledger.facts(run.run_id, EdgesFacts).first_epoch
     if graph is None or first is None:
         return None
-    edges, stored = resuming.moved(run, graph, first), run.before("triangle_counts")
+    edges, stored = resuming.moved(run, graph.at, first), run.before("triangle_counts")
     return resuming.executed(run, triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier))

@@ -3,22 +3,24 @@ plain tables, whose last part it is."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms import truss
+from algorithms import truss, truss_region
 from algorithms.kept import Files
 from algorithms.parts import Rounds
 from algorithms.proof import Ask
+from algorithms.truss_region import Region
 
 from ...home import memory
 from ...reading.names import named
 from ...state.facts import TrussFacts
+from ...state.prints import Running
 from ...state.totals import accumulate, at_epochs
 from ...storage import few, kept, rounds
-from .. import plain, resuming
+from .. import plain, resuming, standing
 from ..changed import REPORTED, most_changed
 from ..context import Run
 from ..decision import Way
@@ -41,21 +43,31 @@ def maintain(run: Run) -> TrussFacts:
         run.write("trussness", None)
         run.put_totals(["truss"], [])
         run.ledger.put_proof(run.run_id, None)
-        return TrussFacts(rows=0, epochs=0, graph=resuming.parents(run))
+        return TrussFacts(rows=0, epochs=0, graph=resuming.parents(run), certified=standing.parents(run))
     label = run.home.schedule.label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
     files, key = kept.place(run.home), kept.new_key(run.run_id)
     ask = asked(run.decide(Audit), run.revision)
     new = _resumed(run, first, files, key, ask) if decision.way is Way.RESUME else None
     plan = "replay" if new is None else "resume"
-    with rounds.kept(run.warehouse, run.ledger, run.run_id) if decision.counts else nullcontext() as place:
+    region, certified = None, None
+    with ExitStack() as stack:
+        place = stack.enter_context(rounds.kept(run.warehouse, run.ledger, run.run_id)) if decision.counts else None
+        if (
+            place is not None
+            and decision.way is Way.REGION
+            and (region := _by_region(run, first, decision.limit, stack, place)) is not None
+        ):
+            plan, new = "region", region.changes.persist()
         if new is None:
             new = _replayed(run, decision, first, None if files is None else (files, key), ask, place)
-        try:
-            written = run.write("trussness", new.where(F.col("diff") != 0))
-            found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
-        finally:
-            new.unpersist()
+        stack.callback(new.unpersist)
+        written = run.write("trussness", new.where(F.col("diff") != 0))
+        found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
+        if region is not None:
+            certified = standing.go_on(run, region)
+        elif place is not None and kept.epoch(run.home, key) is None:
+            certified = standing.begin(run, place)
     parent, name = resuming.parents(run), None
     notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
     log = [row.note for row in notes if row.k != truss.PROOF]
@@ -75,12 +87,14 @@ def maintain(run: Run) -> TrussFacts:
         epochs=len(log),
         plan=plan,
         graph=name,
+        certified=certified,
         methods=did.methods,
         inserted=did.inserted,
         deleted=did.deleted,
         looked_at=did.looked_at,
         seconds=did.seconds,
-        rounds=did.rounds or None,
+        rounds=did.rounds or None if region is None else region.hops,
+        region=None if region is None else region.edges,
         top_edges=most,
         entered_core=entered,
     )
@@ -91,8 +105,26 @@ def _resumed(run: Run, first: int, files: Files | None, name: str, ask: Ask) -> 
     graph = resuming.graph(run, files)
     if graph is None:
         return None
-    edges, stored = resuming.moved(run, graph, first), run.before("trussness")
+    edges, stored = resuming.moved(run, graph.at, first), run.before("trussness")
     return resuming.executed(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
+
+
+def _by_region(run: Run, first: int, most: int, stack: ExitStack, place: Rounds) -> Region | None:
+    """The changes from the state that the parent's run has left in a table, EXECUTED, to be read while the stack is
+    open; None: it is not there, or the region is too large for a task."""
+    state = standing.of_parent(run)
+    if state is None:
+        run.say("the state of the run before is not there any more: in parts")
+        return None
+    at = F.col("epoch") <= state.at
+    degrees = run.before("degrees").where(at).groupBy("vertex").agg(F.sum("diff").alias("degree"))
+    parts = resuming.moved(run, state.at, first), run.before("trussness"), degrees, first, run.frontier, most
+    known = Running(run.ledger.fingerprints(run.parent.revision).get("trussness", {})).at(state.at)
+    try:
+        return stack.enter_context(truss_region.trussness_changes(state, *parts, known, place, run.say))
+    except truss_region.Unfit as error:
+        run.say(f"{error}: in parts")
+        return None
 
 
 def _replayed(

@@ -1,0 +1,76 @@
+"""What a run leaves for the next one where no task can hold the graph: each edge with its trussness and what proves it.
+
+After rounds of parts it is made whole, which takes about as long as they have; by region it changes with the trussness.
+The table it lies in is that of `storage.certificates`.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from algorithms import truss_parts
+from algorithms.kernels.levels import LABEL_GAP
+from algorithms.parts import Rounds
+from algorithms.truss_region import Region, State, summed
+
+from ..home import memory
+from ..state.facts import Certified
+from ..state.totals import accumulate, at_epochs
+from ..storage import certificates, kept
+from ..storage.declared import CERTIFICATES
+from .context import Run
+
+WORN = 2  # times as many rows as edges: then the table is written anew
+
+
+def parents(run: Run) -> Certified | None:
+    """Where the parent's run has left it, where this run adds to its edges."""
+    return kept.certified(run.ledger, run.parent) if run.keeps("edges") else None
+
+
+def of_parent(run: Run) -> State | None:
+    """It, if it is there."""
+    return certificates.read(run.warehouse, parents(run))
+
+
+def go_on(run: Run, region: Region) -> Certified:
+    """Write by how much a run has changed it."""
+    base = parents(run)
+    assert base is not None
+    rows = region.state
+    stored = run.warehouse.size(CERTIFICATES, base.snapshot).rows
+    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+    edges = at_epochs(accumulate(diffs, run.frontier), [run.frontier])[run.frontier]["edges"]
+    if stored > WORN * edges:
+        old = certificates.read(run.warehouse, base)
+        assert old is not None
+        rows, base = summed(old.rows.unionByName(rows)), None
+    return _written(run, base, rows, region.ends)
+
+
+def begin(run: Run, place: Rounds) -> Certified | None:
+    """Make it of the trussness at the frontier; EXECUTES. None, and it is said: that is wrong."""
+    size = memory.part_edges(run.home.config)
+    now = run.after("trussness").where(F.col("epoch") <= run.frontier).groupBy("a", "b", "k")
+    edges = now.agg(F.sum("diff").alias("diff")).where("diff <> 0").select("a", "b", "k").persist()
+    try:
+        count = edges.count()
+        if not count:
+            return None
+        run.say(f"an order that proves the trussness of {count:,} edges")
+        rows = place.keep(truss_parts.certificate(edges, count, size, place, run.say))
+    except ValueError as error:
+        run.say(f"{error}: nothing is left for the next run")
+        return None
+    finally:
+        edges.unpersist()
+    bounds = rows.agg(F.min("label").alias("front"), F.max("label").alias("back")).collect()[0]
+    ends = bounds.front - LABEL_GAP, bounds.back + LABEL_GAP
+    return _written(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
+
+
+def _written(run: Run, base: Certified | None, rows: DataFrame, ends: tuple[int, int]) -> Certified:
+    snapshot = certificates.write(run.warehouse, run.run_id, base, rows)
+    certificates.keep_only(run.warehouse, run.ledger, run.run_id, run.parent.run_id)
+    return Certified(snapshot=snapshot, at=run.frontier, front=ends[0], back=ends[1])

@@ -1,0 +1,64 @@
+"""The state from which a run goes on whose graph no task can hold (`algorithms.truss_region`): a cache, as `kept` is.
+
+It lies in a table of its own beside the home's, whose name begins as those of rounds do: no reader knows it, and it is
+left behind when a home is moved. A run appends what it changes to a branch of its own, made from the snapshot of the
+run that it builds on, or begins anew; the facts of its truss stage say which snapshot it has left. So what a run has
+left that failed, or that was taken for dead, is never read. Without the snapshot, or after a rebuild, everything works
+in parts, more slowly. The newest two runs' are kept.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from algorithms.truss_region import State, summed
+
+from ..state.facts import Certified
+from ..state.ledger import Ledger
+from . import iceberg
+from .branches import branch_of
+from .declared import CERTIFICATES
+from .warehouse import Warehouse
+
+
+def read(warehouse: Warehouse, certified: Certified | None) -> State | None:
+    """It; None when there is none, or it is not there any more."""
+    if certified is None or CERTIFICATES not in warehouse.others():
+        return None
+    if certified.snapshot not in warehouse.metadata(CERTIFICATES).snapshots():
+        return None
+    rows = warehouse.snapshot(CERTIFICATES, certified.snapshot)
+    return State(rows, certified.at, (certified.front, certified.back))
+
+
+def labels(warehouse: Warehouse, certified: Certified | None) -> dict[int, DataFrame]:
+    """Epoch → a, b, label: the order by which that epoch's trussness can be proved; none, if there is none."""
+    state = read(warehouse, certified)
+    return {} if state is None else {state.at: summed(state.rows)}
+
+
+def write(warehouse: Warehouse, run_id: str, base: Certified | None, rows: DataFrame) -> int:
+    """Append a run's rows to what it builds on, or begin anew; the snapshot."""
+    if base is None and CERTIFICATES not in warehouse.others():
+        warehouse.add(CERTIFICATES, warehouse.columns(CERTIFICATES))
+    warehouse.change(CERTIFICATES, lambda metadata: metadata.begin() if metadata.main() is None else None)
+    snapshot = warehouse.first(CERTIFICATES) if base is None else base.snapshot
+    return warehouse.stage(CERTIFICATES, run_id, snapshot, rows)
+
+
+def keep_only(warehouse: Warehouse, ledger: Ledger, *run_ids: str) -> None:
+    """Drop what other runs have left that are over."""
+    if CERTIFICATES not in warehouse.others():
+        return
+    kept = {"main", *(branch_of(run_id) for run_id in (*run_ids, *ledger.at_work()))}
+
+    def drop(metadata: iceberg.Table) -> None:
+        metadata.commit([("removeBranch", name) for name in sorted(metadata.refs()) if name not in kept])
+
+    def expire(metadata: iceberg.Table) -> None:
+        held = set(metadata.refs().values())
+        if gone := metadata.snapshots() - held - {metadata.first()}:
+            metadata.expire(gone)
+
+    warehouse.change(CERTIFICATES, drop)
+    warehouse.change(CERTIFICATES, expire)

@@ -1,0 +1,177 @@
+"""Laws 2, 3, 4 and 10 where no task can hold the graph and the trussness is maintained by region: with every edge its
+certificate is left in a table, the next run goes on from there, and proves what it changes."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from algorithms import truss_region
+from algorithms.kernels.facts import facts
+from pipeline.home import memory
+from pipeline.run import decisions, planning, runner
+from pipeline.run.forecast import forecast
+from pipeline.run.stages import truss
+from pipeline.state.facts import AuditFacts, TrussFacts
+from pipeline.storage import certificates, kept
+from pipeline.storage.declared import CERTIFICATES
+from pipeline.storage.iceberg import Table
+from pipeline.storage.warehouse import Warehouse
+from tests.laws.test_history import World
+
+LIMIT = "[truss]\nlimit_edges = 3\n"
+
+
+@pytest.fixture()
+def world(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """No task can hold the graph, but any region of it."""
+    by_region = truss_region.trussness_changes
+
+    def roomy(*args: Any, **kwargs: Any) -> Any:
+        return by_region(*args[:6], 10**6, *args[7:], **kwargs)
+
+    monkeypatch.setattr(memory, "cell_edges", lambda config: 3)
+    monkeypatch.setattr(decisions, "REGION", 0)
+    monkeypatch.setattr(truss.truss_region, "trussness_changes", roomy)
+    return World(tiny, tmp_path / "home", live_for=3, retention=LIMIT)
+
+
+def run(world: World, *epochs: int) -> list[str]:
+    """What is said."""
+    said: list[str] = []
+    plan = planning.plan_epochs(world.home, world.ledger, epochs, remove=True)
+    shown = {each.NAME: each for each in forecast(world.home, world.ledger, plan).decisions}
+    runner.run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
+    for decision in (shown["truss"], shown["audit"]):
+        found = world.ledger.facts(world.ledger.at().run_id, decision.FACTS)
+        assert decision.taken(found) in decision.may, (decision, found)
+    world.published()
+    return said
+
+
+def facts_of(world: World) -> tuple[TrussFacts, AuditFacts]:
+    run_id = world.ledger.at().run_id
+    return world.ledger.facts(run_id, TrussFacts), world.ledger.facts(run_id, AuditFacts)
+
+
+def certified(world: World) -> None:
+    """Law 10: what the run has left is the graph at the frontier with its trussness, and both facts hold."""
+    found = kept.certified(world.ledger, world.ledger.at())
+    assert found is not None
+    state = certificates.read(Warehouse(world.spark, world.home), found)
+    assert state is not None and state.at == world.ledger.at().frontier
+    rows = truss_region.summed(state.rows).collect()
+    assert {(row.a, row.b, row.level + 2) for row in rows} == set(world.state(world.ledger.at().revision))
+    assert len(rows) == len({(row.a, row.b) for row in rows}) and all(row.diff == 1 for row in rows)
+    names = ("a", "b", "level", "label", "own", "backing")
+    a, b, level, label, own, backing = (np.array([row[name] for row in rows], np.int64) for name in names)
+    counted = facts(a, b, level, label)
+    assert (counted.backing == backing).all() and (counted.first == own).all()
+    assert (backing >= level).all() and (own <= level).all()
+    assert (label > state.ends[0]).all() and (label < state.ends[1]).all()
+
+
+@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_by_region_as_by_a_peel(world: World, short: bool) -> None:
+    """Runs of one epoch and of several, late ones, replaced ones, one that goes, one that changes nothing."""
+    world.deliver(0, 1)
+    assert set(facts_of(world)[0].methods or ()) == {"parts"}
+    certified(world)
+    steps = [(2,), (4, 5), (1,)] if short else [(2,), (4, 5), (3,), (1,), (6,), (5, 6)]
+    for epochs in steps:
+        for epoch in epochs:
+            world.land(epoch)
+        said = run(world, *epochs)
+        did, judged = facts_of(world)
+        assert did.plan == "region" and did.region and did.rounds, said
+        assert judged.mode == "local" and judged.proved and not judged.critical, said
+        certified(world)
+    assert any("truss: hop 1: " in line for line in said)
+    shutil.rmtree(world.home.landing / "epoch=5")
+    del world.landed[5]
+    run(world, 5)
+    assert facts_of(world)[0].plan == "region"
+    certified(world)
+    world.check(*range(1, len(steps) + 3))
+
+
+@pytest.mark.slow
+def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state is a cache: without it, with that of another graph, with a region that is too large, all is right."""
+    world.deliver(0, 1)
+    warehouse = Warehouse(world.spark, world.home)
+
+    def gone() -> None:
+        warehouse.remove(CERTIFICATES)
+
+    def foreign() -> None:
+        found = certificates.read(warehouse, kept.certified(world.ledger, world.ledger.at()))
+        assert found is not None
+        other = truss_region.State(found.rows.where("level > 0"), found.at, found.ends)
+        monkeypatch.setattr(certificates, "read", lambda *args: other)
+
+    def small() -> None:
+        monkeypatch.setattr(certificates, "read", READ)
+        monkeypatch.setattr(truss.truss_region, "trussness_changes", lambda *args: PLAIN(*args[:6], 1, *args[7:]))
+
+    expected = {
+        "the state of the run before is not there any more: in parts": gone,
+        "is not that of the stored trussness: in parts": foreign,
+        "more than the 1 edges that a task may hold: in parts": small,
+    }
+    for epoch, (words, spoil) in enumerate(expected.items(), 2):
+        spoil()
+        world.land(epoch)
+        said = run(world, epoch)
+        did, judged = facts_of(world)
+        assert any(words in line for line in said), said
+        assert did.plan == "replay" and set(did.methods or ()) == {"parts"} and judged.mode == "full"
+    monkeypatch.undo()
+    world.check(*range(1, 5))
+
+
+READ, PLAIN = certificates.read, truss_region.trussness_changes
+
+
+def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is followed by a proof that does not trust it: the run recomputes, and publishes what is right or nothing."""
+    world.deliver(0, 1)
+    found = certificates.read(Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.at()))
+    assert found is not None
+    lied = found.rows.selectExpr("a", "b", "level", "label", "own", "CAST(0 AS bigint) AS backing", "diff")
+    monkeypatch.setattr(certificates, "read", lambda *args: truss_region.State(lied, found.at, found.ends))
+    for epoch in (2, 3):
+        world.land(epoch)
+    said: list[str] = []
+    plan = planning.plan_epochs(world.home, world.ledger, [2, 3])
+    try:
+        runner.run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
+    except Exception as error:
+        assert "critical check" in str(error), error
+        assert world.ledger.at().revision == 1
+    else:
+        world.published()
+        world.check(2)
+    assert any("the proof fails: recomputing" in line for line in said), said
+
+
+@pytest.mark.slow
+def test_the_table_is_written_anew_when_it_is_worn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what older runs have left goes: of the snapshots two are kept besides the first, empty one."""
+    world.deliver(0, 1)
+    rows, metadata = [], lambda: Warehouse(world.spark, world.home).metadata(CERTIFICATES)
+    for epoch in range(2, 9):
+        world.land(epoch)
+        run(world, epoch)
+        found = kept.certified(world.ledger, world.ledger.at())
+        assert found is not None
+        rows.append(int(metadata().summary(found.snapshot)["total-records"]))
+        assert len(Table.snapshots(metadata())) <= 3
+    assert any(later < earlier for earlier, later in pairwise(rows)), rows
+    certified(world)
