@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import time
 from typing import Any
 
 import grpc
 from pyspark.errors import PySparkException, PySparkValueError
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client import DefaultChannelBuilder
+from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, RetryPolicyState
 
 from ..errors import Unavailable, UsageError
 from ..secret import masked, secret
@@ -25,6 +27,10 @@ from .session import listens
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 SECONDS = 10  # for a connection
+PATIENCE = 25  # seconds of a server that has answered and does not any more: it may be the network
+WAIT_MS = 500  # between two tries
+AGAIN = "the same command again"
+_FORGOTTEN = "INVALID_HANDLE.SESSION_"  # how Spark's errors of a session that the server does not have begin
 
 
 def local(host: str) -> bool:
@@ -76,6 +82,45 @@ class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercepto
     intercept_unary_unary = intercept_unary_stream = intercept_stream_unary = _sent
 
 
+class _Patience(RetryPolicy):
+    """What becomes of a call where the server does not answer: it is tried again for `PATIENCE` seconds, and raises
+    `Unavailable` then; PySpark's own policy is silent for ten minutes. Calls after that one, which clean up, are tried
+    once. A server that was started again has no session of before: that is said at once."""
+
+    def __init__(self, named: str) -> None:
+        super().__init__(initial_backoff=WAIT_MS)
+        self.named, self.lost = named, False
+
+    def can_retry(self, exception: BaseException) -> bool:
+        silent = isinstance(exception, grpc.RpcError) and exception.code() == grpc.StatusCode.UNAVAILABLE
+        return silent or _FORGOTTEN in str(exception)
+
+    def to_state(self) -> RetryPolicyState:
+        return _Waiting(self)
+
+
+class _Waiting(RetryPolicyState):
+    """Of one call."""
+
+    _until: float | None = None
+
+    def __init__(self, policy: _Patience) -> None:
+        super().__init__(policy)
+        self._of = policy
+
+    def next_attempt(self, exception: BaseException | None = None) -> int | None:
+        there = f"the Spark Connect server at {self._of.named}"
+        if _FORGOTTEN in str(exception):
+            self._of.lost = True
+            raise Unavailable(f"{there} has lost the session: it was started again, or has ended it.", AGAIN)
+        now = time.monotonic()
+        self._until = self._until or now + PATIENCE
+        if self._of.lost or now >= self._until:
+            self._of.lost = True
+            raise Unavailable(f"{there} does not answer any more.", f"altneu connect, if it has ended; then {AGAIN}")
+        return super().next_attempt(exception)
+
+
 def connected(master: str, settings: dict[str, str]) -> SparkSession:
     """The session of this process at a server. Raises `Unavailable` when none answers there, `UsageError` when it
     refuses the token or the address is none."""
@@ -83,7 +128,8 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
 
     named = masked(master)
     try:
-        channel = _Channel(master)
+        # by itself gRPC would find a server that is back only when twice as long has passed
+        channel = _Channel(master, [("grpc.max_reconnect_backoff_ms", 2000)])
         host, _, port = channel.endpoint.rpartition(":")
         reached = int(port) <= 65535
     except (PySparkValueError, ValueError):
@@ -91,6 +137,7 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
     if not reached or not listens(host, int(port)):
         raise Unavailable(f"no Spark Connect server answers at {named}.", "altneu connect")
     _greet(channel, named)
+    _let_go()
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # by this PySpark's functions know which session they are for
     builder = Remote.builder.channelBuilder(channel)
     for name, value in settings.items():
@@ -104,9 +151,20 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
         raise UsageError(
             f"the Spark Connect server at {named} {given}.", f"export {TOKEN}=…   (or {TOKEN}_FILE): that of the server"
         ) from None
+    session.client.set_retry_policies([_Patience(named), DefaultPolicy()])  # of an error, the first that knows it
     if session.conf.get(travel.CODE, None) == travel.SENT:
         session.addArtifacts(travel.archive(), pyfile=True)
     return session  # type: ignore[no-any-return]
+
+
+def _let_go() -> None:
+    """A session that is lost is not the next one of this process: a new one may find the server."""
+    from pyspark.sql.connect.session import SparkSession as Remote
+
+    for spark in (Remote.getActiveSession(), Remote._get_default_session()):  # of this thread, of the process
+        policies = spark.client.get_retry_policies() if spark is not None else []
+        if spark is not None and any(isinstance(policy, _Patience) and policy.lost for policy in policies):
+            spark.stop()
 
 
 def _greet(builder: _Channel, named: str) -> None:

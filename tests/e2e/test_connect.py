@@ -25,7 +25,8 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
-from pipeline.state.records import Revision
+from pipeline.state.records import Revision, RunState
+from pipeline.storage import connecting
 from pipeline.storage.declared import TABLES
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
@@ -51,10 +52,11 @@ def altneu(
     )
 
 
-def serve(home: Path) -> tuple[subprocess.Popen[str], str, str]:
+def serve(home: Path, port: int = 0) -> tuple[subprocess.Popen[str], str, str]:
     """A server, once it listens: its process, its address, what it has said."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    if not port:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
     process = altneu(home, "connect", "--port", str(port))
     assert process.stdout is not None
     told = ""
@@ -325,6 +327,79 @@ def test_a_server_without_its_jvm_ends(tmp_path: Path) -> None:
             child.kill()
     rest, _ = process.communicate(timeout=60)
     assert process.returncode == 1 and "JVM has ended" in rest, rest
+
+
+def kill(server: subprocess.Popen[str]) -> None:
+    """At once, with its JVM: nothing is said to its clients."""
+    for each in [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]:
+        each.kill()
+    server.wait()
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_server_is_killed_during_a_run(spark: SparkSession, tmp_path: Path, shared: str) -> None:
+    home, ledger = homes.make(tmp_path / "home", TOML)
+    rng = random.Random(seeds.one())
+    for epoch in range(2):
+        homes.put(home, epoch, batch(rng))
+    server, address, _ = serve(home.path)
+    client = altneu(home.path, "run", "0", "1", server=address)
+    assert client.stdout is not None
+    told = ""
+    for line in client.stdout:
+        told += line
+        if "triangles:" in line:  # the stage is at work
+            break
+    kill(server)
+    rest, _ = client.communicate(timeout=90)
+    words = " ".join(rest.split())
+    assert client.returncode == 1, told + rest
+    assert f"the Spark Connect server at {address} does not answer any more" in words, rest
+    assert "next: altneu connect" in words and "Traceback" not in words and "RETRIES_EXCEEDED" not in words, rest
+    assert ledger.at().revision == 0 and [run.state for run in ledger.runs()] == [RunState.FAILED]
+    finished(home.path, "run", "0", "1", server=shared)
+    is_right(Warehouse(spark, home), ledger.at(), range(2))
+
+
+ANEW = """
+import sys
+from pathlib import Path
+from pipeline.errors import Unavailable
+from pipeline.home.directory import Home
+from pipeline.state.ledger import Ledger
+from pipeline.storage.session import session_for
+from pipeline.storage.warehouse import Warehouse
+home = Home.open(Path(sys.argv[1]))
+ledger = Ledger(home.database)
+edges = Warehouse(session_for(home, ledger), home).at("edges", ledger.at())
+print(edges.count(), flush=True)
+input()
+try:
+    edges.count()
+except Unavailable as error:
+    print(error.what)
+print(Warehouse(session_for(home, ledger), home).at("edges", ledger.at()).count())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("tiny")
+def test_a_server_is_started_again(tmp_path: Path, shared: str) -> None:
+    """A process that goes on hears that its session is lost, and gets a new one."""
+    home, _ = homes.make(tmp_path / "home", TOML)
+    homes.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
+    finished(home.path, "run", "0", server=shared)
+    server, address, _ = serve(home.path)
+    environment = os.environ | {"PYTHONPATH": str(REPO), "ALTNEU_MASTER": address, connecting.TOKEN: TOKEN}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    client = subprocess.Popen([sys.executable, "-c", ANEW, str(home.path)], env=environment, **pipes)  # type: ignore[call-overload]
+    assert client.stdout.readline() == "2\n"
+    kill(server)
+    server, _, _ = serve(home.path, int(address.rpartition(":")[2]))
+    rest, _ = client.communicate("\n", timeout=90)
+    kill(server)
+    lost = f"the Spark Connect server at {address} has lost the session: it was started again, or has ended it."
+    assert rest.splitlines() == [lost, "2"] and client.returncode == 0
 
 
 def test_nobody_answers(tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
+import grpc
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.connect.client.retries import DefaultPolicy, Retrying
 
 from pipeline.errors import Unavailable
 from pipeline.state import database
-from pipeline.storage import iceberg
+from pipeline.storage import connecting, iceberg
 from pipeline.storage.branches import COMMITS, Branches
 from pipeline.storage.warehouse import _raced
 
@@ -95,3 +99,62 @@ def test_a_lock_is_waited_for_until_patience_ends(
     assert [record.getMessage() for record in caplog.records] == [f"waiting for another writer of {tmp_path / 'a.db'}"]
     connection.close()
     other.close()
+
+
+class Refused(grpc.RpcError):
+    """As gRPC says that a call has failed."""
+
+    def __init__(self, status: grpc.StatusCode, says: str = "") -> None:
+        super().__init__(says)
+        self.code = lambda: status
+
+
+class Server:
+    """One that says nothing until `back`, by a clock of its own; a call takes no time."""
+
+    def __init__(self, back: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.back, self.calls = 0.0, back, 0
+        self.error = Refused(grpc.StatusCode.UNAVAILABLE)
+        self.policies = [connecting._Patience("sc://far:1"), DefaultPolicy()]
+        monkeypatch.setattr(connecting, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def _pass(self, seconds: float) -> None:
+        self.now += seconds
+
+    def call(self) -> float:
+        """When it has answered."""
+        for attempt in Retrying(self.policies, self._pass):
+            with attempt:
+                self.calls += 1
+                if self.now < self.back:
+                    raise self.error
+                return self.now
+        raise AssertionError
+
+
+def test_a_server_that_is_silent_for_a_moment_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(20, monkeypatch)
+    assert server.call() == 20
+    server.back = 40  # another call has as long
+    assert server.call() == 40
+
+
+def test_a_server_that_stays_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(1_000, monkeypatch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # PySpark's own words
+        with pytest.raises(Unavailable, match="the Spark Connect server at sc://far:1 does not answer any more"):
+            server.call()
+    given_up, calls = server.now, server.calls
+    assert given_up == connecting.PATIENCE
+    with pytest.raises(Unavailable):
+        server.call()
+    assert (server.now, server.calls) == (given_up, calls + 1), "what cleans up does not wait"
+
+
+def test_a_session_that_the_server_has_lost_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(1_000, monkeypatch)
+    server.error = Refused(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_CHANGED] The handle is invalid.")
+    with pytest.raises(Unavailable, match="the Spark Connect server at sc://far:1 has lost the session"):
+        server.call()
+    assert (server.now, server.calls) == (0, 1)
