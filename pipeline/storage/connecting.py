@@ -135,7 +135,7 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
     except (PySparkValueError, ValueError):
         raise UsageError(f"the master {named} is no address of a Spark Connect server.", "sc://host:port") from None
     if not reached or not listens(host, int(port)):
-        raise Unavailable(f"no Spark Connect server answers at {named}.", "altneu connect")
+        raise _nobody(named)
     _greet(channel, named)
     _let_go()
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # by this PySpark's functions know which session they are for
@@ -157,6 +157,10 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
     return session  # type: ignore[no-any-return]
 
 
+def _nobody(named: str) -> Unavailable:
+    return Unavailable(f"no Spark Connect server answers at {named}.", "altneu connect")
+
+
 def _let_go() -> None:
     """A session that is lost is not the next one of this process: a new one may find the server."""
     from pyspark.sql.connect.session import SparkSession as Remote
@@ -176,6 +180,9 @@ def _greet(builder: _Channel, named: str) -> None:
         except grpc.RpcError as error:
             if error.code() not in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
                 return
+            host, _, port = builder.endpoint.rpartition(":")
+            if not listens(host, int(port)):  # it has ended meanwhile
+                raise _nobody(named) from None
             if builder.secure:
                 raise Unavailable(
                     f"what listens at {named} does not speak TLS, or has a certificate that is not trusted here.",

@@ -214,6 +214,7 @@ def release() -> None:
     spark = connect.getActiveSession() if connect else None
     if spark is not None:
         with contextlib.suppress(Exception):  # the server is gone, and the session with it
+            spark.client.set_retry_policies([])  # so it is asked once
             spark.stop()
 
 
