@@ -30,6 +30,7 @@ from pipeline.state.records import RunState
 from tests import homes, seeds
 from tests import postgres as postgresql
 from tests.cluster import Cluster
+from tests.e2e import test_connect as connect
 from tests.reference import Row
 from tests.s3 import Store, need_library
 
@@ -250,6 +251,36 @@ def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     assert json.loads(finished(far, "status", "--format", "json"))["revision"] == 0
     for home in (far, near):
         finished(home, "backfill", "--all")
+    assert published(far) == published(near)
+
+
+@pytest.mark.slow
+def test_the_connect_server_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    """It is the driver of the cluster: its clients end in words, its executors leave, and a new one goes on."""
+    rng = random.Random(seeds.one())
+    far, ledger = homes.make(tmp_path / "far", toml(cluster))
+    near, _ = homes.make(tmp_path / "near")
+    land([far, near], range(3), rng)
+    server, address, _ = connect.serve(far.path)
+    client = connect.altneu(far.path, "backfill", "--all", server=address)
+    while not _at_work(far, "triangles") and client.poll() is None:
+        time.sleep(0.2)
+    assert cluster.find("executor")
+    connect.kill(server)
+    output, _ = client.communicate(timeout=90)
+    print(output)
+    assert client.returncode == 1 and "Traceback" not in output, output
+    assert "the Spark Connect server at" in output and address in output, output
+    assert ledger.at().revision == 0, "nothing is published"
+    until = time.monotonic() + 60
+    while cluster.find("executor"):
+        assert time.monotonic() < until, "executors of a driver that has ended stay"
+        time.sleep(0.5)
+    server, address, _ = connect.serve(far.path)
+    connect.finished(far.path, "backfill", "--all", server=address)
+    server.send_signal(signal.SIGINT)
+    server.communicate(timeout=60)
+    finished(near, "backfill", "--all")
     assert published(far) == published(near)
 
 
