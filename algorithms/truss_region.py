@@ -10,8 +10,8 @@ Shapes   Edges: a < b. State: a, b, level, label, own, backing. Moved: a, b, epo
          the state has not seen. Trussness: triples a, b, k, epoch, diff.
 Cost     EXECUTES. The state is read once and kept by the executors; then two jobs a hop, some ten hops, each of which
          passes over it three times and shuffles what it finds. A task has about 350 bytes for an edge of the region.
-Errors   `Unfit` when the state is not that of the stored trussness, or of the edges, or the region has more edges than
-         a task may hold.
+Errors   `Unfit` when the state is not that of the stored trussness, or is proved wrong, or the region has more edges
+         than a task may hold. ValueError, in the task, when state and edges contradict each other.
 Source   reference/truss/region of the design.
 """
 
@@ -129,7 +129,11 @@ def trussness_changes(
                 triangles = rounds.keep(_looked_up(graph, near, asked.select(*EDGE, F.col("c").alias("least"))))
                 kept.append(triangles)
                 given += [_values(triangles), asked]
-            yield _region(found, trussness.where(F.col("epoch").between(first, last)), state.ends, hops, counted)
+            ended = found.where(F.col("kind") == SIZE).first()
+            if ended is not None and ended.d:
+                raise Unfit(f"by its proof {ended.d:,} edges of the state that the run before has left are wrong")
+            ends = state.ends if ended is None else (ended.b, ended.c)
+            yield _region(found, trussness.where(F.col("epoch").between(first, last)), ends, hops, counted)
         finally:
             for frame in cached:
                 frame.unpersist()
@@ -215,8 +219,7 @@ def _region(found: DataFrame, stored: DataFrame, ends: tuple[int, int], hops: in
     changes = net.withColumn("note", F.lit(None).cast("string")).unionByName(notes)
     named = [F.col(number).alias(name) for number, name in zip(NUMBERS, [*EDGE, *VALUES], strict=True)]
     state = found.where(kind == VALUE).select(*named, "diff")
-    row = found.where(kind == SIZE).first()
-    return Region(changes, state, ends if row is None else (row.b, row.c), hops, edges)
+    return Region(changes, state, ends, hops, edges)
 
 
 # -- what the task does ----------------------------------------------------------------------------------------------
@@ -275,7 +278,7 @@ def _places(known: Known, a: Longs, b: Longs) -> Longs:
 
 def _changes(known: Known, result: Solved, first: int, size: int) -> pa.Table:
     """Triples of the trussness, what changes of the state, notes."""
-    found = [_table(SIZE, size, *result.ends)]
+    found = [_table(SIZE, size, *result.ends, result.proof.wrong)]
     for each in result.epochs:
         if each.epoch < first:  # the way back from the epoch of the state
             continue
@@ -297,11 +300,10 @@ def _changes(known: Known, result: Solved, first: int, size: int) -> pa.Table:
         there = differ & (values["level"] >= 0)
         ends = known.a[places[there]], known.b[places[there]]
         found.append(_table(VALUE, *ends, *(values[name][there] for name in VALUES), diff=sign))
-    if result.proof is not None:
-        steps = [step for step in result.proof.steps if step.epoch >= first]
-        # of what the state before was like the region knows nothing: it is as it was proved before
-        proof = Proof({}, Counts(), steps, {}, result.proof.looked_at, result.proof.wrong, result.proof.shown, Ask())
-        found.append(_table(PROVED, 0, 0, PROOF, epoch=0, note=proof.to_json()))
+    steps = [step for step in result.proof.steps if step.epoch >= first]
+    # of what the state before was like the region knows nothing: it is as it was proved before
+    proof = Proof({}, Counts(), steps, {}, result.proof.looked_at, result.proof.wrong, result.proof.shown, Ask())
+    found.append(_table(PROVED, 0, 0, PROOF, epoch=0, note=proof.to_json()))
     return pa.concat_tables(found)
 
 

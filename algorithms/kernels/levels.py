@@ -47,8 +47,8 @@ class Levels(NamedTuple):
     mark        int64[n]    stamp << 32 | edge: the list that was laid out last
     state       uint8[m]    what the running operation knows of the edge; 0 between operations
     clock       int64[5]    steps and evaluations so far, current stamp, next label at the front and at the back
-    floor       int32[m]    of a part of a graph (`region`): the least level at which the triangles of the edge are known
-    asked       int32[m]    and the least one at which they were asked for and are not; both are empty of a whole graph
+    floor       int32[m]    of a part of a graph (`region`): the least level at which the edge's triangles are known
+    asked       int32[m]    and the least at which they were asked for and are not; both are empty of a whole graph
     """
 
     tail: Shorts

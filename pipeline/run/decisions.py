@@ -243,7 +243,8 @@ class Audit(Decision):
     provable: bool
     stored: int
     changed: Number
-    region: bool = False
+    region: bool = False  # the trussness is maintained by region
+    may_be_region: bool = False
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
@@ -264,10 +265,12 @@ class Audit(Decision):
             chosen.update(sample(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
         changed = numbers.changed("edges")
         edges = numbers.stored("edges") + changed.value
-        region = Truss.of(scope, config, numbers).way is Way.REGION
+        truss = Truss.of(scope, config, numbers)
+        region, may_be = truss.way is Way.REGION, Way.REGION in truss.may and not config.motifs
         provable = not config.motifs and (region or edges <= memory.task_edges(config))
         epochs = tuple(sorted(chosen.intersection(known)))
-        return cls(epochs, config.audit.mode, mode != "frontier", provable, numbers.stored("edges"), changed, region)
+        parts = epochs, config.audit.mode, mode != "frontier", provable, numbers.stored("edges"), changed
+        return cls(*parts, region, may_be)
 
     def _mode(self, changed: int) -> str:
         if not self.provable:
@@ -303,7 +306,10 @@ class Audit(Decision):
     def may(self) -> frozenset[str]:
         """A run that finds that it cannot prove an epoch recomputes it."""
         most = self.changed.value if self.changed.most is None else self.changed.most
-        return frozenset(map(self._told, (self.mode, self._mode(self.changed.least), self._mode(most), FULL)))
+        modes = {self.mode, self._mode(self.changed.least), self._mode(most), FULL}
+        if self.may_be_region:
+            modes.add(replace(self, region=True, provable=True).mode)
+        return frozenset(map(self._told, modes))
 
     def words(self, label: Label) -> str:
         if self.mode != FULL:

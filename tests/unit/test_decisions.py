@@ -38,6 +38,7 @@ class Known:
     there: int = 100
     epochs: Collection[int] = field(default_factory=set)
     kept: bool = False
+    state: bool = False
 
     def upserts(self) -> Number:
         return self.rows
@@ -58,7 +59,7 @@ class Known:
         return self.kept
 
     def has_state(self) -> bool:
-        return False
+        return self.state
 
     def published(self) -> Collection[int]:
         return self.epochs
@@ -343,6 +344,29 @@ def test_more_edges_than_a_task_may_hold_are_counted(
     truss = truss_of(Known(intervals=Number(*bounds), there=100), text="[truss]\nlimit_edges = 120\n")
     assert (truss.way, truss.may, truss.counts) == (way, may, way == "parts")
     assert "in parts beyond 120 edges" in truss.words(str)
+
+
+@pytest.mark.parametrize(
+    ("state", "bounds", "way", "may", "audit", "audits"),
+    [
+        (True, (250, 1, 250), "region", {"task", "parts", "region"}, "local", {"local", "full: 5"}),
+        (True, (251, 1, 251), "parts", {"task", "parts", "region"}, "full: 5", {"local", "full: 5"}),
+        (True, (251, 251, 251), "parts", {"task", "parts"}, "full: 5", {"full: 5"}),
+        (False, (250, 1, 250), "parts", {"task", "parts"}, "full: 5", {"full: 5"}),
+    ],
+)
+def test_few_changes_of_what_no_task_can_hold_are_followed_by_region(
+    state: bool, bounds: tuple[int, int, int], way: str, may: set[str], audit: str, audits: set[str]
+) -> None:
+    """200 edges for each that changes: a task may hold 50,000. Both estimates are shown."""
+    text, numbers = "[truss]\nlimit_edges = 50000\n", Known(intervals=Number(*bounds), there=100_000, state=state)
+    truss, judged = truss_of(numbers, text=text), audit_of(text, numbers)
+    assert (truss.way, truss.may, judged.way, judged.may) == (way, may, audit, audits)
+    words = "by region in one task, of some 50,000 of 100,250 edges (in parts beyond 50,000)"
+    assert (words in truss.words(str)) == (way == "region")
+    for mode, expected in {"full": "full: 5", "rolling 9": "local", "local": "local"}.items():
+        asked = audit_of(f'{text}[audit]\nmode = "{mode}"\n', numbers)
+        assert asked.way == (expected if way == "region" else "full: 5") and not asked.parts
 
 
 def audited(epochs: str, scope: Scope, published: Collection[int]) -> tuple[int, ...]:
