@@ -48,37 +48,37 @@ def maintain(run: Run) -> TrussFacts:
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
     files, key = kept.place(run.home), kept.new_key(run.run_id)
     ask = asked(run.decide(Audit), run.revision)
-    new = _resumed(run, first, files, key, ask) if decision.way is Way.RESUME else None
-    plan = "replay" if new is None else "resume"
-    region, certified = None, None
     with ExitStack() as stack:
         place = stack.enter_context(rounds.kept(run.warehouse, run.ledger, run.run_id)) if decision.counts else None
-        if (
-            place is not None
-            and decision.way is Way.REGION
-            and (region := _by_region(run, first, decision.limit, stack, place)) is not None
-        ):
+        plan, region = "replay", None
+        new = _resumed(run, first, files, key, ask) if decision.way is Way.RESUME else None
+        if new is not None:
+            plan = "resume"
+        elif place is not None and decision.way is Way.REGION:
+            region = _by_region(run, first, decision.limit, stack, place)
+        if region is not None:
             plan, new = "region", region.changes.persist()
-        if new is None:
+        elif new is None:
             new = _replayed(run, decision, first, None if files is None else (files, key), ask, place)
         stack.callback(new.unpersist)
         written = run.write("trussness", new.where(F.col("diff") != 0))
         found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
+        notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
+        log = [row.note for row in notes if row.k != truss.PROOF]
+        did = truss.summary(log)
+        certified = None if log else standing.parents(run)  # nothing to do: what there was is still true
         if region is not None:
             certified = standing.go_on(run, region)
-        elif place is not None and kept.epoch(run.home, key) is None:
+        elif place is not None and did.rounds:
             certified = standing.begin(run, place)
     parent, name = resuming.parents(run), None
-    notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
-    log = [row.note for row in notes if row.k != truss.PROOF]
     run.ledger.put_proof(run.run_id, next((row.note for row in notes if row.k == truss.PROOF), None))
     if kept.epoch(run.home, key) is not None:
         name = key
-    elif plan == "resume" and not log:  # nothing to do: what there was is still true
+    elif plan == "resume" and not log:
         name = parent
     kept.keep_only(run.home, parent, name)
     run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in found if row.note is None])
-    did = truss.summary(log)
     most = most_changed(run, run.after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
     entered = _entered_core(run)
     return TrussFacts(
@@ -111,7 +111,7 @@ def _resumed(run: Run, first: int, files: Files | None, name: str, ask: Ask) -> 
 
 def _by_region(run: Run, first: int, most: int, stack: ExitStack, place: Rounds) -> Region | None:
     """The changes from the state that the parent's run has left in a table, EXECUTED, to be read while the stack is
-    open; None: it is not there, or the region is too large for a task."""
+    open; None: it is not there, is wrong, or its region is too large for a task."""
     state = standing.of_parent(run)
     if state is None:
         run.say("the state of the run before is not there any more: in parts")
