@@ -32,6 +32,7 @@ from algorithms import parts
 from algorithms.cells import Colours, in_cells
 from algorithms.edges import steps
 from algorithms.kernels import facts as local
+from algorithms.kernels import graph
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.graph import Ints, Shorts
 from algorithms.kernels.history import colours_for
@@ -40,6 +41,7 @@ from algorithms.kernels.levels import LABEL_GAP
 from algorithms.parts import EDGE, Held, OnExecutors, Rounds
 
 FACTS = "a bigint, b bigint, triangles bigint, backing bigint, first bigint"
+TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # of what `facts` gives
 LAST = 2**62  # the label of an edge without a place: after all others
 MOST_ROUNDS, MOST_TURNS = 2**12, 2**26  # of a place, so that labels have room between them and behind
 CLOSED = "part int, own boolean, a bigint, b bigint, before bigint, value bigint"
@@ -82,7 +84,7 @@ def trussness_changes(
                 triples.append(_triples(settled, epoch))
                 before = settled
                 if len(triples) > MANY:
-                    triples = [rounds.keep(_net(triples))]
+                    triples = [rounds.keep(net(triples))]
                     for frame in unread:
                         rounds.forget(frame)
                     unread = [*triples]
@@ -101,7 +103,7 @@ def trussness_changes(
                 notes.append((epoch, json.dumps(note)))
     log = intervals.sparkSession.createDataFrame(notes, "epoch bigint, note string")
     zeros = [_long(0, name) for name in (*EDGE, "k", "diff")]
-    changed = _net(triples).withColumn("note", F.lit(None).cast("string"))
+    changed = net(triples).withColumn("note", F.lit(None).cast("string"))
     return changed.unionByName(log.select(*zeros, "epoch", "note")).select(*EDGE, "k", "epoch", "diff", "note")
 
 
@@ -129,27 +131,17 @@ def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
     return edges.join(sums, EDGE, "left").fillna(0, ["triangles", "backing", "first"])
 
 
-def wrong(low: bool) -> Column:
-    """Of what `facts` gives: is the trussness too low, or not proved not to be? Else: is it too high?"""
-    return F.expr("label IS NULL OR first > k - 2") if low else F.expr("backing < k - 2")
-
-
 def certificate(
-    edges: DataFrame,
-    count: int,
-    size: int,
-    rounds: Rounds | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    edges: DataFrame, count: int, size: int, rounds: Rounds, say: Callable[[str], None] = lambda text: None
 ) -> DataFrame:
     """The state of `truss_region` for a graph of so many edges: its trussness and what proves it. EXECUTES.
 
-    edges: a, b, k. Returns a, b, level, label, own, backing. ValueError when the trussness is wrong, or its order has
-    more places than labels have room for.
+    edges: a, b, k. Returns a, b, level, label, own, backing, to be read while the rounds are kept. ValueError when the
+    trussness is wrong, or its order has more places than labels have room for.
     """
-    rounds = rounds or OnExecutors()
     judged = rounds.keep(facts(edges.join(places(edges, size, rounds, say), EDGE, "left"), count, size))
-    unfit = F.expr(f"(label >> {kernel.TURN}) >= {MOST_ROUNDS} OR (label & {2**kernel.TURN - 1}) >= {MOST_TURNS}")
-    row = judged.where(wrong(True) | wrong(False) | unfit).orderBy(*EDGE).first()
+    unfit = f"(label >> {kernel.TURN}) >= {MOST_ROUNDS} OR (label & {2**kernel.TURN - 1}) >= {MOST_TURNS}"
+    row = judged.where(" OR ".join((TOO_LOW, TOO_HIGH, unfit))).orderBy(*EDGE).first()
     if row:
         raise ValueError(f"the trussness {row.k} of edge ({row.a}, {row.b}) is not proved")
     label = F.expr(f"((label >> {kernel.TURN}) * {MOST_TURNS} + (label & {2**kernel.TURN - 1})) * {LABEL_GAP}")
@@ -185,7 +177,8 @@ def _triples(settled: DataFrame, epoch: int) -> DataFrame:
     return moved.select(*EDGE, F.expr("k + 2 AS k"), _long(epoch, "epoch"), "diff")
 
 
-def _net(triples: list[DataFrame]) -> DataFrame:
+def net(triples: list[DataFrame]) -> DataFrame:
+    """Triples a, b, k, epoch, diff, summed up."""
     whole = reduce(DataFrame.unionByName, triples)
     return whole.groupBy(*EDGE, "k", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
@@ -255,12 +248,7 @@ class _Holding(NamedTuple):
 
     def find(self, rows: pa.Table) -> Ints:
         """The place of each row's edge."""
-        vertices = np.unique(np.concatenate([self.a, self.b]))
-        own, other = (
-            np.searchsorted(vertices, low) * vertices.size + np.searchsorted(vertices, high)
-            for low, high in ((self.a, self.b), longs(rows, EDGE))
-        )
-        return np.searchsorted(own, other)
+        return graph.places(self.a, self.b, *longs(rows, EDGE))
 
     def part(self, number: int) -> kernel.Part:
         return kernel.part(number, self.a, self.b, self.owner)

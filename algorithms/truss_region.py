@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import numpy as np
@@ -32,21 +32,21 @@ from pyspark.sql import functions as F
 from algorithms.configured import configured
 from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
 from algorithms.kept import INTERVAL, in_task
-from algorithms.kernels.graph import distinct
+from algorithms.kernels.graph import distinct, places
 from algorithms.kernels.intervals import Longs, longs
 from algorithms.kernels.levels import UNASKED
 from algorithms.kernels.region import Asks, Known, Solved, solve
 from algorithms.kernels.replay import moves
 from algorithms.parts import EDGE, FIXED, Rounds
-from algorithms.proof import Ask, Counts, Proof
+from algorithms.truss import PROOF
+from algorithms.truss_parts import net
 
 VALUES = ["level", "label", "own", "backing"]
 # What a task is given, and gives back: rows of several kinds, with their numbers in the same columns.
 NUMBERS = ["a", "b", "c", "d", "e", "f"]
 GIVEN = ["kind", *NUMBERS]
 MADE = "kind bigint, a bigint, b bigint, c bigint, d bigint, e bigint, f bigint, epoch bigint, diff bigint, note string"
-VALUE, ASKED, MOVED, SEEN, DEGREE, CHANGED, NOTE, PROVED, SIZE = range(9)
-PROOF = 1  # in place of a trussness, as `truss` has it
+VALUE, ASKED, MOVED, DEGREE, CHANGED, NOTE, PROVED, SIZE = range(8)
 
 Say = Callable[[str], None]
 
@@ -110,14 +110,18 @@ def trussness_changes(
             if _fingerprint(graph) != known:
                 raise Unfit("the state that the run before has left is not that of the stored trussness")
             there = _values(graph.where("moves AND level >= 0"))
-            given = [keep(there.unionByName(_intervals(moved)).unionByName(_degrees(near, seeds)))]
+            given = [
+                keep(there.unionByName(_rows(moved, MOVED, *INTERVAL, "fresh")).unionByName(_degrees(near, seeds)))
+            ]
             task = in_task(partial(_solved, first, last, state.at, state.ends))
             hops, counted = 0, 0
             while True:
                 found = keep(reduce(DataFrame.unionByName, given).repartition(1).mapInArrow(task, MADE))
-                of_kinds = found.groupBy("kind").agg(F.count("*").alias("rows"), F.max("a").alias("most"))
+                greatest = (F.max(name).alias(name) for name in NUMBERS[:4])  # of a kind with one row, that row
+                of_kinds = found.groupBy("kind").agg(F.count("*").alias("rows"), *greatest)
                 kinds = {row.kind: row for row in of_kinds.collect()}
-                counted = kinds[SIZE].most if SIZE in kinds else 0
+                ended = kinds.get(SIZE)
+                counted = 0 if ended is None else ended.a
                 if counted > most:
                     raise Unfit(f"the region has more than the {most:,} edges that a task may hold")
                 if ASKED not in kinds:
@@ -129,7 +133,6 @@ def trussness_changes(
                 triangles = rounds.keep(_looked_up(graph, near, asked.select(*EDGE, F.col("c").alias("least"))))
                 kept.append(triangles)
                 given += [_values(triangles), asked]
-            ended = found.where(F.col("kind") == SIZE).first()
             if ended is not None and ended.d:
                 raise Unfit(f"by its proof {ended.d:,} edges of the state that the run before has left are wrong")
             ends = state.ends if ended is None else (ended.b, ended.c)
@@ -152,9 +155,9 @@ def _whole(rows: DataFrame, seeds: DataFrame) -> DataFrame:
     stored = rows.select(*EDGE, *VALUES, "diff", F.lit(False).alias("moves"))
     named = seeds.select(*EDGE, *none, F.lit(1).cast("bigint").alias("diff"), F.lit(True).alias("moves"))
     both = stored.unionByName(named).repartition(*EDGE)
-    sums = both.groupBy(*EDGE, *VALUES).agg(F.sum("diff").alias("diff"), F.max("moves").alias("moves"))
+    rows = both.groupBy(*EDGE, *VALUES).agg(F.sum("diff").alias("diff"), F.max("moves").alias("moves"))
     values = F.max(F.struct(*VALUES)).alias("values")
-    one = sums.where("diff <> 0").groupBy(*EDGE).agg(values, F.max("moves").alias("moves"))
+    one = rows.where("diff <> 0").groupBy(*EDGE).agg(values, F.max("moves").alias("moves"))
     return one.select(*EDGE, "values.*", "moves")
 
 
@@ -193,11 +196,6 @@ def _values(edges: DataFrame) -> DataFrame:
     return _rows(edges, VALUE, *EDGE, *VALUES)
 
 
-def _intervals(moved: DataFrame) -> DataFrame:
-    rows = _rows(moved.withColumn("fresh", F.col("fresh").cast("bigint")), MOVED, *INTERVAL, "fresh")
-    return rows.withColumn("kind", F.when(F.col("f") == 1, F.lit(MOVED)).otherwise(F.lit(SEEN)).cast("bigint"))
-
-
 def _degrees(degrees: DataFrame, seeds: DataFrame) -> DataFrame:
     ends = F.broadcast(seeds.select(F.explode(F.array(*EDGE)).alias("vertex")).distinct())
     return _rows(degrees.join(ends, "vertex"), DEGREE, "vertex", "degree")
@@ -214,9 +212,8 @@ def _region(found: DataFrame, stored: DataFrame, ends: tuple[int, int], hops: in
     kind = F.col("kind")
     come = found.where(kind == CHANGED).select(*EDGE, F.col("c").alias("k"), "epoch", "diff")
     gone = stored.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))
-    net = come.unionByName(gone).groupBy(*EDGE, "k", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
     notes = found.where(kind.isin(NOTE, PROVED)).select(*EDGE, F.col("c").alias("k"), "epoch", "diff", "note")
-    changes = net.withColumn("note", F.lit(None).cast("string")).unionByName(notes)
+    changes = net([come, gone]).withColumn("note", F.lit(None).cast("string")).unionByName(notes)
     named = [F.col(number).alias(name) for number, name in zip(NUMBERS, [*EDGE, *VALUES], strict=True)]
     state = found.where(kind == VALUE).select(*named, "diff")
     return Region(changes, state, ends, hops, edges)
@@ -230,14 +227,14 @@ def _solved(first: int, last: int, at: int, ends: tuple[int, int], rows: pa.Tabl
     kind = np.asarray(rows["kind"])
     columns = dict(zip(NUMBERS, longs(rows, NUMBERS), strict=True))
 
-    def of(*kinds: int) -> list[Longs]:
-        chosen = np.isin(kind, kinds)
+    def of(wanted: int) -> list[Longs]:
+        chosen = kind == wanted
         return [columns[name][chosen] for name in NUMBERS]
 
-    interval, old = of(MOVED, SEEN)[:5], kind[np.isin(kind, (MOVED, SEEN))] == SEEN
+    *interval, fresh = of(MOVED)
     known = _known(of(VALUE), interval[:2], of(ASKED))
-    where = _places(known, *interval[:2])
-    made = moves(known.level >= 0, where, (interval[2], interval[3], interval[4]), old, at, first, last)
+    where = places(known.a, known.b, *interval[:2])
+    made = moves(known.level >= 0, where, (interval[2], interval[3], interval[4]), fresh == 0, at, first, last)
     batches = [each for each in made if each[0] >= first or each[1].size or each[2].size]
     vertex, degree = of(DEGREE)[:2]
     order = np.argsort(vertex)
@@ -262,18 +259,8 @@ def _known(values: list[Longs], seeds: list[Longs], asked: list[Longs]) -> Known
     shorts = [part.astype(np.int32) for part in (level, own, backing)]
     known = Known(a[new], b[new], shorts[0], label, shorts[1], shorts[2], floor)
     if asked[0].size:
-        np.minimum.at(floor, _places(known, *asked[:2]), asked[2].astype(np.int32))
+        np.minimum.at(floor, places(known.a, known.b, *asked[:2]), asked[2].astype(np.int32))
     return known
-
-
-def _places(known: Known, a: Longs, b: Longs) -> Longs:
-    """The places of edges that are known."""
-    vertices = np.unique(np.concatenate([known.a, known.b]))
-    keys, wanted = (
-        np.searchsorted(vertices, x) * np.int64(vertices.size) + np.searchsorted(vertices, y)
-        for x, y in ((known.a, known.b), (a, b))
-    )
-    return np.searchsorted(keys, wanted)
 
 
 def _changes(known: Known, result: Solved, first: int, size: int) -> pa.Table:
@@ -289,20 +276,19 @@ def _changes(known: Known, result: Solved, first: int, size: int) -> pa.Table:
             there = level >= 0
             ends = known.a[place[there]], known.b[place[there]]
             found.append(_table(CHANGED, *ends, level[there].astype(np.int64) + 2, epoch=each.epoch, diff=sign))
-    places = distinct(np.concatenate([np.empty(0, np.int64), *(each.place for each in result.epochs)]))
-    old = {name: getattr(known, name)[places] for name in VALUES}
+    moved = distinct(np.concatenate([np.empty(0, np.int64), *(each.place for each in result.epochs)]))
+    old = {name: getattr(known, name)[moved] for name in VALUES}
     new = {name: column.copy() for name, column in old.items()}
     for each in result.epochs:
         for name in VALUES:
-            new[name][np.searchsorted(places, each.place)] = getattr(each.after, name)
+            new[name][np.searchsorted(moved, each.place)] = getattr(each.after, name)
     differ = np.any([old[name] != new[name] for name in VALUES], axis=0)
     for values, sign in ((old, -1), (new, 1)):
         there = differ & (values["level"] >= 0)
-        ends = known.a[places[there]], known.b[places[there]]
+        ends = known.a[moved[there]], known.b[moved[there]]
         found.append(_table(VALUE, *ends, *(values[name][there] for name in VALUES), diff=sign))
-    steps = [step for step in result.proof.steps if step.epoch >= first]
     # of what the state before was like the region knows nothing: it is as it was proved before
-    proof = Proof({}, Counts(), steps, {}, result.proof.looked_at, result.proof.wrong, result.proof.shown, Ask())
+    proof = replace(result.proof, base={}, steps=[step for step in result.proof.steps if step.epoch >= first])
     found.append(_table(PROVED, 0, 0, PROOF, epoch=0, note=proof.to_json()))
     return pa.concat_tables(found)
 

@@ -81,6 +81,20 @@ def compact(a: Ints, b: Ints) -> tuple[Ints, Shorts, Shorts]:
     return vertices, u, np.searchsorted(vertices, b).astype(np.int32)
 
 
+def places(a: Ints, b: Ints, x: Ints, y: Ints) -> Ints:
+    """Where in a, b, which are in order, each of the edges x, y is; all of them are there.
+
+    >>> places(np.array([1, 1, 4]), np.array([2, 9, 9]), np.array([4, 1]), np.array([9, 2])).tolist()
+    [2, 0]
+    """
+    vertices = np.unique(np.concatenate([a, b]))
+    own, other = (
+        np.searchsorted(vertices, low) * vertices.size + np.searchsorted(vertices, high)
+        for low, high in ((a, b), (x, y))
+    )
+    return np.searchsorted(own, other)
+
+
 def distinct(x: NDArray[Any]) -> NDArray[Any]:
     """The values of a vector, ascending, each once. (`np.unique` hashes whole numbers, which takes many of them longer
     than a sort.)

@@ -35,15 +35,14 @@ from algorithms.fingerprint import Fingerprint
 from algorithms.kernels.graph import Ints, Shorts, compact, distinct
 from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, STEPS, UNASKED, reach
 from algorithms.kernels.maintain import delete_edges, insert_edges
+from algorithms.kernels.maintained import UNLIMITED
 from algorithms.kernels.proof import Prover, _Followed
 from algorithms.kernels.replay import Batch, Step
 from algorithms.kernels.warm import Counted, Mismatch, Warm
-from algorithms.proof import COLLECTIONS, Ask, Counts, Wrong
-from algorithms.proof import Step as Proved
+from algorithms.proof import COLLECTIONS, Ask, Counts, Proof
 
 GENEROUS = 0.1  # of the edges opened so far: so many more are opened when fewer are asked for
 PATIENCE = 2000  # steps for each known edge, before a run that lacks something is cut short
-UNLIMITED = 2**62
 MISCOUNTED = "the counts of triangles that maintenance has left are not those that were followed"
 
 
@@ -93,21 +92,13 @@ class Epoch(NamedTuple):
     effort: Step
 
 
-class Proven(NamedTuple):
-    """Of each batch what it changes (`algorithms.proof`); how many edges were looked at, and are wrong; the first."""
-
-    steps: list[Proved]
-    looked_at: int
-    wrong: int
-    shown: list[Wrong]
-
-
 class Solved(NamedTuple):
-    """ends: the labels at which what comes next to the front and to the back is put."""
+    """ends: the labels at which what comes next to the front and to the back is put; proof: of the batches, and of what
+    they begin with nothing, for the part is not the whole."""
 
     epochs: list[Epoch]
     ends: tuple[int, int]
-    proof: Proven
+    proof: Proof
 
 
 def solve(known: Known, ends: tuple[int, int], batches: list[Batch], degrees: tuple[Ints, Ints]) -> Asks | Solved:
@@ -132,7 +123,7 @@ def solve(known: Known, ends: tuple[int, int], batches: list[Batch], degrees: tu
             break
     assert epochs is not None
     clock = graph.levels.clock
-    return Solved(epochs, (int(clock[FRONT]), int(clock[BACK])), prover.proven())
+    return Solved(epochs, (int(clock[FRONT]), int(clock[BACK])), prover.proof())
 
 
 def _part(known: Known, ends: tuple[int, int]) -> Warm:
@@ -211,9 +202,6 @@ class _Prover(Prover):
             named = vertices[at] == graph.ids
             self._unknown[named] = degree[at[named]] - graph.levels.live[named]
         super().__init__(graph, Ask())
-
-    def proven(self) -> Proven:
-        return Proven(self.steps, self.looked_at, self.wrong, self.shown)
 
     def after(self, epoch: int) -> None:
         super().after(epoch)

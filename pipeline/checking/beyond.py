@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import patterns
-from algorithms.truss_parts import facts, places, wrong
+from algorithms.truss_parts import TOO_HIGH, TOO_LOW, facts, places
 
 from .recounted import COUNTED, PER_ROW
 
@@ -81,16 +81,16 @@ def _epoch(
     vertices = ends.groupBy("a").agg(F.count("*").alias("degree"), F.expr("SUM(triangles) DIV 2").alias("n"))
     vertices = keep(vertices)
     once = edges.withColumn("n", F.lit(1).cast("bigint"))
-    differing = [
+    wrong = [
         _unequal("edge", kind("edge"), once, ["a", "b"]),
         _unequal("degree_at_vertex", kind("degree_at_vertex"), vertices.select("a", F.col("degree").alias("n")), ["a"]),
         _unequal("triangles_at_vertex", kind("triangles_at_vertex"), vertices.where("n > 0").select("a", "n"), ["a"]),
         _misplaced(claimed, edges),
-        _kind("trussness_too_high", proved.where(wrong(low=False)), F.col("k"), None),
-        _kind("trussness_too_low", proved.where(wrong(low=True)), F.col("k"), None),
+        _kind("trussness_too_high", proved.where(TOO_HIGH), F.col("k"), None),
+        _kind("trussness_too_low", proved.where(TOO_LOW), F.col("k"), None),
         _totals(stored, proved, vertices),
     ]
-    listed = reduce(DataFrame.unionByName, differing)
+    listed = reduce(DataFrame.unionByName, wrong)
     each = Window.partitionBy("what")
     numbered = listed.withColumn("count", F.count("*").over(each))
     numbered = numbered.withColumn("_place", F.row_number().over(each.orderBy("a", "b")))

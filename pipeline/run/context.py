@@ -16,6 +16,7 @@ from ..home.directory import Home
 from ..state.facts import EdgesFacts, IngestFacts
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind
+from ..state.totals import TotalDiff
 from ..storage import kept
 from ..storage.warehouse import Warehouse, shown
 from .decision import Decision, Number, Scope
@@ -155,6 +156,10 @@ class Run:
         staged = {batch.epoch: bool(batch.digest) for batch in self.ledger.staged_batches(self.run_id)}
         known = {*self.ledger.batches(self.parent.revision), *staged}
         return {epoch for epoch in known if staged.get(epoch, True)}
+
+    def total_diffs(self) -> list[TotalDiff]:
+        """The totals as they would be read, were the run published now."""
+        return self.ledger.total_diffs(self.parent.revision) + self.ledger.staged_totals(self.run_id, self.revision)
 
     def put_totals(self, measures: list[str], rows: list[tuple[str, int, int, int]]) -> None:
         """Total diffs `(measure, k, epoch, diff)` of what the run has written, as the difference to the parent's.

@@ -76,7 +76,7 @@ def whole(table: str, read: Read, home: Home, ledger: Ledger, row: Revision) -> 
 def _new(run: Run, table: str, touched: DataFrame | None = None) -> DataFrame:
     """What the rows of a table are after the run; of the touched vertices or pairs alone, where there are some."""
     if table == "epoch_totals":
-        diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+        diffs = run.total_diffs()
         return _totals(run.after("edges"), run.home, diffs, run.landed(), run.frontier)
     make = _vertices if table == "vertex_history" else _edges
     return make(run.after, run.home, run.frontier, touched)

@@ -150,7 +150,7 @@ def _stored(
     base = replayed - 1
     changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
     looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
-    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+    diffs = run.total_diffs()
     shown = at_epochs(accumulate(diffs, run.frontier), looked_at)
     held = {table: Running(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])

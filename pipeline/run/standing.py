@@ -40,8 +40,7 @@ def go_on(run: Run, region: Region) -> Certified:
     assert base is not None
     rows = region.state
     stored = run.warehouse.size(CERTIFICATES, base.snapshot).rows
-    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
-    edges = at_epochs(accumulate(diffs, run.frontier), [run.frontier])[run.frontier]["edges"]
+    edges = at_epochs(accumulate(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
     if stored > WORN * edges:
         old = certificates.read(run.warehouse, base)
         assert old is not None
@@ -59,7 +58,7 @@ def begin(run: Run, place: Rounds) -> Certified | None:
         if not count:
             return None
         run.say(f"an order that proves the trussness of {count:,} edges")
-        rows = place.keep(truss_parts.certificate(edges, count, size, place, run.say))
+        rows = truss_parts.certificate(edges, count, size, place, run.say)
     except ValueError as error:
         run.say(f"{error}: nothing is left for the next run")
         return None

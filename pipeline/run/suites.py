@@ -41,7 +41,7 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
     def as_of(table: str, name: str, *columns: str) -> DataFrame:
         return net(run.after(table).where(F.col("epoch") <= epoch), name, *columns)
 
-    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+    diffs = run.total_diffs()
     published = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
     before = {} if recomputed else published
     points = at_epochs(accumulate(diffs, epoch), [*before, epoch])

@@ -39,17 +39,15 @@ def labels(warehouse: Warehouse, certified: Certified | None) -> dict[int, DataF
 
 def write(warehouse: Warehouse, run_id: str, base: Certified | None, rows: DataFrame) -> int:
     """Append a run's rows to what it builds on, or begin anew; the snapshot."""
-    if base is None and CERTIFICATES not in warehouse.others():
-        warehouse.add(CERTIFICATES, warehouse.columns(CERTIFICATES))
+    if base is not None:
+        return warehouse.stage(CERTIFICATES, run_id, base.snapshot, rows)
+    warehouse.add(CERTIFICATES, warehouse.columns(CERTIFICATES))
     warehouse.change(CERTIFICATES, lambda metadata: metadata.begin() if metadata.main() is None else None)
-    snapshot = warehouse.first(CERTIFICATES) if base is None else base.snapshot
-    return warehouse.stage(CERTIFICATES, run_id, snapshot, rows)
+    return warehouse.stage(CERTIFICATES, run_id, warehouse.first(CERTIFICATES), rows)
 
 
 def keep_only(warehouse: Warehouse, ledger: Ledger, *run_ids: str) -> None:
-    """Drop what other runs have left that are over."""
-    if CERTIFICATES not in warehouse.others():
-        return
+    """Drop what other runs have left that are over, from the table, which is there."""
     kept = {"main", *(branch_of(run_id) for run_id in (*run_ids, *ledger.at_work()))}
 
     def drop(metadata: iceberg.Table) -> None:

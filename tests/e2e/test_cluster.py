@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from pipeline.home.directory import Home
@@ -242,11 +241,8 @@ def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     near, _ = homes.make(tmp_path / "near")
     land([far, near], range(3), rng)
     process = begin(far, "backfill", "--all")
-    while not _at_work(far, "triangles") and process.poll() is None:
-        time.sleep(0.2)
-    for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-        each.send_signal(signal.SIGKILL)
-    process.wait()
+    _wait_for(far, "triangles", process)
+    connect.kill(process)
     assert ledger.at().revision == 0, "nothing is published"
     assert json.loads(finished(far, "status", "--format", "json"))["revision"] == 0
     for home in (far, near):
@@ -263,8 +259,7 @@ def test_the_connect_server_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     land([far, near], range(3), rng)
     server, address, _ = connect.serve(far.path)
     client = connect.altneu(far.path, "backfill", "--all", server=address)
-    while not _at_work(far, "triangles") and client.poll() is None:
-        time.sleep(0.2)
+    _wait_for(far, "triangles", client)
     assert cluster.find("executor")
     connect.kill(server)
     output, _ = client.communicate(timeout=90)
@@ -298,8 +293,7 @@ def test_the_database_server_is_restarted(cluster: Cluster, tmp_path: Path) -> N
         land([far, near], range(3), rng)
         for stage, command in {"ingest": ["backfill", "--all"], "truss": ["rebuild"]}.items():
             process = begin(far, *command)
-            while not _at_work(far, stage) and process.poll() is None:
-                time.sleep(0.2)
+            _wait_for(far, stage, process)
             server.restart()
             output, _ = process.communicate(timeout=400)
             print(output)
@@ -310,6 +304,12 @@ def test_the_database_server_is_restarted(cluster: Cluster, tmp_path: Path) -> N
         assert published(far) == published(near)
         # where the database itself has failed, a run's end may not be recorded; it is shown as failed all the same
         assert not [run for run in ledger.runs() if attempt(run).state is RunState.RUNNING]
+
+
+def _wait_for(home: Home, stage: str, process: subprocess.Popen[str]) -> None:
+    """Until a process, if it does not end before, has come to a stage: only its home says when."""
+    while not _at_work(home, stage) and process.poll() is None:
+        time.sleep(0.2)
 
 
 def _at_work(home: Home, stage: str) -> bool:

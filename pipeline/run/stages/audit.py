@@ -75,7 +75,7 @@ def _plain(run: Run, epochs: list[int]) -> list[Check]:
 
     if not run.warehouse.plain:
         return []
-    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+    diffs = run.total_diffs()
     points, since = accumulate(diffs, run.frontier), run.parent.since
     sources = plain.Sources(run.after, run.home, run.warehouse.plain, points, run.landed(), run.frontier, since)
     wanted = [epoch for epoch in epochs if since is None or epoch >= since]
@@ -93,7 +93,7 @@ def _recomputed(run: Run, epochs: Iterable[int]) -> tuple[list[int], tuple[list[
 def staged(run: Run, epochs: Iterable[int]) -> Shown:
     """As the run would be shown, were it published now."""
     ledger = run.ledger
-    diffs = ledger.total_diffs(run.parent.revision) + ledger.staged_totals(run.run_id, run.revision)
+    diffs = run.total_diffs()
     rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in ledger.batches(run.parent.revision).items()}
     rows |= {batch.epoch: (batch.rows, batch.bad_rows) for batch in ledger.staged_batches(run.run_id)}
     return of(diffs, rows, epochs)

@@ -143,7 +143,7 @@ def _replayed(
 
 def _entered_core(run: Run) -> dict[str, list[int | str]]:
     """Epoch → vertices that are in the densest truss there and were not in that k-truss before, for the report."""
-    diffs = run.ledger.total_diffs(run.parent.revision) + run.ledger.staged_totals(run.run_id, run.revision)
+    diffs = run.total_diffs()
     epochs = sorted(run.epochs)[-REPORTED:]
     points = at_epochs(accumulate(diffs, run.frontier), epochs)
     cores = [(epoch, points[epoch]["max_trussness"]) for epoch in epochs if points[epoch]["max_trussness"] > 2]
