@@ -18,6 +18,7 @@ import psutil
 import pyspark
 
 from pipeline.storage.session import ASSETS
+from tests.network import Network
 from tests.proxy import free_port
 
 SPARK = Path(pyspark.__file__).parent
@@ -30,15 +31,24 @@ PARTS = {
 
 class Cluster:
     """Running once it is made; `with` stops it. `settings`: what an application needs on machines this small; `memory`:
-    an executor's heap, in gigabytes; `python`: of the executors, who have no path to this clone."""
+    an executor's heap, in gigabytes; `python`: of the executors, who have no path to this clone; `network`: where the
+    first worker runs."""
 
-    def __init__(self, folder: Path, workers: int, memory: int = 1, python: str = sys.executable) -> None:
-        self.folder, self.ports = folder, (free_port(), free_port())
-        self.master = f"spark://127.0.0.1:{self.ports[0]}"
+    def __init__(
+        self,
+        folder: Path,
+        workers: int,
+        memory: int = 1,
+        python: str = sys.executable,
+        network: Network | None = None,
+    ) -> None:
+        self.folder, self.ports, self.network = folder, (free_port(), free_port()), network
+        self.host = network.here if network else "127.0.0.1"
+        self.master = f"spark://{self.host}:{self.ports[0]}"
         self.settings = {
             "spark.pyspark.python": python,
             "spark.driver.memory": "1g",
-            "spark.driver.host": "127.0.0.1",
+            "spark.driver.host": self.host,
             "spark.executor.memory": f"{memory}g",
             "spark.executor.cores": "1",
             "spark.cores.max": str(workers),
@@ -49,16 +59,16 @@ class Cluster:
         self.started: list[psutil.Popen] = []
         self.memory = memory
         self.head()
-        for _ in range(workers):
-            self.worker()
+        for number in range(workers):
+            self.worker(network if number == 0 else None)
         self.ready(workers)
 
     def head(self) -> None:
         """Start the head; again at the same port, when it was killed."""
         port, page = self.ports
-        self._start("head", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page))
+        self._start("head", "--host", self.host, "--port", str(port), "--webui-port", str(page))
 
-    def worker(self) -> None:
+    def worker(self, network: Network | None = None) -> None:
         number = len(self.started)
         place = str(self.folder / f"worker{number}")
         self._start(
@@ -72,8 +82,9 @@ class Cluster:
             "--webui-port",
             "0",
             "-h",
-            "127.0.0.1",
+            network.there if network else self.host,
             self.master,
+            network=network,
         )
 
     def find(self, part: str) -> list[psutil.Process]:
@@ -98,23 +109,25 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _start(self, part: str, *arguments: str) -> None:
+    def _start(self, part: str, *arguments: str, network: Network | None = None) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
         environment = clean | {
             "SPARK_HOME": str(SPARK),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": network.there if network else self.host,
             "SPARK_DAEMON_MEMORY": "256m",
         }
         if (ASSETS / "java").exists():
             environment["JAVA_HOME"] = str(ASSETS / "java")
         command = [str(SPARK / "bin" / "spark-class"), PARTS[part], *arguments]
+        if network:
+            command = network.inside(command)
         with (self.folder / f"{part}{len(self.started)}.log").open("w") as log:
             how = {"cwd": self.folder, "stdout": log, "stderr": log, "start_new_session": True}
             self.started.append(psutil.Popen(command, env=environment, **how))
 
     def applications(self) -> list[str]:
         """The names of all applications that the head has seen, those that have ended first."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/json/", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self.host}:{self.ports[1]}/json/", timeout=5) as answer:
             found = json.load(answer)
         return [each["name"] for each in [*found["completedapps"], *found["activeapps"]]]
 
@@ -124,7 +137,7 @@ class Cluster:
         while time.monotonic() < until:
             with (
                 contextlib.suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{self.ports[1]}/json/", timeout=5) as answer,
+                urllib.request.urlopen(f"http://{self.host}:{self.ports[1]}/json/", timeout=5) as answer,
             ):
                 if answer.read().decode().count('"ALIVE"') > workers:  # and the head itself
                     return

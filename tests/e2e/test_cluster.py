@@ -17,6 +17,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from tests import homes, seeds
 from tests import postgres as postgresql
 from tests.cluster import Cluster
 from tests.e2e import test_connect as connect
+from tests.network import Network
 from tests.reference import Row
 from tests.s3 import Store, need_library
 
@@ -159,11 +161,19 @@ def silence(cluster: Cluster) -> None:
     threading.Timer(30, back).start()
 
 
+def cut(cluster: Cluster) -> None:
+    """Nothing passes between a worker and all others, for longer than they wait: everybody goes on working."""
+    assert cluster.network is not None
+    cluster.network.cut()
+    threading.Timer(30, cluster.network.join).start()
+
+
 # what fails while a run is at work; whether the run ends well all the same
 FAULTS: dict[str, tuple[Callable[[Cluster], None], bool]] = {
     "an executor is killed": (executors, True),
     "a worker is killed": (worker, True),
-    "a worker is cut off, and back": (silence, True),
+    "a worker is stopped, and goes on": (silence, True),
+    "a worker is cut off, and back": (cut, True),
     "the head is killed": (head, True),
 }
 
@@ -173,7 +183,9 @@ FAULTS: dict[str, tuple[Callable[[Cluster], None], bool]] = {
 def test_a_part_of_the_cluster_fails(tmp_path: Path, fault: str) -> None:
     strike, goes_on = FAULTS[fault]
     rng = random.Random(seeds.one())
-    with Cluster(tmp_path, workers=2) as cluster:
+    if strike is cut and (why := Network.lacks()):
+        pytest.skip(why)
+    with Network() if strike is cut else nullcontext() as network, Cluster(tmp_path, 2, network=network) as cluster:
         far, ledger = homes.make(tmp_path / "far", toml(cluster))
         near, _ = homes.make(tmp_path / "near")
         land([far, near], range(3), rng)
@@ -186,6 +198,7 @@ def test_a_part_of_the_cluster_fails(tmp_path: Path, fault: str) -> None:
         print(output)
         if goes_on:
             assert process.returncode == 0, output
+        assert "\tat " not in output, "no stack of Java's"
         if not cluster.find("head"):
             process = begin(far, "rebuild")
             output, _ = process.communicate(timeout=400)
