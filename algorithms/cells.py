@@ -24,15 +24,20 @@ def in_cells(
 ) -> DataFrame:
     """What `work` makes of each cell: rows with a and b, all columns, and their colours in a cell of just two different
     ones: there triangles of one colour are left to that colour's own cell."""
-    colour_of = [F.pmod(F.hash(end), F.lit(colours)).cast("bigint") for end in ("a", "b")]
-    thirds = F.explode(F.array(*[F.lit(colour).cast("bigint") for colour in range(colours)]))
+    colour_of = [F.pmod(F.hash(end), F.lit(colours)) for end in ("a", "b")]
+    thirds = F.explode(F.array(*map(F.lit, range(colours))))
     coloured = rows.withColumns(dict(zip(("_x", "_y"), colour_of, strict=True))).withColumn("_z", thirds)
-    cells = coloured.withColumn("_cell", F.array_sort(F.array("_x", "_y", "_z"))).drop("_z")
+    low, high = F.least("_x", "_y", "_z"), F.greatest("_x", "_y", "_z")
+    middle = F.col("_x") + F.col("_y") + F.col("_z") - low - high
+    # one number, not the three colours: rows are sorted by it, and an array has no order that is cheap
+    cells = coloured.withColumn("_cell", (low * colours + middle) * colours + high).drop("_z")
 
     def cell(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
         of = table.drop_columns(["_x", "_y", "_cell"])
         x, y = longs(table, ["_x", "_y"])
-        return work(of, (x, y) if len(set(key[0].as_py())) == 2 else None)
+        number = key[0].as_py()
+        of_it = {number // colours**2, number // colours % colours, number % colours}
+        return work(of, (x, y) if len(of_it) == 2 else None)
 
     return cells.groupBy("_cell").applyInArrow(cell, schema)
 

@@ -48,7 +48,10 @@ Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # r
 
 
 class Rounds(Protocol):
-    """Where results of rounds lie, so that nothing before them is ever computed again."""
+    """Where results of rounds lie, so that nothing before them is ever computed again. `layout`: of the parts that were
+    made last, for others of the same edges."""
+
+    layout: Layout | None
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """The same rows, computed and kept; EXECUTES."""
@@ -60,11 +63,22 @@ class Rounds(Protocol):
 class OnExecutors:
     """They lie where they were computed: what an executor held is lost with it."""
 
+    layout: Layout | None = None
+
     def keep(self, rows: DataFrame) -> DataFrame:
         return rows.localCheckpoint()
 
     def forget(self, rows: DataFrame) -> None:
         """They go with the frame, as garbage."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who holds what. rows: part, owner, a, b, cap; parts: about how many there are; edges: how many are in them."""
+
+    rows: DataFrame
+    parts: int
+    edges: int
 
 
 @dataclass
@@ -80,9 +94,10 @@ class Held:
 
 
 @contextmanager
-def held(rows: DataFrame, size: int, rounds: Rounds) -> Iterator[Held]:
+def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = None) -> Iterator[Held]:
     """The parts of a graph. rows: a, b, level, epoch, diff: one of diff 0, with the level, for each edge that is there
-    at first, and one for each event. size: as many edges as a task has memory for. Within, plans are as written."""
+    at first, and one for each event. size: as many edges as a task has memory for. layout: of parts of all these edges,
+    and perhaps others; else it is made, and left in `rounds`. Within, plans are as written."""
     spark, cached = rows.sparkSession, list[DataFrame]()
 
     def persist(frame: DataFrame) -> DataFrame:
@@ -91,19 +106,11 @@ def held(rows: DataFrame, size: int, rounds: Rounds) -> Iterator[Held]:
 
     with configured(spark, FIXED):
         try:
-            pairs = persist(rows.select(*EDGE).distinct())
-            count = pairs.count()
-            number, owned = _owned(pairs, count, size, persist)
-            owned = rounds.keep(owned)
-            alien = in_cells(
-                owned, colours_for(count, size), _holders, "part int, a bigint, b bigint, owner int, cap int"
-            )
-            own = owned.select(F.col("owner").alias("part"), *EDGE, "owner", "cap")
-            there = own.unionByName(alien.distinct()).join(rows, EDGE)
-            columns = there.select("part", "owner", *EDGE, F.col("level").cast("int"), "cap", "epoch", "diff")
-            kept = rounds.keep(columns)
-            rounds.forget(owned)
-            parted = persist(kept.repartition(number, "part").sortWithinPartitions("part", *EDGE))
+            if layout is None:
+                rounds.layout = layout = _layout(rows, size, rounds, persist)
+            columns = layout.rows.join(rows, EDGE)
+            there = columns.select("part", "owner", *EDGE, F.col("level").cast("int"), "cap", "epoch", "diff")
+            parted = persist(there.repartition(layout.parts, "part").sortWithinPartitions("part", *EDGE))
             sizes = parted.groupBy("part").agg(F.count("*").alias("n")).collect()
             moving = parted.where("diff <> 0").select("epoch", "part").distinct().collect()
             moves: dict[int, set[int]] = {}
@@ -114,7 +121,6 @@ def held(rows: DataFrame, size: int, rounds: Rounds) -> Iterator[Held]:
         finally:
             for frame in cached:
                 frame.unpersist()
-    rounds.forget(kept)
 
 
 @dataclass
@@ -183,6 +189,18 @@ def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
 
 
 # -- who owns what ---------------------------------------------------------------------------------------------------
+
+
+def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataFrame], DataFrame]) -> Layout:
+    pairs = persist(rows.select(*EDGE).distinct())
+    count = pairs.count()
+    number, owned = _owned(pairs, count, size, persist)
+    owned = rounds.keep(owned)
+    alien = in_cells(owned, colours_for(count, size), _holders, HOLDERS).distinct()
+    own = owned.select(F.col("owner").alias("part"), *EDGE, "owner", "cap")
+    kept = rounds.keep(own.unionByName(alien))
+    rounds.forget(owned)
+    return Layout(kept, number, count)
 
 
 def _owned(pairs: DataFrame, count: int, size: int, persist: Callable[[DataFrame], DataFrame]) -> tuple[int, DataFrame]:

@@ -38,7 +38,7 @@ from algorithms.kernels.graph import Ints, Shorts
 from algorithms.kernels.history import colours_for
 from algorithms.kernels.intervals import Longs, longs
 from algorithms.kernels.levels import LABEL_GAP
-from algorithms.parts import EDGE, Held, OnExecutors, Rounds
+from algorithms.parts import EDGE, Held, Layout, OnExecutors, Rounds
 
 FACTS = "a bigint, b bigint, triangles bigint, backing bigint, first bigint"
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # of what `facts` gives
@@ -108,15 +108,20 @@ def trussness_changes(
 
 
 def places(
-    edges: DataFrame, size: int, rounds: Rounds | None = None, say: Callable[[str], None] = lambda text: None
+    edges: DataFrame,
+    size: int,
+    rounds: Rounds | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    layout: Layout | None = None,
 ) -> DataFrame:
     """A place for every edge, which proves that no trussness is too low, if none is: see `kernels/parts`.
 
-    edges: a, b, k (the trussness, >= 2). Returns a, b, label: of those edges that found one. EXECUTES.
+    edges: a, b, k (the trussness, >= 2). layout: of parts that hold them. Returns a, b, label: of those edges that
+    found one. EXECUTES.
     """
     rounds = rounds or OnExecutors()
     rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long(0, "epoch"), _long(0, "diff"))
-    with parts.held(rows, size, rounds) as held:
+    with parts.held(rows, size, rounds, layout) as held:
         told = parts.exchange(held, rounds, _place, None, None, say)
     own = reduce(DataFrame.unionByName, told.frames).where("part = sender AND a IS NOT NULL")
     return own.select(*EDGE, F.col("value").alias("label"))
@@ -137,9 +142,11 @@ def certificate(
     """The state of `truss_region` for a graph of so many edges: its trussness and what proves it. EXECUTES.
 
     edges: a, b, k. Returns a, b, level, label, own, backing, to be read while the rounds are kept. ValueError when the
-    trussness is wrong, or its order has more places than labels have room for.
+    trussness is wrong, or its order has more places than labels have room for. In the parts of which `rounds` has the
+    layout: rounds of a trussness of these edges, and perhaps of others.
     """
-    judged = rounds.keep(facts(edges.join(places(edges, size, rounds, say), EDGE, "left"), count, size))
+    placed = places(edges, size, rounds, say, rounds.layout)
+    judged = rounds.keep(facts(edges.join(placed, EDGE, "left"), count, size))
     unfit = f"(label >> {kernel.TURN}) >= {MOST_ROUNDS} OR (label & {2**kernel.TURN - 1}) >= {MOST_TURNS}"
     row = judged.where(" OR ".join((TOO_LOW, TOO_HIGH, unfit))).orderBy(*EDGE).first()
     if row:

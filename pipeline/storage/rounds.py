@@ -13,16 +13,22 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame
 
+from algorithms.parts import Layout
+
 from ..state.ledger import Ledger
 from ..state.place import ROUNDS
 from .declared import quoted
 from .warehouse import Warehouse
 
+# A table of rounds is read by as many tasks as have something to do: what a few megabytes say goes to every cell.
+SPLITS = {"split-size": 2 << 20, "file-open-cost": 256 << 10}
 _NAME = re.compile(ROUNDS + r"(.+)_\d+")
 
 
 class Tables:
     """Where the rounds of one run lie (`algorithms.parts.Rounds`)."""
+
+    layout: Layout | None = None
 
     def __init__(self, warehouse: Warehouse, run_id: str) -> None:
         self._warehouse, self._run_id = warehouse, run_id
@@ -36,7 +42,7 @@ class Tables:
         columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in rows.schema)
         self._warehouse.add(name, columns)
         rows.writeTo(self._warehouse.name(name)).append()
-        found = self._warehouse.spark.table(self._warehouse.name(name))
+        found = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.name(name))
         self._kept.append((found, name))
         return found
 
