@@ -13,8 +13,8 @@ Proof     A run in which nothing is noted takes each step as a run on the whole 
           <= j, before: so floor[x] <= j, and the triangle was found with x; an edge that comes was opened at 0. It
           ends, for each time an edge is opened, or one to a lower floor.
 Guesses   Matter for the number of look-ups alone. An edge that falls and lacks triangles falls by one; a candidate
-          takes its own triangles that are not known for good ones. When few edges are asked for, their known neighbours
-          of like level are asked for as well.
+          takes its own triangles that are not known for good ones. When not very many edges are asked for, their known
+          neighbours of like level are asked for as well; when few are, what the proof of the guess would ask for.
 Proved    What `proof` follows of a whole graph it follows here of the part, whose counts are the stored ones: by them
           the facts held before.
 Source    reference/truss/region of the design (33,778 random batches equal to a peel, at most 15 hops).
@@ -41,7 +41,8 @@ from algorithms.kernels.replay import Batch, Step
 from algorithms.kernels.warm import Counted, Mismatch, Warm
 from algorithms.proof import COLLECTIONS, Ask, Counts, Proof
 
-GENEROUS = 0.1  # of the edges opened so far: so many more are opened when fewer are asked for
+GENEROUS = 1.0  # of the edges opened so far: so many more are opened when fewer are asked for (a fifth more are known)
+FEW = 0.01  # of them: when no more are asked for, the guess is good enough to ask what its proof would need
 PATIENCE = 2000  # steps for each known edge, before a run that lacks something is cut short
 MISCOUNTED = "the counts of triangles that maintenance has left are not those that were followed"
 
@@ -148,7 +149,8 @@ def _applied(graph: Warm, prover: _Prover, batches: list[Batch], limit: int) -> 
     levels, epochs = graph.levels, list[Epoch]()
     widest = max(1, int(graph.room.max(initial=1)))
     scratch = np.empty(widest, np.int32), np.empty(widest, np.int32)
-    clock, whole = levels.clock, True
+    clock, whole = levels.clock, True  # whole: almost nothing was lacked so far
+    few = FEW * (levels.floor < UNASKED).sum()
     for epoch, removed, inserted in batches:
         if (levels.level[removed] < 0).any() or (levels.level[inserted] >= 0).any():
             raise Mismatch("an edge goes that is absent, or one comes that is present")
@@ -161,7 +163,7 @@ def _applied(graph: Warm, prover: _Prover, batches: list[Batch], limit: int) -> 
             if not finished:
                 return None
         graph.kept.present += inserted.size - removed.size
-        whole = whole and not (levels.asked < UNASKED).any()
+        whole = whole and (levels.asked < UNASKED).sum() <= few
         if whole:
             prover.after(epoch)
         after = _values(graph)

@@ -21,7 +21,7 @@ FULL, LOCAL = "full", "local"  # `[audit] mode`
 PARTS, PART_EDGES = 32, 1 << 16
 # Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.
 FULL_SECONDS, FULL_EDGES, REST_SECONDS, REST_EDGES = 3.5, 60_000, 5.0, 80_000
-REGION = 200  # edges of a region for each that comes or goes (tests/benchmarks/RESULTS.md)
+REGION = 300  # edges of a region for each that comes or goes (tests/benchmarks/RESULTS.md)
 SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
 
 

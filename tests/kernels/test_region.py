@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from algorithms.fingerprint import Fingerprint
+from algorithms.kernels import region
 from algorithms.kernels.facts import facts
 from algorithms.kernels.levels import LABEL_GAP, UNASKED
 from algorithms.kernels.region import Asks, Known, Solved, solve
@@ -171,9 +172,13 @@ SHAPES = {  # vertices, edges at first, batches in a window, edges in a batch
 }
 
 
+@pytest.mark.parametrize("few", [0.0, region.FEW, 1.0], ids=["proved last", "as it is", "each guess is followed"])
 @pytest.mark.parametrize("coarse", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_as_a_peel_with_certificates_and_proofs(shape: str, coarse: bool) -> None:
+def test_as_a_peel_with_certificates_and_proofs(
+    shape: str, coarse: bool, few: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region, "FEW", few)
     n, m, batches, size = SHAPES[shape]
     for seed in seeds.several(range(25)):
         rng = random.Random(seed)
