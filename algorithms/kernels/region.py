@@ -41,8 +41,10 @@ from algorithms.kernels.replay import Batch, Step
 from algorithms.kernels.warm import Counted, Mismatch, Warm
 from algorithms.proof import COLLECTIONS, Ask, Counts, Proof
 
-GENEROUS = 1.0  # of the edges opened so far: so many more are opened when fewer are asked for (a fifth more are known)
-FEW = 0.01  # of them: when no more are asked for, the guess is good enough to ask what its proof would need
+# So many edges are opened when fewer are asked for, but no more than have been so far: to look up a few thousand costs
+# little, and saves hops.
+GENEROUS = 5000
+FEW = 0.01  # of those opened: when no more are asked for, the guess is near enough to ask what its proof would need
 PATIENCE = 2000  # steps for each known edge, before a run that lacks something is cut short
 MISCOUNTED = "the counts of triangles that maintenance has left are not those that were followed"
 
@@ -185,7 +187,7 @@ def _values(graph: Warm) -> Values:
 def _asks(graph: Warm, asked: Ints, stored: Shorts) -> Asks:
     """What was noted, and some of what may be next."""
     levels = graph.levels
-    most = int(GENEROUS * (levels.floor < UNASKED).sum())
+    most = min(int((levels.floor < UNASKED).sum()), GENEROUS)
     least = levels.asked[asked]
     if asked.size >= most:
         return Asks(asked, least)

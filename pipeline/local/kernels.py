@@ -135,8 +135,10 @@ def _triangles() -> None:
 
 
 def _parts() -> None:
-    """One cell, and two rounds of the part that owns every edge."""
+    """One cell, two rounds of the part that owns every edge, and what regions have besides insertions and deletions."""
     from algorithms import parts, truss_parts
+    from algorithms.kernels import region
+    from algorithms.kernels.levels import UNASKED
 
     a, b, k = _trussness()
     part, nothing, level = np.zeros(a.size, np.int32), np.zeros(a.size, np.int64), (k - 2).astype(np.int32)
@@ -148,6 +150,8 @@ def _parts() -> None:
     for number in (0, 1):
         truss_parts._settle(0, 1, number, (pa.scalar(0),), table, nobody)
         truss_parts._place(number, (pa.scalar(0),), table, nobody)
+    known = region.Known(a, b, level, nothing, part, level, np.full(a.size, UNASKED, np.int32))
+    region._beside(region._part(known, (0, 0)).levels, np.flatnonzero(part == 0), 1)
 
 
 def _motifs() -> None:

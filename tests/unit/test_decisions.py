@@ -358,11 +358,11 @@ def test_more_edges_than_a_task_may_hold_are_counted(
 def test_few_changes_of_what_no_task_can_hold_are_followed_by_region(
     state: bool, bounds: tuple[int, int, int], way: str, may: set[str], audit: str, audits: set[str]
 ) -> None:
-    """200 edges for each that changes: a task may hold 50,000. Both estimates are shown."""
-    text, numbers = "[truss]\nlimit_edges = 50000\n", Known(intervals=Number(*bounds), there=100_000, state=state)
+    """300 edges for each that changes: a task may hold 75,000. Both estimates are shown."""
+    text, numbers = "[truss]\nlimit_edges = 75000\n", Known(intervals=Number(*bounds), there=100_000, state=state)
     truss, judged = truss_of(numbers, text=text), audit_of(text, numbers)
     assert (truss.way, truss.may, judged.way, judged.may) == (way, may, audit, audits)
-    words = "by region in one task, of some 50,000 of 100,250 edges (in parts beyond 50,000)"
+    words = "by region in one task, of some 75,000 of 100,250 edges (in parts beyond 75,000)"
     assert (words in truss.words(str)) == (way == "region")
     for mode, expected in {"full": "full: 5", "rolling 9": "local", "local": "local"}.items():
         asked = audit_of(f'{text}[audit]\nmode = "{mode}"\n', numbers)
