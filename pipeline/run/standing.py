@@ -1,7 +1,7 @@
 """What a run leaves for the next one where no task can hold the graph: each edge with its trussness and what proves it.
 
-After rounds of parts it is made whole, which takes about as long as they have; by region it changes with the trussness.
-The table it lies in is that of `storage.certificates`.
+After rounds of parts it is made whole, in the same parts, in about half of their time; by region it changes with the
+trussness. The table it lies in is that of `storage.certificates`.
 """
 
 from __future__ import annotations

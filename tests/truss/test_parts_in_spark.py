@@ -12,9 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from algorithms import truss, truss_parts
+from algorithms import parts, truss, truss_parts
 from algorithms.kernels.truss import peel
+from algorithms.parts import OnExecutors
 from tests import seeds
 from tests.kernels.references import Edge, arrays, clique, slow_trussness, torus
 from tests.kernels.test_replay import intervals, random_history
@@ -177,6 +179,23 @@ def test_parts_on_many_histories(spark: SparkSession, seed: int, size: int) -> N
     history = packed(range(30 * seed + 10, 30 * seed + 40), 5)
     notes = check(spark, late(history, 1, seed), 1, changes(history), size)
     assert size > 1 or all(note["parts"] > 100 for note in notes)
+
+
+def test_it_is_proved_in_the_parts_in_which_it_was_found(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold edges, too, that have gone by the last epoch."""
+    history = packed(range(4), 3)
+    history[2] = set(sorted(history[2])[::2])
+    rounds = OnExecutors()
+    found = truss.trussness_changes(*frames(spark, history, []), 0, 2, 10, rounds=rounds)
+    triples = found.where("diff <> 0").groupBy("a", "b", "k").agg(F.sum("diff").alias("n")).where("n <> 0")
+    edges = triples.select("a", "b", "k").localCheckpoint()
+    monkeypatch.setattr(parts, "_layout", None)  # none is made again
+    rows = truss_parts.certificate(edges, edges.count(), 10, rounds).toPandas()
+    assert set(zip(rows["a"], rows["b"], strict=True)) == history[2] < history[0] | history[1] | history[2]
+    a, b = (rows[end].to_numpy() for end in ("a", "b"))
+    assert rows["level"].tolist() == (peel(a, b) - 2).tolist()
+    assert (np.array(after(a, b, rows["level"].to_numpy(), rows["label"].to_numpy())) == rows["own"]).all()
+    assert (rows["own"] <= rows["level"]).all()
 
 
 @pytest.mark.parametrize("size", [40, pytest.param(4, marks=pytest.mark.slow)])
