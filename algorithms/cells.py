@@ -36,8 +36,8 @@ def in_cells(
         of = table.drop_columns(["_x", "_y", "_cell"])
         x, y = longs(table, ["_x", "_y"])
         number = key[0].as_py()
-        of_it = {number // colours**2, number // colours % colours, number % colours}
-        return work(of, (x, y) if len(of_it) == 2 else None)
+        its = {number // colours**2, number // colours % colours, number % colours}
+        return work(of, (x, y) if len(its) == 2 else None)
 
     return cells.groupBy("_cell").applyInArrow(cell, schema)
 

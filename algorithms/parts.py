@@ -74,11 +74,10 @@ class OnExecutors:
 
 @dataclass(frozen=True)
 class Layout:
-    """Who holds what. rows: part, owner, a, b, cap; parts: about how many there are; edges: how many are in them."""
+    """Who holds what. rows: part, owner, a, b, cap; parts: about how many there are."""
 
     rows: DataFrame
     parts: int
-    edges: int
 
 
 @dataclass
@@ -200,7 +199,7 @@ def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataF
     own = owned.select(F.col("owner").alias("part"), *EDGE, "owner", "cap")
     kept = rounds.keep(own.unionByName(alien))
     rounds.forget(owned)
-    return Layout(kept, number, count)
+    return Layout(kept, number)
 
 
 def _owned(pairs: DataFrame, count: int, size: int, persist: Callable[[DataFrame], DataFrame]) -> tuple[int, DataFrame]:
