@@ -66,7 +66,7 @@ class Cluster:
     def head(self) -> None:
         """Start the head; again at the same port, when it was killed."""
         port, page = self.ports
-        self._start("head", "--host", self.host, "--port", str(port), "--webui-port", str(page))
+        self._start("head", "--port", str(port), "--webui-port", str(page))
 
     def worker(self, network: Network | None = None) -> None:
         number = len(self.started)
@@ -81,8 +81,6 @@ class Cluster:
             place,
             "--webui-port",
             "0",
-            "-h",
-            network.there if network else self.host,
             self.master,
             network=network,
         )
@@ -111,14 +109,15 @@ class Cluster:
 
     def _start(self, part: str, *arguments: str, network: Network | None = None) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
+        host = network.there if network else self.host
         environment = clean | {
             "SPARK_HOME": str(SPARK),
-            "SPARK_LOCAL_IP": network.there if network else self.host,
+            "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
         }
         if (ASSETS / "java").exists():
             environment["JAVA_HOME"] = str(ASSETS / "java")
-        command = [str(SPARK / "bin" / "spark-class"), PARTS[part], *arguments]
+        command = [str(SPARK / "bin" / "spark-class"), PARTS[part], "--host", host, *arguments]
         if network:
             command = network.inside(command)
         with (self.folder / f"{part}{len(self.started)}.log").open("w") as log:

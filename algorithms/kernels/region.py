@@ -151,22 +151,22 @@ def _applied(graph: Warm, prover: _Prover, batches: list[Batch], limit: int) -> 
     levels, epochs = graph.levels, list[Epoch]()
     widest = max(1, int(graph.room.max(initial=1)))
     scratch = np.empty(widest, np.int32), np.empty(widest, np.int32)
-    clock, whole = levels.clock, True  # whole: almost nothing was lacked so far
+    clock, near = levels.clock, True  # near: almost nothing was lacked so far
     few = FEW * (levels.floor < UNASKED).sum()
     for epoch, removed, inserted in batches:
         if (levels.level[removed] < 0).any() or (levels.level[inserted] >= 0).any():
             raise Mismatch("an edge goes that is absent, or one comes that is present")
         began, spent = perf_counter(), (int(clock[EVALUATIONS]), int(clock[STEPS]))
         before = _values(graph)
-        if whole:
+        if near:
             prover.before(removed, inserted)
         for change, edges in ((delete_edges, removed), (insert_edges, inserted)):
             finished, *_ = change(levels, edges.astype(np.int32), True, limit, *scratch)
             if not finished:
                 return None
         graph.kept.present += inserted.size - removed.size
-        whole = whole and (levels.asked < UNASKED).sum() <= few
-        if whole:
+        near = near and (levels.asked < UNASKED).sum() <= few
+        if near:
             prover.after(epoch)
         after = _values(graph)
         place = np.flatnonzero(np.any([old != new for old, new in zip(before, after, strict=True)], axis=0))

@@ -20,7 +20,7 @@ from ..state.place import ROUNDS
 from .declared import quoted
 from .warehouse import Warehouse
 
-# A table of rounds is read by as many tasks as have something to do: what a few megabytes say goes to every cell.
+# By itself Iceberg reads a table of a few megabytes in one task, which alone would copy every row for all cells.
 SPLITS = {"split-size": 2 << 20, "file-open-cost": 256 << 10}
 _NAME = re.compile(ROUNDS + r"(.+)_\d+")
 

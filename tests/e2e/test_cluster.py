@@ -183,8 +183,6 @@ FAULTS: dict[str, tuple[Callable[[Cluster], None], bool]] = {
 def test_a_part_of_the_cluster_fails(tmp_path: Path, fault: str) -> None:
     strike, goes_on = FAULTS[fault]
     rng = random.Random(seeds.one())
-    if strike is cut and (why := Network.lacks()):
-        pytest.skip(why)
     with Network() if strike is cut else nullcontext() as network, Cluster(tmp_path, 2, network=network) as cluster:
         far, ledger = homes.make(tmp_path / "far", toml(cluster))
         near, _ = homes.make(tmp_path / "near")
