@@ -45,27 +45,35 @@ class Kept:
     at: int
 
 
-def in_task(changes: Callable[[pa.Table], pa.Table]) -> Task:
-    """For `mapInArrow`: all rows of one task at once."""
+def in_task(changes: Callable[[list[pa.RecordBatch]], pa.Table]) -> Task:
+    """For `mapInArrow`: all rows of one task at once, for `changes` to take (`taken`)."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = list(batches)
         if parts:
-            yield from changes(pa.Table.from_batches(parts)).to_batches(max_chunksize=1 << 20)
+            yield from changes(parts).to_batches(max_chunksize=1 << 20)
 
     return task
+
+
+def taken(parts: list[pa.RecordBatch], names: Sequence[str]) -> list[Longs]:
+    """Some columns of all rows. The list is empty afterwards, and the memory of its batches is given back."""
+    columns = longs(pa.Table.from_batches(parts), names)
+    parts.clear()
+    pa.default_memory_pool().release_unused()
+    return columns
 
 
 def resuming(kept: Kept, columns: Sequence[str], changes: Callable[[Warm, pa.Table], pa.Table]) -> Task:
     """A task that goes on from a kept graph. When it is not there any more, or the rows do not fit, its result is one
     row of nulls in these bigint columns, with the reason as its `note`."""
 
-    def found(rows: pa.Table) -> pa.Table:
+    def found(parts: list[pa.RecordBatch]) -> pa.Table:
         graph = Warm.open(kept.files.folder, kept.key) if kept.files.there() else None
         if graph is None:
             return none("the kept graph is not there any more")
         try:
-            return changes(graph, rows)
+            return changes(graph, pa.Table.from_batches(parts))
         except Mismatch as error:
             return none(f"the kept graph does not fit: {error}")
 

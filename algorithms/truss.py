@@ -31,9 +31,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import truss_parts
-from algorithms.kept import INTERVAL, Files, Kept, Task, apart, in_task, moved, resuming
+from algorithms.kept import INTERVAL, Files, Kept, Task, apart, in_task, moved, resuming, taken
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
-from algorithms.kernels.replay import Result, replay, resume
+from algorithms.kernels.replay import Changes, Result, prepared, replayed, resume
 from algorithms.kernels.warm import Warm
 from algorithms.parts import Rounds
 from algorithms.proof import Ask
@@ -95,20 +95,37 @@ def resumed_changes(
 
 
 def _replay(first: int, last: int, keep: tuple[Files, str] | None = None, ask: Ask | None = None) -> Task:
-    def changes(rows: pa.Table) -> pa.Table:
-        edges, stored = apart(rows, "k")
-        intervals, (sa, sb, sk, se, sd) = longs(edges, INTERVAL), longs(stored, TRIPLE)
-        del rows, edges, stored
-        earlier = se < first
-        ea, eb, ek, present = consolidate([sa[earlier], sb[earlier], sk[earlier]], sd[earlier])
-        assert (present == 1).all(), "the stored trussness holds an edge twice"
+    def changes(parts: list[pa.RecordBatch]) -> pa.Table:
         kept = keep is not None and keep[0].there()
-        result = replay(*disjoint(*intervals), ea, eb, ek.astype(np.int32), first, last, kept=kept, ask=ask)
+        # Statement by statement the graph takes the place of the rows: at no time is all of both there.
+        a, b, epoch, until, diff, k = taken(parts, [*INTERVAL, "k"])
+        edge = k == 0
+        intervals, stored = [x[edge] for x in (a, b, epoch, until, diff)], [x[~edge] for x in (a, b, k, epoch, diff)]
+        del a, b, k, epoch, until, diff, edge
+        before, later = _before(stored, first)
+        del stored
+        alive = disjoint(*intervals)
+        del intervals
+        start = prepared(*alive, *before, first, last, kept)
+        del alive, before
+        result = replayed(start, ask=ask)
+        del start
         if kept and keep is not None:
             _save(result, *keep, last)
-        return _triples(result, [column[~earlier] for column in (sa, sb, sk, se, sd)])
+        change, notes = result.changes, _notes(result)
+        del result
+        return _triples(change, notes, later)
 
     return in_task(changes)
+
+
+def _before(stored: list[Longs], first: int) -> tuple[tuple[Longs, Longs, Longs], list[Longs]]:
+    """The edges and their trussness just before an epoch; the triples from it on."""
+    *triples, epoch, diff = stored
+    earlier = epoch < first
+    a, b, k, present = consolidate([column[earlier] for column in triples], diff[earlier])
+    assert (present == 1).all(), "the stored trussness holds an edge twice"
+    return (a, b, k), [column[~earlier] for column in stored]
 
 
 def _resume(kept: Kept, first: int, last: int, keep: str, ask: Ask | None) -> Task:
@@ -116,7 +133,7 @@ def _resume(kept: Kept, first: int, last: int, keep: str, ask: Ask | None) -> Ta
         edges, stored = apart(rows, "k")
         result = resume(graph, kept.at, *moved(edges), first, last, ask)
         _save(result, kept.files, keep, last)
-        return _triples(result, longs(stored, TRIPLE))
+        return _triples(result.changes, _notes(result), longs(stored, TRIPLE))
 
     return resuming(kept, TRIPLE, changes)
 
@@ -130,9 +147,14 @@ def _save(result: Result, files: Files, key: str, at: int) -> None:
         result.graph.save(files.folder, key, at=at)
 
 
-def _triples(result: Result, stored: list[Longs]) -> pa.Table:
-    """The result's triples less the stored ones of the same epochs, and the notes."""
-    change = result.changes
+def _notes(result: Result) -> list[tuple[int, int, str]]:
+    """k, epoch, note."""
+    notes = [(0, step.epoch, json.dumps(step._asdict())) for step in result.steps]
+    return notes if result.proof is None else [*notes, (PROOF, 0, result.proof.to_json())]
+
+
+def _triples(change: Changes, notes: list[tuple[int, int, str]], stored: list[Longs]) -> pa.Table:
+    """The changes as triples less the stored ones of the same epochs, and the notes."""
     sa, sb, sk, se, sd = stored
     gone, come = change.before > 0, change.after > 0
     triples: list[Longs] = [
@@ -146,9 +168,6 @@ def _triples(result: Result, stored: list[Longs]) -> pa.Table:
     ]
     diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd])
     oa, ob, ok, oe, od = consolidate(triples, diffs)
-    notes = [(0, step.epoch, json.dumps(step._asdict())) for step in result.steps]
-    if result.proof is not None:
-        notes.append((PROOF, 0, result.proof.to_json()))
     pad = np.zeros(len(notes), np.int64)
     return pa.table(
         {

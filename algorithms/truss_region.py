@@ -31,9 +31,9 @@ from pyspark.sql import functions as F
 
 from algorithms.configured import configured
 from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
-from algorithms.kept import INTERVAL, in_task
+from algorithms.kept import INTERVAL, in_task, taken
 from algorithms.kernels.graph import distinct, places
-from algorithms.kernels.intervals import Longs, longs
+from algorithms.kernels.intervals import Longs
 from algorithms.kernels.levels import UNASKED
 from algorithms.kernels.region import Asks, Known, Solved, solve
 from algorithms.kernels.replay import moves
@@ -222,10 +222,10 @@ def _region(found: DataFrame, stored: DataFrame, ends: tuple[int, int], hops: in
 # -- what the task does ----------------------------------------------------------------------------------------------
 
 
-def _solved(first: int, last: int, at: int, ends: tuple[int, int], rows: pa.Table) -> pa.Table:
+def _solved(first: int, last: int, at: int, ends: tuple[int, int], parts: list[pa.RecordBatch]) -> pa.Table:
     """The next look-ups, or what changes."""
-    kind = np.asarray(rows["kind"])
-    columns = dict(zip(NUMBERS, longs(rows, NUMBERS), strict=True))
+    kind, *numbers = taken(parts, GIVEN)
+    columns = dict(zip(NUMBERS, numbers, strict=True))
 
     def of(wanted: int) -> list[Longs]:
         chosen = kind == wanted

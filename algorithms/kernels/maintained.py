@@ -152,6 +152,7 @@ class Maintained:
         _, indptr, tail, head, origin = by_degree(n, graph.tail[ids], graph.head[ids])
         order = ordered_peel(indptr, tail, head)
         ids = ids[origin]
+        del indptr, tail, head, origin
         graph.level[:] = -1
         graph.backing[:] = UNKNOWN
         graph.level[ids], graph.own[ids], graph.backing[ids] = order.kappa, order.own, order.backing

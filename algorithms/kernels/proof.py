@@ -108,14 +108,16 @@ class Prover:
         self._fit()
         levels, was = self.graph.levels, self._counted
         changed = np.flatnonzero((levels.level != self._level) | (levels.label != self._label)).astype(np.int32)
-        old, new = self._level[changed], levels.level[changed]
-        present = changed[new >= 0]
         if self._whole or self._is_much(changed.size):
-            touched = np.flatnonzero(levels.level >= 0).astype(np.int32)
+            del changed
             found = self._recounted()
             prints = {name: found.prints[name] - was.prints[name] for name in COLLECTIONS}
             counts = added(found.counts, was.counts, -1)
+            self._level[:], self._label[:] = levels.level, levels.label
+            touched = np.flatnonzero(levels.level >= 0).astype(np.int32)
         else:
+            old, new = self._level[changed], levels.level[changed]
+            present = changed[new >= 0]
             come = self._follow(present, False)
             touched = distinct(np.concatenate([self._gone.touched, come.touched, present]))
             touched = touched[levels.level[touched] >= 0]
@@ -128,8 +130,9 @@ class Prover:
                 prints={name: was.prints[name] + prints[name] for name in COLLECTIONS},
                 counts=added(was.counts, counts),
             )
+            self._level[changed], self._label[changed] = new, levels.label[changed]
         self.graph.counted = found
-        self._level[changed], self._label[changed], self._live[:] = new, levels.label[changed], levels.live
+        self._live[:] = levels.live
         self._judge(touched)
         self.looked_at += touched.size
         self.steps.append(Step(epoch, prints, counts, touched.size))
@@ -175,6 +178,7 @@ class Prover:
         prints, sizes = self._of_edges(ids, np.full(ids.size, -1, np.int32), level), np.bincount(level)
         by_rank, indptr, tail, head, origin = by_degree(n, *ends)
         ids = ids[origin]
+        del ends, level, origin
         support, *facts = _enumerated(indptr, head, levels.level[ids], levels.label[ids], ids)
         backing, own = np.zeros(levels.level.size, np.int32), np.zeros(levels.level.size, np.int32)
         backing[ids], own[ids] = facts

@@ -9,6 +9,7 @@ Shapes  a, b, start, until: int64 vectors, one row per interval [start, until) i
 Cost    Per epoch that of the edges its changes can reach, or of one peel, whichever is estimated to be less.
         Epochs without a change cost nothing. Memory: about 200 bytes per edge that is ever alive in the window
         at the peak (one interval each; measured), besides input and output.
+        To have no more, a caller lets go of its rows between `prepared` and `replayed`, as `replay` cannot.
 Source  `maintain` and `truss` in this folder.
 """
 
@@ -62,6 +63,15 @@ class Step(NamedTuple):
 Batch = tuple[int, Shorts, Shorts]  # epoch, edges that go, edges that come
 
 
+class Prepared(NamedTuple):
+    """The graph before the first epoch, what each epoch changes, and the epoch after which the graph will not be used,
+    if it will not."""
+
+    graph: Warm
+    steps: Iterator[Batch]
+    final: int | None
+
+
 class Result(NamedTuple):
     changes: Changes
     steps: list[Step]
@@ -96,19 +106,40 @@ def replay(
     >>> [(step.epoch, step.method) for step in steps]
     [(5, 'lift'), (7, 'descend')]
     """
+    return replayed(prepared(a, b, start, until, ea, eb, ek, first, last, kept), method, ask)
+
+
+def prepared(
+    a: Ints,
+    b: Ints,
+    start: Ints,
+    until: Ints,
+    ea: Ints,
+    eb: Ints,
+    ek: NDArray[np.integer],
+    first: int,
+    last: int,
+    kept: bool = False,
+) -> Prepared:
+    """What `replayed` takes; as `replay`. Of the vectors nothing is needed any more afterwards."""
     a, b, start, until = (np.ascontiguousarray(x, np.int64) for x in (a, b, start, until))
     if not a.shape == b.shape == start.shape == until.shape:
         raise ValueError(f"a, b, start, until differ in length: {a.size}, {b.size}, {start.size}, {until.size}")
     inside = (start <= last) & (until >= first) & (start < until)
-    vertices, u, v = compact(a[inside], b[inside])
+    if not inside.all():
+        a, b, start, until = (x[inside] for x in (a, b, start, until))
+    vertices, u, v = compact(a, b)
     u, v, edge = _distinct(u, v)
-    start, until = start[inside], until[inside]
     times = np.bincount(edge[start < first], minlength=u.size).astype(np.int32)
     level = _known_levels(vertices, u, v, ea, eb, ek, times > 0, first)
     at, touched, sign = _events(edge, start, until, first, last)
     graph = Warm.over(vertices, u, v, level, spare=kept)
-    steps = _by_epoch(times, at, touched, sign)
-    final = int(at[-1]) if at.size and not kept else None
+    return Prepared(graph, _by_epoch(times, at, touched, sign), int(at[-1]) if at.size and not kept else None)
+
+
+def replayed(start: Prepared, method: str = "auto", ask: Ask | None = None) -> Result:
+    """The changes at the epochs of the steps, which can be taken once."""
+    graph, steps, final = start
     return _maintained(graph, steps, method, final, None if ask is None else Prover(graph, ask))
 
 
@@ -182,7 +213,9 @@ def _by_epoch(times: Shorts, at: Ints, touched: NDArray[np.integer], sign: Short
     """Each epoch's events in turn. times: how often each edge is there before them, changed in place; touched: the
     edges of the events."""
     bounds = starts(at)
-    for epoch, low, high in zip(at[bounds].tolist(), bounds, np.append(bounds, at.size)[1:], strict=True):
+    epochs, ends = at[bounds].tolist(), np.append(bounds, at.size)[1:]
+    del at
+    for epoch, low, high in zip(epochs, bounds, ends, strict=True):
         here = distinct(touched[low:high]).astype(np.int32)
         was = times[here] > 0
         np.add.at(times, touched[low:high], sign[low:high])

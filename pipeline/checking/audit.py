@@ -164,7 +164,7 @@ def differences(
     if revision is not None and "motif_counts" not in revision.snapshots:
         motifs = {}
     rows, graph = stored(read, epochs, list(motifs)), surviving(read("upserts"), warehouse.home, epochs)
-    if epochs and _too_large(warehouse, revision, motifs):
+    if epochs and _too_large(warehouse, revision, motifs, len(epochs)):
         say("in cells and parts: the graph is too large for one task")
         comparing: AbstractContextManager[DataFrame] = beyond.compared(
             rows, graph, epochs, memory.part_edges(warehouse.home.config), say, placed
@@ -205,12 +205,13 @@ def differences(
     return found, context
 
 
-def _too_large(warehouse: Warehouse, revision: Revision | None, motifs: Collection[str]) -> bool:
-    """Whether no task can hold the graph. Raises `UsageError` when it has motifs: these are recounted in one."""
+def _too_large(warehouse: Warehouse, revision: Revision | None, motifs: Collection[str], epochs: int) -> bool:
+    """Whether no task can hold the graph, of so many epochs at once. Raises `UsageError` when it has motifs: these are
+    recounted in one."""
     if revision is None or "edges" not in revision.snapshots:
         return False
     edges = warehouse.size("edges", revision.snapshots["edges"]).rows
-    limit = memory.task_edges(warehouse.home.config)
+    limit = memory.audit_edges(warehouse.home.config, epochs)
     if edges > limit and motifs:
         raise UsageError(
             f"motifs are recounted in one task, and {edges:,} edge intervals are more than the {limit:,} that one may "

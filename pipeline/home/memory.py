@@ -21,8 +21,9 @@ from algorithms.plans import BROADCAST_ROWS
 if TYPE_CHECKING:
     from .settings import Config
 
-EDGE_BYTES = 350  # measured: the replay of a trussness with Spark's copies (tests/benchmarks/RESULTS.md)
-ROW_BYTES = 150  # measured: a row that is sent to every task
+# Measured (tests/benchmarks/RESULTS.md), of an edge: while one task maintains the trussness of a graph; while an audit
+# recomputes one beside what is stored; and in tasks of all other kinds. And of a row that is sent to every task.
+REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES = 240, 500, 350, 150
 UNKNOWN = 20_000_000
 GIB = 2**30
 _UNITS = {"": 2**20, "b": 1, "k": 2**10, "m": 2**20, "g": GIB, "t": 2**40}
@@ -40,13 +41,17 @@ class Room:
 
     @property
     def alone(self) -> int:
-        """Edges that a task may hold which works alone."""
-        return UNKNOWN if self.bytes is None else max(1, self.bytes // EDGE_BYTES)
+        """Edges of the graph whose trussness a task maintains, which works alone."""
+        return self.edges(REPLAY_BYTES)
 
     @property
     def share(self) -> int:
         """Edges that each of the tasks may hold which work at once."""
-        return UNKNOWN if self.bytes is None else max(1, self.bytes // self.cores // EDGE_BYTES)
+        return self.edges(EDGE_BYTES, self.cores)
+
+    def edges(self, each: int, tasks: int = 1) -> int:
+        """How many a task may hold, of so many bytes each, when so many tasks work at once, or all cores."""
+        return UNKNOWN if self.bytes is None else max(1, self.bytes // max(1, min(tasks, self.cores)) // each)
 
     def words(self) -> str:
         if self.bytes is None:
@@ -73,8 +78,18 @@ def room(config: Config) -> Room:
 
 
 def task_edges(config: Config) -> int:
-    """The most edges that one task may hold which works alone: `[truss] limit_edges`, where it is less."""
+    """The most edges of which one task may maintain the trussness: `[truss] limit_edges`, where it is less."""
     return min(room(config).alone, _given(config.truss.limit_edges))
+
+
+def region_edges(config: Config) -> int:
+    """The same of the part of a graph that changes reach."""
+    return min(room(config).edges(EDGE_BYTES), _given(config.truss.limit_edges))
+
+
+def audit_edges(config: Config, epochs: int) -> int:
+    """The same of a graph that a task of an audit recomputes, one task for each of so many epochs."""
+    return min(room(config).edges(AUDIT_BYTES, epochs), _given(config.truss.limit_edges))
 
 
 def part_edges(config: Config) -> int:

@@ -8,7 +8,7 @@ from pipeline.home import memory
 from pipeline.home.settings import Config
 
 GIB = 2**30
-EDGES = GIB // memory.EDGE_BYTES
+EDGES = GIB // memory.REPLAY_BYTES
 
 
 def config(master: str = "local[*]", limit: int | None = None, cells: int | None = None, **conf: str) -> Config:
@@ -42,7 +42,11 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_memory_of_a_task(settings: Config, alone: int, share: int) -> None:
     room = memory.room(settings)
-    assert (room.alone, room.share) == (alone * GIB // memory.EDGE_BYTES, share * GIB // memory.EDGE_BYTES)
+    assert (room.alone, room.share) == (alone * GIB // memory.REPLAY_BYTES, share * GIB // memory.EDGE_BYTES)
+    several = [memory.audit_edges(settings, epochs) for epochs in (1, 2, 100)]
+    each = alone * GIB // memory.AUDIT_BYTES
+    assert several == [pytest.approx(each // max(1, min(n, room.cores)), abs=8) for n in (1, 2, 100)]
+    assert memory.region_edges(settings) < room.alone
     assert f"{room.alone:,}" in room.words() and (room.cores == 1 or f"{room.share:,}" in room.words())
 
 
@@ -74,6 +78,8 @@ def test_a_users_limit_is_an_upper_bound(limit: int | None, found: int | None) -
         memory.room(settings).alone if found is None else pytest.approx(found, abs=8)
     )
     assert memory.part_edges(settings) <= memory.task_edges(settings)
+    assert memory.region_edges(settings) <= memory.task_edges(settings)
+    assert memory.audit_edges(settings, 3) <= memory.audit_edges(settings, 1) <= memory.task_edges(settings)
     assert memory.cell_edges(settings) <= memory.room(settings).share
 
 

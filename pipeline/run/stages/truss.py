@@ -55,7 +55,7 @@ def maintain(run: Run) -> TrussFacts:
         if new is not None:
             plan = "resume"
         elif place is not None and decision.way is Way.REGION:
-            region = _by_region(run, first, decision.limit, stack, place)
+            region = _by_region(run, first, memory.region_edges(run.home.config), stack, place)
         if region is not None:
             plan, new = "region", region.changes.persist()
         elif new is None:
