@@ -77,7 +77,9 @@ def spark() -> Iterator[SparkSession]:
 
     # the quick compiler only: the suite is over before the thorough one has paid for itself
     options = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # with one compiler, 48 MiB are the default
-    spark = session("local[2]", {"spark.driver.extraJavaOptions": options})
+    # Two such processes, and those that tests start, are to leave the machine room: half of it each would be all.
+    heap = {"spark.driver.memory": "3g", "spark.driver.extraJavaOptions": f"{options} -XX:+UseParallelGC"}
+    spark = session("local[2]", heap)
     yield spark
     spark.stop()
 

@@ -1,13 +1,14 @@
 """What an epoch costs as the graph grows: whole runs with all stages, checks and proofs, in one warm session.
 
     python -m tests.benchmarks.change [--edges 125000 1100000 10000000] [--epochs 3] [--mode auto] [--plain]
-        [--homes FOLDER]
+        [--homes FOLDER] [--heap 6g]
 
 Seeded R-MAT, landed as one Parquet file and loaded; then epochs of 500 deletions and 500 upserts, a run each.
 `--mode`: `[audit] mode`. `--plain`: beside it, in turns, the same with all plain tables (`[publish] tables`).
-`--homes`: where the homes are kept. Prints tables in Markdown: seconds of the first load by stage, and of an epoch (the
-median with the least and the greatest; the first epoch, which warms up, is left out), with the greatest memory of the
-Python workers; and the bytes of each table's files.
+`--homes`: where the homes are kept. `--heap`: of Spark's driver; the rest is for Python's tasks. Prints tables in
+Markdown: seconds of the first load by stage, and of an epoch (the median with the least and the greatest; the first
+epoch, which warms up, is left out), with the greatest memory of the Python workers; and the bytes of each table's
+files.
 """
 
 from __future__ import annotations
@@ -56,15 +57,15 @@ class Kind:
     audited: str = ""
 
 
-def made(path: Path, name: str, mode: str, plain: bool) -> Kind:
+def made(path: Path, name: str, settings: str, plain: bool) -> Kind:
     tables = f"[publish]\ntables = {json.dumps([*plain_tables.KEYS])}\n" if plain else ""
-    return Kind(name, *homes.make(path, f'[audit]\nmode = "{mode}"\n{tables}'))
+    return Kind(name, *homes.make(path, settings + tables))
 
 
-def measure(folder: Path, size: int, epochs: int, mode: str, plain: bool) -> None:
-    kinds = [made(folder / str(size), "as it is", mode, False)]
+def measure(folder: Path, size: int, epochs: int, settings: str, plain: bool) -> None:
+    kinds = [made(folder / str(size), "as it is", settings, False)]
     if plain:
-        kinds.append(made(folder / f"{size}-plain", "with plain tables", mode, True))
+        kinds.append(made(folder / f"{size}-plain", "with plain tables", settings, True))
     a, b = by_rmat(size)
     for kind in kinds:
         put_rows(kind.home, 0, a, b, ["upsert"] * a.size)
@@ -102,13 +103,18 @@ def main() -> None:
     parser.add_argument("--mode", default="auto")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--homes", type=Path)
+    parser.add_argument("--heap")
     options = parser.parse_args()
-    session()
+    conf = {"spark.driver.memory": options.heap} if options.heap else {}
+    session(conf=conf)
+    settings = f'[audit]\nmode = "{options.mode}"\n'
+    if conf:
+        settings += f'[spark]\nconf = {{ "spark.driver.memory" = "{options.heap}" }}\n'
     print("| edges | run | audit | whole, s | " + " | ".join(stages.NAMES) + " | workers, GB |")
     print("|---" * (5 + len(stages.NAMES)) + "|")
     with tempfile.TemporaryDirectory() as folder:
         for size in options.edges:
-            measure(options.homes or Path(folder), size, options.epochs, options.mode, options.plain)
+            measure(options.homes or Path(folder), size, options.epochs, settings, options.plain)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def rows(frame: DataFrame) -> list[tuple[int, ...]]:
 
 def by_rmat(size: int) -> tuple[np.ndarray, np.ndarray]:
     """About as many edges, after doubles are gone."""
-    a, b = rmat(max(10, int(np.log2(size / 8))), 12 if size < 3_000_000 else 10)
+    a, b = rmat(max(10, int(np.log2(size / 8))), 12 if size < 3_000_000 else 10 if size < 20_000_000 else 13)
     keep = np.random.default_rng(1).permutation(a.size)[:size]
     return a[keep], b[keep]
 
