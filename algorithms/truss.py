@@ -10,8 +10,8 @@ Shapes   Edges: a, b, epoch, until, diff: signed validity intervals. Trussness: 
 Plans    resume   From the graph that the parent's run has kept (`kernels/warm`): the task gets what changed, and time
                   follows the change but for opening and saving the files. Without such a graph, or if it does not fit:
          replay   One task while no more than `limit_edges` intervals are alive in the replayed range: they and the
-                  stored trussness are brought together there, about 200 bytes an edge at the peak besides Spark's
-                  copies of input and output (150 more). Time is that of the kernels.
+                  stored trussness are brought together there, some 195 bytes an edge at the peak. Time is that of
+                  the kernels.
          parts    Beyond the limit: parts that settle for themselves and tell each other (`truss_parts`). Where a run
                   before has left each edge's certificate, a small change needs none of them (`truss_region`).
 Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et al. 2014; Zhang, Yu 2019.

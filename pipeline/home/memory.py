@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Measured (tests/benchmarks/RESULTS.md), of an edge: while one task maintains the trussness of a graph; while an audit
 # recomputes one beside what is stored; and in tasks of all other kinds. And of a row that is sent to every task.
-REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES = 240, 500, 350, 150
+REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES = 220, 500, 350, 150
 UNKNOWN = 20_000_000
 GIB = 2**30
 _UNITS = {"": 2**20, "b": 1, "k": 2**10, "m": 2**20, "g": GIB, "t": 2**40}
