@@ -1,0 +1,91 @@
+"""The greatest memory of a process while it does something; and, as a command, that of the truss stage's task.
+
+    python -m tests.peak EDGES
+
+Prints JSON: bytes an edge of R-MAT at the peak, for a first load and for a replay from the tables, the rows that come
+in and go out included. Linux alone. For small graphs set MALLOC_MMAP_THRESHOLD_=131072, else the C library keeps for
+itself what small arrays had.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from algorithms.kept import INTERVAL, Files
+from algorithms.kernels.truss import peel
+from algorithms.proof import Ask
+from algorithms.times import FOREVER
+from algorithms.truss import _replay
+from tests.benchmarks.triangles import by_rmat
+
+NAMES = [*INTERVAL, "k"]
+BATCH = 10_000  # rows, as Spark sends them
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Bytes by which the memory of this process was greater at some time during the work than before it."""
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _kilobytes("VmRSS")
+    work()
+    return (_kilobytes("VmHWM") - before) * 1024
+
+
+def _kilobytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def first_load(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+    """The rows of a graph."""
+    zero = np.zeros(a.size, np.int64)
+    return [a, b, zero, np.full(a.size, FOREVER), zero + 1, zero]
+
+
+def later(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+    """The rows of an epoch in which one edge in a thousand goes: intervals, and the trussness before it."""
+    rows = first_load(a, b)
+    rows[3][::1000] = 1
+    order = np.lexsort((b, a))
+    zero, k = np.zeros(a.size, np.int64), np.empty(a.size, np.int64)
+    k[order] = peel(a[order], b[order])
+    stored = [a, b, zero, zero, zero + 1, k]
+    return [np.concatenate(pair) for pair in zip(rows, stored, strict=True)]
+
+
+def task(folder: Path, first: int, columns: list[np.ndarray]) -> int:
+    """Bytes that the truss stage's task takes at the peak, for rows that come as Spark sends them."""
+    (folder / "here").write_text("here")
+    with (
+        (folder / "rows").open("wb") as file,
+        pa.ipc.new_stream(file, pa.schema([(n, pa.int64()) for n in NAMES])) as out,
+    ):
+        out.write_table(pa.table(columns, NAMES), BATCH)
+
+    def work() -> None:
+        with (folder / "rows").open("rb") as file:
+            for _ in _replay(first, first, (Files(folder, "here"), f"{first}"), Ask(8))(pa.ipc.open_stream(file)):
+                pass
+
+    return peak(work)
+
+
+def main(edges: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for size in (2000, edges):  # the small one compiles, where that was not done
+            a, b = by_rmat(size)
+            found = {
+                "first load": task(Path(folder), 0, first_load(a, b)),
+                "replay": task(Path(folder), 1, later(a, b)),
+            }
+    print(json.dumps({name: round(size / a.size) for name, size in found.items()}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
