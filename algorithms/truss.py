@@ -6,7 +6,8 @@ Law      At every epoch of the replay, the stored trussness equals a full peel o
 Shapes   Edges: a, b, epoch, until, diff: signed validity intervals. Trussness: diff triples a, b, k, epoch, diff.
          Result: the same triples, as the difference to those stored, and one row per replayed epoch with diff 0 and
          a JSON `note` (what the epoch's maintenance did). Where a proof was asked for, and one task did the work, a
-         row of k = `PROOF` has it as its note (`algorithms.proof`).
+         row of k = `PROOF` has it as its note (`algorithms.proof`). What a task leaves that cannot keep the graph in
+         files are rows with a `CERTIFICATE`, one for each edge, and one of k = `LEFT` (`left`).
 Plans    resume   From the graph that the parent's run has kept (`kernels/warm`): the task gets what changed, and time
                   follows the change but for opening and saving the files. Without such a graph, or if it does not fit:
          replay   One task while no more than `limit_edges` intervals are alive in the replayed range: they and the
@@ -27,21 +28,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import truss_parts
 from algorithms.kept import INTERVAL, Files, Kept, Task, apart, in_task, moved, resuming, taken
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
+from algorithms.kernels.levels import BACK, FRONT
 from algorithms.kernels.replay import Changes, Result, prepared, replayed, resume
 from algorithms.kernels.warm import Warm
 from algorithms.parts import Rounds
 from algorithms.proof import Ask
 from algorithms.times import FOREVER
 
-PROOF = 1  # no edge has this trussness
-TRIPLE = ["a", "b", "k", "epoch", "diff"]
-SCHEMA = "a bigint, b bigint, k bigint, epoch bigint, diff bigint, note string"
+PROOF, LEFT = 1, -1  # no edge has this trussness
+TRIPLE, CERTIFICATE = ["a", "b", "k", "epoch", "diff"], ["label", "own", "backing"]
+SCHEMA = ", ".join([*(f"{name} bigint" for name in (*TRIPLE, *CERTIFICATE)), "note string"])
 
 
 def trussness_changes(
@@ -55,14 +58,16 @@ def trussness_changes(
     ask: Ask | None = None,
     rounds: Rounds | None = None,
     part_edges: int | None = None,
+    leave: int | None = None,
 ) -> DataFrame:
     """Difference between the trussness replayed over epochs `first`..`last` and the stored one there.
 
     `edges`: all signed intervals as they are now; `trussness`: the stored triples. See the head of this file.
     `limit_edges`: the most intervals that one task replays; None: no limit. EXECUTES with a limit: their count, and
     beyond it all rounds, of which `say` hears and whose results lie in `rounds`; `part_edges`: the most that each of
-    many tasks holds, if not the same. `keep`: where the task keeps the graph
-    as it is after `last`, and under what key. `ask`: prove every epoch. ValueError, in the task or here, when the
+    many tasks holds, if not the same. `keep`: where the task keeps the graph as it is after `last`, and under what key.
+    `leave`: where it does not see that place, it leaves every edge's certificate instead (`left`) of a graph with so
+    many edges, or more. `ask`: prove every epoch. ValueError, in the task or here, when the
     edges, or the edges and the stored trussness, contradict each other.
     """
     # Clipped to the window: outside of it the signed intervals left out would be missed.
@@ -75,7 +80,29 @@ def trussness_changes(
         return truss_parts.trussness_changes(alive, stored, first, last, part_edges or limit_edges, say, rounds)
     zero = F.lit(0).cast("bigint")  # no edge has trussness 0: this tells the intervals from the stored triples
     both = alive.withColumn("k", zero).unionByName(stored.withColumn("until", zero))
-    return both.coalesce(1).mapInArrow(_replay(first, last, keep, ask), SCHEMA)
+    return both.coalesce(1).mapInArrow(_replay(first, last, keep, ask, leave), SCHEMA)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a task has left of the graph after the last epoch, as `truss_region.State` has it, with a diff of 1."""
+
+    rows: DataFrame
+    ends: tuple[int, int]
+
+
+def triples(changes: DataFrame) -> DataFrame:
+    """A result's triples and notes, without what is left besides."""
+    if "label" not in changes.columns:  # of parts, or of a region
+        return changes
+    return changes.where("label IS NULL").drop(*CERTIFICATE)
+
+
+def left(changes: DataFrame, note: str) -> Left:
+    """What is left besides, by the note of the row whose k is `LEFT`."""
+    rows = changes.where("label IS NOT NULL").select("a", "b", (F.col("k") - 2).alias("level"), *CERTIFICATE, "diff")
+    front, back = json.loads(note)
+    return Left(rows, (front, back))
 
 
 def resumed_changes(
@@ -94,7 +121,9 @@ def resumed_changes(
     return both.coalesce(1).mapInArrow(_resume(kept, first, last, keep, ask), SCHEMA)
 
 
-def _replay(first: int, last: int, keep: tuple[Files, str] | None = None, ask: Ask | None = None) -> Task:
+def _replay(
+    first: int, last: int, keep: tuple[Files, str] | None = None, ask: Ask | None = None, leave: int | None = None
+) -> Task:
     def changes(parts: list[pa.RecordBatch]) -> pa.Table:
         kept = keep is not None and keep[0].there()
         # Statement by statement the graph takes the place of the rows: at no time is all of both there.
@@ -113,8 +142,10 @@ def _replay(first: int, last: int, keep: tuple[Files, str] | None = None, ask: A
         if kept and keep is not None:
             _save(result, *keep, last)
         change, notes = result.changes, _notes(result)
+        state = None if kept or leave is None else _left(result, leave)
         del result
-        return _triples(change, notes, later)
+        triples = _triples(change, notes, later)
+        return triples if state is None else pa.concat_tables([triples, state])
 
     return in_task(changes)
 
@@ -135,7 +166,7 @@ def _resume(kept: Kept, first: int, last: int, keep: str, ask: Ask | None) -> Ta
         _save(result, kept.files, keep, last)
         return _triples(result.changes, _notes(result), longs(stored, TRIPLE))
 
-    return resuming(kept, TRIPLE, changes)
+    return resuming(kept, [*TRIPLE, *CERTIFICATE], changes)
 
 
 def _save(result: Result, files: Files, key: str, at: int) -> None:
@@ -145,6 +176,39 @@ def _save(result: Result, files: Files, key: str, at: int) -> None:
         return
     with contextlib.suppress(OSError):
         result.graph.save(files.folder, key, at=at)
+
+
+def _left(result: Result, least: int) -> pa.Table | None:
+    """Every edge with its certificate, as `left` takes it, if they are so many; None as well where the graph was proved
+    wrong, or nobody has counted what a certificate says."""
+    graph = result.graph
+    levels, counted = graph.levels, graph.counted
+    edges = np.flatnonzero(levels.level >= 0).astype(np.int32)
+    if counted is None or edges.size < least or result.proof is None or result.proof.wrong:
+        return None
+    a, b = graph.ends(edges)
+    values: list[NDArray[np.integer]] = [levels.level + 2, levels.label, counted.own, counted.backing]
+    certificates = {name: x[edges].astype(np.int64) for name, x in zip(("k", *CERTIFICATE), values, strict=True)}
+    certificates["diff"] = np.ones(edges.size, np.int64)
+    ends = json.dumps([int(levels.clock[FRONT]), int(levels.clock[BACK])])
+    return pa.concat_tables([_table(a=a, b=b, **certificates), _noted([(LEFT, 0, ends)])])
+
+
+def _noted(notes: list[tuple[int, int, str]]) -> pa.Table:
+    """k, epoch, note."""
+    zero = np.zeros(len(notes), np.int64)
+    numbers = (np.array([note[place] for note in notes], np.int64) for place in (0, 1))
+    named = dict(zip(("k", "epoch"), numbers, strict=True))
+    return _table(a=zero, b=zero, diff=zero, **named, note=[note for *_, note in notes])
+
+
+def _table(**columns: Longs | list[str]) -> pa.Table:
+    """Rows of `SCHEMA`; the columns that are not named are null."""
+    size = len(next(iter(columns.values())))
+    nulls = {name: pa.nulls(size, pa.int64()) for name in (*TRIPLE, *CERTIFICATE)} | {
+        "note": pa.nulls(size, pa.string())
+    }
+    return pa.table({name: columns.get(name, null) for name, null in nulls.items()})
 
 
 def _notes(result: Result) -> list[tuple[int, int, str]]:
@@ -167,18 +231,8 @@ def _triples(change: Changes, notes: list[tuple[int, int, str]], stored: list[Lo
         )
     ]
     diffs = np.concatenate([-np.ones(gone.sum(), np.int64), np.ones(come.sum(), np.int64), -sd])
-    oa, ob, ok, oe, od = consolidate(triples, diffs)
-    pad = np.zeros(len(notes), np.int64)
-    return pa.table(
-        {
-            "a": np.concatenate([oa, pad]),
-            "b": np.concatenate([ob, pad]),
-            "k": np.concatenate([ok, np.array([k for k, *_ in notes], np.int64)]),
-            "epoch": np.concatenate([oe, np.array([epoch for _, epoch, _ in notes], np.int64)]),
-            "diff": np.concatenate([od, pad]),
-            "note": pa.array([None] * len(oa) + [note for *_, note in notes], pa.string()),
-        }
-    )
+    found = dict(zip(TRIPLE, consolidate(triples, diffs), strict=True))
+    return pa.concat_tables([_table(**found), _noted(notes)])
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ class Way(StrEnum):
     TASK = "task"
     PARTS = "parts"
     REGION = "region"
+    STATE = "state"
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Numbers(Protocol):
         """Whether the run before has left its graph; its files may have gone since."""
 
     def has_state(self) -> bool:
-        """The same of the state that is left in a table where no task can hold the graph."""
+        """The same of the state that is left in a table where no task can hold the graph, or keep it in files."""
 
     def published(self) -> Collection[int]:
         """The epochs that are published in what the run builds on."""

@@ -22,6 +22,9 @@ PARTS, PART_EDGES = 32, 1 << 16
 # Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.
 FULL_SECONDS, FULL_EDGES, REST_SECONDS, REST_EDGES = 3.5, 60_000, 5.0, 80_000
 REGION = 300  # edges of a region for each that comes or goes (tests/benchmarks/RESULTS.md)
+# Of so many edges, or more, a peel costs more than to leave their certificates for the next run, and to read them; of a
+# graph with fewer than so many edges for each that comes or goes it costs less than to maintain the trussness.
+CERTIFIED, MOVED = 1_000_000, 100
 SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
 
 
@@ -149,8 +152,9 @@ class Motifs(Decision):
 @dataclass(frozen=True)
 class Truss(Decision):
     """From which epoch the trussness is replayed, and how: from the graph that the run before has kept, if its files
-    are there and fit, or from the tables in one task; of a graph that no task can hold by the region that the change
-    reaches, from the state that the run before has left, or in parts that tell each other.
+    are there and fit; in one task from the state that it has left in a table, where tasks do not see its files; or from
+    the tables in one task. Of a graph that no task can hold by the region that the change reaches, from such a state,
+    or in parts that tell each other.
 
     Another way of doing it is a member of `Way`, a line in `way` and one in `may`.
     """
@@ -162,8 +166,10 @@ class Truss(Decision):
     changed: Number
     edges: Number  # intervals in the whole history
     limit: int
+    most: int  # edges that a task may hold with their certificates
     kept: bool = False
     state: bool = False
+    here: bool = False  # tasks see the home's folder, and keep graphs
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
@@ -177,7 +183,8 @@ class Truss(Decision):
         edges = Number.exactly(numbers.stored("edges")) + changed
         kept = scope.keeps("edges") and numbers.has_kept_graph()
         state = scope.keeps("edges") and numbers.has_state()
-        return cls(earliest, last, expires, changed, edges, memory.task_edges(config), kept, state)
+        limits = memory.task_edges(config), memory.region_edges(config)
+        return cls(earliest, last, expires, changed, edges, *limits, kept, state, memory.here(config))
 
     @property
     def counts(self) -> bool:
@@ -190,11 +197,17 @@ class Truss(Decision):
             return Way.NOTHING
         if self.kept:
             return Way.RESUME
-        return (Way.REGION if self._is_small(self.changed.value) else Way.PARTS) if self.counts else Way.TASK
+        if self.counts:
+            return Way.REGION if self._is_small(self.changed.value) else Way.PARTS
+        return Way.STATE if self._goes_on(self.changed.value) else Way.TASK
 
     def _is_small(self, changed: int) -> bool:
         """May the region of so many changed edges be held by a task?"""
-        return self.state and changed * REGION <= self.limit
+        return self.state and changed * REGION <= self.most
+
+    def _goes_on(self, changed: int) -> bool:
+        """Is it less work to maintain the trussness of all edges than to peel them?"""
+        return self.state and not self.here and changed * MOVED <= self.edges.value <= self.most
 
     @property
     def may(self) -> frozenset[str]:
@@ -202,6 +215,8 @@ class Truss(Decision):
             return frozenset({Way.NOTHING})
         within = self.edges.at_most(self.limit)
         found = {Way.TASK, *((Way.RESUME,) if self.kept else ())}
+        if self._goes_on(self.changed.least):
+            found.add(Way.STATE)
         if not within:
             found |= {Way.PARTS, *((Way.REGION,) if self._is_small(self.changed.least) else ())}
         return frozenset(found if self.expires else _unless_nothing(self.changed, found))
@@ -214,12 +229,14 @@ class Truss(Decision):
         if self.way is Way.REGION:
             some = f"{self.changed.value * REGION:,} of {self.edges.value:,} edges"
             where = f"by region in one task, of some {some} (in parts beyond {self.limit:,})"
+        if self.way is Way.STATE:
+            where = f"in one task, from the state that the last run has left in a table, of {self.edges.value:,} edges"
         return f"replay {label(self.first)} … {label(self.last)} {where}"
 
     @classmethod
     def taken(cls, facts: Facts) -> str:
         assert isinstance(facts, TrussFacts)
-        if facts.plan in (Way.RESUME, Way.REGION):
+        if facts.plan in (Way.RESUME, Way.REGION, Way.STATE):
             return facts.plan
         if facts.first_epoch is None and not facts.epochs:  # a replay over a graph without edges has logged no epoch
             return Way.NOTHING

@@ -1,7 +1,8 @@
-"""What a run leaves for the next one where no task can hold the graph: each edge with its trussness and what proves it.
+"""What a run leaves for the next one where no task can hold the graph, or none sees the home's folder: each edge with
+its trussness and what proves it.
 
-After rounds of parts it is made whole, in the same parts, in about half of their time; by region it changes with the
-trussness. The table it lies in is that of `storage.certificates`.
+After rounds of parts it is made whole, in the same parts, in about half of their time; a task that has peeled the graph
+leaves it as it is; by region it changes with the trussness. The table it lies in is that of `storage.certificates`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 from algorithms import truss_parts
 from algorithms.kernels.levels import LABEL_GAP
 from algorithms.parts import Rounds
+from algorithms.truss import Left
 from algorithms.truss_region import Region, State, summed
 
 from ..home import memory
@@ -67,6 +69,11 @@ def begin(run: Run, place: Rounds) -> Certified | None:
     bounds = rows.agg(F.min("label").alias("front"), F.max("label").alias("back")).collect()[0]
     ends = bounds.front - LABEL_GAP, bounds.back + LABEL_GAP
     return _written(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
+
+
+def leave(run: Run, left: Left) -> Certified:
+    """Write what a task has left."""
+    return _written(run, None, left.rows, left.ends)
 
 
 def _written(run: Run, base: Certified | None, rows: DataFrame, ends: tuple[int, int]) -> Certified:

@@ -131,11 +131,12 @@ class TrussFacts(Facts):
     rows: int  # changed trussnesses
     first_epoch: int | None = field(default=None, metadata=_on("line", called="from epoch"))  # replayed from here
     epochs: int  # replayed
-    # resume: from the graph that the run before kept; region: from its state in a table; replay: from the tables
+    # resume: from the graph that the run before kept; region, state: from its state in a table, of which a task gets a
+    # part, or all; replay: from the tables
     plan: str | None = None
     graph: str | None = field(default=None, metadata=_on())  # the name of the graph kept for the next run
     methods: Mapping[str, int] | None = None  # how an epoch was maintained → how many were
-    certified: Certified | None = field(default=None, metadata=_on())  # beyond one task's memory
+    certified: Certified | None = field(default=None, metadata=_on())  # without kept graphs
     inserted: int | None = None
     deleted: int | None = None
     looked_at: int | None = None  # how often the triangles of an edge were

@@ -1,5 +1,6 @@
-"""Laws 2, 3, 4 and 10 where no task can hold the graph and the trussness is maintained by region: with every edge its
-certificate is left in a table, the next run goes on from there, and proves what it changes."""
+"""Laws 2, 3, 4 and 10 where no task can hold the graph and the trussness is maintained by region, and where no task
+sees the home's folder: with every edge its certificate is left in a table, the next run goes on from there, and proves
+what it changes."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from algorithms import truss_region
+from algorithms.kept import Files
 from algorithms.kernels.facts import facts
 from pipeline.home import memory
 from pipeline.run import decisions, planning, runner
@@ -40,6 +42,16 @@ def world(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(decisions, "REGION", 0)
     monkeypatch.setattr(truss.truss_region, "trussness_changes", roomy)
     return World(tiny, tmp_path / "home", live_for=3, retention=LIMIT)
+
+
+@pytest.fixture()
+def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Tasks are on other machines, and any graph is large."""
+    monkeypatch.setattr(memory, "here", lambda config: False)
+    monkeypatch.setattr(kept, "place", lambda home: Files(home.path / "nowhere", "elsewhere"))
+    monkeypatch.setattr(decisions, "MOVED", 0)
+    monkeypatch.setattr(truss, "CERTIFIED", 1)
+    return World(tiny, tmp_path / "home", live_for=3)
 
 
 def run(world: World, *epochs: int) -> list[str]:
@@ -99,6 +111,69 @@ def test_by_region_as_by_a_peel(world: World, short: bool) -> None:
     assert facts_of(world)[0].plan == "region"
     certified(world)
     world.check(*range(1, len(steps) + 3))
+
+
+@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_from_the_state_as_by_a_peel(elsewhere: World, short: bool) -> None:
+    """The same where one task holds the graph and cannot keep it: no run but the first peels."""
+    world = elsewhere
+    world.deliver(0, 1)
+    assert facts_of(world)[0].plan == "replay"
+    certified(world)
+    steps = [(2,), (4, 5), (1,)] if short else [(2,), (4, 5), (3,), (1,), (6,), (5, 6)]
+    for epochs in steps:
+        for epoch in epochs:
+            world.land(epoch)
+        said = run(world, *epochs)
+        did, judged = facts_of(world)
+        assert (did.plan, did.graph, did.rounds, did.region) == ("state", None, None, None), said
+        assert not {"peel", "parts"} & set(did.methods or ()), did.methods
+        assert judged.proved and not judged.critical, said
+        certified(world)
+    world.check(*range(1, len(steps) + 2))
+
+
+@pytest.mark.slow
+def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the task begins with the tables, and leaves another one."""
+    world = elsewhere
+    world.deliver(0, 1)
+    warehouse = Warehouse(world.spark, world.home)
+
+    def spoilt(change: str | None, where: str = "true") -> None:
+        found = certificates.read(warehouse, kept.certified(world.ledger, world.ledger.at()))
+        assert found is not None
+        rows = found.rows.where(where)
+        rows = rows.selectExpr("a", "b", "level", "label", "own", f"{change or 'backing'} AS backing", "diff")
+        monkeypatch.setattr(certificates, "read", lambda *args: truss_region.State(rows, found.at, found.ends))
+
+    expected = {
+        "the state of the run before is not there any more: from the tables": lambda: warehouse.remove(CERTIFICATES),
+        "is not that of the stored trussness: from the tables": lambda: spoilt(None, "level > 0"),
+        " edges of the state that the run before has left are wrong: from the tables": lambda: spoilt("0L"),
+    }
+    for epoch, (words, spoil) in enumerate(expected.items(), 2):
+        spoil()
+        world.land(epoch)
+        said = run(world, epoch)
+        assert any(words in line for line in said), said
+        assert facts_of(world)[0].plan == "replay"
+        monkeypatch.setattr(certificates, "read", READ)
+        certified(world)
+    world.check(*range(1, 5))
+
+
+@pytest.mark.slow
+def test_who_sees_the_folder_keeps_graphs_in_it_again(elsewhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere.deliver(0, 1)
+    certified(elsewhere)
+    monkeypatch.undo()
+    for epoch, plan in ((2, "replay"), (3, "resume")):
+        elsewhere.land(epoch)
+        run(elsewhere, epoch)
+        did = facts_of(elsewhere)[0]
+        assert (did.plan, did.certified) == (plan, None) and did.graph
+    elsewhere.check(1, 2, 3)
 
 
 @pytest.mark.slow

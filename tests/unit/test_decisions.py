@@ -115,6 +115,36 @@ def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
     assert Truss.taken(TrussFacts(rows=1, epochs=2, plan="resume", methods={"lift": 2})) == "resume"
 
 
+ELSEWHERE = '[spark]\nmaster = "yarn"\n'  # a task has a gigabyte
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "way", "may"),
+    [
+        (
+            ELSEWHERE,
+            Known(there=2_000_000, intervals=Number(20_000, 1, 30_000), state=True),
+            "state",
+            {"state", "task"},
+        ),
+        (ELSEWHERE, Known(there=2_000_000, intervals=Number(30_000, 1, 30_000), state=True), "task", {"state", "task"}),
+        (ELSEWHERE, Known(there=2_000_000, intervals=Number(30_000, 30_000, 30_000), state=True), "task", {"task"}),
+        (ELSEWHERE, Known(there=4_000_000, intervals=Number(9, 1, 9), state=True), "task", {"task"}),  # not with labels
+        (ELSEWHERE, Known(there=2_000_000, intervals=Number(9, 1, 9)), "task", {"task"}),
+        (ELSEWHERE, Known(there=2_000_000, intervals=Number(9, 1, 9), kept=True), "resume", {"resume", "task"}),
+        ("", Known(there=2_000_000, intervals=Number(9, 1, 9), state=True), "task", {"task"}),  # and keeps the graph
+    ],
+)
+def test_where_tasks_see_no_folder_few_changes_are_followed_from_the_state_in_a_table(
+    text: str, numbers: Known, way: str, may: set[str]
+) -> None:
+    truss = truss_of(numbers, text=text)
+    assert (truss.way, truss.may) == (way, may)
+    words = f"in one task, from the state that the last run has left in a table, of {truss.edges.value:,} edges"
+    assert (words in truss.words(str)) == (way == "state")
+    assert Truss.taken(TrussFacts(rows=1, epochs=2, plan="state", methods={"region": 2})) == "state"
+
+
 def test_triangles_are_followed_from_a_kept_graph_where_nothing_expires() -> None:
     scope, few = Scope(replace(EMPTY, revision=1, frontier=5), (5,)), Known(kept=True, there=2_000_000)
     found = Triangles.of(scope, parse("", "x"), few)

@@ -24,7 +24,7 @@ from .. import plain, resuming, standing
 from ..changed import REPORTED, most_changed
 from ..context import Run
 from ..decision import Way
-from ..decisions import Audit, Truss
+from ..decisions import CERTIFIED, Audit, Truss
 from ..proving import asked
 
 ENTERED = 50  # newcomers of a core that are named
@@ -54,25 +54,29 @@ def maintain(run: Run) -> TrussFacts:
         new = _resumed(run, first, files, key, ask) if decision.way is Way.RESUME else None
         if new is not None:
             plan = "resume"
-        elif place is not None and decision.way is Way.REGION:
-            region = _by_region(run, first, memory.region_edges(run.home.config), stack, place)
+        elif decision.way in (Way.REGION, Way.STATE):
+            region = _by_region(run, first, decision.most, stack, place, ask)
         if region is not None:
-            plan, new = "region", region.changes.persist()
+            plan, new = str(decision.way), region.changes.persist()
         elif new is None:
             new = _replayed(run, decision, first, None if files is None else (files, key), ask, place)
         stack.callback(new.unpersist)
-        written = run.write("trussness", new.where(F.col("diff") != 0))
-        found = new.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
+        changes = truss.triples(new)
+        written = run.write("trussness", changes.where(F.col("diff") != 0))
+        found = changes.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
         notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
-        log = [row.note for row in notes if row.k != truss.PROOF]
+        log = [row.note for row in notes if row.k not in (truss.PROOF, truss.LEFT)]
+        told = {row.k: row.note for row in notes}
         did = truss.summary(log)
         certified = None if log else standing.parents(run)  # nothing to do: what there was is still true
         if region is not None:
             certified = standing.go_on(run, region)
         elif place is not None and did.rounds:
             certified = standing.begin(run, place)
+        elif truss.LEFT in told:
+            certified = standing.leave(run, truss.left(new, told[truss.LEFT]))
     parent, name = resuming.parents(run), None
-    run.ledger.put_proof(run.run_id, next((row.note for row in notes if row.k == truss.PROOF), None))
+    run.ledger.put_proof(run.run_id, told.get(truss.PROOF))
     if kept.epoch(run.home, key) is not None:
         name = key
     elif plan == "resume" and not log:
@@ -93,8 +97,8 @@ def maintain(run: Run) -> TrussFacts:
         deleted=did.deleted,
         looked_at=did.looked_at,
         seconds=did.seconds,
-        rounds=did.rounds or None if region is None else region.hops,
-        region=None if region is None else region.edges,
+        rounds=(did.rounds if region is None else region.hops) or None,
+        region=None if region is None or plan == Way.STATE else region.edges,
         top_edges=most,
         entered_core=entered,
     )
@@ -109,21 +113,23 @@ def _resumed(run: Run, first: int, files: Files | None, name: str, ask: Ask) -> 
     return resuming.executed(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
 
 
-def _by_region(run: Run, first: int, most: int, stack: ExitStack, place: Rounds) -> Region | None:
+def _by_region(run: Run, first: int, most: int, stack: ExitStack, place: Rounds | None, ask: Ask) -> Region | None:
     """The changes from the state that the parent's run has left in a table, EXECUTED, to be read while the stack is
-    open; None: it is not there, is wrong, or its region is too large for a task."""
-    state = standing.of_parent(run)
+    open; without a place for what is looked up all of it goes into the task. None: it is not there, is wrong, or its
+    region is too large for a task."""
+    state, instead = standing.of_parent(run), "from the tables" if place is None else "in parts"
     if state is None:
-        run.say("the state of the run before is not there any more: in parts")
+        run.say(f"the state of the run before is not there any more: {instead}")
         return None
     at = F.col("epoch") <= state.at
     degrees = run.before("degrees").where(at).groupBy("vertex").agg(F.sum("diff").alias("degree"))
     parts = resuming.moved(run, state.at, first), run.before("trussness"), degrees, first, run.frontier, most
     known = Running(run.ledger.fingerprints(run.parent.revision).get("trussness", {})).at(state.at)
     try:
-        return stack.enter_context(truss_region.trussness_changes(state, *parts, known, place, run.say))
+        asks = ask if place is None else None
+        return stack.enter_context(truss_region.trussness_changes(state, *parts, known, place, run.say, asks))
     except truss_region.Unfit as error:
-        run.say(f"{error}: in parts")
+        run.say(f"{error}: {instead}")
         return None
 
 
@@ -138,7 +144,8 @@ def _replayed(
     def say(epoch: int, text: str) -> None:
         run.say(f"epoch {label(epoch)}: {text}")
 
-    return truss.trussness_changes(*parts, say, keep, ask, place, memory.part_edges(run.home.config)).persist()
+    size = memory.part_edges(run.home.config)
+    return truss.trussness_changes(*parts, say, keep, ask, place, size, CERTIFIED).persist()
 
 
 def _entered_core(run: Run) -> dict[str, list[int | str]]:
