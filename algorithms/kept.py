@@ -18,6 +18,7 @@ from algorithms.kernels.warm import Mismatch, Warm
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Rows = tuple[Longs, Longs, Longs, Longs, Longs]
+CHUNK = 1 << 20  # rows that a task gives back at once
 INTERVAL = ["a", "b", "epoch", "until", "diff"]
 
 
@@ -45,13 +46,14 @@ class Kept:
     at: int
 
 
-def in_task(changes: Callable[[list[pa.RecordBatch]], pa.Table]) -> Task:
-    """For `mapInArrow`: all rows of one task at once, for `changes` to take (`taken`)."""
+def in_task(changes: Callable[[list[pa.RecordBatch]], Iterable[pa.Table]]) -> Task:
+    """For `mapInArrow`: all rows of one task at once, for `changes` to take (`taken`); it gives back tables."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = list(batches)
         if parts:
-            yield from changes(parts).to_batches(max_chunksize=1 << 20)
+            for table in changes(parts):
+                yield from table.to_batches(max_chunksize=CHUNK)
 
     return task
 
@@ -68,14 +70,14 @@ def resuming(kept: Kept, columns: Sequence[str], changes: Callable[[Warm, pa.Tab
     """A task that goes on from a kept graph. When it is not there any more, or the rows do not fit, its result is one
     row of nulls in these bigint columns, with the reason as its `note`."""
 
-    def found(parts: list[pa.RecordBatch]) -> pa.Table:
+    def found(parts: list[pa.RecordBatch]) -> list[pa.Table]:
         graph = Warm.open(kept.files.folder, kept.key) if kept.files.there() else None
         if graph is None:
-            return none("the kept graph is not there any more")
+            return [none("the kept graph is not there any more")]
         try:
-            return changes(graph, pa.Table.from_batches(parts))
+            return [changes(graph, pa.Table.from_batches(parts))]
         except Mismatch as error:
-            return none(f"the kept graph does not fit: {error}")
+            return [none(f"the kept graph does not fit: {error}")]
 
     def none(why: str) -> pa.Table:
         return pa.table({**{name: pa.nulls(1, pa.int64()) for name in columns}, "note": pa.array([why])})

@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import truss_parts
-from algorithms.kept import INTERVAL, Files, Kept, Task, apart, in_task, moved, resuming, taken
+from algorithms.kept import CHUNK, INTERVAL, Files, Kept, Task, apart, in_task, moved, resuming, taken
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
 from algorithms.kernels.levels import BACK, FRONT
 from algorithms.kernels.replay import Changes, Result, prepared, replayed, resume
@@ -124,7 +124,7 @@ def resumed_changes(
 def _replay(
     first: int, last: int, keep: tuple[Files, str] | None = None, ask: Ask | None = None, leave: int | None = None
 ) -> Task:
-    def changes(parts: list[pa.RecordBatch]) -> pa.Table:
+    def changes(parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
         kept = keep is not None and keep[0].there()
         # Statement by statement the graph takes the place of the rows: at no time is all of both there.
         a, b, epoch, until, diff, k = taken(parts, [*INTERVAL, "k"])
@@ -141,11 +141,11 @@ def _replay(
         del start
         if kept and keep is not None:
             _save(result, *keep, last)
+        elif leave is not None:
+            yield from _left(result, leave)
         change, notes = result.changes, _notes(result)
-        state = None if kept or leave is None else _left(result, leave)
         del result
-        triples = _triples(change, notes, later)
-        return triples if state is None else pa.concat_tables([triples, state])
+        yield _triples(change, notes, later)
 
     return in_task(changes)
 
@@ -178,20 +178,21 @@ def _save(result: Result, files: Files, key: str, at: int) -> None:
         result.graph.save(files.folder, key, at=at)
 
 
-def _left(result: Result, least: int) -> pa.Table | None:
-    """Every edge with its certificate, as `left` takes it, if they are so many; None as well where the graph was proved
+def _left(result: Result, least: int) -> Iterator[pa.Table]:
+    """Every edge with its certificate, as `left` takes it, if they are so many; nothing where the graph was proved
     wrong, or nobody has counted what a certificate says."""
     graph = result.graph
     levels, counted = graph.levels, graph.counted
     edges = np.flatnonzero(levels.level >= 0).astype(np.int32)
     if counted is None or edges.size < least or result.proof is None or result.proof.wrong:
-        return None
-    a, b = graph.ends(edges)
-    values: list[NDArray[np.integer]] = [levels.level + 2, levels.label, counted.own, counted.backing]
-    certificates = {name: x[edges].astype(np.int64) for name, x in zip(("k", *CERTIFICATE), values, strict=True)}
-    certificates["diff"] = np.ones(edges.size, np.int64)
-    ends = json.dumps([int(levels.clock[FRONT]), int(levels.clock[BACK])])
-    return pa.concat_tables([_table(a=a, b=b, **certificates), _noted([(LEFT, 0, ends)])])
+        return
+    certificate = levels.label, counted.own, counted.backing
+    for some in (edges[at : at + CHUNK] for at in range(0, edges.size, CHUNK)):
+        a, b = graph.ends(some)
+        values: list[NDArray[np.integer]] = [levels.level[some] + 2, *(column[some] for column in certificate)]
+        named = {name: x.astype(np.int64) for name, x in zip(("k", *CERTIFICATE), values, strict=True)}
+        yield _table(a=a, b=b, diff=np.ones(some.size, np.int64), **named)
+    yield _noted([(LEFT, 0, json.dumps([int(levels.clock[FRONT]), int(levels.clock[BACK])]))])
 
 
 def _noted(notes: list[tuple[int, int, str]]) -> pa.Table:

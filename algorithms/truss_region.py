@@ -235,7 +235,7 @@ def _solved(
     whole: bool,
     ask: Ask | None,
     parts: list[pa.RecordBatch],
-) -> pa.Table:
+) -> list[pa.Table]:
     """The next look-ups, or what changes. whole: all edges are given."""
     kind, *numbers = taken(parts, GIVEN)
     columns = dict(zip(NUMBERS, numbers, strict=True))
@@ -256,7 +256,7 @@ def _solved(
     result = solve(known, ends, batches, (vertex[order], degree[order]), ask)
     if isinstance(result, Asks):
         pairs = known.a[result.place], known.b[result.place]
-        return pa.concat_tables([_table(SIZE, known.a.size), _table(ASKED, *pairs, result.least.astype(np.int64))])
+        return [_table(SIZE, known.a.size), _table(ASKED, *pairs, result.least.astype(np.int64))]
     return _changes(known, result, first, known.a.size)
 
 
@@ -278,7 +278,7 @@ def _known(values: list[Longs], seeds: list[Longs], asked: list[Longs]) -> Known
     return known
 
 
-def _changes(known: Known, result: Solved, first: int, size: int) -> pa.Table:
+def _changes(known: Known, result: Solved, first: int, size: int) -> list[pa.Table]:
     """Triples of the trussness, what changes of the state, notes."""
     found = [_table(SIZE, size, *result.ends, result.proof.wrong)]
     for each in result.epochs:
@@ -304,8 +304,7 @@ def _changes(known: Known, result: Solved, first: int, size: int) -> pa.Table:
         found.append(_table(VALUE, *ends, *(values[name][there] for name in VALUES), diff=sign))
     # of what the state before was like the region knows nothing: it is as it was proved before
     proof = replace(result.proof, base={}, steps=[step for step in result.proof.steps if step.epoch >= first])
-    found.append(_table(PROVED, 0, 0, PROOF, epoch=0, note=proof.to_json()))
-    return pa.concat_tables(found)
+    return [*found, _table(PROVED, 0, 0, PROOF, epoch=0, note=proof.to_json())]
 
 
 def _table(

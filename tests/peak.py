@@ -2,9 +2,9 @@
 
     python -m tests.peak EDGES
 
-Prints JSON: bytes an edge of R-MAT at the peak, for a first load and for a replay from the tables, the rows that come
-in and go out included. Linux alone. For small graphs set MALLOC_MMAP_THRESHOLD_=131072, else the C library keeps for
-itself what small arrays had.
+Prints JSON: bytes an edge of R-MAT at the peak, for a first load, for one that leaves the graph in a table, and for a
+replay from the tables, the rows that come in and go out included. Linux alone. For small graphs set
+MALLOC_MMAP_THRESHOLD_=131072, else the C library keeps for itself what small arrays had.
 """
 
 from __future__ import annotations
@@ -59,9 +59,11 @@ def later(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
     return [np.concatenate(pair) for pair in zip(rows, stored, strict=True)]
 
 
-def task(folder: Path, first: int, columns: list[np.ndarray]) -> int:
-    """Bytes that the truss stage's task takes at the peak, for rows that come as Spark sends them."""
+def task(folder: Path, first: int, columns: list[np.ndarray], token: str = "here") -> int:
+    """Bytes that the truss stage's task takes at the peak, for rows that come as Spark sends them. token: of the place
+    where it is to keep the graph; it does not see any but `here`."""
     (folder / "here").write_text("here")
+    keep = Files(folder, token), f"{first}"
     with (
         (folder / "rows").open("wb") as file,
         pa.ipc.new_stream(file, pa.schema([(n, pa.int64()) for n in NAMES])) as out,
@@ -70,7 +72,7 @@ def task(folder: Path, first: int, columns: list[np.ndarray]) -> int:
 
     def work() -> None:
         with (folder / "rows").open("rb") as file:
-            for _ in _replay(first, first, (Files(folder, "here"), f"{first}"), Ask(8))(pa.ipc.open_stream(file)):
+            for _ in _replay(first, first, keep, Ask(8), 1)(pa.ipc.open_stream(file)):
                 pass
 
     return peak(work)
@@ -82,6 +84,7 @@ def main(edges: int) -> None:
             a, b = by_rmat(size)
             found = {
                 "first load": task(Path(folder), 0, first_load(a, b)),
+                "left": task(Path(folder), 0, first_load(a, b), "elsewhere"),
                 "replay": task(Path(folder), 1, later(a, b)),
             }
     print(json.dumps({name: round(size / a.size) for name, size in found.items()}))

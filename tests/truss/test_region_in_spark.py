@@ -28,6 +28,7 @@ from pipeline.storage.warehouse import Warehouse
 from tests.laws.test_history import World
 
 LIMIT = "[truss]\nlimit_edges = 3\n"
+ROLLING = '[audit]\nmode = "rolling 2"\n'
 
 
 @pytest.fixture()
@@ -51,7 +52,7 @@ def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(kept, "place", lambda home: Files(home.path / "nowhere", "elsewhere"))
     monkeypatch.setattr(decisions, "MOVED", 0)
     monkeypatch.setattr(truss, "CERTIFIED", 1)
-    return World(tiny, tmp_path / "home", live_for=3)
+    return World(tiny, tmp_path / "home", live_for=3, retention=ROLLING)
 
 
 def run(world: World, *epochs: int) -> list[str]:
@@ -128,7 +129,7 @@ def test_from_the_state_as_by_a_peel(elsewhere: World, short: bool) -> None:
         did, judged = facts_of(world)
         assert (did.plan, did.graph, did.rounds, did.region) == ("state", None, None, None), said
         assert not {"peel", "parts"} & set(did.methods or ()), did.methods
-        assert judged.proved and not judged.critical, said
+        assert judged.mode == "rolling 2" and judged.proved and not judged.critical, said
         certified(world)
     world.check(*range(1, len(steps) + 2))
 
