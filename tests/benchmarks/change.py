@@ -1,11 +1,12 @@
 """What an epoch costs as the graph grows: whole runs with all stages, checks and proofs, in one warm session.
 
     python -m tests.benchmarks.change [--edges 125000 1100000 10000000] [--epochs 3] [--mode auto] [--plain]
-        [--homes FOLDER] [--heap 6g]
+        [--homes FOLDER] [--heap 6g] [--tasks here]
 
 Seeded R-MAT, landed as one Parquet file and loaded; then epochs of 500 deletions and 500 upserts, a run each.
 `--mode`: `[audit] mode`. `--plain`: beside it, in turns, the same with all plain tables (`[publish] tables`).
-`--homes`: where the homes are kept. `--heap`: of Spark's driver; the rest is for Python's tasks. Prints tables in
+`--homes`: where the homes are kept. `--heap`: of Spark's driver; the rest is for Python's tasks. `--tasks`: as if they
+did not see the home's folder (`elsewhere`), and left nothing in a table either (`forgetful`). Prints tables in
 Markdown: seconds of the first load by stage, and of an epoch (the median with the least and the greatest; the first
 epoch, which warms up, is left out), with the greatest memory of the Python workers; and the bytes of each table's
 files.
@@ -22,11 +23,15 @@ from pathlib import Path
 
 import numpy as np
 
+from algorithms.kept import Files
+from pipeline.home import memory
 from pipeline.home.directory import Home
 from pipeline.run import plain as plain_tables
 from pipeline.run import planning, runner, stages
+from pipeline.run.stages import truss
 from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
+from pipeline.storage import kept
 from pipeline.storage.session import session
 from tests import homes
 from tests.benchmarks import put_changes, put_rows, spread
@@ -104,7 +109,13 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--homes", type=Path)
     parser.add_argument("--heap")
+    parser.add_argument("--tasks", choices=("here", "elsewhere", "forgetful"), default="here")
     options = parser.parse_args()
+    if options.tasks != "here":
+        memory.here = lambda config: False
+        kept.place = lambda home: Files(home.path / "nowhere", "elsewhere")
+    if options.tasks == "forgetful":
+        truss.CERTIFIED = None
     conf = {"spark.driver.memory": options.heap} if options.heap else {}
     session(conf=conf)
     settings = f'[audit]\nmode = "{options.mode}"\n'
