@@ -14,7 +14,8 @@ Plans    resume   From the graph that the parent's run has kept (`kernels/warm`)
                   stored trussness are brought together there, some 195 bytes an edge at the peak. Time is that of
                   the kernels.
          parts    Beyond the limit: parts that settle for themselves and tell each other (`truss_parts`). Where a run
-                  before has left each edge's certificate, a small change needs none of them (`truss_region`).
+                  before has left each edge's certificate, a small change needs none of them, nor a peel
+                  (`truss_region`).
 Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et al. 2014; Zhang, Yu 2019.
 """
 
