@@ -73,16 +73,18 @@ def resuming(kept: Kept, columns: Sequence[str], changes: Callable[[Warm, pa.Tab
     def found(parts: list[pa.RecordBatch]) -> list[pa.Table]:
         graph = Warm.open(kept.files.folder, kept.key) if kept.files.there() else None
         if graph is None:
-            return [none("the kept graph is not there any more")]
+            return [none(columns, "the kept graph is not there any more")]
         try:
             return [changes(graph, pa.Table.from_batches(parts))]
         except Mismatch as error:
-            return [none(f"the kept graph does not fit: {error}")]
-
-    def none(why: str) -> pa.Table:
-        return pa.table({**{name: pa.nulls(1, pa.int64()) for name in columns}, "note": pa.array([why])})
+            return [none(columns, f"the kept graph does not fit: {error}")]
 
     return in_task(found)
+
+
+def none(columns: Sequence[str], why: str) -> pa.Table:
+    """The result of a task that cannot go on: see `absent`."""
+    return pa.table({**{name: pa.nulls(1, pa.int64()) for name in columns}, "note": pa.array([why])})
 
 
 def absent(changes: DataFrame) -> str | None:

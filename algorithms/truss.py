@@ -10,12 +10,13 @@ Shapes   Edges: a, b, epoch, until, diff: signed validity intervals. Trussness: 
          files are rows with a `CERTIFICATE`, one for each edge, and one of k = `LEFT` (`left`).
 Plans    resume   From the graph that the parent's run has kept (`kernels/warm`): the task gets what changed, and time
                   follows the change but for opening and saving the files. Without such a graph, or if it does not fit:
+         state    From the state that it has left in a table (`Left`), where its task did not see the files: all edges
+                  with their certificates, which take the place of a peel.
          replay   One task while no more than `limit_edges` intervals are alive in the replayed range: they and the
                   stored trussness are brought together there, some 195 bytes an edge at the peak. Time is that of
                   the kernels.
          parts    Beyond the limit: parts that settle for themselves and tell each other (`truss_parts`). Where a run
-                  before has left each edge's certificate, a small change needs none of them, nor a peel
-                  (`truss_region`).
+                  before has left each edge's certificate, a small change needs none of them (`truss_region`).
 Source   reference/truss of the design; Cohen 2008; Wang, Cheng 2012; Huang et al. 2014; Zhang, Yu 2019.
 """
 
@@ -29,21 +30,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from algorithms import truss_parts
-from algorithms.kept import CHUNK, INTERVAL, Files, Kept, Task, apart, in_task, moved, resuming, taken
+from algorithms.fingerprint import Fingerprint
+from algorithms.kept import CHUNK, INTERVAL, Files, Kept, Task, apart, in_task, moved, none, resuming, taken
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
-from algorithms.kernels.levels import BACK, FRONT
 from algorithms.kernels.replay import Changes, Result, prepared, replayed, resume
-from algorithms.kernels.warm import Warm
+from algorithms.kernels.warm import Certificate, Mismatch, Warm
 from algorithms.parts import Rounds
-from algorithms.proof import Ask
+from algorithms.proof import Ask, State
 from algorithms.times import FOREVER
 
 PROOF, LEFT = 1, -1  # no edge has this trussness
+GIVEN = ["mark", *"abcdefg"]  # what a task is given that goes on from a state: three kinds of rows in the same columns
 TRIPLE, CERTIFICATE = ["a", "b", "k", "epoch", "diff"], ["label", "own", "backing"]
 SCHEMA = ", ".join([*(f"{name} bigint" for name in (*TRIPLE, *CERTIFICATE)), "note string"])
 
@@ -86,10 +87,13 @@ def trussness_changes(
 
 @dataclass(frozen=True)
 class Left:
-    """What a task has left of the graph after the last epoch, as `truss_region.State` has it, with a diff of 1."""
+    """What a task has left of the graph after the last epoch. rows: a, b, level (kappa), label, own, backing, diff:
+    every edge with its certificate where that was made `anew`, else by how much it changes; ends: the labels at which
+    what comes next to the front and to the back is put."""
 
     rows: DataFrame
     ends: tuple[int, int]
+    anew: bool
 
 
 def triples(changes: DataFrame) -> DataFrame:
@@ -102,8 +106,8 @@ def triples(changes: DataFrame) -> DataFrame:
 def left(changes: DataFrame, note: str) -> Left:
     """What is left besides, by the note of the row whose k is `LEFT`."""
     rows = changes.where("label IS NOT NULL").select("a", "b", (F.col("k") - 2).alias("level"), *CERTIFICATE, "diff")
-    front, back = json.loads(note)
-    return Left(rows, (front, back))
+    front, back, anew = json.loads(note)
+    return Left(rows, (front, back), anew)
 
 
 def resumed_changes(
@@ -120,6 +124,36 @@ def resumed_changes(
     both = edges.select("a", "b", "epoch", "until", "diff", "fresh", zero.alias("k"))
     both = both.unionByName(stored.select("*", zero.alias("until"), F.lit(False).alias("fresh")))
     return both.coalesce(1).mapInArrow(_resume(kept, first, last, keep, ask), SCHEMA)
+
+
+def restored_changes(
+    edges: DataFrame,
+    trussness: DataFrame,
+    state: DataFrame,
+    ends: tuple[int, int],
+    counted: State,
+    at: int,
+    first: int,
+    last: int,
+    keep: tuple[Files, str] | None = None,
+    ask: Ask | None = None,
+) -> DataFrame:
+    """The same from the state that an earlier task has left (`Left`) of the graph at epoch `at`.
+
+    `state`: its rows so far, to be summed, of about twice as many bytes in the task as a replay has; `counted`: the
+    fingerprints and counts of the graph there. `edges`, `trussness`, and when there is no result: as
+    `resumed_changes`. What the task leaves in turn, where it does not see the place of `keep`, is the change.
+    """
+
+    def given(frame: DataFrame, mark: int, *names: str) -> DataFrame:
+        values = [*(F.col(name) for name in names), *[F.lit(0)] * (len(GIVEN) - 1 - len(names))]
+        numbers = (value.cast("bigint").alias(name) for value, name in zip(values, GIVEN[1:], strict=True))
+        return frame.select(F.lit(mark).cast("bigint").alias("mark"), *numbers)
+
+    stored = trussness.where(F.col("epoch").between(first, last))
+    both = given(edges, 0, *INTERVAL, "fresh").unionByName(given(stored, 1, *TRIPLE))
+    both = both.unionByName(given(state, 2, "a", "b", "level", *CERTIFICATE, "diff"))
+    return both.coalesce(1).mapInArrow(_restore(ends, counted, at, first, last, keep, ask), SCHEMA)
 
 
 def _replay(
@@ -143,7 +177,7 @@ def _replay(
         if kept and keep is not None:
             _save(result, *keep, last)
         elif leave is not None:
-            yield from _left(result, leave)
+            yield from _left(result, least=leave)
         change, notes = result.changes, _notes(result)
         del result
         yield _triples(change, notes, later)
@@ -179,21 +213,72 @@ def _save(result: Result, files: Files, key: str, at: int) -> None:
         result.graph.save(files.folder, key, at=at)
 
 
-def _left(result: Result, least: int) -> Iterator[pa.Table]:
-    """Every edge with its certificate, as `left` takes it, if they are so many; nothing where the graph was proved
-    wrong, or nobody has counted what a certificate says."""
+def _restore(
+    ends: tuple[int, int],
+    counted: State,
+    at: int,
+    first: int,
+    last: int,
+    keep: tuple[Files, str] | None,
+    ask: Ask | None,
+) -> Task:
+    def changes(parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
+        mark, *columns = taken(parts, GIVEN)
+        intervals, stored, rows = ([column[mark == kind] for column in columns] for kind in range(3))
+        del mark, columns
+        a, b, epoch, until, diff, fresh, _ = intervals
+        try:
+            graph = _restored(rows, ends, counted)
+            rows.clear()
+            before = graph.certificate()
+            result = resume(graph, at, (a, b, epoch, until, diff), fresh == 0, first, last, ask)
+            if result.proof is not None and result.proof.wrong:
+                raise Mismatch(f"by its proof {result.proof.wrong:,} edges are wrong")
+        except Mismatch as error:
+            yield none([*TRIPLE, *CERTIFICATE], f"what the run before has left does not fit: {error}")
+            return
+        if keep is not None and keep[0].there():
+            _save(result, *keep, last)
+        else:
+            yield from _left(result, before)
+        yield _triples(result.changes, _notes(result), stored[: len(TRIPLE)])
+
+    return in_task(changes)
+
+
+def _restored(rows: list[Longs], ends: tuple[int, int], counted: State) -> Warm:
+    *columns, diff = consolidate(rows[:-1], rows[-1])
+    a, b, level, label, own, backing = columns
+    if (diff != 1).any() or Fingerprint.of_rows([a, b, level + 2]) != counted.prints["trussness"]:
+        raise Mismatch("it is not that of the stored trussness")
+    if own.sum() != counted.counts.triangles:  # each triangle is one edge's own
+        raise Mismatch("its triangles are not those that were counted")
+    short = (column.astype(np.int32) for column in (level, own, backing))
+    values = dict(zip(("level", "own", "backing"), short, strict=True))
+    return Warm.restored(a, b, Certificate(label=label, **values), ends, counted)
+
+
+def _left(result: Result, before: Certificate | None = None, least: int = 0) -> Iterator[pa.Table]:
+    """What `left` takes: by how much the certificates have changed; if most have, or none were there before, all of
+    them, if they are so many. Nothing where the graph was proved wrong, or nobody has counted what they say."""
     graph = result.graph
-    levels, counted = graph.levels, graph.counted
-    edges = np.flatnonzero(levels.level >= 0).astype(np.int32)
-    if counted is None or edges.size < least or result.proof is None or result.proof.wrong:
+    if graph.counted is None or result.proof is None or result.proof.wrong:
         return
-    certificate = levels.label, counted.own, counted.backing
-    for some in (edges[at : at + CHUNK] for at in range(0, edges.size, CHUNK)):
-        a, b = graph.ends(some)
-        values: list[NDArray[np.integer]] = [levels.level[some] + 2, *(column[some] for column in certificate)]
-        named = {name: x.astype(np.int64) for name, x in zip(("k", *CERTIFICATE), values, strict=True)}
-        yield _table(a=a, b=b, diff=np.ones(some.size, np.int64), **named)
-    yield _noted([(LEFT, 0, json.dumps([int(levels.clock[FRONT]), int(levels.clock[BACK])]))])
+    now = graph.certificate()
+    there = now.level >= 0
+    pieces = [(there, now, 1)]
+    if before is None and there.sum() < least:
+        return
+    if before is not None and 2 * (moved := now.differs(before)).sum() <= there.sum():
+        pieces = [(moved[: before.level.size] & (before.level >= 0), before, -1), (moved & there, now, 1)]
+    for chosen, values, diff in pieces:
+        edges = np.flatnonzero(chosen).astype(np.int32)
+        for some in (edges[at : at + CHUNK] for at in range(0, edges.size, CHUNK)):
+            a, b = graph.ends(some)
+            level, *others = values.longs(some)
+            named = dict(zip(CERTIFICATE, others, strict=True))
+            yield _table(a=a, b=b, k=level + 2, epoch=np.zeros_like(a), diff=np.full_like(a, diff), **named)
+    yield _noted([(LEFT, 0, json.dumps([*graph.ends_of_labels, len(pieces) == 1]))])
 
 
 def _noted(notes: list[tuple[int, int, str]]) -> pa.Table:

@@ -5,7 +5,6 @@ Method   The state is every edge with kappa = trussness - 2 and its certificate 
          task maintains the trussness on the part of it that it knows (`kernels/region`), at first the edges that come
          and go, and names the edges whose triangles it lacks. Those are looked up, of each at the end with fewer
          neighbours, and the task begins again from the stored values, until it lacks nothing.
-         Where a task can hold the whole state it gets that, and lacks nothing (`whole`): no hop, and no peel.
 Shapes   Edges: a < b. State: a, b, level, label, own, backing. Moved: a, b, epoch, until, diff, fresh: the signed
          intervals that begin or end within the window, or between it and the epoch of the state; `fresh`: those that
          the state has not seen. Trussness: triples a, b, k, epoch, diff.
@@ -39,7 +38,6 @@ from algorithms.kernels.levels import UNASKED
 from algorithms.kernels.region import Asks, Known, Solved, solve
 from algorithms.kernels.replay import moves
 from algorithms.parts import EDGE, FIXED, Rounds
-from algorithms.proof import Ask
 from algorithms.truss import PROOF
 from algorithms.truss_parts import net
 
@@ -89,16 +87,14 @@ def trussness_changes(
     last: int,
     most: int,
     known: Fingerprint,
-    rounds: Rounds | None,
+    rounds: Rounds,
     say: Say = lambda text: None,
-    ask: Ask | None = None,
 ) -> Iterator[Region]:
     """Difference between the trussness over epochs `first`..`last` and the stored one there; see the head of this file.
 
     `trussness`: the stored triples from `first` on; `degrees`: vertex, degree, as of the state's epoch; `most`: edges
     that the task may hold; `known`: the fingerprint of the trussness at the state's epoch; `rounds`: where what is
-    looked up lies, None: the task gets the whole state; `ask`: what it then proves besides. The frames of the result
-    are to be read within.
+    looked up lies. The frames of the result are to be read within.
     """
     spark, cached, kept = moved.sparkSession, list[DataFrame](), list[DataFrame]()
 
@@ -113,11 +109,11 @@ def trussness_changes(
             graph, near = keep(_whole(state.rows, seeds)), keep(degrees.select("vertex", "degree"))
             if _fingerprint(graph) != known:
                 raise Unfit("the state that the run before has left is not that of the stored trussness")
-            there = _values(graph.where("level >= 0" if rounds is None else "moves AND level >= 0"))
+            there = _values(graph.where("moves AND level >= 0"))
             given = [
                 keep(there.unionByName(_rows(moved, MOVED, *INTERVAL, "fresh")).unionByName(_degrees(near, seeds)))
             ]
-            task = in_task(partial(_solved, first, last, state.at, state.ends, rounds is None, ask))
+            task = in_task(partial(_solved, first, last, state.at, state.ends))
             hops, counted = 0, 0
             while True:
                 found = keep(reduce(DataFrame.unionByName, given).repartition(1).mapInArrow(task, MADE))
@@ -128,7 +124,7 @@ def trussness_changes(
                 counted = 0 if ended is None else ended.a
                 if counted > most:
                     raise Unfit(f"the region has more than the {most:,} edges that a task may hold")
-                if ASKED not in kinds or rounds is None:
+                if ASKED not in kinds:
                     break
                 hops += 1
                 say(f"hop {hops}: {counted:,} edges are known; looking up the triangles of {kinds[ASKED].rows:,}")
@@ -145,7 +141,6 @@ def trussness_changes(
             for frame in cached:
                 frame.unpersist()
             for frame in kept:
-                assert rounds is not None
                 rounds.forget(frame)
 
 
@@ -227,16 +222,8 @@ def _region(found: DataFrame, stored: DataFrame, ends: tuple[int, int], hops: in
 # -- what the task does ----------------------------------------------------------------------------------------------
 
 
-def _solved(
-    first: int,
-    last: int,
-    at: int,
-    ends: tuple[int, int],
-    whole: bool,
-    ask: Ask | None,
-    parts: list[pa.RecordBatch],
-) -> list[pa.Table]:
-    """The next look-ups, or what changes. whole: all edges are given."""
+def _solved(first: int, last: int, at: int, ends: tuple[int, int], parts: list[pa.RecordBatch]) -> list[pa.Table]:
+    """The next look-ups, or what changes."""
     kind, *numbers = taken(parts, GIVEN)
     columns = dict(zip(NUMBERS, numbers, strict=True))
 
@@ -246,14 +233,12 @@ def _solved(
 
     *interval, fresh = of(MOVED)
     known = _known(of(VALUE), interval[:2], of(ASKED))
-    if whole:
-        known.floor[:] = 0
     where = places(known.a, known.b, *interval[:2])
     made = moves(known.level >= 0, where, (interval[2], interval[3], interval[4]), fresh == 0, at, first, last)
     batches = [each for each in made if each[0] >= first or each[1].size or each[2].size]
     vertex, degree = of(DEGREE)[:2]
     order = np.argsort(vertex)
-    result = solve(known, ends, batches, (vertex[order], degree[order]), ask)
+    result = solve(known, ends, batches, (vertex[order], degree[order]))
     if isinstance(result, Asks):
         pairs = known.a[result.place], known.b[result.place]
         return [_table(SIZE, known.a.size), _table(ASKED, *pairs, result.least.astype(np.int64))]

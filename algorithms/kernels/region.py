@@ -104,14 +104,11 @@ class Solved(NamedTuple):
     proof: Proof
 
 
-def solve(
-    known: Known, ends: tuple[int, int], batches: list[Batch], degrees: tuple[Ints, Ints], ask: Ask | None = None
-) -> Asks | Solved:
+def solve(known: Known, ends: tuple[int, int], batches: list[Batch], degrees: tuple[Ints, Ints]) -> Asks | Solved:
     """Apply batches (epoch, places that go, places that come), in order; or what has to be looked up first.
 
     ends: as `Solved` has them; degrees: vertices in order of their ids, those at which an edge comes or goes, or
-    more, and how many edges each has before the first batch; ask: for a part of the vertices, where the whole graph is
-    known and every floor 0. `Mismatch` when an edge goes that is absent, or comes that
+    more, and how many edges each has before the first batch. `Mismatch` when an edge goes that is absent, or comes that
     is present.
     """
     moving = distinct(np.concatenate([np.empty(0, np.int32), *(side for _, *sides in batches for side in sides)]))
@@ -120,7 +117,7 @@ def solve(
         return Asks(closed, np.zeros(closed.size, np.int32))
     for limit in (PATIENCE * (known.a.size + 1000), UNLIMITED):
         graph = _part(known, ends)
-        prover = _Prover(graph, degrees, ask or Ask())
+        prover = _Prover(graph, degrees)
         epochs = _applied(graph, prover, batches, limit)
         asked = np.flatnonzero(graph.levels.asked < UNASKED)
         if asked.size:
@@ -201,14 +198,14 @@ def _asks(graph: Warm, asked: Ints, stored: Shorts) -> Asks:
 class _Prover(Prover):
     """Of a part of a graph: what it lacks is noted, and its vertices may have edges that it does not know."""
 
-    def __init__(self, graph: Warm, degrees: tuple[Ints, Ints], ask: Ask) -> None:
+    def __init__(self, graph: Warm, degrees: tuple[Ints, Ints]) -> None:
         vertices, degree = degrees
         self._unknown = np.zeros(graph.ids.size, np.int64)
         at = np.minimum(np.searchsorted(vertices, graph.ids), max(vertices.size - 1, 0))
         if vertices.size:
             named = vertices[at] == graph.ids
             self._unknown[named] = degree[at[named]] - graph.levels.live[named]
-        super().__init__(graph, ask)
+        super().__init__(graph, Ask())
 
     def after(self, epoch: int) -> None:
         super().after(epoch)

@@ -23,8 +23,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from algorithms.kernels import files
-from algorithms.kernels.graph import Ints, Shorts
-from algorithms.kernels.levels import LABEL_GAP, STAMP, UNKNOWN, Levels, arrange, enter, find
+from algorithms.kernels.graph import Ints, Shorts, compact
+from algorithms.kernels.levels import BACK, FRONT, LABEL_GAP, STAMP, UNKNOWN, Levels, arrange, enter, find
 from algorithms.kernels.maintained import Done, Maintained
 from algorithms.proof import Counts, Prints, State
 
@@ -60,6 +60,26 @@ class Counted(NamedTuple):
     def of(self, edges: NDArray[Any] | slice, room: int) -> Counted:
         """The same with some of the edges, in arrays of another size."""
         return self._replace(backing=_longer(self.backing[edges], room), own=_longer(self.own[edges], room))
+
+
+class Certificate(NamedTuple):
+    """Of edges: kappa, and what proves it (see `maintain`); label int64, the others int32."""
+
+    level: Shorts
+    label: Ints
+    own: Shorts
+    backing: Shorts
+
+    def differs(self, before: Certificate) -> NDArray[np.bool_]:
+        """Which of these edges have another one than before, when there were as many of them or fewer."""
+        found, known = np.zeros(self.level.size, np.bool_), before.level.size
+        found[known:] = True
+        for name in self._fields:
+            found[:known] |= getattr(self, name)[:known] != getattr(before, name)
+        return found
+
+    def longs(self, edges: Shorts) -> list[Ints]:
+        return [getattr(self, name)[edges].astype(np.int64) for name in self._fields]
 
 
 class Stretch(NamedTuple):
@@ -117,6 +137,30 @@ class Warm:
         enter(levels, 0, m)
         arrange(levels)
         return cls(levels, _longer(ids, n_all), room, Used(n, m, slots), Maintained(levels, int(room.max(initial=0))))
+
+    @classmethod
+    def restored(cls, a: Ints, b: Ints, values: Certificate, ends: tuple[int, int], counted: State) -> Warm:
+        """Edges (distinct, a < b) with their certificate, as an earlier graph had them when what came next to the front
+        and to the back was put at the labels `ends`, and `counted` was known of the whole."""
+        graph = cls.over(*compact(a, b), values.level)
+        levels, edges = graph.levels, slice(a.size)
+        levels.label[edges], levels.own[edges], levels.backing[edges] = values[1:]
+        levels.clock[FRONT], levels.clock[BACK] = ends
+        graph.kept.certified = True
+        graph.counted = Counted(*counted, values.backing, values.own).of(slice(None), levels.level.size)
+        return graph
+
+    @property
+    def ends_of_labels(self) -> tuple[int, int]:
+        """The labels at which what comes next to the front and to the back is put."""
+        return int(self.levels.clock[FRONT]), int(self.levels.clock[BACK])
+
+    def certificate(self) -> Certificate:
+        """Of all numbers in use, copied; `own` and `backing` as they were counted. Level -1: not there."""
+        assert self.counted is not None
+        levels, counted, edges = self.levels, self.counted, slice(self.used.edges)
+        values = levels.level[edges], levels.label[edges], counted.own[edges], counted.backing[edges]
+        return Certificate(values[0].copy(), values[1].copy(), values[2].copy(), values[3].copy())
 
     # -- changes ------------------------------------------------------------------------------------------------
 

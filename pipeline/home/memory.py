@@ -38,7 +38,6 @@ class Room:
     heap: int
     cores: int
     whose: str  # for a person
-    here: bool = False  # on this machine
 
     @property
     def alone(self) -> int:
@@ -76,11 +75,6 @@ def room(config: Config) -> Room:
     return Room(
         _bytes(given) if given else heap, heap, max(1, cores // int(conf.get("spark.task.cpus") or 1)), "an executor"
     )
-
-
-def here(config: Config) -> bool:
-    """Are the tasks of a home on this machine, where they see its folder?"""
-    return room(config).here
 
 
 def task_edges(config: Config) -> int:
@@ -126,7 +120,7 @@ def _given(limit: int | None) -> int:
 def _here(conf: dict[str, str], cores: str) -> Room:
     driver = _bytes(conf["spark.driver.memory"]) if "spark.driver.memory" in conf else driver_memory_mb() * 2**20
     number = (os.cpu_count() or 1) if cores == "*" else int(cores)
-    return Room(max(_total() - driver, GIB // 2), driver, number, "this machine, less Spark's driver", True)
+    return Room(max(_total() - driver, GIB // 2), driver, number, "this machine, less Spark's driver")
 
 
 def _bytes(text: str) -> int:

@@ -22,9 +22,7 @@ PARTS, PART_EDGES = 32, 1 << 16
 # Measured (tests/benchmarks/RESULTS.md): seconds that a check in full and the rest of a run take, and edges a second.
 FULL_SECONDS, FULL_EDGES, REST_SECONDS, REST_EDGES = 3.5, 60_000, 5.0, 80_000
 REGION = 300  # edges of a region for each that comes or goes (tests/benchmarks/RESULTS.md)
-# Of so many edges, or more, a peel costs more than to leave their certificates for the next run, and to read them; of a
-# graph with fewer than so many edges for each that comes or goes it costs less than to maintain the trussness.
-CERTIFIED, MOVED = 1_000_000, 100
+CERTIFIED = 1_000_000  # edges of which a peel costs more than to leave their certificates, and to read them
 SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to look at one epoch of each
 
 
@@ -169,7 +167,6 @@ class Truss(Decision):
     most: int  # edges that a task may hold with their certificates
     kept: bool = False
     state: bool = False
-    here: bool = False  # tasks see the home's folder, and keep graphs
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
@@ -184,7 +181,7 @@ class Truss(Decision):
         kept = scope.keeps("edges") and numbers.has_kept_graph()
         state = scope.keeps("edges") and numbers.has_state()
         limits = memory.task_edges(config), memory.region_edges(config)
-        return cls(earliest, last, expires, changed, edges, *limits, kept, state, memory.here(config))
+        return cls(earliest, last, expires, changed, edges, *limits, kept, state)
 
     @property
     def counts(self) -> bool:
@@ -199,15 +196,16 @@ class Truss(Decision):
             return Way.RESUME
         if self.counts:
             return Way.REGION if self._is_small(self.changed.value) else Way.PARTS
-        return Way.STATE if self._goes_on(self.changed.value) else Way.TASK
+        return Way.STATE if self._goes_on else Way.TASK
 
     def _is_small(self, changed: int) -> bool:
         """May the region of so many changed edges be held by a task?"""
         return self.state and changed * REGION <= self.most
 
-    def _goes_on(self, changed: int) -> bool:
-        """Is it less work to maintain the trussness of all edges than to peel them?"""
-        return self.state and not self.here and changed * MOVED <= self.edges.value <= self.most
+    @property
+    def _goes_on(self) -> bool:
+        """May a task hold the whole state?"""
+        return self.state and self.edges.value <= self.most
 
     @property
     def may(self) -> frozenset[str]:
@@ -215,7 +213,7 @@ class Truss(Decision):
             return frozenset({Way.NOTHING})
         within = self.edges.at_most(self.limit)
         found = {Way.TASK, *((Way.RESUME,) if self.kept else ())}
-        if self._goes_on(self.changed.least):
+        if self.state and self.edges.least <= self.most:
             found.add(Way.STATE)
         if not within:
             found |= {Way.PARTS, *((Way.REGION,) if self._is_small(self.changed.least) else ())}

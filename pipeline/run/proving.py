@@ -156,8 +156,7 @@ def _stored(
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
     if not right:  # by region: as it was proved by the runs before
         right = {table: Running(before[table]).at(base) for table in COLLECTIONS}
-        known = at_epochs(accumulate(run.ledger.total_diffs(run.parent.revision), run.frontier), [base])[base]
-        counts = Counts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
+        counts = published(run, base)
     step = next(steps)
     rows = []
     for epoch in looked_at:
@@ -171,6 +170,12 @@ def _stored(
                 rows.append(difference(at, "stored", f"the rows of {table}", None, None))
         rows += [difference(at, "totals", name, *pair) for name, pair in _unlike(shown[epoch], counts)]
     return rows
+
+
+def published(run: Run, epoch: int) -> Counts:
+    """The counts of the graph as it is published."""
+    known = at_epochs(accumulate(run.ledger.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
+    return Counts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
 
 
 def _unlike(shown: Mapping[str, Any], counts: Counts) -> Iterable[tuple[str, tuple[int, int]]]:

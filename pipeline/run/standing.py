@@ -13,15 +13,19 @@ from pyspark.sql import functions as F
 from algorithms import truss_parts
 from algorithms.kernels.levels import LABEL_GAP
 from algorithms.parts import Rounds
+from algorithms.proof import COLLECTIONS
+from algorithms.proof import State as Counted
 from algorithms.truss import Left
-from algorithms.truss_region import Region, State, summed
+from algorithms.truss_region import State, summed
 
 from ..home import memory
 from ..state.facts import Certified
+from ..state.prints import Running
 from ..state.totals import accumulate, at_epochs
 from ..storage import certificates, kept
 from ..storage.declared import CERTIFICATES
 from .context import Run
+from .proving import published
 
 WORN = 2  # times as many rows as edges: then the table is written anew
 
@@ -36,18 +40,25 @@ def of_parent(run: Run) -> State | None:
     return certificates.read(run.warehouse, parents(run))
 
 
-def go_on(run: Run, region: Region) -> Certified:
+def counted(run: Run, at: int) -> Counted | None:
+    """What is published of the graph at an epoch: fingerprints and counts; None: not all is known."""
+    known = run.ledger.fingerprints(run.parent.revision)
+    if not set(COLLECTIONS) <= set(known):
+        return None
+    return Counted({table: Running(known[table]).at(at) for table in COLLECTIONS}, published(run, at))
+
+
+def go_on(run: Run, rows: DataFrame, ends: tuple[int, int]) -> Certified:
     """Write by how much a run has changed it."""
     base = parents(run)
     assert base is not None
-    rows = region.state
     stored = run.warehouse.size(CERTIFICATES, base.snapshot).rows
     edges = at_epochs(accumulate(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
     if stored > WORN * edges:
         old = certificates.read(run.warehouse, base)
         assert old is not None
         rows, base = summed(old.rows.unionByName(rows)), None
-    return _written(run, base, rows, region.ends)
+    return _written(run, base, rows, ends)
 
 
 def begin(run: Run, place: Rounds) -> Certified | None:
@@ -73,7 +84,7 @@ def begin(run: Run, place: Rounds) -> Certified | None:
 
 def leave(run: Run, left: Left) -> Certified:
     """Write what a task has left."""
-    return _written(run, None, left.rows, left.ends)
+    return _written(run, None, left.rows, left.ends) if left.anew else go_on(run, left.rows, left.ends)
 
 
 def _written(run: Run, base: Certified | None, rows: DataFrame, ends: tuple[int, int]) -> Certified:

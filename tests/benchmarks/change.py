@@ -24,7 +24,6 @@ from pathlib import Path
 import numpy as np
 
 from algorithms.kept import Files
-from pipeline.home import memory
 from pipeline.home.directory import Home
 from pipeline.run import plain as plain_tables
 from pipeline.run import planning, runner, stages
@@ -112,7 +111,6 @@ def main() -> None:
     parser.add_argument("--tasks", choices=("here", "elsewhere", "forgetful"), default="here")
     options = parser.parse_args()
     if options.tasks != "here":
-        memory.here = lambda config: False
         kept.place = lambda home: Files(home.path / "nowhere", "elsewhere")
     if options.tasks == "forgetful":
         truss.CERTIFIED = None

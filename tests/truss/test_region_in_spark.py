@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from algorithms import truss_region
 from algorithms.kept import Files
@@ -48,9 +49,7 @@ def world(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture()
 def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Tasks are on other machines, and any graph is large."""
-    monkeypatch.setattr(memory, "here", lambda config: False)
     monkeypatch.setattr(kept, "place", lambda home: Files(home.path / "nowhere", "elsewhere"))
-    monkeypatch.setattr(decisions, "MOVED", 0)
     monkeypatch.setattr(truss, "CERTIFIED", 1)
     return World(tiny, tmp_path / "home", live_for=3, retention=ROLLING)
 
@@ -128,7 +127,7 @@ def test_from_the_state_as_by_a_peel(elsewhere: World, short: bool) -> None:
         said = run(world, *epochs)
         did, judged = facts_of(world)
         assert (did.plan, did.graph, did.rounds, did.region) == ("state", None, None, None), said
-        assert not {"peel", "parts"} & set(did.methods or ()), did.methods
+        assert did.methods and "parts" not in did.methods, did.methods
         assert judged.mode == "rolling 2" and judged.proved and not judged.critical, said
         certified(world)
     world.check(*range(1, len(steps) + 2))
@@ -141,27 +140,29 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
     world.deliver(0, 1)
     warehouse = Warehouse(world.spark, world.home)
 
-    def spoilt(change: str | None, where: str = "true") -> None:
+    def spoilt(column: str, value: str, where: str = "true") -> None:
         found = certificates.read(warehouse, kept.certified(world.ledger, world.ledger.at()))
         assert found is not None
-        rows = found.rows.where(where)
-        rows = rows.selectExpr("a", "b", "level", "label", "own", f"{change or 'backing'} AS backing", "diff")
+        rows = found.rows.where(where).withColumn(column, F.expr(value))
         monkeypatch.setattr(certificates, "read", lambda *args: truss_region.State(rows, found.at, found.ends))
 
     expected = {
         "the state of the run before is not there any more: from the tables": lambda: warehouse.remove(CERTIFICATES),
-        "is not that of the stored trussness: from the tables": lambda: spoilt(None, "level > 0"),
-        " edges of the state that the run before has left are wrong: from the tables": lambda: spoilt("0L"),
+        "it is not that of the stored trussness: from the tables": lambda: spoilt("own", "own", "level > 0"),
+        "its triangles are not those that were counted: from the tables": lambda: spoilt("own", "own + 1"),
+        " edges are wrong: from the tables": lambda: spoilt("backing", "0L"),
     }
     for epoch, (words, spoil) in enumerate(expected.items(), 2):
         spoil()
         world.land(epoch)
         said = run(world, epoch)
-        assert any(words in line for line in said), said
-        assert facts_of(world)[0].plan == "replay"
+        plan = facts_of(world)[0].plan
+        # where so much moves that all is counted again, a wrong count does no harm
+        counted_again = "edges are wrong" in words and plan == "state"
+        assert counted_again or (plan == "replay" and any(words in line for line in said)), said
         monkeypatch.setattr(certificates, "read", READ)
         certified(world)
-    world.check(*range(1, 5))
+    world.check(*range(1, 6))
 
 
 @pytest.mark.slow
@@ -169,7 +170,7 @@ def test_who_sees_the_folder_keeps_graphs_in_it_again(elsewhere: World, monkeypa
     elsewhere.deliver(0, 1)
     certified(elsewhere)
     monkeypatch.undo()
-    for epoch, plan in ((2, "replay"), (3, "resume")):
+    for epoch, plan in ((2, "state"), (3, "resume")):
         elsewhere.land(epoch)
         run(elsewhere, epoch)
         did = facts_of(elsewhere)[0]

@@ -52,12 +52,14 @@ def maintain(run: Run) -> TrussFacts:
         place = stack.enter_context(rounds.kept(run.warehouse, run.ledger, run.run_id)) if decision.counts else None
         plan, region = "replay", None
         new = _resumed(run, first, files, key, ask) if decision.way is Way.RESUME else None
+        if decision.way is Way.STATE:
+            new = _restored(run, first, None if files is None else (files, key), ask)
         if new is not None:
-            plan = "resume"
-        elif decision.way in (Way.REGION, Way.STATE):
-            region = _by_region(run, first, decision.most, stack, place, ask)
+            plan = str(decision.way)
+        elif place is not None and decision.way is Way.REGION:
+            region = _by_region(run, first, decision.most, stack, place)
         if region is not None:
-            plan, new = str(decision.way), region.changes.persist()
+            plan, new = "region", region.changes.persist()
         elif new is None:
             new = _replayed(run, decision, first, None if files is None else (files, key), ask, place)
         stack.callback(new.unpersist)
@@ -70,7 +72,7 @@ def maintain(run: Run) -> TrussFacts:
         did = truss.summary(log)
         certified = None if log else standing.parents(run)  # nothing to do: what there was is still true
         if region is not None:
-            certified = standing.go_on(run, region)
+            certified = standing.go_on(run, region.state, region.ends)
         elif place is not None and did.rounds:
             certified = standing.begin(run, place)
         elif truss.LEFT in told:
@@ -97,8 +99,8 @@ def maintain(run: Run) -> TrussFacts:
         deleted=did.deleted,
         looked_at=did.looked_at,
         seconds=did.seconds,
-        rounds=(did.rounds if region is None else region.hops) or None,
-        region=None if region is None or plan == Way.STATE else region.edges,
+        rounds=did.rounds or None if region is None else region.hops,
+        region=None if region is None else region.edges,
         top_edges=most,
         entered_core=entered,
     )
@@ -113,23 +115,34 @@ def _resumed(run: Run, first: int, files: Files | None, name: str, ask: Ask) -> 
     return resuming.executed(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
 
 
-def _by_region(run: Run, first: int, most: int, stack: ExitStack, place: Rounds | None, ask: Ask) -> Region | None:
-    """The changes from the state that the parent's run has left in a table, EXECUTED, to be read while the stack is
-    open; without a place for what is looked up all of it goes into the task. None: it is not there, is wrong, or its
-    region is too large for a task."""
-    state, instead = standing.of_parent(run), "from the tables" if place is None else "in parts"
+def _restored(run: Run, first: int, keep: tuple[Files, str] | None, ask: Ask) -> DataFrame | None:
+    """The changes from the state that the parent's run has left in a table, all of it in one task, EXECUTED; None: it
+    is not there, or does not fit."""
+    state = standing.of_parent(run)
+    counted = None if state is None else standing.counted(run, state.at)
+    if state is None or counted is None:
+        run.say("the state of the run before is not there any more: from the tables")
+        return None
+    edges, stored = resuming.moved(run, state.at, first), run.before("trussness")
+    given = state.rows, state.ends, counted, state.at, first, run.frontier
+    return resuming.executed(run, truss.restored_changes(edges, stored, *given, keep, ask))
+
+
+def _by_region(run: Run, first: int, most: int, stack: ExitStack, place: Rounds) -> Region | None:
+    """The changes from such a state, of which a task gets the part that they reach, EXECUTED, to be read while the
+    stack is open; None: it is not there, is wrong, or its region is too large for a task."""
+    state = standing.of_parent(run)
     if state is None:
-        run.say(f"the state of the run before is not there any more: {instead}")
+        run.say("the state of the run before is not there any more: in parts")
         return None
     at = F.col("epoch") <= state.at
     degrees = run.before("degrees").where(at).groupBy("vertex").agg(F.sum("diff").alias("degree"))
     parts = resuming.moved(run, state.at, first), run.before("trussness"), degrees, first, run.frontier, most
     known = Running(run.ledger.fingerprints(run.parent.revision).get("trussness", {})).at(state.at)
     try:
-        asks = ask if place is None else None
-        return stack.enter_context(truss_region.trussness_changes(state, *parts, known, place, run.say, asks))
+        return stack.enter_context(truss_region.trussness_changes(state, *parts, known, place, run.say))
     except truss_region.Unfit as error:
-        run.say(f"{error}: {instead}")
+        run.say(f"{error}: in parts")
         return None
 
 
