@@ -5,11 +5,14 @@
 Seeded R-MAT, replayed as a first load, proved and kept in files; then epochs of 500 deletions and 500 insertions, each
 from the files that the one before has left, as `truss.resumed_changes` does. Prints a table in Markdown: CPU seconds by
 phase, which may lie within each other; medians with the least and the greatest; and the megabytes that an epoch writes.
+With `--beginnings` the whole task of an epoch in which 1,000 edges go instead, rows in and out included: from the
+tables, and from the state that the task before has left in a table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections import defaultdict
@@ -18,12 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from algorithms import truss
+from algorithms.kept import INTERVAL, Files, Task
 from algorithms.kernels import files, maintained, replay
 from algorithms.kernels.proof import Prover
 from algorithms.kernels.replay import resume
 from algorithms.kernels.warm import Warm
-from algorithms.proof import Ask
+from algorithms.proof import Ask, Proof, State
 from algorithms.times import FOREVER
 from tests.benchmarks import spread
 from tests.benchmarks.triangles import by_rmat
@@ -117,6 +124,58 @@ def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
     show(a.size, "epoch", rows)
 
 
+def beginnings(folder: Path, size: int) -> None:
+    """One epoch from the tables, and from a state in a table; `Files` that nobody sees."""
+    a, b = by_rmat(size)
+    zero, until = np.zeros(a.size, np.int64), np.full(a.size, FOREVER)
+    keep = Files(folder, "elsewhere"), "key"
+
+    def run(task: Task, columns: list[np.ndarray], names: list[str]) -> tuple[float, pa.Table]:
+        with (
+            (folder / "rows").open("wb") as file,
+            pa.ipc.new_stream(file, pa.schema([(n, pa.int64()) for n in names])) as out,
+        ):
+            out.write_table(pa.table(columns, names), 10_000)
+        with (folder / "rows").open("rb") as file:
+            begin = time.process_time()
+            made = list(task(pa.ipc.open_stream(file)))
+            return time.process_time() - begin, pa.Table.from_batches(made)
+
+    names = [*INTERVAL, "k"]
+    load = [a, b, zero, until, zero + 1, zero]
+    seconds, made = run(truss._replay(0, 0, keep, Ask(32, 0), 1), load, names)
+    show(a.size, "first load, which leaves a state", [{"whole": seconds}])
+    notes = {row["k"]: row["note"] for row in made.filter(pc.is_valid(made["note"])).to_pylist()}
+    proof, (front, back, _) = Proof.from_json(notes[truss.PROOF]), json.loads(notes[truss.LEFT])
+    counted = State(proof.steps[0].prints, proof.steps[0].counts)
+    left = made.filter(pc.is_valid(made["label"]))
+    stored = made.filter(pc.and_(pc.is_null(made["note"]), pc.is_null(made["label"])))
+    gone = np.arange(0, a.size, a.size // 1000)
+    ends = np.append(until[gone], zero[gone] + 1)
+    sign = np.append(-(zero[gone] + 1), zero[gone] + 1)
+    moved = [np.append(a[gone], a[gone]), np.append(b[gone], b[gone]), np.append(zero[gone], zero[gone]), ends, sign]
+    k = stored["k"].to_numpy()
+    rows = [
+        np.concatenate([*three])
+        for three in zip(load[:5], moved, [stored["a"], stored["b"], k * 0, k * 0, k * 0 + 1], strict=True)
+    ]
+    seconds, _ = run(
+        truss._replay(1, 1, keep, Ask(32, 1), 1), [*rows, np.concatenate([zero, zero[gone], zero[gone], k])], names
+    )
+    show(a.size, "an epoch from the tables", [{"whole": seconds}])
+    nothing = moved[0] * 0
+    state = [left["k"].to_numpy() - 2, *(left[name].to_numpy() for name in truss.CERTIFICATE), k * 0 + 1]
+    columns = [
+        np.concatenate(pair)
+        for pair in zip([*moved, nothing + 1, nothing], [left["a"], left["b"], *state], strict=True)
+    ]
+    marks = np.append(nothing, k * 0 + 2)
+    task = truss._restore((front, back), counted, 0, 1, 1, keep, Ask(32, 1))
+    seconds, made = run(task, [marks, *columns], truss.GIVEN)
+    assert made.filter(pc.equal(made["k"], truss.PROOF)).num_rows == 1, made["note"]
+    show(a.size, "an epoch from a state in a table", [{"whole": seconds}])
+
+
 def show(size: int, run: str, rows: list[dict[str, float]]) -> None:
     for name in rows[0]:
         print(f"| {size:,} | {run} | {name} | {spread([row.get(name, 0.0) for row in rows], 2)} |", flush=True)
@@ -127,6 +186,7 @@ def main() -> None:
     parser.add_argument("--edges", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--parts", type=int, default=32)
+    parser.add_argument("--beginnings", action="store_true")
     options = parser.parse_args()
     for owner, name in PHASES:
         timed(owner, name)
@@ -134,7 +194,10 @@ def main() -> None:
     print("|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for size in options.edges:
-            measure(Path(folder), size, options.epochs, options.parts)
+            if options.beginnings:
+                beginnings(Path(folder), size)
+            else:
+                measure(Path(folder), size, options.epochs, options.parts)
 
 
 if __name__ == "__main__":

@@ -157,8 +157,8 @@ def _replayed(
     def say(epoch: int, text: str) -> None:
         run.say(f"epoch {label(epoch)}: {text}")
 
-    size = memory.part_edges(run.home.config)
-    return truss.trussness_changes(*parts, say, keep, ask, place, size, CERTIFIED).persist()
+    size, leave = memory.part_edges(run.home.config), CERTIFIED if decision.edges.value <= decision.most else None
+    return truss.trussness_changes(*parts, say, keep, ask, place, size, leave).persist()
 
 
 def _entered_core(run: Run) -> dict[str, list[int | str]]:
