@@ -13,7 +13,7 @@ Plans    resume   From the graph that the parent's run has kept (`kernels/warm`)
          state    From the state that it has left in a table (`Left`), where its task did not see the files: all edges
                   with their certificates, which take the place of a peel.
          replay   One task while no more than `limit_edges` intervals are alive in the replayed range: they and the
-                  stored trussness are brought together there, some 195 bytes an edge at the peak. Time is that of
+                  stored trussness are brought together there, some 200 bytes an edge at the peak. Time is that of
                   the kernels.
          parts    Beyond the limit: parts that settle for themselves and tell each other (`truss_parts`). Where a run
                   before has left each edge's certificate, a small change needs none of them (`truss_region`).
