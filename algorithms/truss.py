@@ -275,7 +275,7 @@ def _left(result: Result, before: Certificate | None = None, least: int = 0) -> 
         edges = np.flatnonzero(chosen).astype(np.int32)
         for some in (edges[at : at + CHUNK] for at in range(0, edges.size, CHUNK)):
             a, b = graph.ends(some)
-            level, *others = values.longs(some)
+            level, *others = (column.astype(np.int64) for column in (*values.at(some),))
             named = dict(zip(CERTIFICATE, others, strict=True))
             yield _table(a=a, b=b, k=level + 2, epoch=np.zeros_like(a), diff=np.full_like(a, diff), **named)
     yield _noted([(LEFT, 0, json.dumps([*graph.ends_of_labels, len(pieces) == 1]))])

@@ -38,7 +38,7 @@ from algorithms.kernels.maintain import delete_edges, insert_edges
 from algorithms.kernels.maintained import UNLIMITED
 from algorithms.kernels.proof import Prover, _Followed
 from algorithms.kernels.replay import Batch, Step
-from algorithms.kernels.warm import Counted, Mismatch, Warm
+from algorithms.kernels.warm import Certificate, Counted, Mismatch, Warm
 from algorithms.proof import COLLECTIONS, Ask, Counts, Proof
 
 # So many edges are opened when fewer are asked for, but no more than have been so far: to look up a few thousand costs
@@ -73,25 +73,14 @@ class Asks(NamedTuple):
     least: Shorts
 
 
-class Values(NamedTuple):
-    """Of edges; level -1: absent, and the others are zeros."""
-
-    level: Shorts
-    label: Ints
-    own: Shorts
-    backing: Shorts
-
-    def at(self, place: Ints) -> Values:
-        return Values(self.level[place], self.label[place], self.own[place], self.backing[place])
-
-
 class Epoch(NamedTuple):
-    """What a batch changed. place int64[]: of the edges with another value than before it."""
+    """What a batch changed. place int64[]: of the edges with another certificate than before it. Where the level is -1
+    the rest is zeros."""
 
     epoch: int
     place: Ints
-    before: Values
-    after: Values
+    before: Certificate
+    after: Certificate
     effort: Step
 
 
@@ -169,7 +158,7 @@ def _applied(graph: Warm, prover: _Prover, batches: list[Batch], limit: int) -> 
         if near:
             prover.after(epoch)
         after = _values(graph)
-        place = np.flatnonzero(np.any([old != new for old, new in zip(before, after, strict=True)], axis=0))
+        place = np.flatnonzero(after.differs(before))
         was, now = before.at(place), after.at(place)
         costs = int(clock[EVALUATIONS]) - spent[0], int(clock[STEPS]) - spent[1], 0, 0
         moved, seconds = int((was.level != now.level).sum()), round(perf_counter() - began, 6)
@@ -178,10 +167,10 @@ def _applied(graph: Warm, prover: _Prover, batches: list[Batch], limit: int) -> 
     return epochs
 
 
-def _values(graph: Warm) -> Values:
+def _values(graph: Warm) -> Certificate:
     levels, there = graph.levels, graph.levels.level >= 0
     own, backing = (np.where(there, column, 0).astype(np.int32) for column in (levels.own, levels.backing))
-    return Values(levels.level.copy(), np.where(there, levels.label, 0), own, backing)
+    return Certificate(levels.level.copy(), np.where(there, levels.label, 0), own, backing)
 
 
 def _asks(graph: Warm, asked: Ints, stored: Shorts) -> Asks:

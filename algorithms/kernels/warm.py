@@ -78,8 +78,8 @@ class Certificate(NamedTuple):
             found[:known] |= getattr(self, name)[:known] != getattr(before, name)
         return found
 
-    def longs(self, edges: Shorts) -> list[Ints]:
-        return [getattr(self, name)[edges].astype(np.int64) for name in self._fields]
+    def at(self, edges: NDArray[np.integer]) -> Certificate:
+        return Certificate(self.level[edges], self.label[edges], self.own[edges], self.backing[edges])
 
 
 class Stretch(NamedTuple):
@@ -158,9 +158,9 @@ class Warm:
     def certificate(self) -> Certificate:
         """Of all numbers in use, copied; `own` and `backing` as they were counted. Level -1: not there."""
         assert self.counted is not None
-        levels, counted, edges = self.levels, self.counted, slice(self.used.edges)
-        values = levels.level[edges], levels.label[edges], counted.own[edges], counted.backing[edges]
-        return Certificate(values[0].copy(), values[1].copy(), values[2].copy(), values[3].copy())
+        levels, counted = self.levels, self.counted
+        whole = Certificate(levels.level, levels.label, counted.own, counted.backing)
+        return whole.at(np.arange(self.used.edges, dtype=np.int32))
 
     # -- changes ------------------------------------------------------------------------------------------------
 
