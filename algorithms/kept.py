@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from algorithms.kernels.intervals import Longs, longs
 from algorithms.kernels.warm import Mismatch, Warm
@@ -56,6 +57,13 @@ def in_task(changes: Callable[[list[pa.RecordBatch]], Iterable[pa.Table]]) -> Ta
                 yield from table.to_batches(max_chunksize=CHUNK)
 
     return task
+
+
+def of_kind(frame: DataFrame, given: Sequence[str], kind: int, *columns: str) -> DataFrame:
+    """Rows of one kind for a task that is given several: its number, then these columns, then zeros, under the names
+    `given`, all bigint."""
+    values = [F.lit(kind), *(F.col(name) for name in columns), *[F.lit(0)] * (len(given) - 1 - len(columns))]
+    return frame.select(*(value.cast("bigint").alias(name) for value, name in zip(values, given, strict=True)))
 
 
 def taken(parts: list[pa.RecordBatch], names: Sequence[str]) -> list[Longs]:

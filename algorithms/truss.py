@@ -35,7 +35,7 @@ from pyspark.sql import functions as F
 
 from algorithms import truss_parts
 from algorithms.fingerprint import Fingerprint
-from algorithms.kept import CHUNK, INTERVAL, Files, Kept, Task, apart, in_task, moved, none, resuming, taken
+from algorithms.kept import CHUNK, INTERVAL, Files, Kept, Task, apart, in_task, moved, none, of_kind, resuming, taken
 from algorithms.kernels.intervals import Longs, consolidate, disjoint, longs
 from algorithms.kernels.replay import Changes, Result, prepared, replayed, resume
 from algorithms.kernels.warm import Certificate, Mismatch, Warm
@@ -45,7 +45,7 @@ from algorithms.times import FOREVER
 
 PROOF, LEFT = 1, -1  # no edge has this trussness
 GIVEN = ["mark", *"abcdefg"]  # what a task is given that goes on from a state: three kinds of rows in the same columns
-TRIPLE, CERTIFICATE = ["a", "b", "k", "epoch", "diff"], ["label", "own", "backing"]
+TRIPLE, CERTIFICATE = ["a", "b", "k", "epoch", "diff"], [*Certificate._fields[1:]]
 SCHEMA = ", ".join([*(f"{name} bigint" for name in (*TRIPLE, *CERTIFICATE)), "note string"])
 
 
@@ -144,16 +144,10 @@ def restored_changes(
     fingerprints and counts of the graph there. `edges`, `trussness`, and when there is no result: as
     `resumed_changes`. What the task leaves in turn, where it does not see the place of `keep`, is the change.
     """
-
-    def given(frame: DataFrame, mark: int, *names: str) -> DataFrame:
-        values = [*(F.col(name) for name in names), *[F.lit(0)] * (len(GIVEN) - 1 - len(names))]
-        numbers = (value.cast("bigint").alias(name) for value, name in zip(values, GIVEN[1:], strict=True))
-        return frame.select(F.lit(mark).cast("bigint").alias("mark"), *numbers)
-
     stored = trussness.where(F.col("epoch").between(first, last))
-    both = given(edges, 0, *INTERVAL, "fresh").unionByName(given(stored, 1, *TRIPLE))
-    both = both.unionByName(given(state, 2, "a", "b", "level", *CERTIFICATE, "diff"))
-    return both.coalesce(1).mapInArrow(_restore(ends, counted, at, first, last, keep, ask), SCHEMA)
+    rows = of_kind(edges, GIVEN, 0, *INTERVAL, "fresh").unionByName(of_kind(stored, GIVEN, 1, *TRIPLE))
+    rows = rows.unionByName(of_kind(state, GIVEN, 2, "a", "b", "level", *CERTIFICATE, "diff"))
+    return rows.coalesce(1).mapInArrow(_restore(ends, counted, at, first, last, keep, ask), SCHEMA)
 
 
 def _replay(

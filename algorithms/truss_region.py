@@ -31,17 +31,18 @@ from pyspark.sql import functions as F
 
 from algorithms.configured import configured
 from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
-from algorithms.kept import INTERVAL, in_task, taken
+from algorithms.kept import INTERVAL, in_task, of_kind, taken
 from algorithms.kernels.graph import distinct, places
 from algorithms.kernels.intervals import Longs
 from algorithms.kernels.levels import UNASKED
 from algorithms.kernels.region import Asks, Known, Solved, solve
 from algorithms.kernels.replay import moves
+from algorithms.kernels.warm import Certificate
 from algorithms.parts import EDGE, FIXED, Rounds
 from algorithms.truss import PROOF
 from algorithms.truss_parts import net
 
-VALUES = ["level", "label", "own", "backing"]
+VALUES = [*Certificate._fields]
 # What a task is given, and gives back: rows of several kinds, with their numbers in the same columns.
 NUMBERS = ["a", "b", "c", "d", "e", "f"]
 GIVEN = ["kind", *NUMBERS]
@@ -110,9 +111,8 @@ def trussness_changes(
             if _fingerprint(graph) != known:
                 raise Unfit("the state that the run before has left is not that of the stored trussness")
             there = _values(graph.where("moves AND level >= 0"))
-            given = [
-                keep(there.unionByName(_rows(moved, MOVED, *INTERVAL, "fresh")).unionByName(_degrees(near, seeds)))
-            ]
+            changes = of_kind(moved, GIVEN, MOVED, *INTERVAL, "fresh")
+            given = [keep(there.unionByName(changes).unionByName(_degrees(near, seeds)))]
             task = in_task(partial(_solved, first, last, state.at, state.ends))
             hops, counted = 0, 0
             while True:
@@ -193,19 +193,12 @@ def _looked_up(graph: DataFrame, degrees: DataFrame, asked: DataFrame) -> DataFr
 
 
 def _values(edges: DataFrame) -> DataFrame:
-    return _rows(edges, VALUE, *EDGE, *VALUES)
+    return of_kind(edges, GIVEN, VALUE, *EDGE, *VALUES)
 
 
 def _degrees(degrees: DataFrame, seeds: DataFrame) -> DataFrame:
     ends = F.broadcast(seeds.select(F.explode(F.array(*EDGE)).alias("vertex")).distinct())
-    return _rows(degrees.join(ends, "vertex"), DEGREE, "vertex", "degree")
-
-
-def _rows(frame: DataFrame, kind: int, *columns: str) -> DataFrame:
-    """Rows of one kind for the task, these columns in place of `NUMBERS`."""
-    given = [*(F.col(name) for name in columns), *[F.lit(0)] * (len(NUMBERS) - len(columns))]
-    numbers = (value.cast("bigint").alias(name) for name, value in zip(NUMBERS, given, strict=True))
-    return frame.select(F.lit(kind).cast("bigint").alias("kind"), *numbers)
+    return of_kind(degrees.join(ends, "vertex"), GIVEN, DEGREE, "vertex", "degree")
 
 
 def _region(found: DataFrame, stored: DataFrame, ends: tuple[int, int], hops: int, edges: int) -> Region:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -48,10 +49,10 @@ def first_load(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
     return [a, b, zero, np.full(a.size, FOREVER), zero + 1, zero]
 
 
-def later(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
-    """The rows of an epoch in which one edge in a thousand goes: intervals, and the trussness before it."""
+def later(a: np.ndarray, b: np.ndarray, step: int = 1000) -> list[np.ndarray]:
+    """The rows of an epoch in which one edge in `step` goes: intervals, and the trussness before it."""
     rows = first_load(a, b)
-    rows[3][::1000] = 1
+    rows[3][::step] = 1
     order = np.lexsort((b, a))
     zero, k = np.zeros(a.size, np.int64), np.empty(a.size, np.int64)
     k[order] = peel(a[order], b[order])
@@ -59,23 +60,30 @@ def later(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
     return [np.concatenate(pair) for pair in zip(rows, stored, strict=True)]
 
 
+@contextmanager
+def sent(folder: Path, columns: list[np.ndarray], names: list[str]) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Rows of whole numbers as a task gets them from Spark."""
+    with (
+        (folder / "rows").open("wb") as file,
+        pa.ipc.new_stream(file, pa.schema([(name, pa.int64()) for name in names])) as out,
+    ):
+        out.write_table(pa.table(columns, names), BATCH)
+    with (folder / "rows").open("rb") as file:
+        yield pa.ipc.open_stream(file)
+
+
 def task(folder: Path, first: int, columns: list[np.ndarray], token: str = "here") -> int:
     """Bytes that the truss stage's task takes at the peak, for rows that come as Spark sends them. token: of the place
     where it is to keep the graph; it does not see any but `here`."""
     (folder / "here").write_text("here")
     keep = Files(folder, token), f"{first}"
-    with (
-        (folder / "rows").open("wb") as file,
-        pa.ipc.new_stream(file, pa.schema([(n, pa.int64()) for n in NAMES])) as out,
-    ):
-        out.write_table(pa.table(columns, NAMES), BATCH)
+    with sent(folder, columns, NAMES) as rows:
 
-    def work() -> None:
-        with (folder / "rows").open("rb") as file:
-            for _ in _replay(first, first, keep, Ask(8), 1)(pa.ipc.open_stream(file)):
+        def work() -> None:
+            for _ in _replay(first, first, keep, Ask(8), 1)(rows):
                 pass
 
-    return peak(work)
+        return peak(work)
 
 
 def main(edges: int) -> None:

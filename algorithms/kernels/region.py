@@ -32,14 +32,14 @@ import numpy as np
 from numba import njit
 
 from algorithms.fingerprint import Fingerprint
-from algorithms.kernels.graph import Ints, Shorts, compact, distinct
-from algorithms.kernels.levels import BACK, EVALUATIONS, FRONT, STEPS, UNASKED, reach
+from algorithms.kernels.graph import Ints, Shorts, distinct
+from algorithms.kernels.levels import EVALUATIONS, STEPS, UNASKED, UNKNOWN, reach
 from algorithms.kernels.maintain import delete_edges, insert_edges
 from algorithms.kernels.maintained import UNLIMITED
 from algorithms.kernels.proof import Prover, _Followed
 from algorithms.kernels.replay import Batch, Step
-from algorithms.kernels.warm import Certificate, Counted, Mismatch, Warm
-from algorithms.proof import COLLECTIONS, Ask, Counts, Proof
+from algorithms.kernels.warm import Certificate, Mismatch, Warm
+from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, State
 
 # So many edges are opened when fewer are asked for, but no more than have been so far: to look up a few thousand costs
 # little, and saves hops.
@@ -114,23 +114,18 @@ def solve(known: Known, ends: tuple[int, int], batches: list[Batch], degrees: tu
         if epochs is not None:
             break
     assert epochs is not None
-    clock = graph.levels.clock
-    return Solved(epochs, (int(clock[FRONT]), int(clock[BACK])), prover.proof())
+    return Solved(epochs, graph.ends_of_labels, prover.proof())
 
 
 def _part(known: Known, ends: tuple[int, int]) -> Warm:
-    ids, tail, head = compact(known.a, known.b)
-    graph = Warm.over(ids, tail, head, known.level, spare=False)
-    levels, there = graph.levels, known.level >= 0
-    levels.label[:], levels.own[:] = np.where(there, known.label, 0), np.where(there, known.own, 0)
-    levels.backing[there] = known.backing[there]
-    levels.clock[FRONT], levels.clock[BACK] = ends
-    graph.levels = levels._replace(floor=known.floor.copy(), asked=np.full(known.a.size, UNASKED, np.int32))
+    there = known.level >= 0
+    own, backing = (np.where(there, column, 0).astype(np.int32) for column in (known.own, known.backing))
+    values = Certificate(known.level, np.where(there, known.label, 0), own, backing)
+    nothing = State({name: Fingerprint() for name in COLLECTIONS}, Counts())
+    graph = Warm.restored(known.a, known.b, values, ends, nothing, spare=False)
+    graph.levels.backing[~there] = UNKNOWN
+    graph.levels = graph.levels._replace(floor=known.floor.copy(), asked=np.full(known.a.size, UNASKED, np.int32))
     graph.kept.attach(graph.levels)
-    graph.kept.certified = True
-    nothing = {name: Fingerprint() for name in COLLECTIONS}
-    counted = np.where(there, known.backing, 0).astype(np.int32), levels.own.copy()
-    graph.counted = Counted(nothing, Counts(), *counted)
     return graph
 
 

@@ -8,8 +8,8 @@ Shapes  a, b, start, until: int64 vectors, one row per interval [start, until) i
         trussness (>= 2).
 Cost    Per epoch that of the edges its changes can reach, or of one peel, whichever is estimated to be less.
         Epochs without a change cost nothing. Memory: about 200 bytes per edge that is ever alive in the window
-        at the peak (one interval each; measured), besides input and output.
-        To have no more, a caller lets go of its rows between `prepared` and `replayed`, as `replay` cannot.
+        at the peak (one interval each; measured), besides input and output: who wants the input's memory back calls
+        `prepared`, lets go of the vectors, and then calls `replayed`.
 Source  `maintain` and `truss` in this folder.
 """
 

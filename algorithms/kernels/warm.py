@@ -139,10 +139,12 @@ class Warm:
         return cls(levels, _longer(ids, n_all), room, Used(n, m, slots), Maintained(levels, int(room.max(initial=0))))
 
     @classmethod
-    def restored(cls, a: Ints, b: Ints, values: Certificate, ends: tuple[int, int], counted: State) -> Warm:
+    def restored(
+        cls, a: Ints, b: Ints, values: Certificate, ends: tuple[int, int], counted: State, spare: bool = True
+    ) -> Warm:
         """Edges (distinct, a < b) with their certificate, as an earlier graph had them when what came next to the front
         and to the back was put at the labels `ends`, and `counted` was known of the whole."""
-        graph = cls.over(*compact(a, b), values.level)
+        graph = cls.over(*compact(a, b), values.level, spare)
         levels, edges = graph.levels, slice(a.size)
         levels.label[edges], levels.own[edges], levels.backing[edges] = values[1:]
         levels.clock[FRONT], levels.clock[BACK] = ends

@@ -196,16 +196,15 @@ class Truss(Decision):
             return Way.RESUME
         if self.counts:
             return Way.REGION if self._is_small(self.changed.value) else Way.PARTS
-        return Way.STATE if self._goes_on else Way.TASK
+        return Way.STATE if self._goes_on(self.edges.value) else Way.TASK
 
     def _is_small(self, changed: int) -> bool:
         """May the region of so many changed edges be held by a task?"""
         return self.state and changed * REGION <= self.most
 
-    @property
-    def _goes_on(self) -> bool:
+    def _goes_on(self, edges: int) -> bool:
         """May a task hold the whole state?"""
-        return self.state and self.edges.value <= self.most
+        return self.state and edges <= self.most
 
     @property
     def may(self) -> frozenset[str]:
@@ -213,7 +212,7 @@ class Truss(Decision):
             return frozenset({Way.NOTHING})
         within = self.edges.at_most(self.limit)
         found = {Way.TASK, *((Way.RESUME,) if self.kept else ())}
-        if self.state and self.edges.least <= self.most:
+        if self._goes_on(self.edges.least):
             found.add(Way.STATE)
         if not within:
             found |= {Way.PARTS, *((Way.REGION,) if self._is_small(self.changed.least) else ())}

@@ -57,11 +57,11 @@ def asked(audit: Audit, revision: int) -> Ask:
 def unprovable(run: Run) -> str | None:
     """Why there is no proof of what the run has written; None: there is one, or nothing has changed."""
     proof = run.ledger.proof(run.run_id)
-    if proof is not None and (proof.base or _known(run.ledger.fingerprints(run.parent.revision))):
+    if proof is not None and (proof.base or is_known(run.ledger.fingerprints(run.parent.revision))):
         return None
     if proof is None and run.ledger.facts(run.run_id, TrussFacts).epochs:
         return "the graph was too large for one task"
-    if run.parent.frontier is not None and not _known(run.ledger.fingerprints(run.parent.revision)):
+    if run.parent.frontier is not None and not is_known(run.ledger.fingerprints(run.parent.revision)):
         return "nothing changes, and nothing is known of the state before"
     return None
 
@@ -78,7 +78,7 @@ def proved(run: Run, audit: Audit) -> Proved | None:
     epochs = sorted(epoch for epoch in _batches(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
     part = None if ask is None else proof
-    rows = _landed(run, first, epochs, not run.keeps("edges") or not _known(before), part)
+    rows = _landed(run, first, epochs, not run.keeps("edges") or not is_known(before), part)
     if proof is None:  # nothing was replayed: nothing may have changed
         rows += [difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
@@ -113,7 +113,8 @@ def fingerprints(run: Run) -> tuple[Prints, Prints]:
     return {**known, **gone}, {**found, **{table: minus(new[table], gone[table]) for table in new}}
 
 
-def _known(before: Prints) -> bool:
+def is_known(before: Prints) -> bool:
+    """Is there a fingerprint of every collection?"""
     return set(COLLECTIONS) <= set(before)
 
 

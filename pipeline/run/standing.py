@@ -25,7 +25,7 @@ from ..state.totals import accumulate, at_epochs
 from ..storage import certificates, kept
 from ..storage.declared import CERTIFICATES
 from .context import Run
-from .proving import published
+from .proving import is_known, published
 
 WORN = 2  # times as many rows as edges: then the table is written anew
 
@@ -43,7 +43,7 @@ def of_parent(run: Run) -> State | None:
 def counted(run: Run, at: int) -> Counted | None:
     """What is published of the graph at an epoch: fingerprints and counts; None: not all is known."""
     known = run.ledger.fingerprints(run.parent.revision)
-    if not set(COLLECTIONS) <= set(known):
+    if not is_known(known):
         return None
     return Counted({table: Running(known[table]).at(at) for table in COLLECTIONS}, published(run, at))
 

@@ -25,13 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from algorithms import truss
-from algorithms.kept import INTERVAL, Files, Task
+from algorithms.kept import Files, Task
 from algorithms.kernels import files, maintained, replay
 from algorithms.kernels.proof import Prover
 from algorithms.kernels.replay import resume
 from algorithms.kernels.warm import Warm
 from algorithms.proof import Ask, Proof, State
 from algorithms.times import FOREVER
+from tests import peak
 from tests.benchmarks import spread
 from tests.benchmarks.triangles import by_rmat
 
@@ -127,51 +128,31 @@ def measure(folder: Path, size: int, epochs: int, parts: int) -> None:
 def beginnings(folder: Path, size: int) -> None:
     """One epoch from the tables, and from a state in a table; `Files` that nobody sees."""
     a, b = by_rmat(size)
-    zero, until = np.zeros(a.size, np.int64), np.full(a.size, FOREVER)
     keep = Files(folder, "elsewhere"), "key"
 
     def run(task: Task, columns: list[np.ndarray], names: list[str]) -> tuple[float, pa.Table]:
-        with (
-            (folder / "rows").open("wb") as file,
-            pa.ipc.new_stream(file, pa.schema([(n, pa.int64()) for n in names])) as out,
-        ):
-            out.write_table(pa.table(columns, names), 10_000)
-        with (folder / "rows").open("rb") as file:
+        with peak.sent(folder, columns, names) as rows:
             begin = time.process_time()
-            made = list(task(pa.ipc.open_stream(file)))
+            made = list(task(rows))
             return time.process_time() - begin, pa.Table.from_batches(made)
 
-    names = [*INTERVAL, "k"]
-    load = [a, b, zero, until, zero + 1, zero]
-    seconds, made = run(truss._replay(0, 0, keep, Ask(32, 0), 1), load, names)
+    seconds, made = run(truss._replay(0, 0, keep, Ask(32, 0), 1), peak.first_load(a, b), peak.NAMES)
     show(a.size, "first load, which leaves a state", [{"whole": seconds}])
     notes = {row["k"]: row["note"] for row in made.filter(pc.is_valid(made["note"])).to_pylist()}
     proof, (front, back, _) = Proof.from_json(notes[truss.PROOF]), json.loads(notes[truss.LEFT])
     counted = State(proof.steps[0].prints, proof.steps[0].counts)
     left = made.filter(pc.is_valid(made["label"]))
-    stored = made.filter(pc.and_(pc.is_null(made["note"]), pc.is_null(made["label"])))
-    gone = np.arange(0, a.size, a.size // 1000)
-    ends = np.append(until[gone], zero[gone] + 1)
-    sign = np.append(-(zero[gone] + 1), zero[gone] + 1)
-    moved = [np.append(a[gone], a[gone]), np.append(b[gone], b[gone]), np.append(zero[gone], zero[gone]), ends, sign]
-    k = stored["k"].to_numpy()
-    rows = [
-        np.concatenate([*three])
-        for three in zip(load[:5], moved, [stored["a"], stored["b"], k * 0, k * 0, k * 0 + 1], strict=True)
-    ]
-    seconds, _ = run(
-        truss._replay(1, 1, keep, Ask(32, 1), 1), [*rows, np.concatenate([zero, zero[gone], zero[gone], k])], names
-    )
+    seconds, _ = run(truss._replay(1, 1, keep, Ask(32, 1), 1), peak.later(a, b, a.size // 1000), peak.NAMES)
     show(a.size, "an epoch from the tables", [{"whole": seconds}])
-    nothing = moved[0] * 0
-    state = [left["k"].to_numpy() - 2, *(left[name].to_numpy() for name in truss.CERTIFICATE), k * 0 + 1]
-    columns = [
-        np.concatenate(pair)
-        for pair in zip([*moved, nothing + 1, nothing], [left["a"], left["b"], *state], strict=True)
-    ]
-    marks = np.append(nothing, k * 0 + 2)
-    task = truss._restore((front, back), counted, 0, 1, 1, keep, Ask(32, 1))
-    seconds, made = run(task, [marks, *columns], truss.GIVEN)
+    gone = np.arange(0, a.size, a.size // 1000)
+    zero, one, many = np.zeros(gone.size, np.int64), np.ones(gone.size, np.int64), np.ones(a.size, np.int64)
+    # an interval that ended is two rows, both fresh: it began without an end
+    ends = [(zero + FOREVER, -one), (one, one)]
+    moved = [np.stack([0 * one, a[gone], b[gone], zero, until, diff, one, zero]) for until, diff in ends]
+    state = [2 * many, *(left[name].to_numpy() for name in ("a", "b")), left["k"].to_numpy() - 2]
+    state += [*(left[name].to_numpy() for name in truss.CERTIFICATE), many]
+    columns = [*np.concatenate([*moved, np.stack(state)], axis=1)]
+    seconds, made = run(truss._restore((front, back), counted, 0, 1, 1, keep, Ask(32, 1)), columns, truss.GIVEN)
     assert made.filter(pc.equal(made["k"], truss.PROOF)).num_rows == 1, made["note"]
     show(a.size, "an epoch from a state in a table", [{"whole": seconds}])
 

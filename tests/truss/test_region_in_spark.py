@@ -115,7 +115,7 @@ def test_by_region_as_by_a_peel(world: World, short: bool) -> None:
 
 @pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_from_the_state_as_by_a_peel(elsewhere: World, short: bool) -> None:
-    """The same where one task holds the graph and cannot keep it: no run but the first peels."""
+    """The same where one task holds the graph and cannot keep it: later runs begin with no peel."""
     world = elsewhere
     world.deliver(0, 1)
     assert facts_of(world)[0].plan == "replay"

@@ -47,13 +47,15 @@ def maintain(run: Run) -> TrussFacts:
     label = run.home.schedule.label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
     files, key = kept.place(run.home), kept.new_key(run.run_id)
+    keep = None if files is None else (files, key)
     ask = asked(run.decide(Audit), run.revision)
     with ExitStack() as stack:
         place = stack.enter_context(rounds.kept(run.warehouse, run.ledger, run.run_id)) if decision.counts else None
-        plan, region = "replay", None
-        new = _resumed(run, first, files, key, ask) if decision.way is Way.RESUME else None
-        if decision.way is Way.STATE:
-            new = _restored(run, first, None if files is None else (files, key), ask)
+        plan, region, new = "replay", None, None
+        if decision.way is Way.RESUME:
+            new = _resumed(run, first, files, key, ask)
+        elif decision.way is Way.STATE:
+            new = _restored(run, first, keep, ask)
         if new is not None:
             plan = str(decision.way)
         elif place is not None and decision.way is Way.REGION:
@@ -61,7 +63,7 @@ def maintain(run: Run) -> TrussFacts:
         if region is not None:
             plan, new = "region", region.changes.persist()
         elif new is None:
-            new = _replayed(run, decision, first, None if files is None else (files, key), ask, place)
+            new = _replayed(run, decision, first, keep, ask, place)
         stack.callback(new.unpersist)
         changes = truss.triples(new)
         written = run.write("trussness", changes.where(F.col("diff") != 0))
