@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from math import ceil
 from typing import Protocol
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from algorithms import lists
 from algorithms.cells import Colours, in_cells
 from algorithms.configured import configured
 from algorithms.kernels import parts as kernel
@@ -82,9 +84,11 @@ class Layout:
 
 @dataclass
 class Held:
-    """rows: what the parts hold, partitioned by part; parts: how many there are; edges: how many are held, in all and
-    by the part that holds most; moves: epoch → the parts that hold an edge that comes or goes there."""
+    """name: told apart from all others; rows: what the parts hold, partitioned by part; parts: how many there are;
+    edges: how many are held, in all and by the part that holds most; moves: epoch → the parts that hold an edge that
+    comes or goes there."""
 
+    name: str
     rows: DataFrame
     parts: int
     edges: int
@@ -116,7 +120,9 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
             for row in moving:
                 moves.setdefault(row.epoch, set()).add(row.part)
             edges = [row.n for row in sizes]
-            yield Held(parted, len(edges), sum(edges), max(edges, default=0), moves)
+            name = uuid4().hex
+            yield Held(name, parted, len(edges), sum(edges), max(edges, default=0), moves)
+            parted.select("part").mapInArrow(partial(_forget, name), "part int").count()
         finally:
             for frame in cached:
                 frame.unpersist()
@@ -255,6 +261,14 @@ def cut(weights: list[tuple[int, int]], least: int, most: float) -> tuple[int, l
         found.append((c, number, buckets))
         number, filled = number + buckets - 1, filled + weight if buckets == 1 else target
     return number + 1, found
+
+
+def _forget(name: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Where the rows of a part lie, its files are."""
+    lists.forget(name)
+    for _ in rows:
+        pass
+    yield from ()
 
 
 def _support(rows: pa.Table, colours: Colours | None) -> pa.Table:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms import parts
+from algorithms import lists, parts
 from algorithms.cells import Colours, in_cells
 from algorithms.edges import steps
 from algorithms.kernels import facts as local
@@ -122,7 +122,7 @@ def places(
     rounds = rounds or OnExecutors()
     rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long(0, "epoch"), _long(0, "diff"))
     with parts.held(rows, size, rounds, layout) as held:
-        told = parts.exchange(held, rounds, _place, None, None, say)
+        told = parts.exchange(held, rounds, partial(_place, held.name), None, None, say)
     own = reduce(DataFrame.unionByName, told.frames).where("part = sender AND a IS NOT NULL")
     return own.select(*EDGE, F.col("value").alias("label"))
 
@@ -163,7 +163,7 @@ def _settled(
     active = None if inserted else held.moves.get(epoch, set())
     columns = ["part", "part AS sender", *EDGE, "value", "-1 AS round"]
     known = None if before is None else before.where("value >= 0").selectExpr(*columns)
-    told = parts.exchange(held, rounds, partial(_settle, epoch, inserted), active, known, say)
+    told = parts.exchange(held, rounds, partial(_settle, held.name, epoch, inserted), active, known, say)
     heard = [*([] if known is None else [known]), *told.frames]
     touched = None if inserted else told.active
     closed = parts.together(held, heard, touched, partial(_close, epoch, inserted), CLOSED)
@@ -224,7 +224,8 @@ def _long(value: int, name: str) -> Column:
 
 
 class _Holding(NamedTuple):
-    """The edges that a part holds, in order, and its rows, each with the place of its edge."""
+    """The edges that a part holds, in order, and its rows, each with the place of its edge.
+    Rows come in order, but for what Spark has sorted again."""
 
     a: Longs
     b: Longs
@@ -238,8 +239,11 @@ class _Holding(NamedTuple):
     @classmethod
     def of(cls, rows: pa.Table) -> _Holding:
         columns = longs(rows, ["a", "b", "owner", "level", "cap", "epoch", "diff"])
-        order = np.lexsort((columns[1], columns[0]))
-        a, b, owner, level, cap, epoch, diff = (column[order] for column in columns)
+        a, b = columns[:2]
+        if not ((a[1:] > a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] >= b[:-1]))).all():
+            order = np.lexsort((b, a))
+            columns = [column[order] for column in columns]
+        a, b, owner, level, cap, epoch, diff = columns
         new = np.ones(a.size, bool)
         new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
         first = np.flatnonzero(new)
@@ -257,8 +261,8 @@ class _Holding(NamedTuple):
         """The place of each row's edge."""
         return graph.places(self.a, self.b, *longs(rows, EDGE))
 
-    def part(self, number: int) -> kernel.Part:
-        return kernel.part(number, self.a, self.b, self.owner)
+    def part(self, name: str, number: int) -> kernel.Part:
+        return lists.part(name, number, self.a, self.b, self.owner)
 
 
 @dataclass
@@ -295,11 +299,11 @@ def _facts(rows: pa.Table, colours: Colours | None) -> pa.Table:
 
 
 def _settle(
-    epoch: int, inserted: int, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table
+    name: str, epoch: int, inserted: int, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table
 ) -> pa.Table:
     part, holding = key[0].as_py(), _Holding.of(rows)
     known = _Epoch.of(holding, heard, epoch, inserted, number)
-    made, bound = holding.part(part), known.bound
+    made, bound = holding.part(name, part), known.bound
     comes = number == 0 and inserted > 0
     queued = made.own & (bound >= 0) if comes else kernel.shaken(made, bound, known.fell)
     start = bound.copy()
@@ -308,9 +312,9 @@ def _settle(
     return _said(part, number, holding, moved, kernel.listeners(made, bound, moved), bound, looked)
 
 
-def _place(number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
+def _place(name: str, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
     part, holding = key[0].as_py(), _Holding.of(rows)
-    made, label = holding.part(part), np.full(holding.a.size, kernel.NOWHERE, np.int64)
+    made, label = holding.part(name, part), np.full(holding.a.size, kernel.NOWHERE, np.int64)
     (value,) = longs(heard, ["value"])
     label[holding.find(heard)] = value
     moved = kernel.place(made, holding.level, label, number)

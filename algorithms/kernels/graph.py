@@ -87,12 +87,8 @@ def places(a: Ints, b: Ints, x: Ints, y: Ints) -> Ints:
     >>> places(np.array([1, 1, 4]), np.array([2, 9, 9]), np.array([4, 1]), np.array([9, 2])).tolist()
     [2, 0]
     """
-    vertices = np.unique(np.concatenate([a, b]))
-    own, other = (
-        np.searchsorted(vertices, low) * vertices.size + np.searchsorted(vertices, high)
-        for low, high in ((a, b), (x, y))
-    )
-    return np.searchsorted(own, other)
+    a, b, x, y = (np.require(column, np.int64, ["C", "W"]) for column in (a, b, x, y))  # read-only is another type
+    return np.asarray(_places(a, b, x, y))
 
 
 def distinct(x: NDArray[Any]) -> NDArray[Any]:
@@ -154,6 +150,21 @@ def _checked(a: Ints, b: Ints) -> tuple[Ints, Ints]:
         i = int(np.argmin(a < b))
         raise ValueError(f"edge {i} is ({a[i]}, {b[i]}); each edge must have a < b")
     return a, b
+
+
+@njit(cache=True, nogil=True)
+def _places(a, b, x, y):
+    found = np.empty(x.size, np.int64)
+    for i in range(x.size):
+        low, high = 0, a.size
+        while low < high:
+            middle = (low + high) // 2
+            if a[middle] < x[i] or (a[middle] == x[i] and b[middle] < y[i]):
+                low = middle + 1
+            else:
+                high = middle
+        found[i] = low
+    return found
 
 
 @njit(cache=True, nogil=True)

@@ -54,9 +54,8 @@ def part(number: int, a: Ints, b: Ints, owner: Shorts) -> Part:
     """
     own = owner == number
     graph = orient(a, b)
-    counts = _own_counts(graph.indptr, graph.head, graph.origin, own)
-    ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    left, right = _own_lists(graph.indptr, graph.head, graph.origin, own, ptr)
+    own_end = _own_first(graph.indptr, graph.head, graph.origin, own)
+    ptr, left, right = _own_triangles(graph.indptr, graph.head, graph.origin, own, own_end)
     return Part(number, owner, own, ptr, left, right)
 
 
@@ -146,43 +145,58 @@ def holders(cell: InCell, owner: Shorts) -> tuple[Shorts, Ints]:
 
 
 @njit(cache=True, nogil=True)
-def _own_counts(indptr, head, origin, own):
-    """Triangles of each own edge, int64[m] in the caller's order."""
-    counts = np.zeros(head.size, np.int64)
-    mark = np.full(indptr.size - 1, -1, np.int32)
-    for u in range(indptr.size - 1):
+def _own_first(indptr, head, origin, own):
+    """Put own edges at the front of each vertex's list, in place; where they end, int64[n]."""
+    ends = indptr[:-1].copy()
+    for u in range(ends.size):
         for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = i
-        for i in range(indptr[u], indptr[u + 1]):
-            for j in range(indptr[head[i]], indptr[head[i] + 1]):
-                k = mark[head[j]]
-                if k >= 0:
-                    for e in (origin[i], origin[j], origin[k]):
-                        counts[e] += own[e]
-        for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = -1
-    return counts
+            if own[origin[i]]:
+                j = ends[u]
+                head[i], head[j] = head[j], head[i]
+                origin[i], origin[j] = origin[j], origin[i]
+                ends[u] += 1
+    return ends
 
 
 @njit(cache=True, nogil=True)
-def _own_lists(indptr, head, origin, own, ptr):
-    left, right = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
-    free, mark = ptr[:-1].copy(), np.full(indptr.size - 1, -1, np.int32)
-    for u in range(indptr.size - 1):
-        for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = i
-        for i in range(indptr[u], indptr[u + 1]):
-            for j in range(indptr[head[i]], indptr[head[i] + 1]):
-                k = mark[head[j]]
-                if k >= 0:
+def _own_triangles(indptr, head, origin, own, own_end):
+    """ptr, left, right of `Part`. Looks for no triangle of three edges of others, which is most of what a part holds."""
+    mark, ptr = np.full(indptr.size - 1, -1, np.int32), np.zeros(own.size + 1, np.int64)
+    left, right = np.empty(0, np.int32), np.empty(0, np.int32)
+    for filling in range(2):
+        for u in range(indptr.size - 1):
+            start, end = indptr[u], indptr[u + 1]
+            if end - start < 2:
+                continue
+            for i in range(start, end):
+                mark[head[i]] = i
+            for i in range(start, end):
+                v = head[i]
+                # when neither this edge nor another of u is own, the third must be
+                last = indptr[v + 1] if own_end[u] > start else own_end[v]
+                for j in range(indptr[v], last):
+                    k = mark[head[j]]
+                    if k < 0:
+                        continue
                     x, y, z = origin[i], origin[j], origin[k]
                     for e, f, g in ((x, y, z), (y, x, z), (z, x, y)):
                         if own[e]:
-                            left[free[e]], right[free[e]] = f, g
-                            free[e] += 1
-        for i in range(indptr[u], indptr[u + 1]):
-            mark[head[i]] = -1
-    return left, right
+                            if filling == 1:
+                                left[ptr[e]], right[ptr[e]] = f, g
+                                ptr[e] += 1
+                            else:
+                                ptr[e + 1] += 1
+            for i in range(start, end):
+                mark[head[i]] = -1
+        if filling == 0:
+            for e in range(own.size):
+                ptr[e + 1] += ptr[e]
+            left, right = np.empty(ptr[-1], np.int32), np.empty(ptr[-1], np.int32)
+    # each place has moved on to the next one
+    for e in range(own.size - 1, -1, -1):
+        ptr[e + 1] = ptr[e]
+    ptr[0] = 0
+    return ptr, left, right
 
 
 @njit(cache=True, nogil=True)

@@ -148,8 +148,8 @@ def _parts() -> None:
     parts._support(table, None)
     parts._holders(table, (a % 2, b % 2))
     for number in (0, 1):
-        truss_parts._settle(0, 1, number, (pa.scalar(0),), table, nobody)
-        truss_parts._place(number, (pa.scalar(0),), table, nobody)
+        truss_parts._settle("", 0, 1, number, (pa.scalar(0),), table, nobody)
+        truss_parts._place("", number, (pa.scalar(0),), table, nobody)
     known = region.Known(a, b, level, nothing, part, level, np.full(a.size, UNASKED, np.int32))
     region._beside(region._part(known, (0, 0)).levels, np.flatnonzero(part == 0), 1)
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -211,3 +215,24 @@ def test_places_are_a_valid_order_and_show_what_is_too_low(spark: SparkSession, 
     edges.loc[[pair in low for pair in zip(a.tolist(), b.tolist(), strict=True)], "k"] -= 1
     placed = {(row.a, row.b) for row in truss_parts.places(spark.createDataFrame(edges), size).collect()}
     assert set(zip(a.tolist(), b.tolist(), strict=True)) - placed >= low
+
+
+def test_triangles_are_looked_for_once_and_nothing_is_left(spark: SparkSession) -> None:
+    a, b = arrays(sorted(packed(range(12), 1)[0] | torus(6)))
+    edges = spark.createDataFrame(pd.DataFrame({"a": a, "b": b, "k": peel(a, b)}))
+    seen = list[set[str]]()
+    truss_parts.places(edges, 4, say=lambda text: seen.append(kept(spark)))
+    assert len(seen) > 1 and seen[0] and len({frozenset(each) for each in seen}) == 1
+    assert kept(spark) == set()
+
+
+def kept(spark: SparkSession) -> set[str]:
+    """What parts have left in the local directory of the executor."""
+
+    def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], "triangles")
+        found = [str((path, path.stat().st_ino)) for path in folder.rglob("*.npy")]
+        for _ in rows:
+            yield pa.RecordBatch.from_pydict({"path": pa.array(found, pa.string())})
+
+    return {row.path for row in spark.range(0, 1, 1, 1).mapInArrow(look, "path string").collect()}

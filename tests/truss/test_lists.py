@@ -1,0 +1,109 @@
+"""The lists of a part on an executor's disk: made once, the same when they are read, and never in the way."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from algorithms import lists
+from algorithms.kernels import parts
+from tests.truss.test_parts import owners, random_graph
+
+
+@pytest.fixture
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The local directory of an executor."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'second'}")
+    return tmp_path
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The parts whose triangles were looked for."""
+    numbers = list[int]()
+    kernel = parts.part
+
+    def counted(number: int, *columns: np.ndarray) -> parts.Part:
+        numbers.append(number)
+        return kernel(number, *columns)
+
+    monkeypatch.setattr(parts, "part", counted)
+    return numbers
+
+
+def triangle(number: int = 0, name: str = "graph") -> parts.Part:
+    a, b = np.array([1, 1, 2]), np.array([2, 3, 3])
+    return lists.part(name, number, a, b, np.array([0, 1, 1], np.int32))
+
+
+def told(part: parts.Part) -> tuple[list[int], ...]:
+    return tuple(np.asarray(column).tolist() for column in part[1:])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_read_is_what_was_made(seed: int, local: Path, made: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = random_graph(rng)
+    owner = owners(rng, a.size)
+    for number in np.unique(owner).tolist():
+        first, again = (lists.part("graph", number, a, b, owner) for _ in range(2))
+        assert told(first) == told(again) == told(parts.part(number, a, b, owner))
+        assert again.left.flags.writeable and type(again.left) is np.ndarray, "a kernel is compiled for each type"
+    known = made.copy()
+    lists.forget("graph")
+    assert not any((local / "triangles").rglob("*.npy"))
+    lists.part("graph", int(owner[0]), a, b, owner)
+    assert len(made) == len(known) + 1
+
+
+def test_lists_are_made_once(local: Path, made: list[int]) -> None:
+    for number in (0, 1, 0, 1):
+        triangle(number)
+    triangle(0, "another graph")
+    assert made == [0, 1, 0]
+
+
+def no_directory(local: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.delenv("SPARK_LOCAL_DIRS")
+
+
+def full(local: Path, patch: pytest.MonkeyPatch) -> None:
+    def save(file: Path, column: np.ndarray) -> None:
+        file.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    patch.setattr(np, "save", save)
+
+
+def no_folder(local: Path, patch: pytest.MonkeyPatch) -> None:
+    (local / "triangles").write_text("not a directory")
+
+
+def another_attempt(local: Path, patch: pytest.MonkeyPatch) -> None:
+    (local / "triangles" / "graph" / "0").mkdir(parents=True)
+    (local / "triangles" / "graph" / "0" / "unknown").touch()
+
+
+@pytest.mark.parametrize("fault", [no_directory, full, no_folder, another_attempt])
+def test_a_fault_costs_time_alone(
+    fault: Callable[[Path, pytest.MonkeyPatch], None], local: Path, made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = told(parts.part(0, np.array([1, 1, 2]), np.array([2, 3, 3]), np.array([0, 1, 1], np.int32)))
+    fault(local, monkeypatch)
+    assert told(triangle()) == told(triangle()) == expected
+    assert made == [0, 0, 0]
+    lists.forget("graph")
+    assert not any(local.rglob("*.npy")), "nothing half written is left"
+
+
+def test_what_a_killed_driver_has_left_goes_after_a_day(local: Path) -> None:
+    for name, age in (("old", 2 * lists.DAY), ("of another run", 60)):
+        triangle(0, name)
+        os.utime(local / "triangles" / name, (time.time() - age,) * 2)
+    triangle(0, "graph")
+    assert {path.name for path in (local / "triangles").iterdir()} == {"of another run", "graph"}
