@@ -8,7 +8,8 @@ of edges of its own part. Who must hold an edge is found in cells (`cells`).
 Shapes   Edges: a < b. `held`: part, owner, a, b, level (-1: not there), cap, and a row for each event: epoch, diff.
          What parts say: part (to whom), sender, a, b, value, round; a null: a note of the sender, how often it looked.
 Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the edges. Then
-         a round is one job that reads what the parts hold where it lies, and one that counts what was said.
+         a round is one job that reads what the parts hold where it lies, and one that counts what was said. Triangles
+         are looked for in the first round, and lie on the executors' disks (`lists`): `SIDE_BYTES` each.
 Memory   A task has one part, `EDGE_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell.
 Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for h-indices.
 """

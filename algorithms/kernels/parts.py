@@ -11,7 +11,8 @@ Law     With kappa = trussness - 2 and U of an edge the h-index, over its triang
         place have kappa + 1 triangles among themselves and higher ones, and could all rise: there kappa is too low.
 Shapes  a, b: int64[m], a < b, no edge twice; owner: int32[m], the part of each edge. Triangles of own edges alone, as
         positions in these arrays. bound: int32[m], -1 of an edge that is not there. label: int64[m].
-Cost    A round looks at the triangles of the edges that may have changed; to build the lists costs one enumeration.
+Cost    A round looks at the triangles of the edges that may have changed; to build the lists costs one enumeration of
+        the triangles with an own edge.
         Memory: 8 bytes for each triangle on each own edge, and about 100 bytes an edge.
 Source  Lu, Zhou, Zhang, Stanley, "The h-index of a network node" (2016); Sariyuce, Seshadhri, Pinar, "Local algorithms
         for hierarchical dense subgraph discovery" (VLDB 2018); reference/truss/region of the design.
@@ -160,7 +161,7 @@ def _own_first(indptr, head, origin, own):
 
 @njit(cache=True, nogil=True)
 def _own_triangles(indptr, head, origin, own, own_end):
-    """ptr, left, right of `Part`. Looks for no triangle of three edges of others, which is most of what a part holds."""
+    """ptr, left, right of `Part`. Triangles of three edges of others, which are most, are not looked for."""
     mark, ptr = np.full(indptr.size - 1, -1, np.int32), np.zeros(own.size + 1, np.int64)
     left, right = np.empty(0, np.int32), np.empty(0, np.int32)
     for filling in range(2):

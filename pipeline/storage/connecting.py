@@ -29,6 +29,9 @@ TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 SECONDS = 10  # for a connection
 PATIENCE = 25  # seconds of a server that has answered and does not any more: it may be the network
 WAIT_MS = 500  # between two tries
+# How often a server that is at work is asked whether it is there: else one whose machine or network is gone, which
+# closes no connection, would be waited for forever. Spark's hangs up on who asks more often than every five minutes.
+ALIVE_MS = 330_000
 AGAIN = "the same command again"
 _FORGOTTEN = "INVALID_HANDLE.SESSION_"  # how Spark's errors of a session that the server does not have begin
 
@@ -128,8 +131,7 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
 
     named = masked(master)
     try:
-        # by itself gRPC would find a server that is back only when twice as long has passed
-        channel = _Channel(master, [("grpc.max_reconnect_backoff_ms", 2000)])
+        channel = _Channel(master, _options())
         host, _, port = channel.endpoint.rpartition(":")
         reached = int(port) <= 65535
     except (PySparkValueError, ValueError):
@@ -155,6 +157,15 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
     if session.conf.get(travel.CODE, None) == travel.SENT:
         session.addArtifacts(travel.archive(), pyfile=True)
     return session  # type: ignore[no-any-return]
+
+
+def _options() -> list[tuple[str, int]]:
+    """Of gRPC."""
+    return [
+        ("grpc.max_reconnect_backoff_ms", 2000),  # else one that is back is found when twice as long has passed
+        ("grpc.keepalive_time_ms", ALIVE_MS),
+        ("grpc.http2.max_pings_without_data", 0),  # as many as it takes
+    ]
 
 
 def _nobody(named: str) -> Unavailable:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import sqlite3
+import threading
 import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -158,3 +163,66 @@ def test_a_session_that_the_server_has_lost_is_not_waited_for(monkeypatch: pytes
     with pytest.raises(Unavailable, match="the Spark Connect server at sc://far:1 has lost the session"):
         server.call()
     assert (server.now, server.calls) == (0, 1)
+
+
+def test_a_server_whose_machine_is_gone_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection is closed: it just says nothing any more."""
+    monkeypatch.setattr(connecting, "ALIVE_MS", 1000)
+    begun, over = threading.Event(), threading.Event()
+
+    class Works(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+            def answer(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+                begun.set()
+                over.wait(60)
+                yield b""
+
+            return grpc.unary_stream_rpc_method_handler(answer)
+
+    rarely = [("grpc.http2.min_ping_interval_without_data_ms", 100)]
+    server = grpc.server(ThreadPoolExecutor(1), [Works()], options=rarely)
+    relay = Relay(server.add_insecure_port("127.0.0.1:0"))
+    server.start()
+    try:
+        soon = [*connecting._options(), ("grpc.http2.ping_timeout_ms", 1000)]
+        channel = connecting._Channel(f"sc://127.0.0.1:{relay.port}", soon).toChannel()
+        call = channel.unary_stream("/spark/works")(b"", timeout=30)
+        assert begun.wait(30)
+        relay.silent.set()
+        with pytest.raises(grpc.RpcError) as raised:
+            next(call)
+        assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert connecting._Patience("sc://far:1").can_retry(raised.value)
+    finally:
+        over.set()
+        relay.close()
+        server.stop(0).wait()
+
+
+class Relay:
+    """In front of a port: passes on what comes, until it is `silent`: then nothing, and closes nothing."""
+
+    def __init__(self, target: int) -> None:
+        self.silent = threading.Event()
+        self._sockets = [socket.create_server(("127.0.0.1", 0))]
+        self.port = self._sockets[0].getsockname()[1]
+        threading.Thread(target=self._accept, args=(target,), daemon=True).start()
+
+    def _accept(self, target: int) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                here = self._sockets[0].accept()[0]
+                there = socket.create_connection(("127.0.0.1", target))
+                self._sockets += [here, there]
+                for pair in ((here, there), (there, here)):
+                    threading.Thread(target=self._pass, args=pair, daemon=True).start()
+
+    def _pass(self, source: socket.socket, to: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if not self.silent.is_set():
+                    to.sendall(data)
+
+    def close(self) -> None:
+        for each in self._sockets:
+            each.close()
