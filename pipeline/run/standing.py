@@ -89,5 +89,5 @@ def leave(run: Run, left: Left) -> Certified:
 
 def _written(run: Run, base: Certified | None, rows: DataFrame, ends: tuple[int, int]) -> Certified:
     snapshot = certificates.write(run.warehouse, run.run_id, base, rows)
-    certificates.keep_only(run.warehouse, run.ledger, run.run_id, run.parent.run_id)
+    certificates.keep_only(run.warehouse, run.ledger, run.run_id, kept.run_of(run.ledger, run.parent))
     return Certified(snapshot=snapshot, at=run.frontier, front=ends[0], back=ends[1])

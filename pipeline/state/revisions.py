@@ -58,7 +58,7 @@ def exact(rows: Sequence[Revision]) -> set[int]:
     another one shares those of all of them, too, if an earlier version has made it; so does what was built on it.
     """
     by_number = {row.revision: row for row in rows}
-    again = {row.revision: _again(row) for row in rows}
+    again = {row.revision: published_again(row) for row in rows}
     last: dict[tuple[tuple[str, int], ...], int] = {}  # the snapshots → the newest revision with rows of its own
     same: set[int] = set()  # rollbacks that read what the revision reads that they publish again
     for row in rows:
@@ -87,6 +87,6 @@ def _key(row: Revision) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(row.snapshots.items()))
 
 
-def _again(row: Revision) -> int | None:
+def published_again(row: Revision) -> int | None:
     """Of a rollback: the revision that it publishes again."""
     return row.hidden[-1][0] - 1 if row.hidden and row.hidden[-1][1] == row.parent else None

@@ -1,10 +1,10 @@
 """The state from which a run goes on whose graph no task can hold (`algorithms.truss_region`): a cache, as `kept` is.
 
-It lies in a table of its own beside the home's, whose name begins as those of rounds do: no reader knows it, and it is
-left behind when a home is moved. A run appends what it changes to a branch of its own, made from the snapshot of the
-run that it builds on, or begins anew; the facts of its truss stage say which snapshot it has left. So what a run has
-left that failed, or that was taken for dead, is never read. Without the snapshot, or after a rebuild, everything works
-in parts, more slowly. The newest two runs' are kept.
+It lies in a table of its own beside the home's, whose name begins as those of rounds do: no reader knows it. A run
+appends what it changes to a branch of its own, made from the snapshot of the run that it builds on, or begins anew; the
+facts of its truss stage say which snapshot it has left. So what a run has left that failed, or that was taken for dead,
+is never read. Without the snapshot, or after a rebuild, everything works in parts, more slowly. The newest two runs'
+are kept. A home that is moved takes it along, if it is whole.
 """
 
 from __future__ import annotations

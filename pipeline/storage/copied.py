@@ -2,7 +2,8 @@
 
 Every snapshot, branch and tag comes along, and so every revision and what held runs have written: the files of rows as
 they are, the metadata with the paths of the new place (`rewriting`), under the names that they have. So the same copy
-made again is the same, and what is there already is not copied again. Nobody sees a table before it is listed.
+made again is the same, and what is there already is not copied again. Nobody sees a table before it is listed. The
+state from which runs go on (`certificates`) comes along, if it is whole: it may take hours to make it again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..errors import AltneuError, Unavailable, UsageError
 from ..home.directory import Home
 from ..state import copying, files, place
 from . import catalogs
-from .declared import NAMESPACE
+from .declared import CERTIFICATES, NAMESPACE
 from .rewriting import Rewriting
 
 AGAIN = "the same command again: what is copied is not copied again"
@@ -60,13 +61,23 @@ def copy(source: Home, target: Home, catalog: str, say: copying.Say) -> Tables:
     """Copy the files of all tables of `source` to where `target` has its tables. Raises `Unavailable`."""
     identity = place.look(source)
     assert identity is not None
-    former, located = catalogs.of(source, identity).located(), {}
+    listed, located = catalogs.of(source, identity), dict[str, str]()
+    former = listed.located() | listed.located(CERTIFICATES)
     wanted: list[copying.Wanted] = []
     there = copying.there(target.warehouse)
     for number, (table, location) in enumerate(sorted(former.items())):
         say(f"metadata of {table} ({number + 1} of {len(former)})")
         copied = _Copying(source, target, table, location, catalog, there)
-        located[table] = copied.metadata()
+        try:
+            metadata = copied.metadata()
+            if table == CERTIFICATES:
+                copied.look()
+        except AltneuError:
+            if table != CERTIFICATES:
+                raise
+            say(f"{table} is damaged and left behind: it is a cache, and the next run makes it again")
+            continue
+        located[table] = metadata
         wanted += copied.wanted.values()
     return Tables(located, wanted, copying.copy(wanted, there, "rows", say))
 
@@ -114,6 +125,13 @@ class _Copying(Rewriting):
             except FileNotFoundError:  # nobody needs statistics
                 return
         self.wanted[location] = copying.Wanted(location, self.moved(location), size)
+
+    def look(self) -> None:
+        """Raise where a file that is needed is not there."""
+        here = copying.there(self.old)
+        for each in self.wanted.values():
+            if files.plain(each.source) not in here:
+                raise self.damaged(each.source)
 
     def settings(self, properties: dict[str, str]) -> dict[str, str]:
         kept = {name: value for name, value in properties.items() if name != catalogs.OWNER}

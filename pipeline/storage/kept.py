@@ -2,8 +2,9 @@
 
 A run's truss stage leaves the maintained graph in files (`algorithms.kernels.warm`) and their name in the ledger, as a
 fact of that stage; the run that builds on it asks there. So no name is used twice: what an attempt has left that was
-taken for dead is never read. Without the files, or after a rollback, everything works from the tables, more slowly.
-The newest two are kept, so that a failed run can be run again; whoever copies or moves a home may leave `warm/` behind.
+taken for dead is never read. A rollback has left what the run has of the revision that it publishes again. Without the
+files everything works from the tables, more slowly. The newest two are kept, so that a failed run can be run again, and
+the newest revision be taken back; whoever copies or moves a home may leave `warm/` behind.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..home.directory import Home
 from ..state.facts import Certified, TrussFacts
 from ..state.ledger import Ledger
 from ..state.records import Revision
+from ..state.revisions import published_again
 
 if TYPE_CHECKING:
     from algorithms.kept import Files
@@ -57,8 +59,15 @@ def certified(ledger: Ledger, revision: Revision) -> Certified | None:
     return None if found is None else found.certified
 
 
+def run_of(ledger: Ledger, revision: Revision) -> str:
+    """The run that has left what there is of a revision: after a rollback, of the one that it publishes again."""
+    while again := published_again(revision):
+        revision = ledger.at(again)
+    return revision.run_id
+
+
 def _facts(ledger: Ledger, revision: Revision) -> TrussFacts | None:
-    done = ledger.stages(revision.run_id) if revision.frontier is not None else ()
+    done = ledger.stages(run_of(ledger, revision)) if revision.frontier is not None else ()
     return next((row.facts for row in done if isinstance(row.facts, TrussFacts)), None)
 
 

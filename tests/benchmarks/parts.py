@@ -85,7 +85,7 @@ def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: i
                 new.write.parquet(path)
                 seconds = time.perf_counter() - begin
             found = spark.read.parquet(path)
-            results.append(found.where("diff <> 0").drop("note"))
+            results.append(found.where("diff <> 0").select("a", "b", "k", "epoch", "diff"))
             note = json.loads(found.where("note IS NOT NULL").select("note").collect()[0][0])
             said = note["method"]
             if how == "parts":

@@ -17,12 +17,15 @@ from pyspark.sql import functions as F
 from algorithms import truss_region
 from algorithms.kept import Files
 from algorithms.kernels.facts import facts
+from pipeline.errors import RunFailed
 from pipeline.home import memory
-from pipeline.run import decisions, planning, runner
+from pipeline.home.directory import Home
+from pipeline.run import decisions, destination, move, planning, rollback, runner
 from pipeline.run.forecast import forecast
 from pipeline.run.stages import truss
 from pipeline.state.facts import AuditFacts, TrussFacts
-from pipeline.storage import certificates, kept
+from pipeline.state.ledger import Ledger
+from pipeline.storage import certificates, kept, relocate
 from pipeline.storage.declared import CERTIFICATES
 from pipeline.storage.iceberg import Table
 from pipeline.storage.warehouse import Warehouse
@@ -131,6 +134,75 @@ def test_from_the_state_as_by_a_peel(elsewhere: World, short: bool) -> None:
         assert judged.mode == "rolling 2" and judged.proved and not judged.critical, said
         certified(world)
     world.check(*range(1, len(steps) + 2))
+
+
+def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy, another name of the folder, a revision taken back: the next run goes on from the state."""
+    world = elsewhere
+
+    def goes_on(epoch: int, plan: str = "state") -> None:
+        world.land(epoch)
+        said = run(world, epoch)
+        assert facts_of(world)[0].plan == plan, said
+        certified(world)
+
+    world.deliver(0, 1)
+    copy(world, tmp_path / "copy")
+    goes_on(2)
+    rename(world, tmp_path / "renamed")
+    goes_on(3)
+    rollback.rollback(world.home, world.ledger, world.ledger.at().revision - 1)
+    del world.landed[3]
+    world.published()
+    with monkeypatch.context() as broken:  # a run that fails takes nothing from the next one
+        broken.setattr(Ledger, "publish", _fail)
+        world.land(3)
+        with pytest.raises(RunFailed, match="before it is published"):
+            run(world, 3)
+    goes_on(3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro"])
+def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: Path) -> None:
+    """It is a cache, and no reason to refuse the home."""
+    world = elsewhere
+    world.deliver(0, 1)
+    for epoch, goes in enumerate((copy, rename), 2):
+        folder = Path(world.home.warehouse) / "graph" / CERTIFICATES
+        for path in folder.glob(lost):
+            path.unlink()
+        goes(world, tmp_path / goes.__name__)
+        assert (
+            certificates.read(Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.at()))
+            is None
+        )
+        world.land(epoch)
+        said = run(world, epoch)
+        assert facts_of(world)[0].plan == "replay", said
+        certified(world)
+
+
+def _fail(*args: object, **kwargs: object) -> None:
+    raise RuntimeError("before it is published")
+
+
+def copy(world: World, folder: Path) -> None:
+    """`altneu move`."""
+    assert move.move(world.home, destination.read(folder, []), lambda text: None)
+    _at(world, folder)
+
+
+def rename(world: World, folder: Path) -> None:
+    """By hand, and `altneu relocate`."""
+    world.home.path.rename(folder)
+    relocate.relocate(Home.open(folder))
+    _at(world, folder)
+
+
+def _at(world: World, folder: Path) -> None:
+    world.home = Home.open(folder)
+    world.ledger = Ledger(world.home.database)
 
 
 @pytest.mark.slow
