@@ -23,6 +23,7 @@ from ..extras import have, install
 if TYPE_CHECKING:
     from ..home.directory import Home
     from ..state.ledger import Ledger
+    from ..state.records import Revision
 
 ASSETS = Path(sys.prefix) / "altneu"
 SET_UP = "altneu setup"
@@ -385,18 +386,36 @@ def _names(home: Home, ledger: Ledger) -> Check:
 
 
 def _kept(home: Home, ledger: Ledger) -> Iterator[Check]:
-    """The graph that the next run begins with: a cache, so that nothing is wrong without it."""
+    """What the next run begins with: a cache, so that nothing is wrong without it."""
+    row = ledger.at()
+    if row.frontier is not None:
+        none = "none: the next run begins with the tables, which takes longer"
+        yield Check("Kept graph", True, _in_files(home, ledger, row) or _in_table(home, ledger, row) or none)
+
+
+def _in_files(home: Home, ledger: Ledger, row: Revision) -> str | None:
     from ..storage import kept
 
-    row = ledger.at()
-    if row.frontier is None:
-        return
     key = kept.of(ledger, row)
+    if key is None or not (kept.folder(home) / key / "manifest.json").exists():
+        return None
     size = sum(file.stat().st_size for file in kept.folder(home).rglob("*") if file.is_file())
-    if key is not None and (kept.folder(home) / key / "manifest.json").exists():
-        yield Check("Kept graph", True, f"{kept.folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)")
-    else:
-        yield Check("Kept graph", True, "none: the next run begins with the tables, which takes longer")
+    return f"{kept.folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)"
+
+
+def _in_table(home: Home, ledger: Ledger, row: Revision) -> str | None:
+    from ..storage import kept
+    from ..storage.declared import CERTIFICATES
+    from ..storage.unaided import branches
+
+    state = kept.certified(ledger, row)
+    if state is None:
+        return None
+    try:
+        size = branches(home).size(CERTIFICATES, state.snapshot)
+    except (KeyError, OSError):  # no such table or snapshot
+        return None
+    return f"the table {CERTIFICATES} ({size.rows:,} rows, {size.bytes / 1e6:,.1f} MB)"
 
 
 def _alerts() -> Iterator[Check]:

@@ -4,6 +4,7 @@ what it changes."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ from algorithms.kernels.facts import facts
 from pipeline.errors import RunFailed
 from pipeline.home import memory
 from pipeline.home.directory import Home
+from pipeline.local import doctor
 from pipeline.run import decisions, destination, move, planning, rollback, runner
 from pipeline.run.forecast import forecast
 from pipeline.run.stages import truss
@@ -148,6 +150,8 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
 
     world.deliver(0, 1)
     copy(world, tmp_path / "copy")
+    (check,) = doctor._kept(world.home, world.ledger)
+    assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.found), check
     goes_on(2)
     rename(world, tmp_path / "renamed")
     goes_on(3)
