@@ -40,6 +40,7 @@ from algorithms.kernels.intervals import longs
 EDGE = ["a", "b"]
 SHARPER = 1  # rounds of h-indices: the order is then about as good as that of core numbers
 EDGE_BYTES, SIDE_BYTES = 350, 8
+CELL_BYTES = 200  # of an edge, while triangles are counted
 MOST_PARTS = 1000
 OWN = 25  # what an edge weighs among triangles when parts are made equal
 HOLDERS = "part int, a bigint, b bigint, owner int, cap int"
@@ -188,9 +189,14 @@ def nothing_said() -> pa.Table:
     return pa.schema([(name, types[type_]) for name, type_ in named]).empty_table()
 
 
+def colours(count: int, size: int) -> int:
+    """Of cells in which triangles of a graph of so many edges are counted; size: as many as a task has memory for."""
+    return colours_for(count, size * EDGE_BYTES // CELL_BYTES)
+
+
 def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
     """a, b → a, b, n: how many triangles each edge is in, counted in cells. count: how many edges there are, about."""
-    found = in_cells(pairs.select(*EDGE), colours_for(count, size), _support, "a bigint, b bigint, n bigint")
+    found = in_cells(pairs.select(*EDGE), colours(count, size), _support, "a bigint, b bigint, n bigint")
     return found.groupBy(*EDGE).agg(F.sum("n").alias("n"))
 
 
@@ -202,9 +208,11 @@ def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataF
     count = pairs.count()
     number, owned = _owned(pairs, count, size, persist)
     owned = rounds.keep(owned)
-    alien = in_cells(owned, colours_for(count, size), _holders, HOLDERS).distinct()
-    own = owned.select(F.col("owner").alias("part"), *EDGE, "owner", "cap")
-    kept = rounds.keep(own.unionByName(alien))
+    words = [f"w{word}" for word in range(number // 64 + 1)]  # of a bit for each part
+    bits = ", ".join(f"{word} bigint" for word in words)
+    found = in_cells(owned.drop("cap"), colours(count, size), partial(_holders, words), f"a bigint, b bigint, {bits}")
+    each = found.groupBy(*EDGE).agg(*(F.bit_or(word).alias(word) for word in words))
+    kept = rounds.keep(owned.join(each, EDGE, "left").mapInArrow(partial(_dealt, words), HOLDERS))
     rounds.forget(owned)
     return Layout(kept, number)
 
@@ -277,8 +285,20 @@ def _support(rows: pa.Table, colours: Colours | None) -> pa.Table:
     return pa.table({"a": a, "b": b, "n": kernel.support(kernel.in_cell(a, b, colours))})
 
 
-def _holders(rows: pa.Table, colours: Colours | None) -> pa.Table:
+def _holders(words: list[str], rows: pa.Table, colours: Colours | None) -> pa.Table:
     a, b = longs(rows, EDGE)
     owner = np.asarray(rows["owner"].to_numpy(), np.int32)
-    part, edge = kernel.holders(kernel.in_cell(a, b, colours), owner)
-    return pa.table({"part": part, **{name: rows[name].take(edge) for name in ("a", "b", "owner", "cap")}})
+    bits = kernel.holders(kernel.in_cell(a, b, colours), owner, len(words))
+    some = bits.any(axis=1)
+    return pa.table({"a": a[some], "b": b[some], **{word: bits[some, n] for n, word in enumerate(words)}})
+
+
+def _dealt(words: list[str], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A row for each part that holds an edge: who owns it does."""
+    for batch in rows:
+        owner = batch["owner"].to_numpy(zero_copy_only=False).astype(np.int64)
+        bits = np.stack([batch[word].fill_null(0).to_numpy(zero_copy_only=False) for word in words], axis=1)
+        bits[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64
+        edge, part = kernel.members(bits)
+        columns = {name: batch[name].take(pa.array(edge)) for name in ("a", "b", "owner", "cap")}
+        yield pa.RecordBatch.from_pydict({"part": pa.array(part.astype(np.int32)), **columns})

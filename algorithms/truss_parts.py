@@ -35,7 +35,6 @@ from algorithms.kernels import facts as local
 from algorithms.kernels import graph
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.graph import Ints, Shorts
-from algorithms.kernels.history import colours_for
 from algorithms.kernels.intervals import Longs, longs
 from algorithms.kernels.levels import LABEL_GAP
 from algorithms.parts import EDGE, Held, Layout, OnExecutors, Rounds
@@ -131,7 +130,7 @@ def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
     """What proves a trussness, or shows that it is wrong, counted in cells: a, b, k, label (null of an edge without a
     place) → the same, and triangles, backing, first as `kernels/facts` has them. count: how many edges there are."""
     last = edges.fillna({"label": LAST})
-    counted = in_cells(last, colours_for(count, size), _facts, FACTS).groupBy(*EDGE)
+    counted = in_cells(last, parts.colours(count, size), _facts, FACTS).groupBy(*EDGE)
     sums = counted.agg(*(F.sum(name).alias(name) for name in ("triangles", "backing", "first")))
     return edges.join(sums, EDGE, "left").fillna(0, ["triangles", "backing", "first"])
 

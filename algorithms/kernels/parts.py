@@ -123,26 +123,25 @@ def support(cell: InCell) -> Ints:
     return found
 
 
-def holders(cell: InCell, owner: Shorts) -> tuple[Shorts, Ints]:
-    """(part, edge) for each part that must hold an edge that it does not own, because of a triangle of the cell.
+def holders(cell: InCell, owner: Shorts, words: int) -> Ints:
+    """Who must hold each edge because of a triangle of the cell: bit p % 64 of word p // 64 is set for part p. Words of
+    bits, int64[m, words], in the caller's order.
 
-    >>> cell = in_cell(np.array([1, 1, 2]), np.array([2, 3, 3]), None)
-    >>> [found.tolist() for found in holders(cell, np.array([0, 0, 1], np.int32))]
-    [[1, 1, 0], [0, 1, 2]]
+    >>> cell = in_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)
+    >>> found = holders(cell, np.array([0, 0, 1, 2], np.int32), 1)
+    >>> [each.tolist() for each in members(found)]
+    [[0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1]]
     """
-    graph = cell.graph
-    numbers, local = np.unique(owner, return_inverse=True)
-    bits = np.zeros((owner.size, numbers.size // 64 + 1), np.uint64)
-    _meet(graph.indptr, graph.head, cell.colour, local[graph.origin].astype(np.int64), bits)
-    edges, parts = [], []
-    for n in range(numbers.size):
-        there = graph.origin[np.flatnonzero(bits[:, n // 64] >> np.uint64(n % 64) & np.uint64(1))]
-        there = np.sort(there[local[there] != n]).astype(np.int64)
-        edges.append(there)
-        parts.append(np.full(there.size, numbers[n], np.int32))
-    edge, number = np.concatenate([*edges, np.empty(0, np.int64)]), np.concatenate([*parts, np.empty(0, np.int32)])
-    order = np.argsort(edge, kind="stable")
-    return number[order], edge[order]
+    bits = np.zeros((owner.size, words), np.uint64)
+    _meet(cell.graph.indptr, cell.graph.head, cell.graph.origin, cell.colour, owner, bits)
+    return bits.view(np.int64)
+
+
+def members(words: Ints) -> tuple[Ints, Ints]:
+    """(row, number) for every bit that is set, by row and number."""
+    octets = np.ascontiguousarray(words, "<i8").view(np.uint8)
+    row, number = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little"))
+    return row, number
 
 
 @njit(cache=True, nogil=True)
@@ -344,8 +343,8 @@ def _support(indptr, head, colour):
 
 
 @njit(cache=True, nogil=True)
-def _meet(indptr, head, colour, owner, bits):
-    """Set in `bits` of each edge those of the owners of the edges that it has a triangle with."""
+def _meet(indptr, head, origin, colour, owner, bits):
+    """Set in `bits` of each edge those of the owners of the edges that it has a triangle with, and its own."""
     mark = np.full(indptr.size - 1, -1, np.int32)
     one = np.uint64(1)
     for u in range(indptr.size - 1):
@@ -357,8 +356,9 @@ def _meet(indptr, head, colour, owner, bits):
                 w = head[j]
                 k = mark[w]
                 if k >= 0 and (colour[u] < 0 or colour[u] != colour[v] or colour[u] != colour[w]):
-                    for e in (np.int64(i), np.int64(j), np.int64(k)):
-                        for f in (np.int64(i), np.int64(j), np.int64(k)):
+                    corners = (origin[i], origin[j], origin[k])
+                    for e in corners:
+                        for f in corners:
                             bits[e, owner[f] >> 6] |= one << np.uint64(owner[f] & 63)
         for i in range(indptr[u], indptr[u + 1]):
             mark[head[i]] = -1

@@ -146,7 +146,7 @@ def _parts() -> None:
     (rows,) = _received(held)
     table, nobody = pa.Table.from_batches([rows]), parts.nothing_said()
     parts._support(table, None)
-    parts._holders(table, (a % 2, b % 2))
+    parts._holders(["w0"], table, (a % 2, b % 2))
     for number in (0, 1):
         truss_parts._settle("", 0, 1, number, (pa.scalar(0),), table, nobody)
         truss_parts._place("", number, (pa.scalar(0),), table, nobody)

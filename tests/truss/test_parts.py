@@ -13,6 +13,8 @@ from algorithms.kernels.graph import Ints, Shorts
 from algorithms.kernels.truss import peel
 from tests import seeds
 
+WORDS = 8  # of a bit for each part
+
 
 def random_graph(rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Between nothing and a clique, some with a hub."""
@@ -30,7 +32,7 @@ class Parts:
     def __init__(self, a: Ints, b: Ints, owner: Shorts) -> None:
         whole = parts.in_cell(a, b, None)
         held = {number: set(np.flatnonzero(owner == number).tolist()) for number in np.unique(owner).tolist()}
-        for number, edge in zip(*parts.holders(whole, owner), strict=True):
+        for edge, number in zip(*parts.members(parts.holders(whole, owner, WORDS)), strict=True):
             held[int(number)].add(int(edge))
         self.places = {number: np.array(sorted(edges)) for number, edges in held.items()}
         self.parts = {n: parts.part(n, a[at], b[at], owner[at]) for n, at in self.places.items()}
@@ -174,6 +176,7 @@ def test_cells_count_every_triangle_once(seed: int) -> None:
             colours = (x[at], y[at]) if len(set(cell)) == 2 else None
             made = parts.in_cell(a[at], b[at], colours)
             total[at] += parts.support(made)
-            found |= {(int(n), int(at[e])) for n, e in zip(*parts.holders(made, owner[at]), strict=True)}
+            pairs = parts.members(parts.holders(made, owner[at], WORDS))
+            found |= {(int(n), int(at[e])) for e, n in zip(*pairs, strict=True)}
     assert total.tolist() == parts.support(whole).tolist()
-    assert found == {(int(n), int(e)) for n, e in zip(*parts.holders(whole, owner), strict=True)}
+    assert found == {(int(n), int(e)) for e, n in zip(*parts.members(parts.holders(whole, owner, WORDS)), strict=True)}
