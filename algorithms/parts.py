@@ -16,7 +16,7 @@ Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -43,7 +43,7 @@ EDGE_BYTES, SIDE_BYTES = 350, 8
 CELL_BYTES = 200  # of an edge, while triangles are counted
 MOST_PARTS = 1000
 OWN = 25  # what an edge weighs among triangles when parts are made equal
-HOLDERS = "part int, a bigint, b bigint, owner int, cap int"
+HELD = "part int, owner int, a bigint, b bigint, level int, cap int, epoch bigint, diff bigint"
 SAID = "part int, sender int, a bigint, b bigint, value bigint, round int"
 # Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
 FIXED = {"spark.sql.adaptive.enabled": "false", "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false"}
@@ -78,7 +78,8 @@ class OnExecutors:
 
 @dataclass(frozen=True)
 class Layout:
-    """Who holds what. rows: part, owner, a, b, cap; parts: about how many there are."""
+    """Who holds what. rows: a, b, owner, cap, and bits of the parts that hold the edge (`kernels/parts.holders`), in
+    words `w0`, `w1` and so on; parts: about how many there are."""
 
     rows: DataFrame
     parts: int
@@ -113,8 +114,8 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
         try:
             if layout is None:
                 rounds.layout = layout = _layout(rows, size, rounds, persist)
-            columns = layout.rows.join(rows, EDGE)
-            there = columns.select("part", "owner", *EDGE, F.col("level").cast("int"), "cap", "epoch", "diff")
+            known = layout.rows.join(rows.withColumn("level", F.col("level").cast("int")), EDGE)
+            there = known.mapInArrow(_dealt, HELD)
             parted = persist(there.repartition(layout.parts, "part").sortWithinPartitions("part", *EDGE))
             sizes = parted.groupBy("part").agg(F.count("*").alias("n")).collect()
             moving = parted.where("diff <> 0").select("epoch", "part").distinct().collect()
@@ -212,7 +213,7 @@ def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataF
     bits = ", ".join(f"{word} bigint" for word in words)
     found = in_cells(owned.drop("cap"), colours(count, size), partial(_holders, words), f"a bigint, b bigint, {bits}")
     each = found.groupBy(*EDGE).agg(*(F.bit_or(word).alias(word) for word in words))
-    kept = rounds.keep(owned.join(each, EDGE, "left").mapInArrow(partial(_dealt, words), HOLDERS))
+    kept = rounds.keep(owned.join(each, EDGE, "left").fillna(0, words))
     rounds.forget(owned)
     return Layout(kept, number)
 
@@ -293,12 +294,12 @@ def _holders(words: list[str], rows: pa.Table, colours: Colours | None) -> pa.Ta
     return pa.table({"a": a[some], "b": b[some], **{word: bits[some, n] for n, word in enumerate(words)}})
 
 
-def _dealt(words: list[str], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _dealt(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A row for each part that holds an edge: who owns it does."""
     for batch in rows:
-        owner = batch["owner"].to_numpy(zero_copy_only=False).astype(np.int64)
-        bits = np.stack([batch[word].fill_null(0).to_numpy(zero_copy_only=False) for word in words], axis=1)
-        bits[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64
-        edge, part = kernel.members(bits)
-        columns = {name: batch[name].take(pa.array(edge)) for name in ("a", "b", "owner", "cap")}
-        yield pa.RecordBatch.from_pydict({"part": pa.array(part.astype(np.int32)), **columns})
+        owner, *bits = longs(batch, ["owner", *(name for name in batch.schema.names if name.startswith("w"))])
+        words = np.stack(bits, axis=1)
+        words[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64
+        edge, part = kernel.members(words)
+        others = batch.take(pa.array(edge)).select(["owner", *EDGE, "level", "cap", "epoch", "diff"])
+        yield pa.RecordBatch.from_arrays([part.astype(np.int32), *others.columns], ["part", *others.schema.names])
