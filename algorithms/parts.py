@@ -3,14 +3,16 @@
 A part owns edges and holds besides them all that lie in a triangle with one of them (`kernels/parts`). Vertices are
 ordered by a bound of their core number: the h-index of their neighbours' degrees. An edge is
 owned by its lower end; parts are ranges of that order with about as many triangles each, so that an edge hears mostly
-of edges of its own part. Who must hold an edge is found in cells (`cells`).
+of edges of its own part. Who must hold an edge is found in cells (`cells`), a bit for each part.
 
 Shapes   Edges: a < b. `held`: part, owner, a, b, level (-1: not there), cap, and a row for each event: epoch, diff.
          What parts say: part (to whom), sender, a, b, value, round; a null: a note of the sender, how often it looked.
-Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the edges. Then
-         a round is one job that reads what the parts hold where it lies, and one that counts what was said. Triangles
-         are looked for in the first round, and lie on the executors' disks (`lists`): `SIDE_BYTES` each.
-Memory   A task has one part, `EDGE_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell.
+Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the edges; one
+         of all that the parts hold, which the executors then keep. A round is one job that reads that where it lies,
+         and one that counts what was said. Triangles are looked for in the first round, and lie on the executors' disks
+         (`lists`): `SIDE_BYTES` each.
+Memory   A task has one part, `EDGE_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell, and
+         `CELL_BYTES` an edge of it.
 Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for h-indices.
 """
 
@@ -190,9 +192,10 @@ def nothing_said() -> pa.Table:
     return pa.schema([(name, types[type_]) for name, type_ in named]).empty_table()
 
 
-def colours(count: int, size: int) -> int:
-    """Of cells in which triangles of a graph of so many edges are counted; size: as many as a task has memory for."""
-    return colours_for(count, size * EDGE_BYTES // CELL_BYTES)
+def colours(count: int, size: int, each: int = CELL_BYTES) -> int:
+    """Of cells in which something is counted for the edges of a graph of so many; size: as many as a task has memory
+    for; each: bytes that it takes for an edge."""
+    return colours_for(count, size * EDGE_BYTES // each)
 
 
 def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
@@ -211,7 +214,8 @@ def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataF
     owned = rounds.keep(owned)
     words = [f"w{word}" for word in range(number // 64 + 1)]  # of a bit for each part
     bits = ", ".join(f"{word} bigint" for word in words)
-    found = in_cells(owned.drop("cap"), colours(count, size), partial(_holders, words), f"a bigint, b bigint, {bits}")
+    in_cell = colours(count, size, CELL_BYTES + 2 * 8 * len(words))
+    found = in_cells(owned.drop("cap"), in_cell, partial(_holders, words), f"a bigint, b bigint, {bits}")
     each = found.groupBy(*EDGE).agg(*(F.bit_or(word).alias(word) for word in words))
     kept = rounds.keep(owned.join(each, EDGE, "left").fillna(0, words))
     rounds.forget(owned)
