@@ -45,7 +45,11 @@ EDGE_BYTES, SIDE_BYTES = 350, 8
 CELL_BYTES = 200  # of an edge, while triangles are counted
 MOST_PARTS = 1000
 OWN = 25  # what an edge weighs among triangles when parts are made equal
-HELD = "part int, owner int, a bigint, b bigint, level int, cap int, epoch bigint, diff bigint"
+HELD = ["a", "b", "owner", "level", "cap", "epoch", "diff"]
+# What a part holds, some 60,000 rows at a time as Arrow writes them: a row of Spark costs it more than all that parts
+# do with an edge in a late round. moves: the epochs at which some of them come or go.
+PACKED = "part int, place int, edges bigint, moves array<bigint>, rows binary"
+PACK = 1 << 16
 SAID = "part int, sender int, a bigint, b bigint, value bigint, round int"
 # Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
 FIXED = {"spark.sql.adaptive.enabled": "false", "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false"}
@@ -116,11 +120,12 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
         try:
             if layout is None:
                 rounds.layout = layout = _layout(rows, size, rounds, persist)
-            known = layout.rows.join(rows.withColumn("level", F.col("level").cast("int")), EDGE)
-            there = known.mapInArrow(_dealt, HELD)
-            parted = persist(there.repartition(layout.parts, "part").sortWithinPartitions("part", *EDGE))
-            sizes = parted.groupBy("part").agg(F.count("*").alias("n")).collect()
-            moving = parted.where("diff <> 0").select("epoch", "part").distinct().collect()
+            known = layout.rows.join(rows, EDGE)
+            dealt = known.mapInArrow(_dealt, "part int, rows binary").repartition(layout.parts, "part")
+            packed = dealt.groupBy("part").applyInArrow(_packed, PACKED).repartition(layout.parts, "part")
+            parted = persist(packed.sortWithinPartitions("part", "place"))
+            sizes = parted.groupBy("part").agg(F.sum("edges").alias("n")).collect()
+            moving = parted.select("part", F.explode("moves").alias("epoch")).distinct().collect()
             moves: dict[int, set[int]] = {}
             for row in moving:
                 moves.setdefault(row.epoch, set()).add(row.part)
@@ -178,11 +183,11 @@ def together(
     """What a task makes of what each part holds and has been told; active: of these parts alone."""
     nothing = held.rows.sparkSession.createDataFrame([], SAID)
     heard = reduce(DataFrame.unionByName, told, nothing).where("a IS NOT NULL")
-    here = held.rows
+    here = held.rows.select("part", "rows")
     if active is not None:
         some = F.col("part").isin(sorted(active))
         here, heard = here.where(some), heard.where(some)
-    return here.groupBy("part").cogroup(heard.groupBy("part")).applyInArrow(task, schema)
+    return here.groupBy("part").cogroup(heard.groupBy("part")).applyInArrow(partial(_unpacked, task), schema)
 
 
 def nothing_said() -> pa.Table:
@@ -299,11 +304,54 @@ def _holders(words: list[str], rows: pa.Table, colours: Colours | None) -> pa.Ta
 
 
 def _dealt(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A row for each part that holds an edge: who owns it does."""
+    """What each part gets of some edges: who owns one holds it."""
     for batch in rows:
         owner, *bits = longs(batch, ["owner", *(name for name in batch.schema.names if name.startswith("w"))])
         words = np.stack(bits, axis=1)
         words[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64
         edge, part = kernel.members(words)
-        others = batch.take(pa.array(edge)).select(["owner", *EDGE, "level", "cap", "epoch", "diff"])
-        yield pa.RecordBatch.from_arrays([part.astype(np.int32), *others.columns], ["part", *others.schema.names])
+        order = np.argsort(part, kind="stable")
+        sorted_ = batch.select(HELD).take(pa.array(edge[order]))
+        part, start = np.unique(part[order], return_index=True)
+        lengths = np.diff(np.append(start, edge.size))
+        found = [_written(sorted_.slice(*each)) for each in zip(start.tolist(), lengths.tolist(), strict=True)]
+        yield pa.RecordBatch.from_pydict({"part": pa.array(part, pa.int32()), "rows": pa.array(found, pa.binary())})
+
+
+def _packed(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
+    """The same of one part (`PACKED`), by a and b."""
+    held = _read(rows)
+    a, b, epoch, diff = longs(held, [*EDGE, "epoch", "diff"])
+    order = np.lexsort((b, a))
+    some = [order[place : place + PACK] for place in range(0, a.size, PACK)]
+    moves = [np.unique(epoch[each][diff[each] != 0]) for each in some]
+    batches = [held.take(pa.array(each)).combine_chunks().to_batches()[0] for each in some]
+    return pa.table(
+        {
+            "part": np.full(len(some), key[0].as_py(), np.int32),
+            "place": np.arange(len(some), dtype=np.int32),
+            "edges": pa.array([each.size for each in some], pa.int64()),
+            "moves": pa.array(moves, pa.list_(pa.int64())),
+            "rows": pa.array(map(_written, batches), pa.binary()),
+        }
+    )
+
+
+def _unpacked(
+    task: Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table],
+    key: tuple[pa.Scalar, ...],
+    rows: pa.Table,
+    heard: pa.Table,
+) -> pa.Table:
+    return task(key, _read(rows), heard)
+
+
+def _written(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_batch(rows)
+    return bytes(sink.getvalue())
+
+
+def _read(rows: pa.Table) -> pa.Table:
+    return pa.concat_tables(pa.ipc.open_stream(each.as_buffer()).read_all() for each in rows["rows"])
