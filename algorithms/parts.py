@@ -6,7 +6,7 @@ owned by its lower end; parts are ranges of that order with about as many triang
 of edges of its own part. Who must hold an edge is found in cells (`cells`), a bit for each part.
 
 Shapes   Edges: a < b. `held`: part, owner, a, b, level (-1: not there), cap, and a row for each event: epoch, diff.
-         What parts say: part (to whom), sender, a, b, value, round; a null: a note of the sender, how often it looked.
+         What parts say: part (to whom), sender, a, b, value, round, in packs (`packs`); and how often they looked.
 Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the edges; one
          of all that the parts hold, which the executors then keep. A round is one job that reads that where it lies,
          and one that counts what was said. Triangles are looked for in the first round, and lie on the executors' disks
@@ -32,12 +32,12 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms import lists
+from algorithms import lists, packs
 from algorithms.cells import Colours, in_cells
 from algorithms.configured import configured
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.history import colours_for
-from algorithms.kernels.intervals import longs
+from algorithms.kernels.intervals import Longs, longs
 
 EDGE = ["a", "b"]
 SHARPER = 1  # rounds of h-indices: the order is then about as good as that of core numbers
@@ -50,7 +50,8 @@ HELD = ["a", "b", "owner", "level", "cap", "epoch", "diff"]
 # do with an edge in a late round. moves: the epochs at which some of them come or go.
 PACKED = "part int, place int, edges bigint, moves array<bigint>, rows binary"
 PACK = 1 << 16
-SAID = "part int, sender int, a bigint, b bigint, value bigint, round int"
+SAID = "part int, sender int, n bigint, looked bigint, rows binary"
+MESSAGE = ["sender", "a", "b", "value", "round"]
 # Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
 FIXED = {"spark.sql.adaptive.enabled": "false", "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false"}
 
@@ -160,12 +161,10 @@ def exchange(
         heard = together(held, told.frames, active, partial(task, told.rounds), SAID)
         out = rounds.keep(heard)
         told.frames.append(out)
-        note = F.sum(F.when(F.col("a").isNull(), F.col("value")))
-        counted = (
-            out.groupBy("part").agg(F.count_if(F.expr("sender <> part")).alias("n"), note.alias("looked")).collect()
-        )
+        others = F.sum(F.when(F.expr("sender <> part"), F.col("n")).otherwise(0))
+        counted = out.groupBy("part").agg(others.alias("n"), F.sum("looked").alias("looked")).collect()
         active = {row.part for row in counted if row.n}
-        messages, looked = sum(row.n for row in counted), sum(row.looked or 0 for row in counted)
+        messages, looked = sum(row.n for row in counted), sum(row.looked for row in counted)
         told.active |= active
         told.rounds, told.looked, told.messages = told.rounds + 1, told.looked + looked, told.messages + messages
         say(f"round {told.rounds}: looked at {looked:,} edges, told {len(active):,} parts of {messages:,}")
@@ -182,7 +181,7 @@ def together(
 ) -> DataFrame:
     """What a task makes of what each part holds and has been told; active: of these parts alone."""
     nothing = held.rows.sparkSession.createDataFrame([], SAID)
-    heard = reduce(DataFrame.unionByName, told, nothing).where("a IS NOT NULL")
+    heard = reduce(DataFrame.unionByName, told, nothing).where("n > 0").select("part", "rows")
     here = held.rows.select("part", "rows")
     if active is not None:
         some = F.col("part").isin(sorted(active))
@@ -190,11 +189,26 @@ def together(
     return here.groupBy("part").cogroup(heard.groupBy("part")).applyInArrow(partial(_unpacked, task), schema)
 
 
+def remembered(rows: DataFrame) -> DataFrame:
+    """What parts know from before (part, a, b, value), as if each had told itself in a round -1: `SAID`."""
+    return rows.select("part", *EDGE, "value").mapInArrow(_remembered, SAID)
+
+
+def own(told: list[DataFrame]) -> DataFrame:
+    """a, b, value: what parts have said of their own edges."""
+    themselves = reduce(DataFrame.unionByName, told).where("part = sender AND n > 0")
+    return themselves.select("rows").mapInArrow(_spoken, "a bigint, b bigint, value bigint")
+
+
+def said(sender: int, to: Longs, looked: int, columns: dict[str, Longs]) -> pa.Table:
+    """What a part says in a round (`SAID`): to whom, and `MESSAGE` but for the sender; looked: how often it did."""
+    rows = {"sender": np.full(to.size, sender), **columns}
+    return _packs(sender, packs.by(to, pa.RecordBatch.from_pydict({name: rows[name] for name in MESSAGE})), looked)
+
+
 def nothing_said() -> pa.Table:
-    """What a part has been told (`SAID`) before anything was said."""
-    types = {"bigint": pa.int64(), "int": pa.int32()}
-    named = [column.split() for column in SAID.split(", ")]
-    return pa.schema([(name, types[type_]) for name, type_ in named]).empty_table()
+    """What a part has been told before anything was said."""
+    return packs.read(pa.table({"rows": pa.array([], pa.binary())}), MESSAGE)
 
 
 def colours(count: int, size: int, each: int = CELL_BYTES) -> int:
@@ -310,17 +324,13 @@ def _dealt(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         words = np.stack(bits, axis=1)
         words[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64
         edge, part = kernel.members(words)
-        order = np.argsort(part, kind="stable")
-        sorted_ = batch.select(HELD).take(pa.array(edge[order]))
-        part, start = np.unique(part[order], return_index=True)
-        lengths = np.diff(np.append(start, edge.size))
-        found = [_written(sorted_.slice(*each)) for each in zip(start.tolist(), lengths.tolist(), strict=True)]
-        yield pa.RecordBatch.from_pydict({"part": pa.array(part, pa.int32()), "rows": pa.array(found, pa.binary())})
+        numbers, _, rows_ = zip(*packs.by(part, batch.select(HELD).take(pa.array(edge))), strict=True)
+        yield pa.RecordBatch.from_pydict({"part": pa.array(numbers, pa.int32()), "rows": pa.array(rows_, pa.binary())})
 
 
 def _packed(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
     """The same of one part (`PACKED`), by a and b."""
-    held = _read(rows)
+    held = packs.read(rows, HELD)
     a, b, epoch, diff = longs(held, [*EDGE, "epoch", "diff"])
     order = np.lexsort((b, a))
     some = [order[place : place + PACK] for place in range(0, a.size, PACK)]
@@ -332,7 +342,7 @@ def _packed(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
             "place": np.arange(len(some), dtype=np.int32),
             "edges": pa.array([each.size for each in some], pa.int64()),
             "moves": pa.array(moves, pa.list_(pa.int64())),
-            "rows": pa.array(map(_written, batches), pa.binary()),
+            "rows": pa.array(map(packs.written, batches), pa.binary()),
         }
     )
 
@@ -343,15 +353,31 @@ def _unpacked(
     rows: pa.Table,
     heard: pa.Table,
 ) -> pa.Table:
-    return task(key, _read(rows), heard)
+    return task(key, packs.read(rows, HELD), packs.read(heard, MESSAGE))
 
 
-def _written(rows: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-        stream.write_batch(rows)
-    return bytes(sink.getvalue())
+def _remembered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        (part,) = longs(batch, ["part"])
+        columns = {name: batch[name] for name in ("a", "b", "value")}
+        message = {"sender": part, **columns, "round": np.full(part.size, -1)}
+        yield from _packs(0, packs.by(part, pa.RecordBatch.from_pydict(message))).to_batches()
 
 
-def _read(rows: pa.Table) -> pa.Table:
-    return pa.concat_tables(pa.ipc.open_stream(each.as_buffer()).read_all() for each in rows["rows"])
+def _spoken(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        yield from packs.read(batch, MESSAGE).select([*EDGE, "value"]).to_batches()
+
+
+def _packs(sender: int, found: Iterable[tuple[int, int, bytes]], looked: int = 0) -> pa.Table:
+    """`SAID`"""
+    part, n, rows = zip((sender, 0, None), *found, strict=True)
+    return pa.table(
+        {
+            "part": pa.array(part, pa.int32()),
+            "sender": pa.array([sender] * len(part), pa.int32()),
+            "n": pa.array(n, pa.int64()),
+            "looked": pa.array([looked] + [0] * (len(part) - 1), pa.int64()),
+            "rows": pa.array(rows, pa.binary()),
+        }
+    )

@@ -122,8 +122,7 @@ def places(
     rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long(0, "epoch"), _long(0, "diff"))
     with parts.held(rows, size, rounds, layout) as held:
         told = parts.exchange(held, rounds, partial(_place, held.name), None, None, say)
-    own = reduce(DataFrame.unionByName, told.frames).where("part = sender AND a IS NOT NULL")
-    return own.select(*EDGE, F.col("value").alias("label"))
+    return parts.own(told.frames).withColumnRenamed("value", "label")
 
 
 def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
@@ -160,8 +159,7 @@ def _settled(
 ) -> tuple[DataFrame, parts.Told]:
     """What the parts know after an epoch (`CLOSED`), from what they knew before it; and how that came about."""
     active = None if inserted else held.moves.get(epoch, set())
-    columns = ["part", "part AS sender", *EDGE, "value", "-1 AS round"]
-    known = None if before is None else before.where("value >= 0").selectExpr(*columns)
+    known = None if before is None else parts.remembered(before.where("value >= 0"))
     told = parts.exchange(held, rounds, partial(_settle, held.name, epoch, inserted), active, known, say)
     heard = [*([] if known is None else [known]), *told.frames]
     touched = None if inserted else told.active
@@ -273,9 +271,9 @@ class _Epoch:
     fell: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, holding: _Holding, heard: pa.Table, epoch: int, inserted: int, number: int) -> _Epoch:
+    def of(cls, part: int, holding: _Holding, heard: pa.Table, epoch: int, inserted: int, number: int) -> _Epoch:
         """number: of the round; of the first nobody has been told, but all hold the edges that come and go."""
-        place, (value, round_) = holding.find(heard), longs(heard, ["value", "round"])
+        place, (sender, value, round_) = holding.find(heard), longs(heard, ["sender", "value", "round"])
         was, now = holding.there(epoch - 1), holding.there(epoch)
         before, old = holding.level.copy(), round_ < 0
         before[place[old]] = value[old]
@@ -283,7 +281,7 @@ class _Epoch:
         bound = np.where(was, np.minimum(holding.cap, before + np.int32(inserted)) if inserted else before, holding.cap)
         bound = np.where(now, bound, -1).astype(np.int32)
         earlier = ~old & (round_ < number - 1)
-        own_last = ~old & ~earlier & (np.asarray(heard["sender"]) == np.asarray(heard["part"]))
+        own_last = ~old & ~earlier & (sender == part)
         for rows in (earlier, own_last):
             np.minimum.at(bound, place[rows], value[rows].astype(np.int32))
         start, last = bound.copy(), ~old & ~earlier & ~own_last
@@ -301,7 +299,7 @@ def _settle(
     name: str, epoch: int, inserted: int, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table
 ) -> pa.Table:
     part, holding = key[0].as_py(), _Holding.of(rows)
-    known = _Epoch.of(holding, heard, epoch, inserted, number)
+    known = _Epoch.of(part, holding, heard, epoch, inserted, number)
     made, bound = holding.part(name, part), known.bound
     comes = number == 0 and inserted > 0
     queued = made.own & (bound >= 0) if comes else kernel.shaken(made, bound, known.fell)
@@ -323,7 +321,7 @@ def _place(name: str, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, h
 
 def _close(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
     part, holding = key[0].as_py(), _Holding.of(rows)
-    known = _Epoch.of(holding, heard, epoch, inserted, 0)
+    known = _Epoch.of(part, holding, heard, epoch, inserted, 0)
     own = holding.owner == part
     shown = np.flatnonzero((known.bound != holding.level) | (known.before != holding.level))
     columns: dict[str, NDArray[np.integer]] = {"a": holding.a, "b": holding.b}
@@ -346,19 +344,8 @@ def _said(
     value: NDArray[np.integer],
     looked: int,
 ) -> pa.Table:
-    """What a part remembers of its own edges, and tells others; and a note of how often it has looked."""
+    """What a part remembers of its own edges, and tells others."""
     edges = np.concatenate([moved, told[1]])
-    a, b, values = (np.append(column[edges], 0).astype(np.int64) for column in (holding.a, holding.b, value))
-    values[-1] = looked
-    nobody = np.append(np.zeros(edges.size, bool), True)
-    to = np.concatenate([np.full(moved.size, part), told[0], [part]]).astype(np.int32)
-    return pa.table(
-        {
-            "part": to,
-            "sender": np.full(to.size, part, np.int32),
-            "a": pa.array(a, mask=nobody),
-            "b": pa.array(b, mask=nobody),
-            "value": values,
-            "round": np.full(to.size, number, np.int32),
-        }
-    )
+    to = np.concatenate([np.full(moved.size, part), told[0]])
+    columns = {"a": holding.a[edges], "b": holding.b[edges], "value": value[edges].astype(np.int64)}
+    return parts.said(part, to, looked, {**columns, "round": np.full(to.size, number)})

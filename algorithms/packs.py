@@ -1,0 +1,51 @@
+"""Many rows as one value of a column: as Arrow writes them (IPC, compressed).
+
+Where Python alone reads rows, a row of Spark costs it more than all that is done with an edge: it sorts, caches and
+converts each by itself. A pack is one row to it, whatever is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from algorithms.kernels.intervals import Longs
+
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def written(rows: pa.RecordBatch) -> bytes:
+    """The pack of some rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=_LZ4) as stream:
+        stream.write_batch(rows)
+    return bytes(sink.getvalue())
+
+
+def read(packs: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.Table:
+    """The rows of all packs, in the column `rows`; names: of their columns.
+
+    >>> one = pa.RecordBatch.from_pydict({"a": [1, 2]})
+    >>> read(pa.table({"rows": [written(one), written(one.slice(1))]}), ["a"])["a"].to_pylist()
+    [1, 2, 2]
+    """
+    found = [pa.ipc.open_stream(each.as_buffer()).read_all() for each in packs["rows"]]
+    return pa.concat_tables(found) if found else pa.table({name: np.empty(0, np.int64) for name in names})
+
+
+def by(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
+    """Each number with how many of the rows have it, and the pack of these.
+
+    >>> [(number, n) for number, n, _ in by(np.array([7, 3, 7]), pa.RecordBatch.from_pydict({"a": [1, 2, 3]}))]
+    [(3, 1), (7, 2)]
+    >>> list(by(np.array([], np.int64), pa.RecordBatch.from_pydict({"a": []})))
+    []
+    """
+    order = np.argsort(number, kind="stable")
+    rows = rows.take(pa.array(order))
+    numbers, starts = np.unique(number[order], return_index=True)
+    ends = np.append(starts, number.size)[1:]
+    for each, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        yield each, end - start, written(rows.slice(start, end - start))
