@@ -7,39 +7,55 @@ With p colours an edge is in p cells, and the largest of them hold about 6/p² o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
+from algorithms import packs
 from algorithms.kernels.intervals import Longs, longs
 
 Colours = tuple[Longs, Longs]  # of both ends of each row
+DEALT = 1 << 20  # rows at a time, those of all cells together
 
 
 def in_cells(
     rows: DataFrame, colours: int, work: Callable[[pa.Table, Colours | None], pa.Table], schema: str
 ) -> DataFrame:
     """What `work` makes of each cell: rows with a and b, all columns, and their colours in a cell of just two different
-    ones: there triangles of one colour are left to that colour's own cell."""
-    colour_of = [F.pmod(F.hash(end), F.lit(colours)) for end in ("a", "b")]
-    thirds = F.explode(F.array(*map(F.lit, range(colours))))
-    coloured = rows.withColumns(dict(zip(("_x", "_y"), colour_of, strict=True))).withColumn("_z", thirds)
-    low, high = F.least("_x", "_y", "_z"), F.greatest("_x", "_y", "_z")
-    middle = F.col("_x") + F.col("_y") + F.col("_z") - low - high
-    # one number, not the three colours: rows are sorted by it, and an array has no order that is cheap
-    cells = coloured.withColumn("_cell", (low * colours + middle) * colours + high).drop("_z")
+    ones: there triangles of one colour are left to that colour's own cell. Cells are dealt in packs (`packs`)."""
+    names = rows.columns
 
-    def cell(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        of = table.drop_columns(["_x", "_y", "_cell"])
-        x, y = longs(table, ["_x", "_y"])
-        number = key[0].as_py()
+    def cell(key: tuple[pa.Scalar, ...], dealt: pa.Table) -> pa.Table:
+        of, number = packs.read(dealt, names), key[0].as_py()
         its = {number // colours**2, number // colours % colours, number % colours}
-        return work(of, (x, y) if len(its) == 2 else None)
+        return work(of, _coloured(of, colours) if len(its) == 2 else None)
 
-    return cells.groupBy("_cell").applyInArrow(cell, schema)
+    dealt = rows.mapInArrow(partial(_dealt, colours), "cell int, rows binary")
+    return dealt.groupBy("cell").applyInArrow(cell, schema)
+
+
+def _dealt(colours: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each row for every cell that it is in: `colours` of them."""
+    for batch in packs.gathered(rows, DEALT // colours):
+        x, y = _coloured(batch, colours)
+        ends = [np.repeat(each, colours) for each in (x, y)]
+        low, middle, high = np.sort([*ends, np.tile(np.arange(colours), x.size)], axis=0)
+        edge = pa.array(np.repeat(np.arange(x.size), colours))
+        yield packs.dealt("cell", (low * colours + middle) * colours + high, batch.take(edge))
+
+
+def _coloured(rows: pa.Table | pa.RecordBatch, colours: int) -> Colours:
+    """Of both ends: by a hash, so that no part of the ids decides."""
+    of = []
+    for end in longs(rows, ["a", "b"]):
+        x = end.astype(np.uint64)  # the last steps of splitmix64 (Steele, Lea, Flood 2014)
+        x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+        of.append(((x ^ x >> np.uint64(31)) % np.uint64(colours)).astype(np.int64))
+    return of[0], of[1]
 
 
 def of_ends(low: Longs, high: Longs, colours: Colours, a: Longs, b: Longs) -> Colours:

@@ -6,7 +6,8 @@ converts each by itself. A pack is one row to it, whatever is in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,21 @@ def read(packs: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.Table:
     return pa.concat_tables(found) if found else pa.table({name: np.empty(0, np.int64) for name in names})
 
 
+def gathered(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
+    """The same rows, at least so many at a time but for the last: packs of few are mostly their names.
+
+    >>> [each.num_rows for each in gathered([pa.RecordBatch.from_pydict({"a": [1, 2]})] * 5, 3)]
+    [4, 4, 2]
+    """
+    some = list[pa.RecordBatch]()
+    for batch in chain(rows, [None]):
+        if some and (batch is None or sum(each.num_rows for each in some) >= least):
+            yield from pa.Table.from_batches(some).combine_chunks().to_batches()
+            some = []
+        if batch is not None:
+            some.append(batch)
+
+
 def by(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
     """Each number with how many of the rows have it, and the pack of these.
 
@@ -49,3 +65,10 @@ def by(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
     ends = np.append(starts, number.size)[1:]
     for each, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
         yield each, end - start, written(rows.slice(start, end - start))
+
+
+def dealt(name: str, number: Longs, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """`by` as rows: the number, in a column of that name, and `rows`, the pack."""
+    found = list(by(number, rows))
+    numbers, made = [each for each, *_ in found], [pack for *_, pack in found]
+    return pa.RecordBatch.from_pydict({name: pa.array(numbers, pa.int32()), "rows": pa.array(made, pa.binary())})

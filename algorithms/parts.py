@@ -319,13 +319,12 @@ def _holders(words: list[str], rows: pa.Table, colours: Colours | None) -> pa.Ta
 
 def _dealt(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What each part gets of some edges: who owns one holds it."""
-    for batch in rows:
+    for batch in packs.gathered(rows, PACK):
         owner, *bits = longs(batch, ["owner", *(name for name in batch.schema.names if name.startswith("w"))])
         words = np.stack(bits, axis=1)
         words[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64
         edge, part = kernel.members(words)
-        numbers, _, rows_ = zip(*packs.by(part, batch.select(HELD).take(pa.array(edge))), strict=True)
-        yield pa.RecordBatch.from_pydict({"part": pa.array(numbers, pa.int32()), "rows": pa.array(rows_, pa.binary())})
+        yield packs.dealt("part", part, batch.select(HELD).take(pa.array(edge)))
 
 
 def _packed(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
