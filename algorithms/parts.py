@@ -11,7 +11,7 @@ Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cell
          of all that the parts hold, which the executors then keep. A round is one job that reads that where it lies,
          and one that counts what was said. Triangles are looked for in the first round, and lie on the executors' disks
          (`lists`): `SIDE_BYTES` each.
-Memory   A task has one part, `EDGE_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell, and
+Memory   A task has one part, `HELD_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell, and
          `CELL_BYTES` an edge of it.
 Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for h-indices.
 """
@@ -41,8 +41,12 @@ from algorithms.kernels.intervals import Longs, longs
 
 EDGE = ["a", "b"]
 SHARPER = 1  # rounds of h-indices: the order is then about as good as that of core numbers
-EDGE_BYTES, SIDE_BYTES = 350, 8
-CELL_BYTES = 200  # of an edge, while triangles are counted
+EDGE_BYTES = 350  # what `size` is reckoned with
+HELD_BYTES, SIDE_BYTES, CELL_BYTES = (
+    250,
+    8,
+    200,
+)  # of an edge that a part holds, a triangle on an own one, and in a cell
 MOST_PARTS = 1000
 OWN = 25  # what an edge weighs among triangles when parts are made equal
 HELD = ["a", "b", "owner", "level", "cap", "epoch", "diff"]
@@ -60,9 +64,12 @@ Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # r
 
 class Rounds(Protocol):
     """Where results of rounds lie, so that nothing before them is ever computed again. `layout`: of the parts that were
-    made last, for others of the same edges."""
+    made last, for others of the same edges. `tasks`: how many work at once."""
 
     layout: Layout | None
+
+    @property
+    def tasks(self) -> int: ...
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """The same rows, computed and kept; EXECUTES."""
@@ -75,6 +82,7 @@ class OnExecutors:
     """They lie where they were computed: what an executor held is lost with it."""
 
     layout: Layout | None = None
+    tasks = 1
 
     def keep(self, rows: DataFrame) -> DataFrame:
         return rows.localCheckpoint()
@@ -229,7 +237,7 @@ def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
 def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataFrame], DataFrame]) -> Layout:
     pairs = persist(rows.select(*EDGE).distinct())
     count = pairs.count()
-    number, owned = _owned(pairs, count, size, persist)
+    number, owned = _owned(pairs, count, size, rounds.tasks, persist)
     owned = rounds.keep(owned)
     words = [f"w{word}" for word in range(number // 64 + 1)]  # of a bit for each part
     bits = ", ".join(f"{word} bigint" for word in words)
@@ -241,7 +249,9 @@ def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataF
     return Layout(kept, number)
 
 
-def _owned(pairs: DataFrame, count: int, size: int, persist: Callable[[DataFrame], DataFrame]) -> tuple[int, DataFrame]:
+def _owned(
+    pairs: DataFrame, count: int, size: int, tasks: int, persist: Callable[[DataFrame], DataFrame]
+) -> tuple[int, DataFrame]:
     """How many parts there are; a, b, owner, cap."""
     supported = support(pairs, count, size)
     order = _order(pairs, persist)
@@ -253,11 +263,9 @@ def _owned(pairs: DataFrame, count: int, size: int, persist: Callable[[DataFrame
     cap = F.least(F.col("n"), F.greatest(F.least(low["c"], high["c"]) - 1, F.lit(0))).cast("int").alias("cap")
     weighed = persist(ends.select(*EDGE, cap, "n", low["c"].alias("c"), low["vertex"].alias("low")))
     weights = weighed.groupBy("c").agg((F.sum("n") + OWN * F.count("*")).alias("weight")).collect()
-    spark = pairs.sparkSession
-    least = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    most = size * EDGE_BYTES / (2 * SIDE_BYTES)  # half of the memory
-    number, cuts = cut([(row.c, row.weight) for row in weights], least, most)
-    ranges = F.broadcast(spark.createDataFrame(cuts, "c bigint, first int, buckets int"))
+    wanted = parts_for(count, sum(row.weight for row in weights), size, tasks)
+    number, cuts = cut([(row.c, row.weight) for row in weights], wanted)
+    ranges = F.broadcast(pairs.sparkSession.createDataFrame(cuts, "c bigint, first int, buckets int"))
     owner = (F.col("first") + F.pmod(F.hash("low"), F.col("buckets"))).cast("int").alias("owner")
     return number, weighed.join(ranges, "c").select(*EDGE, owner, "cap")
 
@@ -275,17 +283,34 @@ def _order(pairs: DataFrame, persist: Callable[[DataFrame], DataFrame]) -> DataF
     return order
 
 
-def cut(weights: list[tuple[int, int]], least: int, most: float) -> tuple[int, list[tuple[int, int, int]]]:
-    """Ranges of c of about equal weight, `least` of them at the least and none heavier than `most`, where that can be
-    with `MOST_PARTS` or so.
+def parts_for(count: int, weight: int, size: int, tasks: int) -> int:
+    """How many parts a graph of so many edges takes, of so much `weight` (triangles on all edges, and `OWN` an edge):
+    one for each of the tasks that work at once, and more until the largest fits a task's memory; at most `MOST_PARTS`.
+
+    With n parts the largest of an R-MAT graph holds some 1.5 / n**0.45 of the edges (tests/benchmarks/RESULTS.md); less
+    where there are no such hubs. More parts are more copies and messages.
+
+    >>> parts_for(10**7, 7 * 10**8, 10**8, 2), parts_for(10**7, 7 * 10**8, 3 * 10**6, 2)
+    (2, 28)
+    """
+    memory = size * EDGE_BYTES
+    most = max(tasks, ceil(weight * SIDE_BYTES / memory)) + count // 100  # of a handful of edges no part holds few
+    for n in range(max(1, tasks), min(most, MOST_PARTS)):
+        if count * min(1.0, 1.5 * n**-0.45) * HELD_BYTES + weight * SIDE_BYTES / n <= memory:
+            return n
+    return min(most, MOST_PARTS)
+
+
+def cut(weights: list[tuple[int, int]], parts: int) -> tuple[int, list[tuple[int, int, int]]]:
+    """Ranges of c of about equal weight: about so many.
 
     Returns how many parts there are, and for each c the first of its parts and over how many its vertices are dealt.
 
-    >>> cut([(1, 4), (2, 4), (3, 9), (4, 1), (5, 1)], 3, 100)
+    >>> cut([(1, 4), (2, 4), (3, 9), (4, 1), (5, 1)], 3)
     (5, [(1, 0, 1), (2, 1, 1), (3, 2, 2), (4, 4, 1), (5, 4, 1)])
     """
     whole = sum(weight for _, weight in weights)
-    target = max(1.0, whole / MOST_PARTS, min(whole / least, most))
+    target = max(1.0, whole / parts)
     number, filled, found = 0, 0.0, []
     for c, weight in sorted(weights):
         if filled and filled + weight > target:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 
@@ -18,6 +19,7 @@ from algorithms.parts import Layout
 from ..state.ledger import Ledger
 from ..state.place import ROUNDS
 from .declared import quoted
+from .session import cores
 from .warehouse import Warehouse
 
 # By itself Iceberg reads a table of a few megabytes in one task, which alone would copy every row for all cells.
@@ -34,6 +36,11 @@ class Tables:
         self._warehouse, self._run_id = warehouse, run_id
         self._made = 0
         self._kept = list[tuple[DataFrame, str]]()
+
+    @cached_property
+    def tasks(self) -> int:
+        """How many work at once."""
+        return cores(self._warehouse.spark)
 
     def keep(self, rows: DataFrame) -> DataFrame:
         """The same rows, written to a table and read from it; EXECUTES."""

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from algorithms import truss
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.truss import peel
-from algorithms.parts import EDGE_BYTES, OWN
+from algorithms.parts import OWN, parts_for
 from pipeline.storage import rounds
 from pipeline.storage.session import plans_for, session
 from pipeline.storage.warehouse import Warehouse
@@ -70,8 +70,10 @@ def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: i
     edges = spark.read.parquet(stored(folder, f"edges{size}", a, b, np.ones(a.size, np.int64), 0))
     move = spark.read.parquet(stored(folder, f"move{size}", *change(np.random.default_rng(5), a, b, changes), 1))
     nothing = spark.createDataFrame([], "a long, b long, k long, epoch long, diff long")
-    # a part has half of its memory for triangles
-    limit = int(a.size * (25 + 3 * 10) * 8 * 2 / EDGE_BYTES / parts)
+    weight = a.size * (OWN + 3 * 12)  # triangles of such a graph
+    limit = next(
+        size for size in range(a.size // 64, a.size, a.size // 64) if parts_for(a.size, weight, size, 1) <= parts
+    )
 
     before, now = nothing, edges
     for at, name in ((0, "first load"), (1, f"{changes} changes")):
