@@ -42,11 +42,8 @@ from algorithms.kernels.intervals import Longs, longs
 EDGE = ["a", "b"]
 SHARPER = 1  # rounds of h-indices: the order is then about as good as that of core numbers
 EDGE_BYTES = 350  # what `size` is reckoned with
-HELD_BYTES, SIDE_BYTES, CELL_BYTES = (
-    250,
-    8,
-    200,
-)  # of an edge that a part holds, a triangle on an own one, and in a cell
+HELD_BYTES, SIDE_BYTES = 280, 8  # of an edge that a part holds, and of a triangle on an own edge
+CELL_BYTES = 200  # of an edge in a cell
 MOST_PARTS = 1000
 OWN = 25  # what an edge weighs among triangles when parts are made equal
 HELD = ["a", "b", "owner", "level", "cap", "epoch", "diff"]
@@ -291,7 +288,7 @@ def parts_for(count: int, weight: int, size: int, tasks: int) -> int:
     where there are no such hubs. More parts are more copies and messages.
 
     >>> parts_for(10**7, 7 * 10**8, 10**8, 2), parts_for(10**7, 7 * 10**8, 3 * 10**6, 2)
-    (2, 28)
+    (2, 33)
     """
     memory = size * EDGE_BYTES
     most = max(tasks, ceil(weight * SIDE_BYTES / memory)) + count // 100  # of a handful of edges no part holds few

@@ -3,8 +3,9 @@
     python -m tests.peak EDGES
 
 Prints JSON: bytes an edge of R-MAT at the peak, for a first load, for one that leaves the graph in a table, and for a
-replay from the tables, the rows that come in and go out included. Linux alone. For small graphs set
-MALLOC_MMAP_THRESHOLD_=131072, else the C library keeps for itself what small arrays had.
+replay from the tables, the rows that come in and go out included; then of an edge in a cell, for each kind of cells,
+and of one that a part holds, without its triangles. Linux alone. For small graphs set MALLOC_MMAP_THRESHOLD_=131072,
+else the C library keeps for itself what small arrays had.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from algorithms import packs, parts, truss_parts
 from algorithms.kept import INTERVAL, Files
+from algorithms.kernels import parts as kernel
 from algorithms.kernels.truss import peel
+from algorithms.parts import PACK
 from algorithms.proof import Ask
 from algorithms.times import FOREVER
 from algorithms.truss import _replay
@@ -86,6 +90,51 @@ def task(folder: Path, first: int, columns: list[np.ndarray], token: str = "here
         return peak(work)
 
 
+def unpacked(columns: dict[str, np.ndarray], work: Callable[[pa.Table], object]) -> int:
+    """Bytes that a task takes at the peak for rows that come in packs."""
+    rows = pa.RecordBatch.from_pydict(columns)
+    made = [packs.written(rows.slice(at, PACK)) for at in range(0, rows.num_rows, PACK)]
+    dealt = pa.table({"rows": pa.array(made, pa.binary())})
+    del rows, made
+    pa.default_memory_pool().release_unused()
+    return peak(lambda: work(packs.read(dealt, list(columns))))
+
+
+def cells(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
+    ends, zero, label = {"a": a, "b": b}, np.zeros(a.size, np.int64), np.arange(a.size)
+    owner = label * 100 // a.size
+    kinds: dict[str, tuple[dict[str, np.ndarray], Callable[[pa.Table], object]]] = {
+        "support": (ends, lambda rows: parts._support(rows, None)),
+        "holders": (ends | {"owner": owner}, lambda rows: parts._holders(["w0", "w1"], rows, None)),
+        "facts": (ends | {"k": zero + 2, "label": label}, lambda rows: truss_parts._facts(rows, None)),
+    }
+    return {name: unpacked(*kind) / a.size for name, kind in kinds.items()}
+
+
+def part(a: np.ndarray, b: np.ndarray, number: int = 8) -> float:
+    """Of the largest of so many parts, in the first round of a first load; vertices are ordered by their degrees."""
+    cell = kernel.in_cell(a, b, None)
+    support, ranks = kernel.support(cell), np.empty(cell.graph.vertices.size, np.int64)
+    ranks[cell.graph.by_rank] = np.arange(ranks.size)
+    low = np.minimum(*(ranks[np.searchsorted(cell.graph.vertices, end)] for end in (a, b)))
+    by, owner = np.argsort(low, kind="stable"), np.empty(a.size, np.int32)
+    weight = np.cumsum(support[by] + parts.OWN)
+    owner[by] = np.minimum(weight * number // weight[-1], number - 1)
+    edge, holder = kernel.members(kernel.holders(cell, owner, 1))
+    most = int(np.bincount(holder).argmax())
+    held = np.union1d(edge[holder == most], np.flatnonzero(owner == most))
+    held = held[np.lexsort((b[held], a[held]))]
+    triangles, zero = int(support[owner == most].sum()), np.zeros(held.size, np.int64)
+    columns = {"a": a[held], "b": b[held], "owner": owner[held], "level": zero - 1, "cap": support[held]}
+    nobody = parts.nothing_said()
+    del cell, edge, holder
+    taken = unpacked(
+        columns | {"epoch": zero, "diff": zero + 1},
+        lambda rows: truss_parts._settle("", 0, 1, 0, (pa.scalar(most),), rows, nobody),
+    )
+    return (taken - parts.SIDE_BYTES * triangles) / held.size
+
+
 def main(edges: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for size in (2000, edges):  # the small one compiles, where that was not done
@@ -95,7 +144,9 @@ def main(edges: int) -> None:
                 "left": task(Path(folder), 0, first_load(a, b), "elsewhere"),
                 "replay": task(Path(folder), 1, later(a, b)),
             }
-    print(json.dumps({name: round(size / a.size) for name, size in found.items()}))
+            in_parts = cells(a, b) | {"part": part(*by_rmat(3 * size))}  # it holds half of them
+    sizes = {name: size / a.size for name, size in found.items()} | in_parts
+    print(json.dumps({name: round(size) for name, size in sizes.items()}))
 
 
 if __name__ == "__main__":
