@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from ..errors import AltneuError, Unavailable, UsageError
+from ..errors import Unavailable, UsageError
 from ..home.directory import Home
 from ..state import copying, files, place
 from . import catalogs
 from .declared import CERTIFICATES, NAMESPACE
-from .rewriting import Rewriting
+from .rewriting import Damaged, Rewriting
 
 AGAIN = "the same command again: what is copied is not copied again"
 _CATALOG = sa.MetaData()  # Iceberg's own, as its JDBC catalog makes them
@@ -68,17 +68,9 @@ def copy(source: Home, target: Home, catalog: str, say: copying.Say) -> Tables:
     for number, (table, location) in enumerate(sorted(former.items())):
         say(f"metadata of {table} ({number + 1} of {len(former)})")
         copied = _Copying(source, target, table, location, catalog, there)
-        try:
-            metadata = copied.metadata()
-            if table == CERTIFICATES:
-                copied.look()
-        except AltneuError:
-            if table != CERTIFICATES:
-                raise
-            say(f"{table} is damaged and left behind: it is a cache, and the next run makes it again")
-            continue
-        located[table] = metadata
-        wanted += copied.wanted.values()
+        if (metadata := copied.unless_damaged(say)) is not None:
+            located[table] = metadata
+            wanted += copied.wanted.values()
     return Tables(located, wanted, copying.copy(wanted, there, "rows", say))
 
 
@@ -126,19 +118,22 @@ class _Copying(Rewriting):
                 return
         self.wanted[location] = copying.Wanted(location, self.moved(location), size)
 
-    def look(self) -> None:
-        """Raise where a file that is needed is not there."""
-        here = copying.there(self.old)
-        for each in self.wanted.values():
-            if files.plain(each.source) not in here:
-                raise self.damaged(each.source)
+    def metadata(self) -> str:
+        """Of the cache also: are the files of its rows there? Others are missed when they are copied."""
+        written = super().metadata()
+        if self.table.rpartition("/")[2] == CERTIFICATES:
+            here = copying.there(self.old)
+            for each in self.wanted.values():
+                if files.plain(each.source) not in here:
+                    raise self.damaged(each.source)
+        return written
 
     def settings(self, properties: dict[str, str]) -> dict[str, str]:
         kept = {name: value for name, value in properties.items() if name != catalogs.OWNER}
         return kept | ({catalogs.OWNER: self._owner} if self._owner else {})
 
-    def damaged(self, location: str) -> AltneuError:
-        return AltneuError(
+    def damaged(self, location: str) -> Damaged:
+        return Damaged(
             f"{location} is missing or damaged.",
             f"altneu doctor says whether this home is whole; after a compaction meanwhile: {AGAIN}",
         )

@@ -22,7 +22,7 @@ from ..home.directory import Home
 from ..state import database, files, place, versions
 from ..state.schema import homes
 from .declared import CERTIFICATES
-from .rewriting import Rewriting
+from .rewriting import Damaged, Rewriting
 
 NAMESPACES = sa.table("iceberg_namespace_properties", sa.column("catalog_name", sa.String))
 
@@ -58,12 +58,11 @@ def relocate(home: Home, original_gone: bool = False, say: Callable[[str], None]
         for number, (table, location) in enumerate(located.items()):
             say(f"{table} ({number + 1} of {len(located)})")
             moving = _Relocating(home.warehouse, table, location)
-            try:
-                new[table] = moving.metadata()
-            except AltneuError:
-                if not table.endswith(f"/{CERTIFICATES}"):  # a cache: the next run makes it again
-                    raise
+            metadata = moving.unless_damaged(say)
+            if metadata is None:
                 del new[table]
+            else:
+                new[table] = metadata
             written += moving.written
     _commit(home, identity, {table: located[table] for table in new}, new)
     return Relocated(identity.warehouse, home.warehouse, len(located), written)
@@ -174,8 +173,8 @@ class _Relocating(Rewriting):
         if size is not None and self._here.get(self.inside(location)) != size:
             raise self.damaged(location)
 
-    def damaged(self, location: str) -> AltneuError:
-        return AltneuError(
+    def damaged(self, location: str) -> Damaged:
+        return Damaged(
             f"this home is not whole: {self.moved(location)} is missing or damaged. Nothing was changed.",
             "copy the home again, the database first, while no compaction is at work; then: altneu relocate",
         )

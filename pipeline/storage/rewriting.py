@@ -12,14 +12,20 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import AltneuError
 from ..state import files
 from . import avro
+from .declared import CERTIFICATES
 
 DELETED = 2  # the status of a manifest's entry whose file is gone
 DELETES = 1  # the content of a manifest of delete files, which list places of rows
+
+
+class Damaged(AltneuError):
+    """A file that a table needs is missing, or is not what it should be."""
 
 
 class Rewriting(ABC):
@@ -44,12 +50,22 @@ class Rewriting(ABC):
         """The table needs this file, of so many bytes, beside its metadata. None: it may be missing."""
 
     @abstractmethod
-    def damaged(self, location: str) -> AltneuError:
+    def damaged(self, location: str) -> Damaged:
         """What to say of a file that is missing or is not what it should be."""
 
     def settings(self, properties: dict[str, str]) -> dict[str, str]:
         """The table's properties at the new place."""
         return properties
+
+    def unless_damaged(self, say: Callable[[str], None]) -> str | None:
+        """`metadata`; None, and it is said, of a cache that is damaged: the next run makes it again."""
+        try:
+            return self.metadata()
+        except Damaged:
+            if self.table.rpartition("/")[2] != CERTIFICATES:
+                raise
+            say(f"{CERTIFICATES} is damaged and left behind: it is a cache, and the next run makes it again")
+            return None
 
     def metadata(self) -> str:
         """Write the table's metadata again, and all that it leads to; its new metadata file."""

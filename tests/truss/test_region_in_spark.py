@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,14 @@ from pyspark.sql import functions as F
 from algorithms import truss_region
 from algorithms.kept import Files
 from algorithms.kernels.facts import facts
-from pipeline.errors import RunFailed
+from pipeline.errors import RunFailed, Unavailable
 from pipeline.home import memory
 from pipeline.home.directory import Home
 from pipeline.local import doctor
 from pipeline.run import decisions, destination, move, planning, rollback, runner
 from pipeline.run.forecast import forecast
 from pipeline.run.stages import truss
+from pipeline.state import files
 from pipeline.state.facts import AuditFacts, TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage import certificates, kept, relocate
@@ -149,6 +152,10 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
         certified(world)
 
     world.deliver(0, 1)
+    with monkeypatch.context() as full:  # no damage, and no reason to leave it behind
+        full.setattr(files, "write", partial(_full, files.write))
+        with pytest.raises(Unavailable, match="No space left"):
+            copy(world, tmp_path / "copy")
     copy(world, tmp_path / "copy")
     (check,) = doctor._kept(world.home, world.ledger)
     assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.found), check
@@ -189,6 +196,12 @@ def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: P
 
 def _fail(*args: object, **kwargs: object) -> None:
     raise RuntimeError("before it is published")
+
+
+def _full(write: Callable[[str, bytes], None], location: str, content: bytes) -> None:
+    if CERTIFICATES in location:
+        raise OSError(28, "No space left on device")
+    write(location, content)
 
 
 def copy(world: World, folder: Path) -> None:
