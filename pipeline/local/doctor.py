@@ -406,13 +406,17 @@ def _in_files(home: Home, ledger: Ledger, row: Revision) -> str | None:
 def _in_table(home: Home, ledger: Ledger, row: Revision) -> str | None:
     from ..storage import kept
     from ..storage.declared import CERTIFICATES
+    from ..storage.inventory import lacking
     from ..storage.unaided import branches
 
     state = kept.certified(ledger, row)
     if state is None:
         return None
+    tables = branches(home)
     try:
-        size = branches(home).size(CERTIFICATES, state.snapshot)
+        size = tables.size(CERTIFICATES, state.snapshot)
+        if lacking(tables.metadata(CERTIFICATES), {state.snapshot}):
+            return None
     except (KeyError, OSError):  # no such table or snapshot
         return None
     return f"the table {CERTIFICATES} ({size.rows:,} rows, {size.bytes / 1e6:,.1f} MB)"

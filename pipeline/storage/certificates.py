@@ -3,8 +3,8 @@
 It lies in a table of its own beside the home's, whose name begins as those of rounds do: no reader knows it. A run
 appends what it changes to a branch of its own, made from the snapshot of the run that it builds on, or begins anew; the
 facts of its truss stage say which snapshot it has left. So what a run has left that failed, or that was taken for dead,
-is never read. Without the snapshot, or after a rebuild, everything works in parts, more slowly. The newest two runs'
-are kept. A home that is moved takes it along, if it is whole.
+is never read. Without the snapshot or one of its files, or after a rebuild, everything works in parts, more slowly. The
+newest two runs' are kept. A home that is moved takes it along, if it is whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from algorithms.truss_region import State, summed
 
 from ..state.facts import Certified
 from ..state.ledger import Ledger
-from . import iceberg
+from . import iceberg, inventory
 from .branches import branch_of
 from .declared import CERTIFICATES
 from .warehouse import Warehouse
@@ -25,7 +25,8 @@ def read(warehouse: Warehouse, certified: Certified | None) -> State | None:
     """It; None when there is none, or it is not there any more."""
     if certified is None or CERTIFICATES not in warehouse.others():
         return None
-    if certified.snapshot not in warehouse.metadata(CERTIFICATES).snapshots():
+    table = warehouse.metadata(CERTIFICATES)
+    if certified.snapshot not in table.snapshots() or inventory.lacking(table, {certified.snapshot}):
         return None
     rows = warehouse.snapshot(CERTIFICATES, certified.snapshot)
     return State(rows, certified.at, (certified.front, certified.back))
@@ -41,6 +42,10 @@ def write(warehouse: Warehouse, run_id: str, base: Certified | None, rows: DataF
     """Append a run's rows to what it builds on, or begin anew; the snapshot."""
     if base is not None:
         return warehouse.stage(CERTIFICATES, run_id, base.snapshot, rows)
+    if CERTIFICATES in warehouse.others():
+        table = warehouse.metadata(CERTIFICATES)
+        if inventory.lacking(table, table.snapshots()):
+            warehouse.remove(CERTIFICATES, damaged=True)
     warehouse.add(CERTIFICATES, warehouse.columns(CERTIFICATES))
     warehouse.change(CERTIFICATES, lambda metadata: metadata.begin() if metadata.main() is None else None)
     return warehouse.stage(CERTIFICATES, run_id, warehouse.first(CERTIFICATES), rows)

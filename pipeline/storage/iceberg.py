@@ -75,8 +75,12 @@ class Table:
     """One table, as it was when `Tables.of` looked."""
 
     def __init__(self, name: str, location: str, metadata: Metadata, changes: Changes) -> None:
-        self._name, self._location, self._metadata, self._changes = name, location, metadata, changes
+        self._name, self.location, self._metadata, self._changes = name, location, metadata, changes
         self._snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
+
+    def folder(self) -> str:
+        """Where its files are."""
+        return str(self._metadata["location"])
 
     def types(self) -> dict[str, str]:
         """Column name → Iceberg type."""
@@ -125,7 +129,7 @@ class Table:
         """Change branches and tags; without steps nothing. Raises `Overtaken`, also when the table is not as it was
         when we looked (but on a Spark Connect server, which does step by step whatever is there)."""
         if steps:
-            self._changes.commit(self._name, self._location, steps)
+            self._changes.commit(self._name, self.location, steps)
 
     def expire(self, snapshots: set[int]) -> None:
         """Drop snapshots, and the files that no other has. Raises `Overtaken`."""

@@ -1,7 +1,7 @@
-"""Are the files of the published tables there? From Iceberg's metadata alone, without Spark.
+"""Are the files of tables there? From Iceberg's metadata alone, without Spark.
 
-`take` follows what readers of any revision need: the pinned snapshots, their manifests, the data files. It looks
-whether each is there, not into the data.
+`take` follows what readers of any revision need: the pinned snapshots of the published tables, their manifests, the
+data files; `lacking` does so for one table. They look whether each is there, not into the data.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..home.directory import Home
 from ..state import files, place
 from ..state.ledger import Ledger
 from . import avro, catalogs
+from .iceberg import Table
 from .rewriting import DELETED
 
 SNAPSHOT = "snapshot {}"
@@ -34,7 +35,7 @@ def take(home: Home, ledger: Ledger) -> Inventory:
     pins = ledger.pinned()
     if identity is None or not pins:
         return Inventory(0, {})
-    there = {f"{files.plain(home.warehouse)}/{name}" for name in files.sizes(home.warehouse)}
+    there = _there(home.warehouse)
     tables = catalogs.of(home, identity).located()
     needed: set[str] = set()
     missing: dict[str, list[str]] = {}
@@ -47,6 +48,22 @@ def take(home: Home, ledger: Ledger) -> Inventory:
         if lacking:
             missing[table] = sorted(set(lacking))
     return Inventory(len(needed), missing)
+
+
+def lacking(table: Table, snapshots: set[int]) -> bool:
+    """Is a file missing or malformed that some snapshots of a table need? Not that we know, where Spark alone sees the
+    warehouse. Raises `OSError` when the table's folder cannot be listed."""
+    try:
+        there = _there(table.folder())
+        return not there.issuperset(_needed(table.location, snapshots, there))
+    except avro.NotAvro:
+        return True
+    except FileNotFoundError:
+        return False
+
+
+def _there(folder: str) -> set[str]:
+    return {f"{files.plain(folder)}/{name}" for name in files.sizes(folder)}
 
 
 def _needed(metadata: str, snapshots: set[int], there: set[str]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from algorithms.conditions import spark_sql
 from ..errors import UsageError, full, transient
 from ..home.directory import Home
 from ..home.s3 import in_s3
-from ..state import place
+from ..state import files, place
 from ..state.records import PLAIN, Revision
 from . import catalogs, few, iceberg
 from .branches import Branches
@@ -159,10 +159,16 @@ class Warehouse(Branches):
             f"TBLPROPERTIES ('format-version'='2', {_sql(properties)})"
         )
 
-    def remove(self, table: str) -> None:
-        """Drop a table that is none of the home's own, with its files."""
+    def remove(self, table: str, damaged: bool = False) -> None:
+        """Drop a table that is none of the home's own, with its files. Damaged: with all that is in its folder, since
+        PURGE fails where it cannot read which files there are."""
         assert table.startswith(place.ROUNDS)
-        self.spark.sql(f"DROP TABLE IF EXISTS {self.name(table)} PURGE")
+        if not damaged:
+            self.spark.sql(f"DROP TABLE IF EXISTS {self.name(table)} PURGE")
+            return
+        folder = self.metadata(table).folder()
+        self.spark.sql(f"DROP TABLE {self.name(table)}")
+        files.many(files.delete, [f"{folder}/{name}" for name in files.listed(folder)])
 
     def others(self) -> set[str]:
         """The tables here that hold rounds of runs, and are none of the home's own."""

@@ -176,10 +176,10 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro"])
 def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: Path) -> None:
-    """It is a cache, and no reason to refuse the home."""
+    """It is a cache, and no reason to refuse the home or a run."""
     world = elsewhere
     world.deliver(0, 1)
-    for epoch, goes in enumerate((copy, rename), 2):
+    for epoch, goes in enumerate((stay, copy, rename), 2):
         folder = Path(world.home.warehouse) / "graph" / CERTIFICATES
         for path in folder.glob(lost):
             path.unlink()
@@ -202,6 +202,13 @@ def _full(write: Callable[[str, bytes], None], location: str, content: bytes) ->
     if CERTIFICATES in location:
         raise OSError(28, "No space left on device")
     write(location, content)
+
+
+def stay(world: World, folder: Path) -> None:
+    """Neither, and doctor says it."""
+    assert not folder.exists()
+    (check,) = doctor._kept(world.home, world.ledger)
+    assert check.found == "none: the next run begins with the tables, which takes longer"
 
 
 def copy(world: World, folder: Path) -> None:
