@@ -33,7 +33,7 @@ def in_cells(
         its = {number // colours**2, number // colours % colours, number % colours}
         return work(of, _coloured(of, colours) if len(its) == 2 else None)
 
-    dealt = rows.mapInArrow(partial(_dealt, colours), "cell int, rows binary")
+    dealt = rows.mapInArrow(partial(_dealt, colours), "cell int, n bigint, rows binary")
     return dealt.groupBy("cell").applyInArrow(cell, schema)
 
 

@@ -6,14 +6,17 @@ converts each by itself. A pack is one row to it, whatever is in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
 
 from algorithms.kernels.intervals import Longs
 
+MOST = 1 << 16  # rows of a pack: what is larger than half a megabyte, a small heap has little room for
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -32,8 +35,31 @@ def read(packs: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.Table:
     >>> read(pa.table({"rows": [written(one), written(one.slice(1))]}), ["a"])["a"].to_pylist()
     [1, 2, 2]
     """
-    found = [pa.ipc.open_stream(each.as_buffer()).read_all() for each in packs["rows"]]
+    found = [_rows(each) for each in packs["rows"]]
     return pa.concat_tables(found) if found else pa.table({name: np.empty(0, np.int64) for name in names})
+
+
+def columns(packs: pa.Table, types: Mapping[str, DTypeLike]) -> list[NDArray[Any]]:
+    """Some columns of the rows of all packs, in arrays of these types: one pack is read at a time, so that no row is in
+    memory twice. `packs` has `n`, how many rows a pack has, and `rows`, the pack.
+
+    >>> one = pa.RecordBatch.from_pydict({"a": [1, 2], "b": [3, 4]})
+    >>> columns(pa.table({"n": [2, 1], "rows": [written(one), written(one.slice(1))]}), {"b": np.int32})
+    [array([3, 4, 4], dtype=int32)]
+    """
+    counts = packs["n"].to_pylist()
+    made = [np.empty(sum(counts), of) for of in types.values()]
+    at = 0
+    for n, pack in zip(counts, packs["rows"], strict=True):
+        rows = _rows(pack)
+        for name, column in zip(types, made, strict=True):
+            column[at : at + n] = rows[name].to_numpy()
+        at += n
+    return made
+
+
+def _rows(pack: pa.Scalar) -> pa.Table:
+    return pa.ipc.open_stream(pack.as_buffer()).read_all()
 
 
 def gathered(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.RecordBatch]:
@@ -52,7 +78,7 @@ def gathered(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.RecordBa
 
 
 def by(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
-    """Each number with how many of the rows have it, and the pack of these.
+    """Each number with how many of the rows have it, and the pack of these; in several, if they are more than `MOST`.
 
     >>> [(number, n) for number, n, _ in by(np.array([7, 3, 7]), pa.RecordBatch.from_pydict({"a": [1, 2, 3]}))]
     [(3, 1), (7, 2)]
@@ -64,11 +90,14 @@ def by(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
     numbers, starts = np.unique(number[order], return_index=True)
     ends = np.append(starts, number.size)[1:]
     for each, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        yield each, end - start, written(rows.slice(start, end - start))
+        for at in range(start, end, MOST):
+            n = min(MOST, end - at)
+            yield each, n, written(rows.slice(at, n))
 
 
 def dealt(name: str, number: Longs, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """`by` as rows: the number, in a column of that name, and `rows`, the pack."""
-    found = list(by(number, rows))
-    numbers, made = [each for each, *_ in found], [pack for *_, pack in found]
-    return pa.RecordBatch.from_pydict({name: pa.array(numbers, pa.int32()), "rows": pa.array(made, pa.binary())})
+    """`by` as rows: the number, in a column of that name, `n` and `rows`."""
+    numbers, counts, made = zip(*by(number, rows), strict=True) if number.size else ((), (), ())
+    return pa.RecordBatch.from_pydict(
+        {name: pa.array(numbers, pa.int32()), "n": pa.array(counts, pa.int64()), "rows": pa.array(made, pa.binary())}
+    )

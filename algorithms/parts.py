@@ -6,7 +6,7 @@ owned by its lower end; parts are ranges of that order with about as many triang
 of edges of its own part. Who must hold an edge is found in cells (`cells`), a bit for each part.
 
 Shapes   Edges: a < b. `held`: part, owner, a, b, level (-1: not there), cap, and a row for each event: epoch, diff.
-         What parts say: part (to whom), sender, a, b, value, round, in packs (`packs`); and how often they looked.
+         What parts say: part (to whom), sender, round, and a, b, value in packs (`packs`); and how often they looked.
 Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the edges; one
          of all that the parts hold, which the executors then keep. A round is one job that reads that where it lies,
          and one that counts what was said. Triangles are looked for in the first round, and lie on the executors' disks
@@ -18,7 +18,7 @@ Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -28,6 +28,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -42,21 +43,25 @@ from algorithms.kernels.intervals import Longs, longs
 EDGE = ["a", "b"]
 SHARPER = 1  # rounds of h-indices: the order is then about as good as that of core numbers
 EDGE_BYTES = 350  # what `size` is reckoned with
-HELD_BYTES, SIDE_BYTES = 280, 8  # of an edge that a part holds, and of a triangle on an own edge
-CELL_BYTES = 200  # of an edge in a cell
+HELD_BYTES, SIDE_BYTES = 170, 8  # of an edge that a part holds, and of a triangle on an own edge
+CELL_BYTES = 150  # of an edge in a cell
 MOST_PARTS = 1000
 OWN = 25  # what an edge weighs among triangles when parts are made equal
-HELD = ["a", "b", "owner", "level", "cap", "epoch", "diff"]
-# What a part holds, some 60,000 rows at a time as Arrow writes them: a row of Spark costs it more than all that parts
-# do with an edge in a late round. moves: the epochs at which some of them come or go.
-PACKED = "part int, place int, edges bigint, moves array<bigint>, rows binary"
-PACK = 1 << 16
-SAID = "part int, sender int, n bigint, looked bigint, rows binary"
-MESSAGE = ["sender", "a", "b", "value", "round"]
+HELD = {
+    **{"a": np.int64, "b": np.int64, "owner": np.int32, "level": np.int32, "cap": np.int32},
+    **{"epoch": np.int64, "diff": np.int8},
+}
+# What a part holds, in packs of `HELD`, by a and b: a row of Spark costs it more than all that parts do with an edge in
+# a late round. moves: the epochs at which some of them come or go.
+PACKED = "part int, place int, n bigint, moves array<bigint>, rows binary"
+SAID = "part int, sender int, round int, n bigint, looked bigint, rows binary"
+BEFORE = -1
+MESSAGE = {"a": np.int64, "b": np.int64, "value": np.int64}
 # Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
 FIXED = {"spark.sql.adaptive.enabled": "false", "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false"}
 
-Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # round, part, what it holds, what it heard
+Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # round; and as `Work`
+Work = Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # part, what it holds, what it heard: in packs
 
 
 class Rounds(Protocol):
@@ -126,11 +131,13 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
         try:
             if layout is None:
                 rounds.layout = layout = _layout(rows, size, rounds, persist)
+                while cached:  # the executors need the room
+                    cached.pop().unpersist()
             known = layout.rows.join(rows, EDGE)
-            dealt = known.mapInArrow(_dealt, "part int, rows binary").repartition(layout.parts, "part")
+            dealt = known.mapInArrow(_dealt, "part int, n bigint, rows binary").repartition(layout.parts, "part")
             packed = dealt.groupBy("part").applyInArrow(_packed, PACKED).repartition(layout.parts, "part")
             parted = persist(packed.sortWithinPartitions("part", "place"))
-            sizes = parted.groupBy("part").agg(F.sum("edges").alias("n")).collect()
+            sizes = parted.groupBy("part").agg(F.sum("n").alias("n")).collect()
             moving = parted.select("part", F.explode("moves").alias("epoch")).distinct().collect()
             moves: dict[int, set[int]] = {}
             for row in moving:
@@ -181,21 +188,21 @@ def together(
     held: Held,
     told: list[DataFrame],
     active: set[int] | None,
-    task: Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table],
+    task: Work,
     schema: str,
 ) -> DataFrame:
     """What a task makes of what each part holds and has been told; active: of these parts alone."""
     nothing = held.rows.sparkSession.createDataFrame([], SAID)
-    heard = reduce(DataFrame.unionByName, told, nothing).where("n > 0").select("part", "rows")
-    here = held.rows.select("part", "rows")
+    heard = reduce(DataFrame.unionByName, told, nothing).where("n > 0").drop("looked")
+    here = held.rows.select("part", "place", "n", "rows")
     if active is not None:
         some = F.col("part").isin(sorted(active))
         here, heard = here.where(some), heard.where(some)
-    return here.groupBy("part").cogroup(heard.groupBy("part")).applyInArrow(partial(_unpacked, task), schema)
+    return here.groupBy("part").cogroup(heard.groupBy("part")).applyInArrow(task, schema)
 
 
 def remembered(rows: DataFrame) -> DataFrame:
-    """What parts know from before (part, a, b, value), as if each had told itself in a round -1: `SAID`."""
+    """What parts know from before (part, a, b, value), as if each had told itself in a round `BEFORE`: `SAID`."""
     return rows.select("part", *EDGE, "value").mapInArrow(_remembered, SAID)
 
 
@@ -205,15 +212,47 @@ def own(told: list[DataFrame]) -> DataFrame:
     return themselves.select("rows").mapInArrow(_spoken, "a bigint, b bigint, value bigint")
 
 
-def said(sender: int, to: Longs, looked: int, columns: dict[str, Longs]) -> pa.Table:
-    """What a part says in a round (`SAID`): to whom, and `MESSAGE` but for the sender; looked: how often it did."""
-    rows = {"sender": np.full(to.size, sender), **columns}
-    return _packs(sender, packs.by(to, pa.RecordBatch.from_pydict({name: rows[name] for name in MESSAGE})), looked)
+def said(sender: int, round_: int, to: Longs, looked: int, rows: dict[str, Longs]) -> pa.Table:
+    """What a part says in a round (`SAID`): to whom, and `MESSAGE`; looked: how often it did."""
+    found = [(part, sender, n, pack) for part, n, pack in packs.by(to, pa.RecordBatch.from_pydict(rows))]
+    return _said([(sender, sender, 0, None), *found], round_, looked)
 
 
 def nothing_said() -> pa.Table:
     """What a part has been told before anything was said."""
-    return packs.read(pa.table({"rows": pa.array([], pa.binary())}), MESSAGE)
+    return _said([], 0)
+
+
+def _said(found: Sequence[tuple[int, int, int, bytes | None]], round_: int, looked: int = 0) -> pa.Table:
+    """`SAID` of (part, sender, n, rows)."""
+    part, sender, n, rows = zip(*found, strict=True) if found else ((), (), (), ())
+    return pa.table(
+        {
+            "part": pa.array(part, pa.int32()),
+            "sender": pa.array(sender, pa.int32()),
+            "round": pa.array([round_] * len(found), pa.int32()),
+            "n": pa.array(n, pa.int64()),
+            "looked": pa.array([looked, *[0] * len(found)][: len(found)], pa.int64()),
+            "rows": pa.array(rows, pa.binary()),
+        }
+    )
+
+
+def packed(part: int, rows: dict[str, NDArray[np.integer]]) -> pa.Table:
+    """What a part holds (`PACKED`), of rows in any order (`HELD`)."""
+    order = np.lexsort((rows["b"], rows["a"]))
+    some = [order[place : place + packs.MOST] for place in range(0, order.size, packs.MOST)]
+    moves = [np.unique(rows["epoch"][each][rows["diff"][each] != 0]) for each in some]
+    batches = (pa.RecordBatch.from_pydict({name: rows[name][each] for name in HELD}) for each in some)
+    return pa.table(
+        {
+            "part": np.full(len(some), part, np.int32),
+            "place": np.arange(len(some), dtype=np.int32),
+            "n": pa.array([each.size for each in some], pa.int64()),
+            "moves": pa.array(moves, pa.list_(pa.int64())),
+            "rows": pa.array(map(packs.written, batches), pa.binary()),
+        }
+    )
 
 
 def colours(count: int, size: int, each: int = CELL_BYTES) -> int:
@@ -288,7 +327,7 @@ def parts_for(count: int, weight: int, size: int, tasks: int) -> int:
     where there are no such hubs. More parts are more copies and messages.
 
     >>> parts_for(10**7, 7 * 10**8, 10**8, 2), parts_for(10**7, 7 * 10**8, 3 * 10**6, 2)
-    (2, 33)
+    (2, 17)
     """
     memory = size * EDGE_BYTES
     most = max(tasks, ceil(weight * SIDE_BYTES / memory)) + count // 100  # of a handful of edges no part holds few
@@ -341,64 +380,25 @@ def _holders(words: list[str], rows: pa.Table, colours: Colours | None) -> pa.Ta
 
 def _dealt(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What each part gets of some edges: who owns one holds it."""
-    for batch in packs.gathered(rows, PACK):
+    for batch in packs.gathered(rows, packs.MOST):
         owner, *bits = longs(batch, ["owner", *(name for name in batch.schema.names if name.startswith("w"))])
         words = np.stack(bits, axis=1)
         words[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64
         edge, part = kernel.members(words)
-        yield packs.dealt("part", part, batch.select(HELD).take(pa.array(edge)))
+        yield packs.dealt("part", part, batch.select([*HELD]).take(pa.array(edge)))
 
 
-def _packed(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
-    """The same of one part (`PACKED`), by a and b."""
-    held = packs.read(rows, HELD)
-    a, b, epoch, diff = longs(held, [*EDGE, "epoch", "diff"])
-    order = np.lexsort((b, a))
-    some = [order[place : place + PACK] for place in range(0, a.size, PACK)]
-    moves = [np.unique(epoch[each][diff[each] != 0]) for each in some]
-    batches = [held.take(pa.array(each)).combine_chunks().to_batches()[0] for each in some]
-    return pa.table(
-        {
-            "part": np.full(len(some), key[0].as_py(), np.int32),
-            "place": np.arange(len(some), dtype=np.int32),
-            "edges": pa.array([each.size for each in some], pa.int64()),
-            "moves": pa.array(moves, pa.list_(pa.int64())),
-            "rows": pa.array(map(packs.written, batches), pa.binary()),
-        }
-    )
-
-
-def _unpacked(
-    task: Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table],
-    key: tuple[pa.Scalar, ...],
-    rows: pa.Table,
-    heard: pa.Table,
-) -> pa.Table:
-    return task(key, packs.read(rows, HELD), packs.read(heard, MESSAGE))
+def _packed(key: tuple[pa.Scalar, ...], dealt: pa.Table) -> pa.Table:
+    return packed(key[0].as_py(), dict(zip(HELD, packs.columns(dealt, HELD), strict=True)))
 
 
 def _remembered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
         (part,) = longs(batch, ["part"])
-        columns = {name: batch[name] for name in ("a", "b", "value")}
-        message = {"sender": part, **columns, "round": np.full(part.size, -1)}
-        yield from _packs(0, packs.by(part, pa.RecordBatch.from_pydict(message))).to_batches()
+        found = [(number, number, n, pack) for number, n, pack in packs.by(part, batch.select([*MESSAGE]))]
+        yield from _said(found, BEFORE).to_batches()
 
 
 def _spoken(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
-        yield from packs.read(batch, MESSAGE).select([*EDGE, "value"]).to_batches()
-
-
-def _packs(sender: int, found: Iterable[tuple[int, int, bytes]], looked: int = 0) -> pa.Table:
-    """`SAID`"""
-    part, n, rows = zip((sender, 0, None), *found, strict=True)
-    return pa.table(
-        {
-            "part": pa.array(part, pa.int32()),
-            "sender": pa.array([sender] * len(part), pa.int32()),
-            "n": pa.array(n, pa.int64()),
-            "looked": pa.array([looked] + [0] * (len(part) - 1), pa.int64()),
-            "rows": pa.array(rows, pa.binary()),
-        }
-    )
+        yield from packs.read(batch, [*MESSAGE]).to_batches()

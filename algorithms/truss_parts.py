@@ -16,7 +16,7 @@ Errors   ValueError when the edges, or the edges and the stored trussness, contr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
 from time import perf_counter
@@ -24,11 +24,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms import lists, parts
+from algorithms import lists, packs, parts
 from algorithms.cells import Colours, in_cells
 from algorithms.edges import steps
 from algorithms.kernels import facts as local
@@ -65,13 +66,11 @@ def trussness_changes(
     be read while the rounds are kept. `say` hears of each round: the epoch, and a text.
     """
     rounds = rounds or OnExecutors()
-    state, events, epochs = _opening(intervals, trussness, first)
+    rows, epochs = _opening(intervals, trussness, first, rounds)
     later = trussness.where(F.col("epoch") >= first)
     triples = [later.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))]
     notes: list[tuple[int, str]] = []
     if epochs:
-        rows = state.select(*EDGE, F.col("r").alias("level"), _long(0, "epoch"), _long(0, "diff"))
-        rows = rows.unionByName(events.select(*EDGE, _long(-1, "level"), "epoch", "diff"))
         with parts.held(rows, size, rounds) as held:
             say(epochs[0][0], f"{held.parts:,} parts, which hold {held.edges:,} rows, {held.most:,} the largest")
             before: DataFrame | None = None
@@ -100,6 +99,7 @@ def trussness_changes(
                     "seconds": round(perf_counter() - began, 6),
                 }
                 notes.append((epoch, json.dumps(note)))
+    rounds.forget(rows)
     log = intervals.sparkSession.createDataFrame(notes, "epoch bigint, note string")
     zeros = [_long(0, name) for name in (*EDGE, "k", "diff")]
     changed = net(triples).withColumn("note", F.lit(None).cast("string"))
@@ -188,29 +188,35 @@ def net(triples: list[DataFrame]) -> DataFrame:
 
 
 def _opening(
-    intervals: DataFrame, trussness: DataFrame, first: int
-) -> tuple[DataFrame, DataFrame, list[tuple[int, int, int]]]:
-    """The levels (a, b, r) just before `first`; the events (a, b, epoch, diff); (epoch, inserted, deleted) of each."""
-    net = steps(intervals, EDGE).groupBy(*EDGE, "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
+    intervals: DataFrame, trussness: DataFrame, first: int, rounds: Rounds
+) -> tuple[DataFrame, list[tuple[int, int, int]]]:
+    """The rows of `parts.held`, kept: the levels just before `first`, and the events; (epoch, inserted, deleted) of
+    each epoch with events."""
+    # all that follows is by edge: of each side one shuffle
+    net = steps(intervals, EDGE).repartition(*EDGE).groupBy(*EDGE, "epoch").agg(F.sum("diff").alias("diff"))
     line = Window.partitionBy(*EDGE).orderBy("epoch")
-    net = net.withColumn("times", F.sum("diff").over(line))
-    levels = trussness.where(F.col("epoch") < first).groupBy(*EDGE, "k").agg(F.sum("diff").alias("n")).where("n <> 0")
-    levels = levels.groupBy(*EDGE).agg(F.sum("n").alias("known"), (F.max("k") - 2).alias("r"))
-    before = net.where(F.col("epoch") < first).select(*EDGE, "times")
-    both = before.join(levels, EDGE, "full").fillna(0, ["times", "known"])
-    row = both.where("times <> 1 OR known <> 1").orderBy(*EDGE).first()
-    if row:
-        raise ValueError(
-            f"edge ({row.a}, {row.b}) is there {row.times} times just before epoch {first}, with {row.known} trussness"
-        )
+    net = net.where("diff <> 0").withColumn("times", F.sum("diff").over(line))
+    stored = trussness.where(F.col("epoch") < first).repartition(*EDGE)
+    levels = stored.groupBy(*EDGE, "k").agg(F.sum("diff").alias("n")).where("n <> 0")
+    levels = levels.groupBy(*EDGE).agg(F.sum("n").alias("known"), (F.max("k") - 2).alias("level"))
+    times = net.where(F.col("epoch") < first).select(*EDGE, "times")
+    before = times.join(levels, EDGE, "full").fillna(0, ["times", "known"])
+    state = before.select(*EDGE, "level", _long(first - 1, "epoch"), _long(0, "diff"), "times", "known")
     events = net.where(F.col("epoch") >= first)
-    wrong = F.min(F.when(~F.col("times").isin(0, 1), F.struct(*EDGE, "times"))).alias("wrong")
-    counts = events.groupBy("epoch").agg(F.count_if(F.col("diff") > 0), F.count_if(F.col("diff") < 0), wrong)
-    epochs = sorted(tuple(row) for row in counts.collect())
+    events = events.select(*EDGE, _long(-1, "level"), "epoch", "diff", "times", _long(0, "known"))
+    rows = rounds.keep(state.unionByName(events))
+    wrong = F.expr(f"if(epoch < {first}, times <> 1 OR known <> 1, times NOT IN (0, 1))")
+    counted = rows.groupBy("epoch").agg(
+        F.count_if(F.col("diff") > 0),
+        F.count_if(F.col("diff") < 0),
+        F.min(F.when(wrong, F.struct(*EDGE, "times", "known"))),
+    )
+    epochs = sorted(tuple(row) for row in counted.collect())
     for epoch, _, _, bad in epochs:
         if bad:
-            raise ValueError(f"edge ({bad.a}, {bad.b}) is there {bad.times} times at epoch {epoch}")
-    return both.select(*EDGE, "r"), events, [(epoch, inserted, deleted) for epoch, inserted, deleted, _ in epochs]
+            when = f"just before epoch {first}, with {bad.known} trussness" if epoch < first else f"at epoch {epoch}"
+            raise ValueError(f"edge ({bad.a}, {bad.b}) is there {bad.times} times {when}")
+    return rows, [(epoch, inserted, deleted) for epoch, inserted, deleted, _ in epochs if epoch >= first]
 
 
 def _long(value: int, name: str) -> Column:
@@ -221,42 +227,44 @@ def _long(value: int, name: str) -> Column:
 
 
 class _Holding(NamedTuple):
-    """The edges that a part holds, in order, and its rows, each with the place of its edge.
-    Rows come in order, but for what Spark has sorted again."""
+    """The edges that a part holds, in order, and its rows, each with the place of its edge."""
 
     a: Longs
     b: Longs
     owner: Shorts
     level: Shorts
     cap: Shorts
-    place: Ints
+    place: Shorts
     epoch: Longs
-    diff: Longs
+    diff: NDArray[np.int8]
 
     @classmethod
     def of(cls, rows: pa.Table) -> _Holding:
-        columns = longs(rows, ["a", "b", "owner", "level", "cap", "epoch", "diff"])
-        a, b = columns[:2]
-        if not ((a[1:] > a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] >= b[:-1]))).all():
-            order = np.lexsort((b, a))
-            columns = [column[order] for column in columns]
-        a, b, owner, level, cap, epoch, diff = columns
+        """rows: `parts.PACKED`, in any order."""
+        a, b, owner, level, cap, epoch, diff = packs.columns(rows.sort_by("place"), parts.HELD)
         new = np.ones(a.size, bool)
         new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
-        first = np.flatnonzero(new)
-        level = np.maximum.reduceat(level, first) if first.size else level
-        shorts = [column.astype(np.int32) for column in (owner[first], level, cap[first])]
-        return cls(a[first], b[first], shorts[0], shorts[1], shorts[2], np.cumsum(new) - 1, epoch, diff)
+        place = np.cumsum(new, dtype=np.int32) - np.int32(1)
+        if not new.all():  # an edge that comes and goes has more than one row
+            first = np.flatnonzero(new)
+            level = np.maximum.reduceat(level, first)
+            a, b, owner, cap = (column[first] for column in (a, b, owner, cap))
+        return cls(a, b, owner, level, cap, place, epoch, diff)
 
     def there(self, epoch: int) -> NDArray[np.bool_]:
         """Which of the edges are there, at an epoch of the window or just before it."""
+        times = (self.level >= 0).astype(np.int8)
         so_far = self.epoch <= epoch
-        sums = np.bincount(self.place[so_far], self.diff[so_far], self.a.size)
-        return np.asarray(sums + (self.level >= 0) > 0, np.bool_)
+        np.add.at(times, self.place[so_far], self.diff[so_far])
+        return times > 0
 
-    def find(self, rows: pa.Table) -> Ints:
-        """The place of each row's edge."""
-        return graph.places(self.a, self.b, *longs(rows, EDGE))
+    def told(self, heard: pa.Table) -> Iterator[tuple[Ints, Longs, int, int]]:
+        """What it has been told (`parts.SAID`), pack by pack: the places of edges, each once, and their values; by
+        whom, and in which round."""
+        for at in range(heard.num_rows):
+            a, b, value = packs.columns(heard.slice(at, 1), parts.MESSAGE)
+            by = heard["sender"][at].as_py(), heard["round"][at].as_py()
+            yield (graph.places(self.a, self.b, a, b), value, *by)
 
     def part(self, name: str, number: int) -> kernel.Part:
         return lists.part(name, number, self.a, self.b, self.owner)
@@ -273,20 +281,19 @@ class _Epoch:
     @classmethod
     def of(cls, part: int, holding: _Holding, heard: pa.Table, epoch: int, inserted: int, number: int) -> _Epoch:
         """number: of the round; of the first nobody has been told, but all hold the edges that come and go."""
-        place, (sender, value, round_) = holding.find(heard), longs(heard, ["sender", "value", "round"])
-        was, now = holding.there(epoch - 1), holding.there(epoch)
-        before, old = holding.level.copy(), round_ < 0
-        before[place[old]] = value[old]
+        was, now, before = holding.there(epoch - 1), holding.there(epoch), holding.level.copy()
+        old = pc.equal(heard["round"], parts.BEFORE)
+        for place, value, *_ in holding.told(heard.filter(old)):
+            before[place] = value
         before[~was] = -1
         bound = np.where(was, np.minimum(holding.cap, before + np.int32(inserted)) if inserted else before, holding.cap)
-        bound = np.where(now, bound, -1).astype(np.int32)
-        earlier = ~old & (round_ < number - 1)
-        own_last = ~old & ~earlier & (sender == part)
-        for rows in (earlier, own_last):
-            np.minimum.at(bound, place[rows], value[rows].astype(np.int32))
-        start, last = bound.copy(), ~old & ~earlier & ~own_last
-        np.minimum.at(bound, place[last], value[last].astype(np.int32))
-        return cls(before, bound, was & ~now if number == 0 else bound < start)
+        bound[~now] = -1
+        fell = was & ~now if number == 0 else np.zeros(bound.size, bool)
+        for place, value, sender, round_ in holding.told(heard.filter(pc.invert(old)).sort_by("round")):
+            if round_ == number - 1 and sender != part:
+                fell[place] = value < bound[place]
+            bound[place] = np.minimum(bound[place], value)
+        return cls(before, bound, fell)
 
 
 def _facts(rows: pa.Table, colours: Colours | None) -> pa.Table:
@@ -312,8 +319,8 @@ def _settle(
 def _place(name: str, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
     part, holding = key[0].as_py(), _Holding.of(rows)
     made, label = holding.part(name, part), np.full(holding.a.size, kernel.NOWHERE, np.int64)
-    (value,) = longs(heard, ["value"])
-    label[holding.find(heard)] = value
+    for place, value, *_ in holding.told(heard):
+        label[place] = value
     moved = kernel.place(made, holding.level, label, number)
     told = kernel.peers(made, holding.level, label, moved)
     return _said(part, number, holding, moved, told, label, moved.size)
@@ -347,5 +354,5 @@ def _said(
     """What a part remembers of its own edges, and tells others."""
     edges = np.concatenate([moved, told[1]])
     to = np.concatenate([np.full(moved.size, part), told[0]])
-    columns = {"a": holding.a[edges], "b": holding.b[edges], "value": value[edges].astype(np.int64)}
-    return parts.said(part, to, looked, {**columns, "round": np.full(to.size, number)})
+    rows = {"a": holding.a[edges], "b": holding.b[edges], "value": value[edges].astype(np.int64)}
+    return parts.said(part, number, to, looked, rows)

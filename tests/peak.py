@@ -24,7 +24,6 @@ from algorithms import packs, parts, truss_parts
 from algorithms.kept import INTERVAL, Files
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.truss import peel
-from algorithms.parts import PACK
 from algorithms.proof import Ask
 from algorithms.times import FOREVER
 from algorithms.truss import _replay
@@ -93,7 +92,7 @@ def task(folder: Path, first: int, columns: list[np.ndarray], token: str = "here
 def unpacked(columns: dict[str, np.ndarray], work: Callable[[pa.Table], object]) -> int:
     """Bytes that a task takes at the peak for rows that come in packs."""
     rows = pa.RecordBatch.from_pydict(columns)
-    made = [packs.written(rows.slice(at, PACK)) for at in range(0, rows.num_rows, PACK)]
+    made = [packs.written(rows.slice(at, packs.MOST)) for at in range(0, rows.num_rows, packs.MOST)]
     dealt = pa.table({"rows": pa.array(made, pa.binary())})
     del rows, made
     pa.default_memory_pool().release_unused()
@@ -126,12 +125,10 @@ def part(a: np.ndarray, b: np.ndarray, number: int = 8) -> float:
     held = held[np.lexsort((b[held], a[held]))]
     triangles, zero = int(support[owner == most].sum()), np.zeros(held.size, np.int64)
     columns = {"a": a[held], "b": b[held], "owner": owner[held], "level": zero - 1, "cap": support[held]}
-    nobody = parts.nothing_said()
-    del cell, edge, holder
-    taken = unpacked(
-        columns | {"epoch": zero, "diff": zero + 1},
-        lambda rows: truss_parts._settle("", 0, 1, 0, (pa.scalar(most),), rows, nobody),
-    )
+    rows, nobody = parts.packed(most, columns | {"epoch": zero, "diff": zero + 1}), parts.nothing_said()
+    del cell, edge, holder, columns
+    pa.default_memory_pool().release_unused()
+    taken = peak(lambda: truss_parts._settle("", 0, 1, 0, (pa.scalar(most),), rows, nobody))
     return (taken - parts.SIDE_BYTES * triangles) / held.size
 
 

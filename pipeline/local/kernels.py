@@ -142,14 +142,14 @@ def _parts() -> None:
 
     a, b, k = _trussness()
     part, nothing, level = np.zeros(a.size, np.int32), np.zeros(a.size, np.int64), (k - 2).astype(np.int32)
-    held = pa.table({"a": a, "b": b, "owner": part, "cap": level, "level": level, "epoch": nothing, "diff": nothing})
-    (rows,) = _received(held)
-    table, nobody = pa.Table.from_batches([rows]), parts.nothing_said()
+    columns = {"a": a, "b": b, "owner": part, "level": level, "cap": level, "epoch": nothing, "diff": nothing}
+    (rows,) = _received(pa.table(columns))
+    table, held, nobody = pa.Table.from_batches([rows]), parts.packed(0, columns), parts.nothing_said()
     parts._support(table, None)
     parts._holders(["w0"], table, (a % 2, b % 2))
     for number in (0, 1):
-        truss_parts._settle("", 0, 1, number, (pa.scalar(0),), table, nobody)
-        truss_parts._place("", number, (pa.scalar(0),), table, nobody)
+        truss_parts._settle("", 0, 1, number, (pa.scalar(0),), held, nobody)
+        truss_parts._place("", number, (pa.scalar(0),), held, nobody)
     known = region.Known(a, b, level, nothing, part, level, np.full(a.size, UNASKED, np.int32))
     region._beside(region._part(known, (0, 0)).levels, np.flatnonzero(part == 0), 1)
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import BinaryType
 
 from algorithms.parts import Layout
 
@@ -24,6 +25,12 @@ from .warehouse import Warehouse
 
 # By itself Iceberg reads a table of a few megabytes in one task, which alone would copy every row for all cells.
 SPLITS = {"split-size": 2 << 20, "file-open-cost": 256 << 10}
+# Parquet looks only at every hundredth row how much memory it holds, and a pack is up to half a megabyte.
+PACKS = {
+    "write.parquet.page-row-limit": "1",
+    "write.parquet.row-group-check-min-record-count": "1",
+    "write.parquet.row-group-size-bytes": str(16 << 20),
+}
 _NAME = re.compile(ROUNDS + r"(.+)_\d+")
 
 
@@ -47,7 +54,8 @@ class Tables:
         self._made += 1
         name = f"{ROUNDS}{self._run_id}_{self._made}"
         columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in rows.schema)
-        self._warehouse.add(name, columns)
+        packed = any(isinstance(field.dataType, BinaryType) for field in rows.schema)
+        self._warehouse.add(name, columns, PACKS if packed else None)
         rows.writeTo(self._warehouse.name(name)).append()
         found = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.name(name))
         self._kept.append((found, name))

@@ -147,13 +147,13 @@ class Warehouse(Branches):
         listed = self.spark.sql(f"SHOW TABLES IN {self.catalog}.{self.namespace}").collect()
         return {row.tableName for row in listed}
 
-    def add(self, table: str, columns: str) -> None:
-        """Make a table, unless it is there."""
-        elsewhere, properties = "", PROPERTIES
+    def add(self, table: str, columns: str, own: dict[str, str] | None = None) -> None:
+        """Make a table, unless it is there. own: properties of this one."""
+        elsewhere, properties = "", PROPERTIES | (own or {})
         if self.home.config.storage.catalog is not None:
             # the catalog may serve other homes, and would choose a place of its own for the files
             elsewhere = f"LOCATION '{self.home.warehouse}/{self.namespace}/{table}'"
-            properties = PROPERTIES | {catalogs.OWNER: self.catalog}
+            properties |= {catalogs.OWNER: self.catalog}
         self.spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({columns}) USING iceberg {elsewhere} "
             f"TBLPROPERTIES ('format-version'='2', {_sql(properties)})"
