@@ -110,15 +110,21 @@ def cells(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
     return {name: unpacked(*kind) / a.size for name, kind in kinds.items()}
 
 
+def ranges(low: np.ndarray, support: np.ndarray, number: int) -> np.ndarray:
+    """Owners of edges, in so many ranges of the order of their lower ends, of about as many triangles each."""
+    by, owner = np.argsort(low, kind="stable"), np.empty(low.size, np.int32)
+    weight = np.cumsum(support[by] + parts.OWN)
+    owner[by] = np.minimum(weight * number // weight[-1], number - 1)
+    return owner
+
+
 def part(a: np.ndarray, b: np.ndarray, number: int = 8) -> float:
     """Of the largest of so many parts, in the first round of a first load; vertices are ordered by their degrees."""
     cell = kernel.in_cell(a, b, None)
     support, ranks = kernel.support(cell), np.empty(cell.graph.vertices.size, np.int64)
     ranks[cell.graph.by_rank] = np.arange(ranks.size)
     low = np.minimum(*(ranks[np.searchsorted(cell.graph.vertices, end)] for end in (a, b)))
-    by, owner = np.argsort(low, kind="stable"), np.empty(a.size, np.int32)
-    weight = np.cumsum(support[by] + parts.OWN)
-    owner[by] = np.minimum(weight * number // weight[-1], number - 1)
+    owner = ranges(low, support, number)
     edge, holder = kernel.members(kernel.holders(cell, owner, 1))
     most = int(np.bincount(holder).argmax())
     held = np.union1d(edge[holder == most], np.flatnonzero(owner == most))

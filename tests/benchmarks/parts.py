@@ -36,6 +36,7 @@ from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.benchmarks.triangles import by_rmat, change, stored
 from tests.kernels.references import read_rows, simple_edges
+from tests.peak import ranges
 from tests.truss.test_parts import Parts
 
 
@@ -127,9 +128,7 @@ def compare_orders(name: str, a: np.ndarray, b: np.ndarray, parts: int = 16) -> 
         if key is not None:
             rank = np.empty(vertices.size, np.int64)
             rank[np.lexsort((degree, key))] = np.arange(vertices.size)
-            by = np.argsort(np.minimum(rank[place[: a.size]], rank[place[a.size :]]), kind="stable")
-            weight = np.cumsum(support[by] + OWN)
-            owner[by] = np.minimum(weight * parts // weight[-1], parts - 1)
+            owner = ranges(np.minimum(rank[place[: a.size]], rank[place[a.size :]]), support, parts)
         made = Parts(a, b, owner)
         found = made.settled(support.astype(np.int32), np.random.default_rng(1))
         assert (found == peel(a, b) - 2).all()
