@@ -192,19 +192,18 @@ def _opening(
 ) -> tuple[DataFrame, list[tuple[int, int, int]]]:
     """The rows of `parts.held`, kept: the levels just before `first`, and the events; (epoch, inserted, deleted) of
     each epoch with events."""
-    # all that follows is by edge: of each side one shuffle
-    net = steps(intervals, EDGE).repartition(*EDGE).groupBy(*EDGE, "epoch").agg(F.sum("diff").alias("diff"))
-    line = Window.partitionBy(*EDGE).orderBy("epoch")
-    net = net.where("diff <> 0").withColumn("times", F.sum("diff").over(line))
-    stored = trussness.where(F.col("epoch") < first).repartition(*EDGE)
-    levels = stored.groupBy(*EDGE, "k").agg(F.sum("diff").alias("n")).where("n <> 0")
-    levels = levels.groupBy(*EDGE).agg(F.sum("n").alias("known"), (F.max("k") - 2).alias("level"))
-    times = net.where(F.col("epoch") < first).select(*EDGE, "times")
-    before = times.join(levels, EDGE, "full").fillna(0, ["times", "known"])
-    state = before.select(*EDGE, "level", _long(first - 1, "epoch"), _long(0, "diff"), "times", "known")
-    events = net.where(F.col("epoch") >= first)
-    events = events.select(*EDGE, _long(-1, "level"), "epoch", "diff", "times", _long(0, "known"))
-    rows = rounds.keep(state.unionByName(events))
+    was = F.col("epoch") < first
+    now = F.greatest("epoch", F.lit(first - 1)).alias("epoch")
+    moved = steps(intervals, EDGE).select(*EDGE, now, "diff", _long(0, "known"), _long(0, "k"))
+    known = F.col("diff").alias("known"), (F.col("k") * F.col("diff")).alias("k")
+    stored = trussness.where(was).select(*EDGE, _long(first - 1, "epoch"), _long(0, "diff"), *known)
+    both = moved.unionByName(stored).repartition(*EDGE)  # all that follows is by edge
+    sums = (F.sum(name).alias(name) for name in ("diff", "known", "k"))
+    net = both.groupBy(*EDGE, "epoch").agg(*sums).where("diff <> 0 OR known <> 0")
+    times = F.sum("diff").over(Window.partitionBy(*EDGE).orderBy("epoch")).alias("times")
+    level = F.when(was, F.col("k") - 2).otherwise(-1).alias("level")
+    diff = F.when(was, 0).otherwise(F.col("diff")).alias("diff")
+    rows = rounds.keep(net.select(*EDGE, level, "epoch", diff, times, "known"))
     wrong = F.expr(f"if(epoch < {first}, times <> 1 OR known <> 1, times NOT IN (0, 1))")
     counted = rows.groupBy("epoch").agg(
         F.count_if(F.col("diff") > 0),
