@@ -64,7 +64,9 @@ def command(home: Home, cluster: Cluster, *arguments: str) -> tuple[float, float
     ended = subprocess.run(whole, env=environment | {"PYTHONPATH": str(REPO)}, capture_output=True, text=True)
     watch.over.set()
     if ended.returncode:
-        sys.exit(f"{' '.join(arguments)}: exit {ended.returncode}\n{ended.stdout}\n{ended.stderr}")
+        logs = sorted((home.path / "logs").glob("*.log"), key=lambda path: path.stat().st_mtime)
+        log = logs[-1].read_text() if logs else ""  # gone with the home
+        sys.exit(f"{' '.join(arguments)}: exit {ended.returncode}\n{ended.stdout}\n{ended.stderr}\n{log}")
     return time.perf_counter() - start, watch.most / 1e9
 
 
