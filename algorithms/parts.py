@@ -57,6 +57,9 @@ PACKED = "part int, place int, n bigint, moves array<bigint>, rows binary"
 SAID = "part int, sender int, round int, n bigint, looked bigint, rows binary"
 BEFORE = -1
 MESSAGE = {"a": np.int64, "b": np.int64, "value": np.int64}
+# To be joined by a shuffle: by the size of the packs that they come out of, ten million rows look small enough to be
+# brought to the driver.
+UNPACKED = "merge"
 # Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
 FIXED = {"spark.sql.adaptive.enabled": "false", "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false"}
 
@@ -264,7 +267,7 @@ def colours(count: int, size: int, each: int = CELL_BYTES) -> int:
 def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
     """a, b → a, b, n: how many triangles each edge is in, counted in cells. count: how many edges there are, about."""
     found = in_cells(pairs.select(*EDGE), colours(count, size), _support, "a bigint, b bigint, n bigint")
-    return found.groupBy(*EDGE).agg(F.sum("n").alias("n"))
+    return found.groupBy(*EDGE).agg(F.sum("n").alias("n")).hint(UNPACKED)
 
 
 # -- who owns what ---------------------------------------------------------------------------------------------------

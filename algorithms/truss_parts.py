@@ -38,7 +38,7 @@ from algorithms.kernels import parts as kernel
 from algorithms.kernels.graph import Ints, Shorts
 from algorithms.kernels.intervals import Longs, longs
 from algorithms.kernels.levels import LABEL_GAP
-from algorithms.parts import EDGE, Held, Layout, OnExecutors, Rounds
+from algorithms.parts import EDGE, UNPACKED, Held, Layout, OnExecutors, Rounds
 
 FACTS = "a bigint, b bigint, triangles bigint, backing bigint, first bigint"
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # of what `facts` gives
@@ -122,7 +122,7 @@ def places(
     rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long(0, "epoch"), _long(0, "diff"))
     with parts.held(rows, size, rounds, layout) as held:
         told = parts.exchange(held, rounds, partial(_place, held.name), None, None, say)
-    return parts.own(told.frames).withColumnRenamed("value", "label")
+    return parts.own(told.frames).withColumnRenamed("value", "label").hint(UNPACKED)
 
 
 def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
@@ -131,7 +131,7 @@ def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
     last = edges.fillna({"label": LAST})
     counted = in_cells(last, parts.colours(count, size), _facts, FACTS).groupBy(*EDGE)
     sums = counted.agg(*(F.sum(name).alias(name) for name in ("triangles", "backing", "first")))
-    return edges.join(sums, EDGE, "left").fillna(0, ["triangles", "backing", "first"])
+    return edges.join(sums.hint(UNPACKED), EDGE, "left").fillna(0, ["triangles", "backing", "first"])
 
 
 def certificate(
