@@ -61,7 +61,11 @@ MESSAGE = {"a": np.int64, "b": np.int64, "value": np.int64}
 # brought to the driver.
 UNPACKED = "merge"
 # Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
-FIXED = {"spark.sql.adaptive.enabled": "false", "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false"}
+FIXED = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
 
 Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # round; and as `Work`
 Work = Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # part, what it holds, what it heard: in packs
@@ -267,7 +271,7 @@ def colours(count: int, size: int, each: int = CELL_BYTES) -> int:
 def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
     """a, b → a, b, n: how many triangles each edge is in, counted in cells. count: how many edges there are, about."""
     found = in_cells(pairs.select(*EDGE), colours(count, size), _support, "a bigint, b bigint, n bigint")
-    return found.groupBy(*EDGE).agg(F.sum("n").alias("n")).hint(UNPACKED)
+    return found.groupBy(*EDGE).agg(F.sum("n").alias("n"))
 
 
 # -- who owns what ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pipeline.storage.declared import CERTIFICATES
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.laws.test_history import World
-from tests.plans.executed import coalesced_tables, executed, partitions, single_partitions
+from tests.plans.executed import broadcast_packs, coalesced_tables, executed, partitions, single_partitions
 
 
 def test_beyond_the_limit_the_truss_stage_works_in_parts(
@@ -43,6 +43,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     assert len(cut) > 20 and min(cut) == 6 and len(set(cut)) <= 3, "by size, and as many as there are parts, twice"
     assert [line for text in plans for line in single_partitions(text)] == []
     assert [line for text in plans for line in coalesced_tables(text)] == []
+    assert [line for text in plans for line in broadcast_packs(text)] == []
     world.published()
     world.check(1, 2)
     facts = world.ledger.facts(world.ledger.at().run_id, TrussFacts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -43,6 +44,18 @@ def coalesced_tables(plan: str) -> list[str]:
             summed = depth[j] if "HashAggregate" in lines[j] else None
             inside += [lines[j]] if "BatchScan" in lines[j] else []
         found += inside
+    return found
+
+
+def broadcast_packs(plan: str) -> list[str]:
+    """What is brought to the driver out of kernels: rows come in packs there, whose size says little of theirs."""
+    lines = plan.splitlines()
+    depth = [len(re.match(r"[\s:+\-|]*", line)[0]) for line in lines]  # type: ignore[index]
+    found = []
+    for i, line in enumerate(lines):
+        if "BroadcastExchange" in line:
+            below = takewhile(lambda j, top=depth[i]: depth[j] > top, range(i + 1, len(lines)))
+            found += [lines[j].strip() for j in below if "InArrow" in lines[j]]
     return found
 
 

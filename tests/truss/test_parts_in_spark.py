@@ -132,18 +132,6 @@ def test_what_contradicts_itself_is_named(spark: SparkSession) -> None:
         truss.trussness_changes(edges, stored.where("a > 1"), 1, 3, 0)
 
 
-def test_what_comes_out_of_packs_is_not_broadcast(spark: SparkSession) -> None:
-    """Spark knows the size of the packs alone, and would bring ten million rows to a driver of 1 GB."""
-    edges = spark.createDataFrame([(*edge, 4) for edge in clique(4)], "a long, b long, k long")
-    placed = truss_parts.places(edges, 10).select("a", "b", "label")
-    proved = truss_parts.facts(edges.join(placed, ["a", "b"], "left"), 6, 10)
-    joined = edges.join(parts.support(edges, 6, 10), ["a", "b"])
-    for frame in (proved, joined):
-        plan = frame._jdf.queryExecution().executedPlan().toString()
-        assert "Join" in plan and "Broadcast" not in plan, plan
-    assert {row.backing for row in proved.collect()} == {2}
-
-
 def test_a_round_is_two_jobs_and_moves_no_edge(spark: SparkSession) -> None:
     """Planned as in a run (`tiny` plans otherwise): an edge of a clique goes and comes again."""
     spark.conf.set("spark.sql.adaptive.enabled", "true")
