@@ -61,7 +61,6 @@ _RUNTIME = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",  # and more where there are many rows, see `plans_for`
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "8m",  # 64 by itself, outside of the heap, and up to twice that
 }
 
 # Below so many stored rows a run's time is planning and compiling, not work. An epoch of 1,000 rows, in turns with
