@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..home.directory import Home
 from ..state import files, place
 from ..state.ledger import Ledger
 from . import avro, catalogs
-from .iceberg import Table
 from .rewriting import DELETED
+
+if TYPE_CHECKING:
+    from .iceberg import Table
 
 SNAPSHOT = "snapshot {}"
 

@@ -213,17 +213,17 @@ def test_a_commit_without_spark_is_refused_when_another_was_first(
     tables = unaided.branches(home)
     pin = ledger.at(1).snapshots["edges"]
     early, late = tables.metadata("edges"), tables.metadata("edges")
-    before = json.loads(files.read(early._location))
+    before = json.loads(files.read(early.location))
     early.commit([("createTag", "mine", pin)])
     with pytest.raises(iceberg.Overtaken):
         late.commit([("createTag", "yours", pin)])
-    after = json.loads(files.read(tables.metadata("edges")._location))
+    after = json.loads(files.read(tables.metadata("edges").location))
     assert after["refs"] == before["refs"] | {"mine": {"snapshot-id": pin, "type": "tag"}}
     for schema in after["schemas"]:
         assert not schema.pop("identifier-field-ids")  # said, where it was left out: there are none
     may = {"refs", "metadata-log", "last-updated-ms"}
     assert {name for name in before.keys() | after if after.get(name) != before.get(name)} <= may
-    folder = Path(files.plain(early._location)).parent
+    folder = Path(files.plain(early.location)).parent
     assert len([*folder.glob("*.metadata.json")]) <= 11  # as the table's properties say
     through_spark = Warehouse(spark, home).metadata("edges")  # Iceberg goes on from it
     through_spark.commit([("removeTag", "mine")])

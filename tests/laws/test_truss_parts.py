@@ -74,6 +74,13 @@ def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path)
         assert second.count() == 2 and warehouse.others() == {"rounds_alive_1", "rounds_mine_2"}
         raise KeyboardInterrupt
     assert warehouse.others() == {"rounds_alive_1"}
+    with rounds.kept(warehouse, ledger, "mine") as mine:  # of packs a page holds one: a heap has room for few
+        mine.keep(tiny.range(3))
+        mine.keep(tiny.range(3).selectExpr("CAST('x' AS binary) AS rows"))
+        limits = [
+            warehouse.metadata(f"rounds_mine_{n}").properties().get("write.parquet.page-row-limit") for n in (1, 2)
+        ]
+        assert limits == [None, "1"]
     ledger.give_back("alive")
     ledger.finish("alive", RunState.INTERRUPTED)
     assert rounds.sweep(warehouse, ledger) == 1 and not warehouse.others()
