@@ -55,13 +55,13 @@ def take(home: Home, ledger: Ledger) -> Inventory:
 def lacking(table: Table, snapshots: set[int]) -> bool:
     """Is a file missing or malformed that some snapshots of a table need? Not that we know, where Spark alone sees the
     warehouse. Raises `OSError` when the table's folder cannot be listed."""
+    there = _there(table.folder())
+    if files.plain(table.location) not in there:
+        return False
     try:
-        there = _there(table.folder())
         return not there.issuperset(_needed(table.location, snapshots, there))
     except avro.NotAvro:
         return True
-    except FileNotFoundError:
-        return False
 
 
 def _there(folder: str) -> set[str]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
@@ -28,7 +28,7 @@ from pipeline.state import files, lease, place
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from pipeline.state.schema import metadata
-from pipeline.storage import inventory
+from pipeline.storage import iceberg, inventory
 from pipeline.storage.relocate import relocate
 from tests import homes, seeds
 
@@ -344,3 +344,9 @@ def test_no_password_is_written(tmp_path: Path) -> None:
         new
         == '# database = "postgresql+psycopg://me@host/a"\n[storage]\ndatabase = "postgresql+psycopg://me@other/b"\n'
     )
+
+
+def test_files_that_only_spark_sees_are_not_missing(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    table = iceberg.Table("t", f"{elsewhere}/metadata/1.metadata.json", {"location": str(elsewhere)}, cast(Any, None))
+    assert not inventory.lacking(table, {1})
