@@ -30,7 +30,7 @@ def single_partitions(plan: str) -> list[str]:
 def coalesced_tables(plan: str) -> list[str]:
     """What is brought into one partition without an exchange: rows of tables that nothing has summed up before."""
     lines = plan.splitlines()
-    depth = [len(re.match(r"[\s:+\-|]*", line)[0]) for line in lines]  # type: ignore[index]
+    depth = _depths(lines)
     found = []
     for i, line in enumerate(lines):
         if not re.search(r"\bCoalesce 1\b", line):
@@ -50,7 +50,7 @@ def coalesced_tables(plan: str) -> list[str]:
 def broadcast_packs(plan: str) -> list[str]:
     """What is brought to the driver out of kernels: rows come in packs there, whose size says little of theirs."""
     lines = plan.splitlines()
-    depth = [len(re.match(r"[\s:+\-|]*", line)[0]) for line in lines]  # type: ignore[index]
+    depth = _depths(lines)
     found = []
     for i, line in enumerate(lines):
         if "BroadcastExchange" in line:
@@ -62,6 +62,11 @@ def broadcast_packs(plan: str) -> list[str]:
 def partitions(plan: str) -> list[int]:
     """Into how many partitions each exchange by hash cuts its rows."""
     return [int(number) for number in re.findall(r"hashpartitioning\([^()]*, (\d+)\)", plan)]
+
+
+def _depths(lines: list[str]) -> list[int]:
+    """How far in each line of a plan's tree begins."""
+    return [len(re.match(r"[\s:+\-|]*", line)[0]) for line in lines]  # type: ignore[index]
 
 
 def _plans(spark: Any) -> dict[int, str]:
