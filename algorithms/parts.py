@@ -221,8 +221,8 @@ def own(told: list[DataFrame]) -> DataFrame:
 
 def said(sender: int, round_: int, to: Longs, looked: int, rows: dict[str, Longs]) -> pa.Table:
     """What a part says in a round (`SAID`): to whom, and `MESSAGE`; looked: how often it did."""
-    found = [(part, sender, n, pack) for part, n, pack in packs.by(to, pa.RecordBatch.from_pydict(rows))]
-    return _said([(sender, sender, 0, None), *found], round_, looked)
+    found = packs.by(to, pa.RecordBatch.from_pydict(rows))
+    return _said([(sender, sender, 0, looked, None), *((part, sender, n, 0, pack) for part, n, pack in found)], round_)
 
 
 def nothing_said() -> pa.Table:
@@ -230,16 +230,16 @@ def nothing_said() -> pa.Table:
     return _said([], 0)
 
 
-def _said(found: Sequence[tuple[int, int, int, bytes | None]], round_: int, looked: int = 0) -> pa.Table:
-    """`SAID` of (part, sender, n, rows)."""
-    part, sender, n, rows = zip(*found, strict=True) if found else ((), (), (), ())
+def _said(found: Sequence[tuple[int, int, int, int, bytes | None]], round_: int) -> pa.Table:
+    """`SAID` of (part, sender, n, looked, rows)."""
+    part, sender, n, looked, rows = zip(*found, strict=True) if found else ((),) * 5
     return pa.table(
         {
             "part": pa.array(part, pa.int32()),
             "sender": pa.array(sender, pa.int32()),
             "round": pa.array([round_] * len(found), pa.int32()),
             "n": pa.array(n, pa.int64()),
-            "looked": pa.array([looked, *[0] * len(found)][: len(found)], pa.int64()),
+            "looked": pa.array(looked, pa.int64()),
             "rows": pa.array(rows, pa.binary()),
         }
     )
@@ -402,7 +402,7 @@ def _packed(key: tuple[pa.Scalar, ...], dealt: pa.Table) -> pa.Table:
 def _remembered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
         (part,) = longs(batch, ["part"])
-        found = [(number, number, n, pack) for number, n, pack in packs.by(part, batch.select([*MESSAGE]))]
+        found = [(number, number, n, 0, pack) for number, n, pack in packs.by(part, batch.select([*MESSAGE]))]
         yield from _said(found, BEFORE).to_batches()
 
 
