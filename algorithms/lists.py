@@ -1,12 +1,14 @@
-"""The triangles of a part, left on the executor's disk for later rounds: to look for them again takes most of a round.
+"""What a part leaves on the executor's disk for later rounds: its triangles, which it takes most of a round to look
+for; and what it knows after a round, else it would have to hear again all that was ever said to it.
 
-A part holds the same edges in every round, so that its lists are made once on each executor that works on it. Later
-rounds map the files into memory: they are in the page cache, which gives way to what needs memory.
+A part holds the same edges in every round, so that its lists of triangles are made once on each executor that works on
+it. Later rounds map the files into memory: they are in the page cache, which gives way to what needs memory.
+What it knows after a round serves later rounds alone: one that is done again begins with what there was before it.
 
 Where    In the local directory that Spark gives an executor and deletes with it: a folder for all parts of one graph,
          which `forget` deletes. One that a killed driver has left on a server which lives on is deleted after a day,
          by the next part that is kept there.
-Faults   Without a local directory, or on a full disk, a part's lists are made in every round.
+Faults   Without a local directory, or on a full disk, a part's lists are made in every round, and all is heard again.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.kernels import parts
 from algorithms.kernels.graph import Ints, Shorts
@@ -47,6 +51,39 @@ def forget(name: str) -> None:
     folder = _folder(name)
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def left(name: str, number: int, what: str, before: int) -> tuple[int, NDArray[Any]] | None:
+    """What the part has left last, before a round: the round, and the values (`leave`)."""
+    folder = _folder(name)
+    with contextlib.suppress(OSError, ValueError):
+        if folder is not None and (found := [n for n in _left(folder, number, what) if n < before]):
+            return max(found), np.load(folder / f"{number}.{what}.{max(found)}.npy")
+    return None
+
+
+def leave(name: str, number: int, what: str, round_: int, values: NDArray[Any]) -> None:
+    """Leave what the part knows after a round, for each of its edges; what: it is that is known. Of earlier rounds the
+    newest stays, from which this one may have to be done again."""
+    folder = _folder(name)
+    if folder is None:
+        return
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        file, unfinished = tempfile.mkstemp(dir=folder)
+        try:
+            with os.fdopen(file, "wb") as out:
+                np.save(out, values)
+            os.rename(unfinished, folder / f"{number}.{what}.{round_}.npy")
+        except OSError:
+            os.unlink(unfinished)
+            raise
+        for old in sorted(n for n in _left(folder, number, what) if n < round_)[:-1]:
+            (folder / f"{number}.{what}.{old}.npy").unlink(missing_ok=True)
+
+
+def _left(folder: Path, number: int, what: str) -> list[int]:
+    return [int(path.name.split(".")[2]) for path in folder.glob(f"{number}.{what}.*.npy")]
 
 
 def _folder(name: str) -> Path | None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial, reduce
 from time import perf_counter
 from typing import NamedTuple
@@ -269,30 +268,31 @@ class _Holding(NamedTuple):
         return lists.part(name, number, self.a, self.b, self.owner)
 
 
-@dataclass
-class _Epoch:
-    """What a part knows of an epoch: bounds before it, and now; which have fallen by what it has heard last."""
+class _Before(NamedTuple):
+    """Bounds before an epoch; those that it begins with; which of the edges go at it."""
 
-    before: Shorts
-    bound: Shorts
-    fell: NDArray[np.bool_]
+    bounds: Shorts
+    first: Shorts
+    gone: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, part: int, holding: _Holding, heard: pa.Table, epoch: int, inserted: int, number: int) -> _Epoch:
-        """number: of the round; of the first nobody has been told, but all hold the edges that come and go."""
+    def of(cls, holding: _Holding, heard: pa.Table, epoch: int, inserted: int) -> _Before:
         was, now, before = holding.there(epoch - 1), holding.there(epoch), holding.level.copy()
-        old = pc.equal(heard["round"], parts.BEFORE)
-        for place, value, *_ in holding.told(heard.filter(old)):
+        for place, value, *_ in holding.told(heard.filter(pc.field("round") == parts.BEFORE)):
             before[place] = value
         before[~was] = -1
-        bound = np.where(was, np.minimum(holding.cap, before + np.int32(inserted)) if inserted else before, holding.cap)
-        bound[~now] = -1
-        fell = was & ~now if number == 0 else np.zeros(bound.size, bool)
-        for place, value, sender, round_ in holding.told(heard.filter(pc.invert(old)).sort_by("round")):
-            if round_ == number - 1 and sender != part:
-                fell[place] = value < bound[place]
-            bound[place] = np.minimum(bound[place], value)
-        return cls(before, bound, fell)
+        first = np.where(was, np.minimum(holding.cap, before + np.int32(inserted)) if inserted else before, holding.cap)
+        first[~now] = -1
+        return cls(before, first, was & ~now)
+
+
+def _lowered(holding: _Holding, heard: pa.Table, bound: Shorts, since: int = 0) -> Iterator[tuple[int, int, Ints]]:
+    """Lower bounds, in place, by what has been said since a round; by whom, in which round, and which have fallen."""
+    later = heard.filter(pc.field("round") >= since).sort_by("round")
+    for place, value, sender, round_ in holding.told(later):
+        fell = place[value < bound[place]]
+        bound[place] = np.minimum(bound[place], value)
+        yield sender, round_, fell
 
 
 def _facts(rows: pa.Table, colours: Colours | None) -> pa.Table:
@@ -304,34 +304,51 @@ def _facts(rows: pa.Table, colours: Colours | None) -> pa.Table:
 def _settle(
     name: str, epoch: int, inserted: int, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table
 ) -> pa.Table:
+    """number: of the round; of the first nobody has been told, but all hold the edges that come and go."""
     part, holding = key[0].as_py(), _Holding.of(rows)
-    known = _Epoch.of(part, holding, heard, epoch, inserted, number)
-    made, bound = holding.part(name, part), known.bound
+    if known := lists.left(name, part, f"epoch{epoch}", number):
+        since, bound = known
+        fell = np.zeros(bound.size, bool)
+    else:
+        before = _Before.of(holding, heard, epoch, inserted)
+        since, bound = 0, before.first
+        fell = before.gone if number == 0 else np.zeros(bound.size, bool)
+    for sender, round_, fallen in _lowered(holding, heard, bound, since):
+        if round_ == number - 1 and sender != part:
+            fell[fallen] = True
+    made = holding.part(name, part)
     comes = number == 0 and inserted > 0
-    queued = made.own & (bound >= 0) if comes else kernel.shaken(made, bound, known.fell)
+    queued = made.own & (bound >= 0) if comes else kernel.shaken(made, bound, fell)
     start = bound.copy()
     looked = kernel.settle(made, bound, queued)
     moved = np.flatnonzero(bound != start)
+    lists.leave(name, part, f"epoch{epoch}", number, bound)
     return _said(part, number, holding, moved, kernel.listeners(made, bound, moved), bound, looked)
 
 
 def _place(name: str, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
     part, holding = key[0].as_py(), _Holding.of(rows)
-    made, label = holding.part(name, part), np.full(holding.a.size, kernel.NOWHERE, np.int64)
-    for place, value, *_ in holding.told(heard):
+    nowhere = 0, np.full(holding.a.size, kernel.NOWHERE, np.int64)
+    since, label = lists.left(name, part, "places", number) or nowhere
+    for place, value, *_ in holding.told(heard.filter(pc.field("round") >= since)):
         label[place] = value
+    made = holding.part(name, part)
     moved = kernel.place(made, holding.level, label, number)
+    lists.leave(name, part, "places", number, label)
     told = kernel.peers(made, holding.level, label, moved)
     return _said(part, number, holding, moved, told, label, moved.size)
 
 
 def _close(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
     part, holding = key[0].as_py(), _Holding.of(rows)
-    known = _Epoch.of(part, holding, heard, epoch, inserted, 0)
+    before = _Before.of(holding, heard, epoch, inserted)
+    bound = before.first
+    for _ in _lowered(holding, heard, bound):
+        pass
     own = holding.owner == part
-    shown = np.flatnonzero((known.bound != holding.level) | (known.before != holding.level))
+    shown = np.flatnonzero((bound != holding.level) | (before.bounds != holding.level))
     columns: dict[str, NDArray[np.integer]] = {"a": holding.a, "b": holding.b}
-    columns |= {"before": known.before, "value": known.bound}
+    columns |= {"before": before.bounds, "value": bound}
     return pa.table(
         {
             "part": np.full(shown.size, part, np.int32),

@@ -107,3 +107,20 @@ def test_what_a_killed_driver_has_left_goes_after_a_day(local: Path) -> None:
         os.utime(local / "triangles" / name, (time.time() - age,) * 2)
     triangle(0, "graph")
     assert {path.name for path in (local / "triangles").iterdir()} == {"of another run", "graph"}
+
+
+def test_what_is_known_after_a_round_serves_later_rounds(local: Path) -> None:
+    """And the same again, if it has to be done again."""
+    assert lists.left("graph", 0, "epoch1", 9) is None
+    for round_ in (0, 1, 4):
+        lists.leave("graph", 0, "epoch1", round_, np.full(3, round_))
+    lists.leave("graph", 0, "epoch2", 0, np.full(3, 7))
+    lists.leave("graph", 10, "epoch1", 2, np.full(3, 8))
+    for before, expected in ((9, 4), (5, 4), (4, 1), (2, 1), (1, None)):
+        found = lists.left("graph", 0, "epoch1", before)
+        assert (found and (found[0], found[1].tolist())) == (expected and (expected, [expected] * 3)), before
+    (path,) = (local / "triangles").rglob("0.epoch1.4.npy")
+    path.write_bytes(b"half a file")
+    assert lists.left("graph", 0, "epoch1", 9) is None, "all is heard again"
+    lists.forget("graph")
+    assert lists.left("graph", 0, "epoch2", 9) is None
