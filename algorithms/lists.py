@@ -64,22 +64,20 @@ def left(name: str, number: int, what: str, before: int) -> tuple[int, NDArray[A
 
 def leave(name: str, number: int, what: str, round_: int, values: NDArray[Any]) -> None:
     """Leave what the part knows after a round, for each of its edges; what: it is that is known. Of earlier rounds the
-    newest stays, from which this one may have to be done again."""
+    newest stays, from which this one may have to be done again; of anything else that the part has left nothing."""
     folder = _folder(name)
     if folder is None:
         return
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        file, unfinished = tempfile.mkstemp(dir=folder)
-        try:
-            with os.fdopen(file, "wb") as out:
-                np.save(out, values)
-            os.rename(unfinished, folder / f"{number}.{what}.{round_}.npy")
-        except OSError:
-            os.unlink(unfinished)
-            raise
-        for old in sorted(n for n in _left(folder, number, what) if n < round_)[:-1]:
-            (folder / f"{number}.{what}.{old}.npy").unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as unfinished:
+            written = Path(unfinished, "values.npy")
+            np.save(written, values)
+            written.rename(folder / f"{number}.{what}.{round_}.npy")
+        stay = {round_, *sorted(n for n in _left(folder, number, what) if n < round_)[-1:]}
+        for path in folder.glob(f"{number}.*.npy"):
+            if path.name not in {f"{number}.{what}.{n}.npy" for n in stay}:
+                path.unlink(missing_ok=True)
 
 
 def _left(folder: Path, number: int, what: str) -> list[int]:

@@ -97,6 +97,9 @@ def test_a_fault_costs_time_alone(
     fault(local, monkeypatch)
     assert told(triangle()) == told(triangle()) == expected
     assert made == [0, 0, 0]
+    lists.leave("graph", 0, "epoch1", 0, np.arange(3))
+    found = lists.left("graph", 0, "epoch1", 1)
+    assert found is None or found[1].tolist() == [0, 1, 2]
     lists.forget("graph")
     assert not any(local.rglob("*.npy")), "nothing half written is left"
 
@@ -114,7 +117,6 @@ def test_what_is_known_after_a_round_serves_later_rounds(local: Path) -> None:
     assert lists.left("graph", 0, "epoch1", 9) is None
     for round_ in (0, 1, 4):
         lists.leave("graph", 0, "epoch1", round_, np.full(3, round_))
-    lists.leave("graph", 0, "epoch2", 0, np.full(3, 7))
     lists.leave("graph", 10, "epoch1", 2, np.full(3, 8))
     for before, expected in ((9, 4), (5, 4), (4, 1), (2, 1), (1, None)):
         found = lists.left("graph", 0, "epoch1", before)
@@ -122,5 +124,8 @@ def test_what_is_known_after_a_round_serves_later_rounds(local: Path) -> None:
     (path,) = (local / "triangles").rglob("0.epoch1.4.npy")
     path.write_bytes(b"half a file")
     assert lists.left("graph", 0, "epoch1", 9) is None, "all is heard again"
+    lists.leave("graph", 0, "epoch2", 0, np.full(3, 7))
+    assert lists.left("graph", 0, "epoch2", 9) and [path.name for path in local.rglob("0.*")] == ["0.epoch2.0.npy"]
+    assert lists.left("graph", 10, "epoch1", 9)
     lists.forget("graph")
     assert lists.left("graph", 0, "epoch2", 9) is None
