@@ -330,16 +330,18 @@ def parts_for(count: int, weight: int, size: int, tasks: int) -> int:
     """How many parts a graph of so many edges takes, of so much `weight` (triangles on all edges, and `OWN` an edge):
     one for each of the tasks that work at once, and more until the largest fits a task's memory; at most `MOST_PARTS`.
 
-    With n parts the largest of an R-MAT graph holds some 1.5 / n**0.45 of the edges (tests/benchmarks/RESULTS.md); less
-    where there are no such hubs. More parts are more copies and messages.
+    With n parts the largest of an R-MAT graph with t triangles an edge holds some 0.8 * t**0.2 / n**0.45 of the edges
+    (tests/benchmarks/RESULTS.md). More parts are more copies and messages.
 
     >>> parts_for(10**7, 7 * 10**8, 10**8, 2), parts_for(10**7, 7 * 10**8, 3 * 10**6, 2)
-    (2, 17)
+    (2, 16)
     """
     memory = size * EDGE_BYTES
     most = max(tasks, ceil(weight * SIDE_BYTES / memory)) + count // 100  # of a handful of edges no part holds few
+    triangles = (weight - OWN * count) / 3
+    whole = 0.8 * (triangles / count) ** 0.2 if count else 1.0
     for n in range(max(1, tasks), min(most, MOST_PARTS)):
-        if count * min(1.0, 1.5 * n**-0.45) * HELD_BYTES + weight * SIDE_BYTES / n <= memory:
+        if count * min(1.0, whole * n**-0.45) * HELD_BYTES + weight * SIDE_BYTES / n <= memory:
             return n
     return min(most, MOST_PARTS)
 

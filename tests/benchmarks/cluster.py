@@ -1,13 +1,15 @@
 """How a Spark cluster of several processes scales: a first load, an epoch of 1,000 changes and an audit, by workers.
 
-    python -m tests.benchmarks.cluster [--edges 1000000 ...] [--workers 1 2 3] [--memory 1] [--limit N] [--out FILE]
+    python -m tests.benchmarks.cluster [--edges 1000000 ...] [--workers 1 2 3] [--memory 1] [--limit N] [--scale N]
+        [--out FILE] [--check]
 
 Standalone clusters on this machine, workers of one core each, whole commands of seeded R-MAT, landed as one Parquet
 file. `--memory`: an executor's heap in gigabytes. `--limit`: `limit_edges` of triangles and truss, beyond which no task
-holds the graph.
+holds the graph. `--scale`: among 2**N vertices instead of about an eighth of the edges: the more, the fewer triangles.
 Prints tables in Markdown: seconds of the commands with the greatest resident memory of an executor (its Python workers
 included), and what each stage did, out of Spark's event log: jobs, tasks, bytes of files and shuffles. `--out` adds the
-same as lines of JSON, which `tests.benchmarks.paper` reads. More workers than cores share the cores.
+same as lines of JSON, which `tests.benchmarks.paper` reads. More workers than cores share the cores. `--check`: the
+triangles of the first load again by products of sparse matrices (scipy), and every edge's trussness by a peel, here.
 """
 
 from __future__ import annotations
@@ -27,8 +29,11 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from scipy import sparse
 
+from algorithms.kernels.truss import peel
 from pipeline.home.directory import Home
+from pipeline.reading.graph import Graph
 from tests import homes
 from tests.benchmarks import put_changes, put_rows
 from tests.benchmarks.triangles import by_rmat
@@ -70,6 +75,38 @@ def command(home: Home, cluster: Cluster, *arguments: str) -> tuple[float, float
     return time.perf_counter() - start, watch.most / 1e9
 
 
+def triangles(a: np.ndarray, b: np.ndarray, wedges: int = 60_000_000) -> int:
+    """How many, without a kernel of ours: of each block of rows of the oriented graph's matrix L, those of L L in L."""
+    vertices, ends = np.unique(np.concatenate([a, b]), return_inverse=True)
+    n, u, v = vertices.size, ends[: a.size], ends[a.size :]
+    order = np.argsort(np.bincount(u, minlength=n) + np.bincount(v, minlength=n), kind="stable")
+    rank = np.empty(n, np.int32)
+    rank[order] = np.arange(n, dtype=np.int32)
+    low, high = np.minimum(rank[u], rank[v]), np.maximum(rank[u], rank[v])
+    whole = sparse.csr_array((np.ones(a.size, np.int32), (low, high)), shape=(n, n))
+    out = np.diff(whole.indptr)
+    work = np.append(0, np.cumsum(np.append(0, np.cumsum(out[whole.indices]))[whole.indptr]))[1:]
+    found = start = 0
+    while start < n:
+        end = max(start + 1, int(np.searchsorted(work, work[start] + wedges)))
+        rows = whole[start : min(end, n)]
+        found, start = found + int((rows @ whole).multiply(rows).sum()), end
+    return found
+
+
+def check(home: Home, a: np.ndarray, b: np.ndarray) -> None:
+    """Ends with an error where the published totals or an edge's trussness differ."""
+    views = Graph(home.path).arrow()
+    (totals,) = views.totals().to_pylist()
+    edges = views.edges()
+    order, stored = np.lexsort((b, a)), [edges[name].to_numpy() for name in ("src", "dst", "trussness")]
+    by = np.lexsort((stored[1], stored[0]))
+    same = [np.array_equal(x[order], y[by]) for x, y in zip((a, b, peel(a, b)), stored, strict=True)]
+    if not all(same) or (totals["edges"], totals["triangles"]) != (a.size, triangles(a, b)):
+        sys.exit(f"not equal: ends and trussness {same}, totals {totals}")
+    print(f"| | | checked | | {a.size:,} edges, {totals['triangles']:,} triangles: equal | | | |", flush=True)
+
+
 @dataclass
 class Work:
     """What Spark did in a stage of a run: of all its tasks together, but for `longest` (seconds of one task)."""
@@ -109,11 +146,22 @@ def worked(logs: Path, spans: dict[str, tuple[float, float]]) -> dict[str, Work]
     return found
 
 
-def measure(folder: Path, size: int, workers: int, memory: int, limit: int | None, out: Path | None) -> None:
+def measure(
+    folder: Path,
+    size: int,
+    scale: int | None,
+    workers: int,
+    memory: int,
+    limit: int | None,
+    out: Path | None,
+    checked: bool,
+) -> None:
     logs = folder / "events"
     logs.mkdir()
     with Cluster(folder, workers, memory) as cluster:
         conf = cluster.settings | {
+            "spark.executorEnv.PYTHONPATH": str(REPO),  # this clone, whatever is installed
+            "spark.driver.memory": "2g",
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": logs.as_uri(),
             "spark.eventLog.compress": "false",
@@ -124,7 +172,7 @@ def measure(folder: Path, size: int, workers: int, memory: int, limit: int | Non
         home, ledger = homes.make(
             folder / "home", f'{limits}[spark]\nmaster = "{cluster.master}"\nconf = {{ {settings} }}\n'
         )
-        a, b = by_rmat(size)
+        a, b = by_rmat(size, scale)
         put_rows(home, 0, a, b, ["upsert"] * a.size)
         for what, arguments in (
             ("first load", ("run", "0")),
@@ -150,9 +198,12 @@ def measure(folder: Path, size: int, workers: int, memory: int, limit: int | Non
                 )
                 sizes = " | ".join(f"{size / 1e6:.1f}" for size in (work.read, work.wrote, work.shuffled))
                 print(f"| | | {stage} | {work.seconds:.1f} | {tasks} | {sizes} |", flush=True)
+            if checked and what == "first load":
+                check(home, a, b)
             if out:
                 kept = {
                     "edges": int(a.size),
+                    "scale": scale,
                     "workers": workers,
                     "limit": limit,
                     "what": what,
@@ -171,13 +222,16 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--memory", type=int, default=1)
     parser.add_argument("--limit", type=int)
+    parser.add_argument("--scale", type=int)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     print("| edges | workers | command, its stages | seconds | work | MB of files read | written | MB shuffled |")
     print("|---|---|---|---|---|---|---|---|")
     for size, workers in product(options.edges, options.workers):
         with tempfile.TemporaryDirectory() as folder:
-            measure(Path(folder), size, workers, options.memory, options.limit, options.out)
+            given = (options.scale, workers, options.memory, options.limit, options.out, options.check)
+            measure(Path(folder), size, *given)
 
 
 if __name__ == "__main__":

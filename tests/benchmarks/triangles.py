@@ -87,9 +87,12 @@ def rows(frame: DataFrame) -> list[tuple[int, ...]]:
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def by_rmat(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """About as many edges, after doubles are gone."""
-    a, b = rmat(max(10, int(np.log2(size / 8))), 12 if size < 3_000_000 else 10 if size < 20_000_000 else 13)
+def by_rmat(size: int, scale: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """About as many edges, after doubles are gone; among 2**scale vertices, by default about an eighth as many."""
+    if scale is not None:
+        a, b = rmat(scale, -(-size * 5 // 4 >> scale))
+    else:
+        a, b = rmat(max(10, int(np.log2(size / 8))), 12 if size < 3_000_000 else 10 if size < 20_000_000 else 13)
     keep = np.random.default_rng(1).permutation(a.size)[:size]
     return a[keep], b[keep]
 
