@@ -130,8 +130,8 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
     and perhaps others; else it is made, and left in `rounds`. Within, plans are as written."""
     spark, cached = rows.sparkSession, list[DataFrame]()
 
-    def persist(frame: DataFrame) -> DataFrame:
-        cached.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+    def persist(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> DataFrame:
+        cached.append(frame.persist(level))
         return cached[-1]
 
     with configured(spark, FIXED):
@@ -143,7 +143,8 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
             known = layout.rows.join(rows, EDGE)
             dealt = known.mapInArrow(_dealt, "part int, n bigint, rows binary").repartition(layout.parts, "part")
             packed = dealt.groupBy("part").applyInArrow(_packed, PACKED).repartition(layout.parts, "part")
-            parted = persist(packed.sortWithinPartitions("part", "place"))
+            # A part is one block: a heap of some gigabyte has no room in one piece for what has tens of megabytes.
+            parted = persist(packed.sortWithinPartitions("part", "place"), StorageLevel.DISK_ONLY)
             sizes = parted.groupBy("part").agg(F.sum("n").alias("n")).collect()
             moving = parted.select("part", F.explode("moves").alias("epoch")).distinct().collect()
             moves: dict[int, set[int]] = {}

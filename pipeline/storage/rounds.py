@@ -25,12 +25,10 @@ from .warehouse import Warehouse
 
 # By itself Iceberg reads a table of a few megabytes in one task, which alone would copy every row for all cells.
 SPLITS = {"split-size": 2 << 20, "file-open-cost": 256 << 10}
+# A row group is read as a whole, and a heap of some gigabyte has other things to hold.
+ROWS = {"write.parquet.row-group-size-bytes": str(16 << 20)}
 # Parquet looks only at every hundredth row how much memory it holds, and a pack is up to half a megabyte.
-PACKS = {
-    "write.parquet.page-row-limit": "1",
-    "write.parquet.row-group-check-min-record-count": "1",
-    "write.parquet.row-group-size-bytes": str(16 << 20),
-}
+PACKS = ROWS | {"write.parquet.page-row-limit": "1", "write.parquet.row-group-check-min-record-count": "1"}
 _NAME = re.compile(ROUNDS + r"(.+)_\d+")
 
 
@@ -55,7 +53,7 @@ class Tables:
         name = f"{ROUNDS}{self._run_id}_{self._made}"
         columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in rows.schema)
         packed = any(isinstance(field.dataType, BinaryType) for field in rows.schema)
-        self._warehouse.add(name, columns, PACKS if packed else None)
+        self._warehouse.add(name, columns, PACKS if packed else ROWS)
         rows.writeTo(self._warehouse.name(name)).append()
         found = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.name(name))
         self._kept.append((found, name))

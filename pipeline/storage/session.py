@@ -145,14 +145,21 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
 def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
     """Everything that a driver's JVM and its session start with."""
     settings = _STATIC | _RUNTIME | _jars(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
-    settings["spark.driver.extraJavaOptions"] = " ".join(
-        [*java_options(), *(QUICK if few else []), conf.get("spark.driver.extraJavaOptions", "")]
-    ).strip()
+    driver = "spark.driver.extraJavaOptions"
+    settings[driver] = " ".join([*java_options(), *(QUICK if few else []), conf.get(driver, "")]).strip()
+    settings |= _executors(conf)
     if not travel.on_this_machine(master):
         return settings
     # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
     path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
     return settings | {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
+
+
+def _executors(conf: dict[str, str]) -> dict[str, str]:
+    """An executor that is out of memory ends at once. By itself it takes seconds to, in which it refuses each task that it
+    is sent, within milliseconds: four times the same one, and the job has failed."""
+    name = "spark.executor.extraJavaOptions"
+    return {name: f"-XX:+ExitOnOutOfMemoryError {conf.get(name, '')}".strip()}
 
 
 def submission(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
@@ -165,7 +172,7 @@ def submission(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[s
     if cluster:
         settings = {"spark.submit.deployMode": "cluster", travel.PYTHON: travel.python_of_executors(master, conf)}
         jars = {name: value for name, value in _jars(master).items() if name == "spark.jars"}
-        return _STATIC | _RUNTIME | settings | jars | conf, {}
+        return _STATIC | _RUNTIME | settings | jars | conf | _executors(conf), {}
     settings = {"spark.submit.deployMode": "client"} | _settings(master, conf, few=True)
     names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
     environment = {name: os.environ[name] for name in names if name in os.environ}
