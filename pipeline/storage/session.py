@@ -156,8 +156,8 @@ def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
 
 
 def _executors(conf: dict[str, str]) -> dict[str, str]:
-    """An executor that is out of memory ends at once. By itself it takes seconds to, in which it refuses each task that it
-    is sent, within milliseconds: four times the same one, and the job has failed."""
+    """An executor that is out of memory ends at once. By itself it takes seconds to, in which it refuses all tasks that
+    it is sent, within milliseconds: four times the same one, and the job has failed."""
     name = "spark.executor.extraJavaOptions"
     return {name: f"-XX:+ExitOnOutOfMemoryError {conf.get(name, '')}".strip()}
 

@@ -245,6 +245,24 @@ def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
         assert facts is not None and facts.rounds == len(told), "none was begun again"
 
 
+HUNGRY = """
+import sys
+from pipeline.storage.session import session
+spark = session(sys.argv[1], dict(each.split("=", 1) for each in sys.argv[2:]))
+print(spark.sql("SELECT sum(length(repeat('x', CAST(id + 1900000000 AS int)))) FROM range(1)").collect())
+"""
+
+
+@pytest.mark.slow
+def test_an_executor_that_is_out_of_memory_ends_at_once(cluster: Cluster) -> None:
+    """And costs what any lost executor does: it refuses no tasks while it ends."""
+    settings = [f"{name}={value}" for name, value in cluster.settings.items()]
+    command = [sys.executable, "-c", HUNGRY, cluster.master, *settings]
+    ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(REPO)}, capture_output=True, text=True)
+    assert ended.returncode == 1, ended
+    assert "Command exited with code 3" in ended.stderr and "RejectedExecution" not in ended.stderr, ended.stderr
+
+
 @pytest.mark.slow
 def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())

@@ -15,7 +15,7 @@ from pipeline.run import runner
 from pipeline.state.facts import Size
 from pipeline.storage import session as module
 from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.session import catalog, cores, driver_memory_mb, java_options, plans_for, session_for
+from pipeline.storage.session import catalog, cores, driver_memory_mb, java_options, plans_for, session_for, submission
 from tests import homes
 
 REPO = Path(module.__file__).parents[2]
@@ -169,6 +169,14 @@ def test_executors_in_processes_of_their_own_find_our_packages(tmp_path: Path) -
     )
     assert said.returncode == 0, said.stderr
     assert said.stdout.split()[0] == "8" and int(said.stdout.split()[1]) >= 2
+
+
+@pytest.mark.parametrize("own", ["", "-Xss4m -Xint"])
+@pytest.mark.parametrize("cluster", [False, True])
+def test_what_executors_are_started_with_is_added_to(cluster: bool, own: str) -> None:
+    name = "spark.executor.extraJavaOptions"
+    settings, _ = submission({name: own} if own else {}, "spark://head:7077", cluster)
+    assert settings[name].split() == ["-XX:+ExitOnOutOfMemoryError", *own.split()]
 
 
 def test_plans_over_few_rows_are_interpreted(spark: SparkSession) -> None:

@@ -156,6 +156,7 @@ def test_a_round_is_two_jobs_and_moves_no_edge(spark: SparkSession) -> None:
     assert rounds
     for plan in rounds:
         assert "InMemoryTableScan" in plan
+        assert "StorageLevel(disk, 1 replicas)" in plan, "a small heap has no room for a part in one piece"
         assert not exchanged_scans(plan), plan
 
 
