@@ -112,6 +112,7 @@ def main() -> None:
     points = [json.loads(text) for text in options.points.read_text().splitlines()]
     for point in points:
         point["what"] += ", in parts" if point["limit"] else ""
+        point["what"] += f", among 2**{point['scale']} vertices" if point.get("scale") else ""
     models = {}
     print("| command | edges | workers | measured, s | model, s | off | |\n|---|---|---|---|---|---|---|")
     near, told = 0, 0
