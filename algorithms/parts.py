@@ -8,7 +8,7 @@ of edges of its own part. Who must hold an edge is found in cells (`cells`), a b
 Shapes   Edges: a < b. `held`: part, owner, a, b, level (-1: not there), cap, and a row for each event: epoch, diff.
          What parts say: part (to whom), sender, round, and a, b, value in packs (`packs`); and how often they looked.
 Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the edges; one
-         of all that the parts hold, which then lies on the executors' disks. A round is one job that reads it there, and
+         of all that the parts hold, which then lies on executors' disks. A round is one job that reads it there, and
          one that counts what was said. Triangles are looked for in the first round, and lie there too, as what a part
          knows after a round does (`lists`): `SIDE_BYTES` each.
 Memory   A task has one part, `HELD_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell, and
