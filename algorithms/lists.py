@@ -74,9 +74,10 @@ def leave(name: str, number: int, what: str, round_: int, values: NDArray[Any]) 
             written = Path(unfinished, "values.npy")
             np.save(written, values)
             written.rename(folder / f"{number}.{what}.{round_}.npy")
-        stay = {round_, *sorted(n for n in _left(folder, number, what) if n < round_)[-1:]}
+        earlier = sorted(n for n in _left(folder, number, what) if n < round_)
+        stay = {f"{number}.{what}.{n}.npy" for n in (round_, *earlier[-1:])}
         for path in folder.glob(f"{number}.*.npy"):
-            if path.name not in {f"{number}.{what}.{n}.npy" for n in stay}:
+            if path.name not in stay:
                 path.unlink(missing_ok=True)
 
 

@@ -4,8 +4,9 @@
         [--out FILE] [--check]
 
 Standalone clusters on this machine, workers of one core each, whole commands of seeded R-MAT, landed as one Parquet
-file. `--memory`: an executor's heap in gigabytes. `--limit`: `limit_edges` of triangles and truss, beyond which no task
-holds the graph. `--scale`: among 2**N vertices instead of about an eighth of the edges: the more, the fewer triangles.
+file. `--memory`: an executor's heap in gigabytes; the driver has two. `--limit`: `limit_edges` of triangles and truss,
+beyond which no task holds the graph. `--scale`: among 2**N vertices instead of about an eighth of the edges: the more,
+the fewer triangles.
 Prints tables in Markdown: seconds of the commands with the greatest resident memory of an executor (its Python workers
 included), and what each stage did, out of Spark's event log: jobs, tasks, bytes of files and shuffles. `--out` adds the
 same as lines of JSON, which `tests.benchmarks.paper` reads. More workers than cores share the cores. `--check`: the
@@ -84,19 +85,18 @@ def triangles(a: np.ndarray, b: np.ndarray, wedges: int = 60_000_000) -> int:
     rank[order] = np.arange(n, dtype=np.int32)
     low, high = np.minimum(rank[u], rank[v]), np.maximum(rank[u], rank[v])
     whole = sparse.csr_array((np.ones(a.size, np.int32), (low, high)), shape=(n, n))
-    out = np.diff(whole.indptr)
-    work = np.append(0, np.cumsum(np.append(0, np.cumsum(out[whole.indices]))[whole.indptr]))[1:]
+    before = np.append(0, np.cumsum(np.diff(whole.indptr)[whole.indices]))[whole.indptr]  # wedges of the rows above
     found = start = 0
     while start < n:
-        end = max(start + 1, int(np.searchsorted(work, work[start] + wedges)))
-        rows = whole[start : min(end, n)]
+        end = max(start + 1, int(np.searchsorted(before, before[start] + wedges, side="right")) - 1)
+        rows = whole[start:end]
         found, start = found + int((rows @ whole).multiply(rows).sum()), end
     return found
 
 
 def check(home: Home, a: np.ndarray, b: np.ndarray) -> None:
     """Ends with an error where the published totals or an edge's trussness differ."""
-    views = Graph(home.path).arrow()
+    views = Graph(home.path, engine="duckdb").arrow
     (totals,) = views.totals().to_pylist()
     edges = views.edges()
     order, stored = np.lexsort((b, a)), [edges[name].to_numpy() for name in ("src", "dst", "trussness")]

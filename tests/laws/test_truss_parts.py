@@ -41,7 +41,9 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     with executed(spark) as plans:
         runner.run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     cut = [number for text in plans for number in partitions(text)]
-    assert cut.count(6) > 20 and len(set(cut)) <= 3, "by size, or as many as there are parts, twice"
+    held = min(int(found[1]) for line in said if (found := re.search(r"(\d+) parts, which hold", line)))
+    assert cut.count(6) > 20 and len(set(cut)) <= 3, "by size, and as many as there are parts, twice"
+    assert min(cut) >= min(6, held), "not fewer than there are parts"
     assert [line for text in plans for line in single_partitions(text)] == []
     assert [line for text in plans for line in coalesced_tables(text)] == []
     assert [line for text in plans for line in broadcast_packs(text)] == []
