@@ -6,6 +6,7 @@ converts each by itself. A pack is one row to it, whatever is in it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -39,22 +40,25 @@ def read(packs: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.Table:
     return pa.concat_tables(found) if found else pa.table({name: np.empty(0, np.int64) for name in names})
 
 
-def columns(packs: pa.Table, types: Mapping[str, DTypeLike]) -> list[NDArray[Any]]:
+def columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLike]) -> list[NDArray[Any]]:
     """Some columns of the rows of all packs, in arrays of these types: one pack is read at a time, so that no row is in
-    memory twice. `packs` has `n`, how many rows a pack has, and `rows`, the pack.
+    memory twice. `packs` have `n`, how many rows a pack has, and `rows`, the pack.
 
     >>> one = pa.RecordBatch.from_pydict({"a": [1, 2], "b": [3, 4]})
-    >>> columns(pa.table({"n": [2, 1], "rows": [written(one), written(one.slice(1))]}), {"b": np.int32})
+    >>> packs = pa.RecordBatch.from_pydict({"n": [2, 1], "rows": [written(one), written(one.slice(1))]})
+    >>> columns([packs], {"b": np.int32})
     [array([3, 4, 4], dtype=int32)]
     """
-    counts = packs["n"].to_pylist()
-    made = [np.empty(sum(counts), of) for of in types.values()]
+    waiting = deque(packs)
+    made = [np.empty(sum(sum(batch["n"].to_pylist()) for batch in waiting), of) for of in types.values()]
     at = 0
-    for n, pack in zip(counts, packs["rows"], strict=True):
-        rows = _rows(pack)
-        for name, column in zip(types, made, strict=True):
-            column[at : at + n] = rows[name].to_numpy()
-        at += n
+    while waiting:
+        batch = waiting.popleft()
+        for n, pack in zip(batch["n"].to_pylist(), batch["rows"], strict=True):
+            rows = _rows(pack)
+            for name, column in zip(types, made, strict=True):
+                column[at : at + n] = rows[name].to_numpy()
+            at += n
     return made
 
 

@@ -34,13 +34,15 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import lists, packs
-from algorithms.cells import Colours, in_cells
+from algorithms.cells import Columns, in_cells
 from algorithms.configured import configured
 from algorithms.kernels import parts as kernel
+from algorithms.kernels.graph import Colours
 from algorithms.kernels.history import colours_for
 from algorithms.kernels.intervals import Longs, longs
 
 EDGE = ["a", "b"]
+ENDS = dict.fromkeys(EDGE, np.int64)
 SHARPER = 1  # rounds of h-indices: the order is then about as good as that of core numbers
 EDGE_BYTES = 350  # what `size` is reckoned with
 HELD_BYTES, SIDE_BYTES = 170, 8  # of an edge that a part holds, and of a triangle on an own edge
@@ -271,7 +273,7 @@ def colours(count: int, size: int, each: int = CELL_BYTES) -> int:
 
 def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
     """a, b → a, b, n: how many triangles each edge is in, counted in cells. count: how many edges there are, about."""
-    found = in_cells(pairs.select(*EDGE), colours(count, size), _support, "a bigint, b bigint, n bigint")
+    found = in_cells(pairs, ENDS, colours(count, size), _support, [*EDGE, "n"])
     return found.groupBy(*EDGE).agg(F.sum("n").alias("n"))
 
 
@@ -284,9 +286,8 @@ def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataF
     number, owned = _owned(pairs, count, size, rounds.tasks, persist)
     owned = rounds.keep(owned)
     words = [f"w{word}" for word in range(number // 64 + 1)]  # of a bit for each part
-    bits = ", ".join(f"{word} bigint" for word in words)
     in_cell = colours(count, size, CELL_BYTES + 2 * 8 * len(words))
-    found = in_cells(owned.drop("cap"), in_cell, partial(_holders, words), f"a bigint, b bigint, {bits}")
+    found = in_cells(owned, ENDS | {"owner": np.int32}, in_cell, partial(_holders, len(words)), [*EDGE, *words])
     each = found.groupBy(*EDGE).agg(*(F.bit_or(word).alias(word) for word in words))
     kept = rounds.keep(owned.join(each, EDGE, "left").fillna(0, words))
     rounds.forget(owned)
@@ -375,17 +376,16 @@ def _forget(name: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     yield from ()
 
 
-def _support(rows: pa.Table, colours: Colours | None) -> pa.Table:
-    a, b = longs(rows, EDGE)
-    return pa.table({"a": a, "b": b, "n": kernel.support(kernel.in_cell(a, b, colours))})
+def _support(rows: Columns, colours: Colours | None) -> Columns:
+    a, b = rows
+    return [a, b, kernel.support(kernel.in_cell(a, b, colours))]
 
 
-def _holders(words: list[str], rows: pa.Table, colours: Colours | None) -> pa.Table:
-    a, b = longs(rows, EDGE)
-    owner = np.asarray(rows["owner"].to_numpy(), np.int32)
-    bits = kernel.holders(kernel.in_cell(a, b, colours), owner, len(words))
+def _holders(words: int, rows: Columns, colours: Colours | None) -> Columns:
+    a, b, owner = rows
+    bits = kernel.holders(kernel.in_cell(a, b, colours), owner, words)
     some = bits.any(axis=1)
-    return pa.table({"a": a[some], "b": b[some], **{word: bits[some, n] for n, word in enumerate(words)}})
+    return [a[some], b[some], *(word[some] for word in bits.T)]
 
 
 def _dealt(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -399,7 +399,7 @@ def _dealt(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _packed(key: tuple[pa.Scalar, ...], dealt: pa.Table) -> pa.Table:
-    return packed(key[0].as_py(), dict(zip(HELD, packs.columns(dealt, HELD), strict=True)))
+    return packed(key[0].as_py(), dict(zip(HELD, packs.columns(dealt.to_batches(), HELD), strict=True)))
 
 
 def _remembered(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

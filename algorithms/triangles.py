@@ -34,14 +34,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.cells import Colours, in_cells, of_ends
+from algorithms.cells import Columns, in_cells
 from algorithms.edges import on_pair, steps
-from algorithms.kept import Kept, apart, moved, resuming
+from algorithms.kept import INTERVAL, Kept, apart, moved, resuming
 from algorithms.kernels import following
+from algorithms.kernels.graph import Colours
 from algorithms.kernels.history import colours_for, vertex_changes
 from algorithms.kernels.intervals import consolidate, disjoint, longs
 from algorithms.kernels.replay import batches
 from algorithms.kernels.warm import Warm
+
+CHANGE = ["vertex", "epoch", "diff"]
 
 
 def _adjacency(edges: DataFrame, neu: bool) -> DataFrame:
@@ -169,11 +172,11 @@ def recounted_vertex_changes(edges: DataFrame, stored: DataFrame | None, interva
     task, when the intervals say that an edge is there twice.
     """
     colours = colours_for(intervals, limit_edges)
-    rows = edges.select("a", "b", "epoch", "until", "diff")
+    rows = edges.select(*INTERVAL)
     if colours == 1:
-        new = rows.coalesce(1).mapInArrow(_count_all, "vertex bigint, epoch bigint, diff bigint")
+        new = rows.coalesce(1).mapInArrow(_count_all, ", ".join(f"{name} bigint" for name in CHANGE))
     else:
-        new = in_cells(rows, colours, _changes, "vertex bigint, epoch bigint, diff bigint")
+        new = in_cells(rows, dict.fromkeys(INTERVAL, np.int64), colours, _changes, CHANGE)
     if stored is None and colours == 1:
         return new
     if stored is not None:
@@ -210,13 +213,9 @@ def resumed_vertex_changes(edges: DataFrame, stored: DataFrame, kept: Kept, firs
 def _count_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     parts = list(batches)
     if parts:
-        yield from _changes(pa.Table.from_batches(parts), None).to_batches(max_chunksize=1 << 20)
+        found = _changes(longs(pa.Table.from_batches(parts), INTERVAL), None)
+        yield from pa.table([*found], CHANGE).to_batches(max_chunksize=1 << 20)
 
 
-def _changes(rows: pa.Table, colours: Colours | None) -> pa.Table:
-    listed = longs(rows, ["a", "b", "epoch", "until", "diff"])
-    a, b, start, until = disjoint(*listed)
-    found = vertex_changes(
-        a, b, start, until, None if colours is None else of_ends(listed[0], listed[1], colours, a, b)
-    )
-    return pa.table(dict(zip(("vertex", "epoch", "diff"), found, strict=True)))
+def _changes(rows: Columns, colours: Colours | None) -> Columns:
+    return vertex_changes(*disjoint(*rows), colours)

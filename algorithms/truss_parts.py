@@ -29,17 +29,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import lists, packs, parts
-from algorithms.cells import Colours, in_cells
+from algorithms.cells import Columns, in_cells
 from algorithms.edges import steps
 from algorithms.kernels import facts as local
 from algorithms.kernels import graph
 from algorithms.kernels import parts as kernel
-from algorithms.kernels.graph import Ints, Shorts
-from algorithms.kernels.intervals import Longs, longs
+from algorithms.kernels.graph import Colours, Ints, Shorts
+from algorithms.kernels.intervals import Longs
 from algorithms.kernels.levels import LABEL_GAP
-from algorithms.parts import EDGE, UNPACKED, Held, Layout, OnExecutors, Rounds
+from algorithms.parts import EDGE, ENDS, UNPACKED, Held, Layout, OnExecutors, Rounds
 
-FACTS = "a bigint, b bigint, triangles bigint, backing bigint, first bigint"
+FACTS = ["triangles", "backing", "first"]
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # of what `facts` gives
 LAST = 2**62  # the label of an edge without a place: after all others
 MOST_ROUNDS, MOST_TURNS = 2**12, 2**26  # of a place, so that labels have room between them and behind
@@ -128,9 +128,10 @@ def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
     """What proves a trussness, or shows that it is wrong, counted in cells: a, b, k, label (null of an edge without a
     place) → the same, and triangles, backing, first as `kernels/facts` has them. count: how many edges there are."""
     last = edges.fillna({"label": LAST})
-    counted = in_cells(last, parts.colours(count, size), _facts, FACTS).groupBy(*EDGE)
-    sums = counted.agg(*(F.sum(name).alias(name) for name in ("triangles", "backing", "first")))
-    return edges.join(sums.hint(UNPACKED), EDGE, "left").fillna(0, ["triangles", "backing", "first"])
+    types = ENDS | {"k": np.int32, "label": np.int64}
+    counted = in_cells(last, types, parts.colours(count, size), _facts, [*EDGE, *FACTS]).groupBy(*EDGE)
+    sums = counted.agg(*(F.sum(name).alias(name) for name in FACTS))
+    return edges.join(sums.hint(UNPACKED), EDGE, "left").fillna(0, FACTS)
 
 
 def certificate(
@@ -239,7 +240,7 @@ class _Holding(NamedTuple):
     @classmethod
     def of(cls, rows: pa.Table) -> _Holding:
         """rows: `parts.PACKED`, in any order."""
-        a, b, owner, level, cap, epoch, diff = packs.columns(rows.sort_by("place"), parts.HELD)
+        a, b, owner, level, cap, epoch, diff = packs.columns(rows.sort_by("place").to_batches(), parts.HELD)
         new = np.ones(a.size, bool)
         new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
         place = np.cumsum(new, dtype=np.int32) - np.int32(1)
@@ -260,7 +261,7 @@ class _Holding(NamedTuple):
         """What it has been told (`parts.SAID`), pack by pack: the places of edges, each once, and their values; by
         whom, and in which round."""
         for at in range(heard.num_rows):
-            a, b, value = packs.columns(heard.slice(at, 1), parts.MESSAGE)
+            a, b, value = packs.columns(heard.slice(at, 1).to_batches(), parts.MESSAGE)
             by = heard["sender"][at].as_py(), heard["round"][at].as_py()
             yield (graph.places(self.a, self.b, a, b), value, *by)
 
@@ -295,10 +296,9 @@ def _lowered(holding: _Holding, heard: pa.Table, bound: Shorts, since: int = 0) 
         yield sender, round_, fell
 
 
-def _facts(rows: pa.Table, colours: Colours | None) -> pa.Table:
-    a, b, k, label = longs(rows, [*EDGE, "k", "label"])
-    found = local.facts(a, b, k - 2, label, colours)
-    return pa.table({"a": a, "b": b, **{name: np.asarray(column) for name, column in found._asdict().items()}})
+def _facts(rows: Columns, colours: Colours | None) -> Columns:
+    a, b, k, label = rows
+    return [a, b, *local.facts(a, b, k - 2, label, colours)]
 
 
 def _settle(

@@ -15,12 +15,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from algorithms import packs, parts, truss_parts
+from algorithms.cells import Work, colour
 from algorithms.kept import INTERVAL, Files
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.truss import peel
@@ -89,25 +91,29 @@ def task(folder: Path, first: int, columns: list[np.ndarray], token: str = "here
         return peak(work)
 
 
-def unpacked(columns: dict[str, np.ndarray], work: Callable[[pa.Table], object]) -> int:
-    """Bytes that a task takes at the peak for rows that come in packs."""
+def cell(folder: Path, columns: dict[str, np.ndarray], work: Work) -> int:
+    """Bytes that a task takes at the peak for a cell of two colours, whose rows come in packs."""
     rows = pa.RecordBatch.from_pydict(columns)
-    made = [packs.written(rows.slice(at, packs.MOST)) for at in range(0, rows.num_rows, packs.MOST)]
-    dealt = pa.table({"rows": pa.array(made, pa.binary())})
-    del rows, made
+    (dealt,) = pa.Table.from_batches([packs.dealt("cell", np.zeros(rows.num_rows, np.int64), rows)]).to_batches()
+    with pa.OSFile(str(folder / "packs"), "wb") as file, pa.ipc.new_stream(file, dealt.schema) as out:
+        out.write_batch(dealt)
+    types = {name: column.dtype for name, column in columns.items()}
+    del rows, dealt
     pa.default_memory_pool().release_unused()
-    return peak(lambda: work(packs.read(dealt, list(columns))))
+    with (folder / "packs").open("rb") as file, pa.ipc.open_stream(file) as sent:
+        return peak(lambda: work(packs.columns(sent, types), partial(colour, number=2)))
 
 
-def cells(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
-    ends, zero, label = {"a": a, "b": b}, np.zeros(a.size, np.int64), np.arange(a.size)
-    owner = label * 100 // a.size
-    kinds: dict[str, tuple[dict[str, np.ndarray], Callable[[pa.Table], object]]] = {
-        "support": (ends, lambda rows: parts._support(rows, None)),
-        "holders": (ends | {"owner": owner}, lambda rows: parts._holders(["w0", "w1"], rows, None)),
-        "facts": (ends | {"k": zero + 2, "label": label}, lambda rows: truss_parts._facts(rows, None)),
+def cells(folder: Path, a: np.ndarray, b: np.ndarray) -> dict[str, float]:
+    """Two words of bits for the parts that hold an edge; labels are in no order, as those of a graph are."""
+    ends, label = {"a": a, "b": b}, np.random.default_rng(1).permutation(a.size)
+    owner, k = (label * 100 // a.size).astype(np.int32), np.full(a.size, 2, np.int32)
+    kinds: dict[str, tuple[dict[str, np.ndarray], Work]] = {
+        "support": (ends, parts._support),
+        "holders": (ends | {"owner": owner}, partial(parts._holders, 2)),
+        "facts": (ends | {"k": k, "label": label}, truss_parts._facts),
     }
-    return {name: unpacked(*kind) / a.size for name, kind in kinds.items()}
+    return {name: cell(folder, *kind) / a.size for name, kind in kinds.items()}
 
 
 def ranges(low: np.ndarray, support: np.ndarray, number: int) -> np.ndarray:
@@ -147,7 +153,7 @@ def main(edges: int) -> None:
                 "left": task(Path(folder), 0, first_load(a, b), "elsewhere"),
                 "replay": task(Path(folder), 1, later(a, b)),
             }
-            in_parts = cells(a, b) | {"part": part(*by_rmat(3 * size))}  # it holds half of them
+            in_parts = cells(Path(folder), a, b) | {"part": part(*by_rmat(3 * size))}  # it holds half of them
     sizes = {name: size / a.size for name, size in found.items()} | in_parts
     print(json.dumps({name: round(size) for name, size in sizes.items()}))
 

@@ -4,9 +4,9 @@ Law     With kappa = trussness - 2, and an order of the edges in which a lower k
         every edge when each has at least kappa triangles whose other edges have its kappa or more (not too high), and
         at most kappa triangles of which it comes first (not too low: taken away in that order, no edge has more than
         kappa triangles left, so that it is in no denser truss).
-Shapes  a, b: int64[m], a < b, no edge twice; kappa, label: int64[m], the order by both, then by the edge; colours: of
-        both ends, in a cell of just two different colours (`cells`).
-Cost    As `triangles.count`: O(m^1.5). Memory: about 100 bytes an edge.
+Shapes  a, b: int64[m], a < b, no edge twice; kappa: int32[m], label: int64[m], the order by both, then by the edge;
+        colours: of the vertices, in a cell of just two different ones (`cells`).
+Cost    As `triangles.count`: O(m^1.5). Memory: about 60 bytes an edge besides these.
 Source  `kernels/proof`, which follows changes; this counts afresh, and shares no code with it or with `kernels/parts`.
 """
 
@@ -20,50 +20,46 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from algorithms.kernels.graph import Ints, orient
+from algorithms.kernels.graph import Colours, Ints, Shorts, orient
 
 
 class Facts(NamedTuple):
-    """int64[m] each, in the caller's order: triangles on the edge; those whose other edges have its kappa or more;
+    """int32[m] each, in the caller's order: triangles on the edge; those whose other edges have its kappa or more;
     those of which it comes first."""
 
-    triangles: Ints
-    backing: Ints
-    first: Ints
+    triangles: Shorts
+    backing: Shorts
+    first: Shorts
 
 
-def facts(a: Ints, b: Ints, kappa: Ints, label: Ints, colours: tuple[Ints, Ints] | None = None) -> Facts:
+def facts(a: Ints, b: Ints, kappa: Shorts, label: Ints, colours: Colours | None = None) -> Facts:
     """See the head of this file.
 
     >>> a, b = np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4])
     >>> [column.tolist() for column in facts(a, b, np.array([1, 1, 1, 0]), np.array([3, 2, 5, 0]))]
     [[1, 1, 1, 0], [1, 1, 1, 0], [0, 1, 0, 0]]
     """
+    turn = np.empty(a.size, np.int32)
+    turn[np.lexsort((b, a, label, kappa))] = np.arange(a.size, dtype=np.int32)
     graph = orient(a, b)
-    turn = np.empty(a.size, np.int64)
-    turn[np.lexsort((b, a, label, kappa))] = np.arange(a.size)
     colour = np.full(graph.vertices.size, -1, np.int64)
     if colours is not None:
-        by_id = np.empty(graph.vertices.size, np.int64)
-        for end, of in zip((a, b), colours, strict=True):
-            by_id[np.searchsorted(graph.vertices, end)] = of
-        colour = by_id[graph.by_rank]
-    counts = _count(graph.indptr, graph.head, graph.origin, colour, np.asarray(kappa, np.int64), turn)
-    return Facts(*counts)
+        colour = colours(graph.vertices)[graph.by_rank]
+    return Facts(*_count(graph.indptr, graph.head, graph.origin, colour, np.asarray(kappa, np.int32), turn))
 
 
 @njit(cache=True, nogil=True)
 def _count(indptr, head, origin, colour, kappa, turn):
     m, n = head.size, indptr.size - 1
-    triangles, backing, first = np.zeros(m, np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64)
-    mark = np.full(n, -1, np.int64)
+    triangles, backing, first = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(m, np.int32)
+    mark = np.full(n, -1, np.int32)
     for u in range(n):
         for i in range(indptr[u], indptr[u + 1]):
             mark[head[i]] = origin[i]
         for i in range(indptr[u], indptr[u + 1]):
-            v, x = head[i], np.int64(origin[i])
+            v, x = head[i], origin[i]
             for j in range(indptr[v], indptr[v + 1]):
-                w, y = head[j], np.int64(origin[j])
+                w, y = head[j], origin[j]
                 z = mark[w]
                 if z < 0 or (colour[u] >= 0 and colour[u] == colour[v] and colour[u] == colour[w]):
                     continue

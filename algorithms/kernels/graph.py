@@ -14,6 +14,7 @@ the hubs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Shorts = NDArray[np.int32]
+
+Colours = Callable[[Ints], Ints]  # of vertices, by their ids
 
 MOST_EDGES = 2**31 - 2
 

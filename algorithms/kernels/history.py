@@ -23,18 +23,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from algorithms.kernels.graph import Ints
+from algorithms.kernels.graph import Colours, Ints
 from algorithms.kernels.sums import add, grown, nonzero, table
 from algorithms.times import FOREVER
 
 
 def vertex_changes(
-    a: Ints, b: Ints, start: Ints, until: Ints, colours: tuple[Ints, Ints] | None = None
+    a: Ints, b: Ints, start: Ints, until: Ints, colours: Colours | None = None
 ) -> tuple[Ints, Ints, Ints]:
     """(vertex, epoch, diff) of the number of triangles at each vertex; see the head of this file.
 
-    `colours`: of both ends of each interval, in a cell of just two different colours: triangles of one colour are left
-    to that colour's own cell.
+    `colours`: of the vertices, in a cell of just two different ones: triangles of one colour are left to that colour's
+    own cell.
 
     >>> a, b = np.array([1, 1, 2]), np.array([2, 3, 3])
     >>> [c.tolist() for c in vertex_changes(a, b, np.array([0, 4, 2]), np.array([9, 9, 7]))]
@@ -51,8 +51,7 @@ def vertex_changes(
     begins, ends = np.searchsorted(epochs, start), np.searchsorted(epochs, until)
     colour = np.full(vertices.size, -1, np.int32)
     if colours is not None:
-        for end, of in zip((a, b), colours, strict=True):
-            colour[ranks[np.searchsorted(vertices, end)]] = of
+        colour[ranks] = colours(vertices)
     spans_of, most = np.unique(begins * epochs.size + ends, return_counts=True)
     usual = int(spans_of[np.argmax(most)])
     keys, sums = _changes(

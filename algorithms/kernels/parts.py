@@ -29,7 +29,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from algorithms.kernels.graph import Ints, Oriented, Shorts, orient
+from algorithms.kernels.graph import Colours, Ints, Oriented, Shorts, orient
 
 NOWHERE = -1  # the label of an edge that has no place yet
 TURN = 32  # bits of a label that say the turn within the round
@@ -100,25 +100,21 @@ class InCell(NamedTuple):
     colour: Shorts
 
 
-def in_cell(a: Ints, b: Ints, colours: tuple[Ints, Ints] | None) -> InCell:
-    """colours: of both ends of each edge, in a cell of just two different colours."""
+def in_cell(a: Ints, b: Ints, colours: Colours | None) -> InCell:
+    """colours: of the vertices, in a cell of just two different ones."""
     graph = orient(a, b)
-    colour = np.full(graph.vertices.size, -1, np.int32)
-    if colours is not None:
-        ranks = np.empty(graph.vertices.size, np.int64)
-        ranks[graph.by_rank] = np.arange(graph.vertices.size)
-        for end, of in zip((a, b), colours, strict=True):
-            colour[ranks[np.searchsorted(graph.vertices, end)]] = of
-    return InCell(graph, colour)
+    if colours is None:
+        return InCell(graph, np.full(graph.vertices.size, -1, np.int32))
+    return InCell(graph, colours(graph.vertices)[graph.by_rank].astype(np.int32))
 
 
-def support(cell: InCell) -> Ints:
-    """Triangles on each edge that belong to the cell, int64[m] in the caller's order.
+def support(cell: InCell) -> Shorts:
+    """Triangles on each edge that belong to the cell, int32[m] in the caller's order.
 
     >>> support(in_cell(np.array([1, 1, 2, 3]), np.array([2, 3, 3, 4]), None)).tolist()
     [1, 1, 1, 0]
     """
-    found = np.empty(cell.graph.origin.size, np.int64)
+    found = np.empty(cell.graph.origin.size, np.int32)
     found[cell.graph.origin] = _support(cell.graph.indptr, cell.graph.head, cell.colour)
     return found
 
@@ -323,7 +319,7 @@ def _there(f, k, kappa, label):
 
 @njit(cache=True, nogil=True)
 def _support(indptr, head, colour):
-    found = np.zeros(head.size, np.int64)
+    found = np.zeros(head.size, np.int32)
     mark = np.full(indptr.size - 1, -1, np.int32)
     for u in range(indptr.size - 1):
         for i in range(indptr[u], indptr[u + 1]):

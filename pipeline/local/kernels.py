@@ -127,11 +127,9 @@ def _proof() -> None:
 
 
 def _triangles() -> None:
-    from algorithms.triangles import _changes, _count_all
+    from algorithms.triangles import _count_all
 
-    edges = _edges()
-    list(_count_all(_received(edges)))
-    _changes(pa.Table.from_batches(_received(edges)), (np.array(edges["a"]) % 2, np.array(edges["b"]) % 2))
+    list(_count_all(_received(_edges())))
 
 
 def _parts() -> None:
@@ -143,10 +141,9 @@ def _parts() -> None:
     a, b, k = _trussness()
     part, nothing, level = np.zeros(a.size, np.int32), np.zeros(a.size, np.int64), (k - 2).astype(np.int32)
     columns = {"a": a, "b": b, "owner": part, "level": level, "cap": level, "epoch": nothing, "diff": nothing}
-    (rows,) = _received(pa.table(columns))
-    table, held, nobody = pa.Table.from_batches([rows]), parts.packed(0, columns), parts.nothing_said()
-    parts._support(table, None)
-    parts._holders(["w0"], table, (a % 2, b % 2))
+    held, nobody = parts.packed(0, columns), parts.nothing_said()
+    parts._support([a, b], None)
+    parts._holders(1, [a, b, part], None)
     for number in (0, 1):
         truss_parts._settle("", 0, 1, number, (pa.scalar(0),), held, nobody)
         truss_parts._place("", number, (pa.scalar(0),), held, nobody)
@@ -177,7 +174,7 @@ def _audit() -> None:
     a, b, k = _trussness()
     count(a, b)
     check(a, b, k.astype(np.int64))
-    facts(a, b, k.astype(np.int64) - 2, k.astype(np.int64))
+    facts(a, b, k.astype(np.int32) - 2, k.astype(np.int64))
 
 
 def _fingerprints() -> None:

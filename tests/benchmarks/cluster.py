@@ -8,9 +8,10 @@ file. `--memory`: an executor's heap in gigabytes; the driver has two. `--limit`
 beyond which no task holds the graph. `--scale`: among 2**N vertices instead of about an eighth of the edges: the more,
 the fewer triangles.
 Prints tables in Markdown: seconds of the commands with the greatest resident memory of an executor (its Python workers
-included), and what each stage did, out of Spark's event log: jobs, tasks, bytes of files and shuffles. `--out` adds the
-same as lines of JSON, which `tests.benchmarks.paper` reads. More workers than cores share the cores. `--check`: the
-triangles of the first load again by products of sparse matrices (scipy), and every edge's trussness by a peel, here.
+included), of its JVM and of one Python worker; and what each stage did, out of Spark's event log: jobs, tasks, bytes of
+files and shuffles. `--out` adds the same as lines of JSON, which `tests.benchmarks.paper` reads. More workers than
+cores share the cores. `--check`: the triangles of the first load again by products of sparse matrices (scipy), and
+every edge's trussness by a peel, here.
 """
 
 from __future__ import annotations
@@ -43,25 +44,50 @@ from tests.cluster import Cluster
 REPO = Path(__file__).resolve().parents[2]
 
 
+@dataclass
+class Most:
+    """The greatest memory, gigabytes: of an executor with its children at one time (what they share counts once); of
+    an executor's JVM alone; and of one of its Python workers, libraries included."""
+
+    executor: float = 0.0
+    jvm: float = 0.0
+    worker: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.executor:.2f} GB in an executor, {self.jvm:.2f} in its JVM, {self.worker:.2f} in a Python worker"
+
+
 class Watch(threading.Thread):
-    """The greatest resident bytes of one executor with its children."""
+    """Looks at executors every half second, `most` is what it has seen."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(daemon=True)
-        self.cluster, self.most, self.over = cluster, 0, threading.Event()
+        self.cluster, self.most, self.over = cluster, Most(), threading.Event()
 
     def run(self) -> None:
         while not self.over.wait(0.5):
             for executor in self.cluster.find("executor"):
                 try:
-                    family = [executor, *executor.children(recursive=True)]
-                    self.most = max(self.most, sum(each.memory_info().rss for each in family))
+                    workers = executor.children(recursive=True)
+                    together = sum(each.memory_full_info().pss for each in [executor, *workers]) / 1e9
+                    jvm, worker = peak(executor), max(map(peak, workers), default=0.0)
                 except psutil.Error:
                     continue
+                most = self.most
+                self.most = Most(max(most.executor, together), max(most.jvm, jvm), max(most.worker, worker))
 
 
-def command(home: Home, cluster: Cluster, *arguments: str) -> tuple[float, float]:
-    """Seconds of a command, and gigabytes of its largest executor."""
+def peak(process: psutil.Process) -> float:
+    """The greatest resident gigabytes that a process has had."""
+    try:
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith("VmHWM:")), 0.0)
+
+
+def command(home: Home, cluster: Cluster, *arguments: str) -> tuple[float, Most]:
+    """Seconds of a command, and what its executors took."""
     environment = {name: value for name, value in os.environ.items() if name != "ALTNEU_MASTER"}
     watch = Watch(cluster)
     watch.start()
@@ -73,7 +99,7 @@ def command(home: Home, cluster: Cluster, *arguments: str) -> tuple[float, float
         logs = sorted((home.path / "logs").glob("*.log"), key=lambda path: path.stat().st_mtime)
         log = logs[-1].read_text() if logs else ""  # gone with the home
         sys.exit(f"{' '.join(arguments)}: exit {ended.returncode}\n{ended.stdout}\n{ended.stderr}\n{log}")
-    return time.perf_counter() - start, watch.most / 1e9
+    return time.perf_counter() - start, watch.most
 
 
 def triangles(a: np.ndarray, b: np.ndarray, wedges: int = 60_000_000) -> int:
@@ -182,11 +208,8 @@ def measure(
             if what.startswith("epoch"):
                 put_changes(home, 1, np.random.default_rng(3), a, b, 1000)
             began = time.time()
-            seconds, gigabytes = command(home, cluster, *arguments)
-            print(
-                f"| {a.size:,} | {workers} | {what} | {seconds:.0f} | {gigabytes:.2f} GB in an executor | | | |",
-                flush=True,
-            )
+            seconds, most = command(home, cluster, *arguments)
+            print(f"| {a.size:,} | {workers} | {what} | {seconds:.0f} | {most} | | | |", flush=True)
             spans = {what: (began, seconds)}
             if arguments[0] == "run":
                 rows = ledger.stages(ledger.at().run_id)
@@ -208,7 +231,9 @@ def measure(
                     "limit": limit,
                     "what": what,
                     "seconds": seconds,
-                    "gigabytes": gigabytes,
+                    "gigabytes": most.executor,
+                    "jvm": most.jvm,
+                    "worker": most.worker,
                     "stages": {name: asdict(work) for name, work in stages.items()},
                     "stored": sum(path.stat().st_size for path in home.path.rglob("*.parquet")),
                 }

@@ -27,13 +27,14 @@ def test_cells_add_up_to_the_definition(seed: int) -> None:
                 backing[e] += kappa[e] == min(kappa[three])
     first = after(a, b, kappa, label)
     p = int(rng.integers(1, 5))
-    x, y = rng.integers(0, p, int(b.max()) + 4)[np.stack([a, b]) + 3]
+    of = rng.integers(0, p, int(b.max()) + 4)
+    x, y = of[np.stack([a, b]) + 3]
     sums = np.zeros((3, a.size), np.int64)
     for cell in {tuple(sorted((i, j, k))) for i in range(p) for j in range(p) for k in range(p)}:
         at = np.array(
             [e for e in range(a.size) if any(tuple(sorted((x[e], y[e], z))) == cell for z in range(p))], np.int64
         )
         if at.size:
-            colours = (x[at], y[at]) if len(set(cell)) == 2 else None
+            colours = (lambda vertices: of[vertices + 3]) if len(set(cell)) == 2 else None
             sums[:, at] += np.stack(facts(a[at], b[at], kappa[at], label[at], colours))
     assert sums.tolist() == [triangles.tolist(), backing.tolist(), first]

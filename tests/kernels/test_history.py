@@ -96,7 +96,7 @@ def test_cells_add_up_to_the_whole(seed):
                     ],
                     bool,
                 )
-                mixed = (of[a[here]], of[b[here]]) if len({i, j, k}) == 2 else None
+                mixed = of.__getitem__ if len({i, j, k}) == 2 else None
                 for v, e, d in triples(vertex_changes(a[here], b[here], start[here], until[here], mixed)):
                     total[v, e] += d
     assert sorted((v, e, d) for (v, e), d in total.items() if d) == slow_changes(history)

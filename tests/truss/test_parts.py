@@ -165,7 +165,8 @@ def test_cells_count_every_triangle_once(seed: int) -> None:
     rng = np.random.default_rng(seed)
     a, b = random_graph(rng)
     owner, p = owners(rng, a.size), int(rng.integers(2, 5))
-    x, y = rng.integers(0, p, int(b.max()) + 4)[np.stack([a, b]) + 3]
+    of = rng.integers(0, p, int(b.max()) + 4)
+    x, y = of[np.stack([a, b]) + 3]
     whole = parts.in_cell(a, b, None)
     total, found = np.zeros(a.size, np.int64), set()
     cells = {tuple(sorted((i, j, k))) for i in range(p) for j in range(p) for k in range(p)}
@@ -173,7 +174,7 @@ def test_cells_count_every_triangle_once(seed: int) -> None:
         there = np.array([any(tuple(sorted((i, j, z))) == cell for z in range(p)) for i, j in zip(x, y, strict=True)])
         if there.any():
             at = np.flatnonzero(there)
-            colours = (x[at], y[at]) if len(set(cell)) == 2 else None
+            colours = (lambda vertices: of[vertices + 3]) if len(set(cell)) == 2 else None
             made = parts.in_cell(a[at], b[at], colours)
             total[at] += parts.support(made)
             pairs = parts.members(parts.holders(made, owner[at], WORDS))
