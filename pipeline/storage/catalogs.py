@@ -57,6 +57,10 @@ class Catalog(Protocol):
         """Change a table whose metadata file `location` was read; False: another writer has committed since."""
         ...
 
+    def forget(self, table: str) -> None:
+        """List a table no more; its files stay."""
+        ...
+
 
 def of(home: Home, identity: place.Identity) -> Catalog:
     """The catalog of a home. Raises `UsageError` when its tables were made in one of the other kind."""
@@ -129,6 +133,12 @@ class Sql:
             files.delete(written)
         return done
 
+    def forget(self, table: str) -> None:
+        t = place.tables
+        mine = (t.c.catalog_name == self._name) & (t.c.table_namespace == NAMESPACE) & (t.c.table_name == table)
+        with database.answering(self._uri), self._engine.begin() as connection:
+            connection.execute(t.delete().where(mine))
+
 
 class RestServer:
     """A REST catalog: a request for each table."""
@@ -169,6 +179,9 @@ class RestServer:
             return True
 
         return self.located(table).get(table) == location and bool(self._ask(change))
+
+    def forget(self, table: str) -> None:
+        self._ask(lambda server: server.drop_table((self._namespace, table)))
 
     def register(self, located: Mapping[str, str]) -> None:
         """List tables by the metadata files that they have, in a namespace that is made where it is not there. Those

@@ -25,7 +25,10 @@ def read(warehouse: Warehouse, certified: Certified | None) -> State | None:
     """It; None when there is none, or it is not there any more."""
     if certified is None or CERTIFICATES not in warehouse.others():
         return None
-    table = warehouse.metadata(CERTIFICATES)
+    try:
+        table = warehouse.metadata(CERTIFICATES)
+    except iceberg.Lost:
+        return None
     if certified.snapshot not in table.snapshots() or inventory.lacking(table, {certified.snapshot}):
         return None
     rows = warehouse.snapshot(CERTIFICATES, certified.snapshot)
@@ -42,13 +45,19 @@ def write(warehouse: Warehouse, run_id: str, base: Certified | None, rows: DataF
     """Append a run's rows to what it builds on, or begin anew; the snapshot."""
     if base is not None:
         return warehouse.stage(CERTIFICATES, run_id, base.snapshot, rows)
-    if CERTIFICATES in warehouse.others():
-        table = warehouse.metadata(CERTIFICATES)
-        if inventory.lacking(table, table.snapshots()):
-            warehouse.remove(CERTIFICATES, damaged=True)
+    if CERTIFICATES in warehouse.others() and _damaged(warehouse):
+        warehouse.remove(CERTIFICATES, damaged=True)
     warehouse.add(CERTIFICATES, warehouse.columns(CERTIFICATES))
     warehouse.change(CERTIFICATES, lambda metadata: metadata.begin() if metadata.main() is None else None)
     return warehouse.stage(CERTIFICATES, run_id, warehouse.first(CERTIFICATES), rows)
+
+
+def _damaged(warehouse: Warehouse) -> bool:
+    try:
+        table = warehouse.metadata(CERTIFICATES)
+    except iceberg.Lost:
+        return True
+    return inventory.lacking(table, table.snapshots())
 
 
 def keep_only(warehouse: Warehouse, ledger: Ledger, *run_ids: str) -> None:

@@ -15,6 +15,7 @@ Source: the Iceberg table specification (metadata files).
 from __future__ import annotations
 
 import json
+import posixpath
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
@@ -34,6 +35,10 @@ class Overtaken(Exception):
     """Another writer has committed first: look again and try again."""
 
 
+class Lost(Unavailable):
+    """The metadata file that the catalog names is not where it should be."""
+
+
 def classic(spark: SparkSession) -> bool:
     """Is the JVM in this process, not behind Spark Connect?"""
     return hasattr(spark, "_jsparkSession")
@@ -50,18 +55,33 @@ class Tables:
 
     def of(self, name: str) -> Table:
         """A table by its full name: catalog, namespace, table."""
+        where = self._located(name)
+        location = where[name.rpartition(".")[2]]
+        if location not in self._read:
+            self._load([each for each in where.values() if each not in self._read])
+        return Table(name, location, self._read[location], self._changes)
+
+    def drop(self, name: str) -> None:
+        """Drop a table with all that is in its folder, whatever of it is missing: Spark itself has to read it first."""
+        table = name.rpartition(".")[2]
+        folder = posixpath.dirname(posixpath.dirname(self._located(name)[table]))
+        self._catalog.forget(table)
+        files.many(files.delete, [f"{folder}/{each}" for each in files.listed(folder)])
+
+    def _located(self, name: str) -> dict[str, str]:
         table = name.rpartition(".")[2]
         where = self._catalog.located(table)
         if table not in where:
             raise AltneuError(f"there is no table {name}.", "altneu status")
-        if where[table] not in self._read:
-            self._load([location for location in where.values() if location not in self._read])
-        return Table(name, where[table], self._read[where[table]], self._changes)
+        return where
 
     def _load(self, locations: list[str]) -> None:
         try:
             texts = [content.decode() for content in files.many(files.read, locations)]
         except OSError as error:
+            for location in locations:
+                if (path := files.local(location)) is not None and path.parent.is_dir() and not path.exists():
+                    raise Lost(f"the metadata file {location} of a table is missing.", "altneu doctor") from error
             if any(files.local(location) is None for location in locations):
                 raise Unavailable(f"the tables' metadata cannot be read: {error}", "altneu doctor") from error
             texts = [row[0] for row in self._spark.read.text(locations, wholetext=True).collect()]

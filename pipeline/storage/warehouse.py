@@ -23,7 +23,7 @@ from algorithms.conditions import spark_sql
 from ..errors import UsageError, full, transient
 from ..home.directory import Home
 from ..home.s3 import in_s3
-from ..state import files, place
+from ..state import place
 from ..state.records import PLAIN, Revision
 from . import catalogs, few, iceberg
 from .branches import Branches
@@ -66,13 +66,13 @@ class Warehouse(Branches):
         self.home = home
         identity = place.settled(home)
         self.catalog, self.namespace = identity.catalog, catalogs.namespace(home)
-        tables = iceberg.Tables(spark, catalogs.of(home, identity))
+        self._tables = iceberg.Tables(spark, catalogs.of(home, identity))
         catalog(spark, self.catalog, catalogs.spark_options(home))
         self._looked_up: dict[tuple[str, int], DataFrame] = {}
         collections = [*TABLES, *(MOTIFS if home.config.motifs else ())]
         self.collections = tuple(collections)  # of diff triples
         self.plain = tuple(dict.fromkeys(home.config.publish.tables))
-        super().__init__([*self.collections, *self.plain], lambda table: tables.of(self.name(table)))
+        super().__init__([*self.collections, *self.plain], lambda table: self._tables.of(self.name(table)))
 
     def name(self, table: str) -> str:
         return f"{self.catalog}.{self.namespace}.{table}"
@@ -160,15 +160,12 @@ class Warehouse(Branches):
         )
 
     def remove(self, table: str, damaged: bool = False) -> None:
-        """Drop a table that is none of the home's own, with its files. Damaged: with all that is in its folder, since
-        PURGE fails where it cannot read which files there are."""
+        """Drop a table that is none of the home's own, with its files. Damaged: without a look at which it has."""
         assert table.startswith(place.ROUNDS)
-        if not damaged:
+        if damaged:
+            self._tables.drop(self.name(table))
+        else:
             self.spark.sql(f"DROP TABLE IF EXISTS {self.name(table)} PURGE")
-            return
-        folder = self.metadata(table).folder()
-        self.spark.sql(f"DROP TABLE {self.name(table)}")
-        files.many(files.delete, [f"{folder}/{name}" for name in files.listed(folder)])
 
     def others(self) -> set[str]:
         """The tables here that hold rounds of runs, and are none of the home's own."""

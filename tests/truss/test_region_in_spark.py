@@ -174,7 +174,7 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro"])
+@pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro", "metadata/*.json"])
 def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: Path) -> None:
     """It is a cache, and no reason to refuse the home or a run."""
     world = elsewhere
