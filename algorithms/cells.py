@@ -33,6 +33,7 @@ def in_cells(
     among others; returns: the names of what it makes, whole numbers. Cells are dealt in packs (`packs`)."""
     coloured = partial(colour, number=colours)
 
+    # by these types Spark knows that it may come, and go, in batches
     def cell(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = key[0].as_py()
         its = {number // colours**2, number // colours % colours, number % colours}

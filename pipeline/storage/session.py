@@ -157,9 +157,11 @@ def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
 
 def _executors(conf: dict[str, str]) -> dict[str, str]:
     """An executor that is out of memory ends at once. By itself it takes seconds to, in which it refuses all tasks that
-    it is sent, within milliseconds: four times the same one, and the job has failed."""
-    name = "spark.executor.extraJavaOptions"
-    return {name: f"-XX:+ExitOnOutOfMemoryError {conf.get(name, '')}".strip()}
+    it is sent, within milliseconds: four times the same one, and the job has failed. And what it takes outside of its
+    heap lies in two arenas: by itself the C library makes eight for each processor, and each keeps what was freed."""
+    options, arenas = "spark.executor.extraJavaOptions", "spark.executorEnv.MALLOC_ARENA_MAX"
+    ends = f"-XX:+ExitOnOutOfMemoryError {conf.get(options, '')}".strip()
+    return {options: ends, arenas: conf.get(arenas, "2")}
 
 
 def submission(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:

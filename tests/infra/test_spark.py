@@ -177,6 +177,9 @@ def test_what_executors_are_started_with_is_added_to(cluster: bool, own: str) ->
     name = "spark.executor.extraJavaOptions"
     settings, _ = submission({name: own} if own else {}, "spark://head:7077", cluster)
     assert settings[name].split() == ["-XX:+ExitOnOutOfMemoryError", *own.split()]
+    arenas = "spark.executorEnv.MALLOC_ARENA_MAX"
+    assert settings[arenas] == "2"
+    assert submission({arenas: "4"}, "spark://head:7077", cluster)[0][arenas] == "4"
 
 
 def test_plans_over_few_rows_are_interpreted(spark: SparkSession) -> None:
