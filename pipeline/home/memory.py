@@ -1,11 +1,13 @@
 """How many edges a task has memory for, from the machine or from what a cluster's executors are given.
 
 Python workers are no part of the JVM's memory. On this machine they have what Spark's driver leaves of it. An executor
-of a cluster has `spark.executor.pyspark.memory` for them, else we take it to leave them as much as it has itself; that
-its container is given so much is for whoever runs the cluster (`spark.executor.memoryOverhead`). Of a Spark Connect
-server on another machine nothing is known: `UNKNOWN` edges.
+of a cluster has `spark.executor.pyspark.memory` for them; else on YARN and Kubernetes, which end a container that takes
+more than it was given, what `spark.executor.memoryOverhead` leaves beside the JVM; else we take it to leave them as
+much as it has itself. Of a Spark Connect server on another machine nothing is known: `UNKNOWN` edges.
 
-A task that works alone, for the other cores wait for it, may take all of it; one of many takes its share.
+A task that works alone, for the other cores wait for it, may take all of it; one of many takes its share. But where
+`spark.executor.pyspark.memory` is set, Spark divides it by the cores, and gives no Python worker more address space
+than that: then a task alone has no more than its share, and libraries take `LIBRARIES` of it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from typing import TYPE_CHECKING
 
 from algorithms.plans import BROADCAST_ROWS
 
+from ..errors import UsageError
+
 if TYPE_CHECKING:
     from .settings import Config
 
@@ -26,18 +30,24 @@ if TYPE_CHECKING:
 REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES = 220, 500, 350, 150
 UNKNOWN = 20_000_000
 GIB = 2**30
+LIBRARIES = 768 * 2**20  # address space of a Python worker that has loaded ours, and Arrow on the system's allocator
+PYTHON_MEMORY, OVERHEAD = "spark.executor.pyspark.memory", "spark.executor.memoryOverhead"
+# Measured, too: of a container, what the JVM takes outside of its heap, and the libraries of a Python worker.
+OUTSIDE, LOADED = GIB, 300 * 2**20
+LEAST = 64 * 2**20  # of arrays: less is no task worth its start
 _UNITS = {"": 2**20, "b": 1, "k": 2**10, "m": 2**20, "g": GIB, "t": 2**40}
 
 
 @dataclass(frozen=True)
 class Room:
     """bytes: for the Python workers of one executor, None: not known; heap: of its JVM; cores: tasks that work in it at
-    once."""
+    once; limit: bytes that no worker may exceed, its libraries aside."""
 
     bytes: int | None
     heap: int
     cores: int
     whose: str  # for a person
+    limit: int | None = None
 
     @property
     def alone(self) -> int:
@@ -51,13 +61,19 @@ class Room:
 
     def edges(self, each: int, tasks: int = 1) -> int:
         """How many a task may hold, of so many bytes each, when so many tasks work at once, or all cores."""
-        return UNKNOWN if self.bytes is None else max(1, self.bytes // max(1, min(tasks, self.cores)) // each)
+        if self.bytes is None:
+            return UNKNOWN
+        share = self.bytes // max(1, min(tasks, self.cores))
+        return max(1, (share if self.limit is None else min(share, self.limit)) // each)
 
     def words(self) -> str:
         if self.bytes is None:
             return f"{self.whose}: not known; up to {UNKNOWN:,} edges in a task"
         each = f", {self.share:,} in each of {self.cores}" if self.cores > 1 else ""
-        return f"{self.whose}: {self.bytes / 2**30:.1f} GiB for Python; up to {self.alone:,} edges in one task{each}"
+        has = f"{self.bytes / GIB:.1f} GiB for Python"
+        if self.limit is not None:
+            has += f", {(self.limit + LIBRARIES) / GIB:.1f} for a worker with its libraries"
+        return f"{self.whose}: {has}; up to {self.alone:,} edges in one task{each}"
 
 
 def room(config: Config) -> Room:
@@ -70,11 +86,41 @@ def room(config: Config) -> Room:
             return _here(conf, "*")
         return Room(None, GIB, 1, "the executors of a Spark Connect server")
     heap = _bytes(conf.get("spark.executor.memory") or "1g")
-    given = conf.get("spark.executor.pyspark.memory")
-    cores = int(conf.get("spark.executor.cores") or 1)
-    return Room(
-        _bytes(given) if given else heap, heap, max(1, cores // int(conf.get("spark.task.cpus") or 1)), "an executor"
-    )
+    given, limit = _given_to_python(conf)
+    tasks = max(1, _cores(conf) // int(conf.get("spark.task.cpus") or 1))
+    whose = "an executor"
+    if given is None and master.startswith(("yarn", "k8s")):
+        given, whose = _left_of_container(conf, heap), f"an executor's container, of {OVERHEAD} what its JVM leaves"
+    return Room(heap if given is None else given, heap, tasks, whose, limit)
+
+
+def _left_of_container(conf: dict[str, str], heap: int) -> int:
+    """Bytes for arrays; by itself Spark adds a tenth of the heap to a container, which is nearly nothing for Python."""
+    text = conf.get(OVERHEAD)
+    factor = float(conf.get(f"{OVERHEAD}Factor") or 0.1)
+    overhead = _bytes(text) if text else max(384 * 2**20, int(factor * heap))
+    return max(LEAST, overhead - OUTSIDE - _cores(conf) * LOADED)
+
+
+def _given_to_python(conf: dict[str, str]) -> tuple[int | None, int | None]:
+    """What the workers of an executor are given, and what one of them has beside its libraries; bytes, None: not set.
+    Raises `UsageError` where that is next to nothing."""
+    if not (text := conf.get(PYTHON_MEMORY)):
+        return None, None
+    given, cores = _bytes(text), _cores(conf)
+    limit = given // cores - LIBRARIES
+    if limit < LEAST:
+        least = -(-(LIBRARIES + LEAST) * cores // 2**20)
+        raise UsageError(
+            f'"{PYTHON_MEMORY}" = "{text}" in [spark] conf: Spark divides it by the cores of an executor ({cores}), '
+            f"and a Python worker needs {LIBRARIES >> 20} MiB of address space for its libraries alone.",
+            f'give it at least "{least}m", or remove it: without it a worker has no limit but the memory that is there',
+        )
+    return given, limit
+
+
+def _cores(conf: dict[str, str]) -> int:
+    return int(conf.get("spark.executor.cores") or 1)
 
 
 def task_edges(config: Config) -> int:
@@ -120,7 +166,8 @@ def _given(limit: int | None) -> int:
 def _here(conf: dict[str, str], cores: str) -> Room:
     driver = _bytes(conf["spark.driver.memory"]) if "spark.driver.memory" in conf else driver_memory_mb() * 2**20
     number = (os.cpu_count() or 1) if cores == "*" else int(cores)
-    return Room(max(_total() - driver, GIB // 2), driver, number, "this machine, less Spark's driver")
+    bytes_, (_, limit) = max(_total() - driver, GIB // 2), _given_to_python(conf)
+    return Room(bytes_, driver, number, "this machine, less Spark's driver", limit)
 
 
 def _bytes(text: str) -> int:

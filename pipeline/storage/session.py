@@ -28,7 +28,7 @@ from algorithms.configured import configured
 
 from .. import interrupt
 from ..errors import AltneuError, Unavailable, UsageError, explained
-from ..home.memory import driver_memory_mb
+from ..home.memory import PYTHON_MEMORY, driver_memory_mb
 from ..home.rules import MASTERS, is_master
 from . import travel
 from .iceberg import classic
@@ -159,9 +159,12 @@ def _executors(conf: dict[str, str]) -> dict[str, str]:
     """An executor that is out of memory ends at once. By itself it takes seconds to, in which it refuses all tasks that
     it is sent, within milliseconds: four times the same one, and the job has failed. And what it takes outside of its
     heap lies in two arenas: by itself the C library makes eight for each processor, and each keeps what was freed."""
-    options, arenas = "spark.executor.extraJavaOptions", "spark.executorEnv.MALLOC_ARENA_MAX"
-    ends = f"-XX:+ExitOnOutOfMemoryError {conf.get(options, '')}".strip()
-    return {options: ends, arenas: conf.get(arenas, "2")}
+    options, environment = "spark.executor.extraJavaOptions", {"MALLOC_ARENA_MAX": "2"}
+    if conf.get(PYTHON_MEMORY):  # a limit of the address space, of which Arrow's own allocator reserves a gigabyte
+        environment["ARROW_DEFAULT_MEMORY_POOL"] = "system"
+    settings = {f"spark.executorEnv.{name}": value for name, value in environment.items()}
+    settings |= {name: conf[name] for name in settings if name in conf}
+    return settings | {options: f"-XX:+ExitOnOutOfMemoryError {conf.get(options, '')}".strip()}
 
 
 def submission(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:

@@ -20,15 +20,19 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline.home.directory import Home
+from pipeline.home.memory import LEAST, LIBRARIES, PYTHON_MEMORY, audit_edges, task_edges
 from pipeline.state.attempts import attempt
 from pipeline.state.facts import TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from tests import homes, seeds
 from tests import postgres as postgresql
+from tests.benchmarks import put_changes, put_rows
+from tests.benchmarks.triangles import by_rmat
 from tests.cluster import Cluster
 from tests.e2e import test_connect as connect
 from tests.network import Network
@@ -243,6 +247,30 @@ def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
         assert published(far) == published(near)
         facts = ledger.facts(ledger.at().run_id, TrussFacts)
         assert facts is not None and facts.rounds == len(told), "none was begun again"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("edges", "method"), [(300_000, None), (330_000, "parts")])
+def test_no_python_worker_needs_more_than_it_is_given(tmp_path: Path, edges: int, method: str | None) -> None:
+    """Spark's limit of its address space at the least that is accepted: a graph that just fits one task, and is audited
+    in cells; and one beyond it, in parts."""
+    rng = np.random.default_rng(seeds.one())
+    a, b = by_rmat(edges)
+    with Cluster(tmp_path, workers=1) as cluster:
+        cluster.settings[PYTHON_MEMORY] = f"{(LIBRARIES + LEAST) >> 20}m"
+        far, ledger = homes.make(tmp_path / "far", toml(cluster))
+        near, _ = homes.make(tmp_path / "near")
+        assert (a.size > task_edges(far.config)) == (method == "parts")
+        assert a.size > audit_edges(far.config, 1)
+        for home in (far, near):
+            put_rows(home, 0, a, b, ["upsert"] * a.size)
+        put_changes(far, 1, rng, a, b, 100)
+        finished(far, "run", "0")
+        finished(near, "run", "0")
+        assert published(far) == published(near)
+        assert (ledger.facts(ledger.at().run_id, TrussFacts).rounds is not None) == (method == "parts")
+        finished(far, "run", "1")
+        finished(far, "audit", "1")
 
 
 HUNGRY = """

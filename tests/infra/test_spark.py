@@ -177,9 +177,19 @@ def test_what_executors_are_started_with_is_added_to(cluster: bool, own: str) ->
     name = "spark.executor.extraJavaOptions"
     settings, _ = submission({name: own} if own else {}, "spark://head:7077", cluster)
     assert settings[name].split() == ["-XX:+ExitOnOutOfMemoryError", *own.split()]
-    arenas = "spark.executorEnv.MALLOC_ARENA_MAX"
-    assert settings[arenas] == "2"
-    assert submission({arenas: "4"}, "spark://head:7077", cluster)[0][arenas] == "4"
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_what_the_environment_of_executors_is_unless_it_is_said(cluster: bool) -> None:
+    arenas, pool = "spark.executorEnv.MALLOC_ARENA_MAX", "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL"
+    for conf, found in (
+        ({}, ("2", None)),
+        ({arenas: "4", pool: "jemalloc"}, ("4", "jemalloc")),
+        ({"spark.executor.pyspark.memory": "2g"}, ("2", "system")),
+        ({"spark.executor.pyspark.memory": "2g", pool: "jemalloc"}, ("2", "jemalloc")),
+    ):
+        settings, _ = submission(conf, "spark://head:7077", cluster)
+        assert (settings.get(arenas), settings.get(pool)) == found
 
 
 def test_plans_over_few_rows_are_interpreted(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline.errors import UsageError
 from pipeline.home import memory
 from pipeline.home.settings import Config
 
@@ -35,12 +36,14 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
         (config(driver_memory="12g"), 4, 1),
         (config("sc://localhost:15002"), 8, 2),
         (config("spark://head:7077", executor_memory="4g", executor_cores="2"), 4, 2),
-        (config("yarn", executor_memory="4096"), 4, 4),
-        (config("k8s://https://host", executor_memory="4g", executor_pyspark_memory="6g", executor_cores="3"), 6, 2),
-        (config("yarn", executor_memory="8g", executor_cores="4", task_cpus="2"), 8, 4),
+        (config("spark://head:7077", executor_memory="4096"), 4, 4),
+        (config("yarn", executor_memory="1g", executor_memoryOverhead="5420m"), 4, 4),
+        (config("k8s://https://host", executor_memoryOverhead="9816m", executor_cores="2"), 8, 4),
+        (config("yarn", executor_memory="2g", executor_pyspark_memory="4g", executor_memoryOverhead="9g"), 3.25, 3.25),
+        (config("spark://head:7077", executor_memory="8g", executor_cores="4", task_cpus="2"), 8, 4),
     ],
 )
-def test_the_memory_of_a_task(settings: Config, alone: int, share: int) -> None:
+def test_the_memory_of_a_task(settings: Config, alone: float, share: float) -> None:
     room = memory.room(settings)
     assert (room.alone, room.share) == (alone * GIB // memory.REPLAY_BYTES, share * GIB // memory.EDGE_BYTES)
     several = [memory.audit_edges(settings, epochs) for epochs in (1, 2, 100)]
@@ -48,6 +51,48 @@ def test_the_memory_of_a_task(settings: Config, alone: int, share: int) -> None:
     assert several == [pytest.approx(each // max(1, min(n, room.cores)), abs=8) for n in (1, 2, 100)]
     assert memory.region_edges(settings) < room.alone
     assert f"{room.alone:,}" in room.words() and (room.cores == 1 or f"{room.share:,}" in room.words())
+
+
+@pytest.mark.parametrize(
+    ("settings", "each"),
+    [
+        (config("k8s://https://host", executor_memory="4g", executor_pyspark_memory="6g", executor_cores="3"), 2),
+        (config("yarn", executor_pyspark_memory="12g", executor_cores="4", task_cpus="2"), 3),
+        (config("spark://head:7077", executor_memory="16g", executor_pyspark_memory="1g"), 1),
+        (config("local[2]", executor_pyspark_memory="3g"), 3),
+    ],
+)
+def test_what_spark_gives_each_python_worker_is_the_most_of_a_task(settings: Config, each: int) -> None:
+    """Also of one that works alone; and its libraries are within it."""
+    room, limit = memory.room(settings), each * GIB - memory.LIBRARIES
+    assert (room.alone, room.share) == (limit // memory.REPLAY_BYTES, limit // memory.EDGE_BYTES)
+    assert {memory.audit_edges(settings, n) for n in (1, room.cores)} == {limit // memory.AUDIT_BYTES}
+    assert f"{each}.0 for a worker with its libraries" in room.words()
+
+
+@pytest.mark.parametrize(
+    ("settings", "least"),
+    [
+        (config("yarn", executor_pyspark_memory="800m"), "832m"),
+        (config("yarn", executor_pyspark_memory="2g", executor_cores="3"), "2496m"),
+        (config("local[4]", executor_pyspark_memory="512m"), "832m"),
+    ],
+)
+def test_a_limit_that_leaves_a_worker_nothing_is_refused(settings: Config, least: str) -> None:
+    with pytest.raises(UsageError, match="Spark divides it by the cores") as error:
+        memory.room(settings)
+    assert f'at least "{least}"' in (error.value.next or "")
+    enough = Config(
+        spark={"master": settings.spark.master, "conf": settings.spark.conf | {memory.PYTHON_MEMORY: least}}
+    )
+    assert memory.room(enough).share > 100_000
+
+
+@pytest.mark.parametrize("conf", [{}, {"executor_memoryOverhead": "1g"}, {"executor_memoryOverheadFactor": "0.2"}])
+def test_a_container_without_memory_for_python_holds_few_edges_and_it_is_said(conf: dict[str, str]) -> None:
+    room = memory.room(config("yarn", executor_memory="4g", **conf))
+    assert room.bytes == memory.LEAST
+    assert memory.OVERHEAD in room.words()
 
 
 def test_of_a_server_elsewhere_nothing_is_known() -> None:
