@@ -185,13 +185,17 @@ def _memory() -> Check:
 
 def _tasks(home: Path) -> Check:
     """How large a graph may be before it is cut."""
+    from ..errors import AltneuError
     from ..home import memory
     from ..home.directory import Home
 
     config = Home.open(home).config if (home / "altneu.toml").exists() else None
     if config is None:
         return Check("Task memory", True, "the home's, once it is there")
-    found = memory.room(config).words()
+    try:
+        found = memory.room(config).words()
+    except AltneuError as error:
+        return Check("Task memory", False, error.what, error.next or "")
     if memory.task_edges(config) < memory.room(config).alone:
         found += f"; [truss] limit_edges says {memory.task_edges(config):,}"
     return Check("Task memory", True, found)

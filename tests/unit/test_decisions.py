@@ -115,7 +115,7 @@ def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
     assert Truss.taken(TrussFacts(rows=1, epochs=2, plan="resume", methods={"lift": 2})) == "resume"
 
 
-ELSEWHERE = '[spark]\nmaster = "yarn"\n'  # a task has a gigabyte
+ELSEWHERE = '[spark]\nmaster = "yarn"\nconf = { "spark.executor.memoryOverhead" = "2348m" }\n'  # a task has a gigabyte
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pipeline.errors import UsageError
 from pipeline.home import memory
 from pipeline.home.settings import Config
+from pipeline.local import doctor
+from tests import homes
 
 GIB = 2**30
 EDGES = GIB // memory.REPLAY_BYTES
@@ -145,3 +149,9 @@ def test_the_driver_takes_half_within_bounds(monkeypatch: pytest.MonkeyPatch, to
 )
 def test_what_is_sent_to_every_task_fits_an_executor(settings: Config, rows: int) -> None:
     assert memory.broadcast_rows(settings) == rows
+
+
+def test_doctor_says_what_is_wrong_with_a_limit_and_goes_on(tmp_path: Path) -> None:
+    home, _ = homes.make(tmp_path, '[spark]\nconf = { "spark.executor.pyspark.memory" = "500m" }\n')
+    check = doctor._tasks(home.path)
+    assert check.ok is False and "500m" in check.found and "832m" in check.remedy
