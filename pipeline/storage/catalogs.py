@@ -119,8 +119,7 @@ class Sql:
         written = f"{old.location}/metadata/{version:05d}-{uuid.uuid4()}.metadata.json"
         files.write(written, new.model_dump_json().encode())
         t = place.tables
-        mine = (t.c.catalog_name == self._name) & (t.c.table_namespace == NAMESPACE) & (t.c.table_name == table)
-        change = t.update().where(mine & (t.c.metadata_location == location))
+        change = t.update().where(self._row(table) & (t.c.metadata_location == location))
         with database.answering(self._uri), self._engine.begin() as connection:
             values = {"metadata_location": written, "previous_metadata_location": location}
             done = connection.execute(change.values(**values)).rowcount == 1
@@ -134,10 +133,12 @@ class Sql:
         return done
 
     def forget(self, table: str) -> None:
-        t = place.tables
-        mine = (t.c.catalog_name == self._name) & (t.c.table_namespace == NAMESPACE) & (t.c.table_name == table)
         with database.answering(self._uri), self._engine.begin() as connection:
-            connection.execute(t.delete().where(mine))
+            connection.execute(place.tables.delete().where(self._row(table)))
+
+    def _row(self, table: str) -> sa.ColumnElement[bool]:
+        t = place.tables
+        return (t.c.catalog_name == self._name) & (t.c.table_namespace == NAMESPACE) & (t.c.table_name == table)
 
 
 class RestServer:

@@ -25,11 +25,8 @@ def read(warehouse: Warehouse, certified: Certified | None) -> State | None:
     """It; None when there is none, or it is not there any more."""
     if certified is None or CERTIFICATES not in warehouse.others():
         return None
-    try:
-        table = warehouse.metadata(CERTIFICATES)
-    except iceberg.Lost:
-        return None
-    if certified.snapshot not in table.snapshots() or inventory.lacking(table, {certified.snapshot}):
+    table = _table(warehouse)
+    if table is None or certified.snapshot not in table.snapshots() or inventory.lacking(table, {certified.snapshot}):
         return None
     rows = warehouse.snapshot(CERTIFICATES, certified.snapshot)
     return State(rows, certified.at, (certified.front, certified.back))
@@ -45,19 +42,21 @@ def write(warehouse: Warehouse, run_id: str, base: Certified | None, rows: DataF
     """Append a run's rows to what it builds on, or begin anew; the snapshot."""
     if base is not None:
         return warehouse.stage(CERTIFICATES, run_id, base.snapshot, rows)
-    if CERTIFICATES in warehouse.others() and _damaged(warehouse):
-        warehouse.remove(CERTIFICATES, damaged=True)
+    if CERTIFICATES in warehouse.others():
+        table = _table(warehouse)
+        if table is None or inventory.lacking(table, table.snapshots()):
+            warehouse.remove(CERTIFICATES, damaged=True)
     warehouse.add(CERTIFICATES, warehouse.columns(CERTIFICATES))
     warehouse.change(CERTIFICATES, lambda metadata: metadata.begin() if metadata.main() is None else None)
     return warehouse.stage(CERTIFICATES, run_id, warehouse.first(CERTIFICATES), rows)
 
 
-def _damaged(warehouse: Warehouse) -> bool:
+def _table(warehouse: Warehouse) -> iceberg.Table | None:
+    """It, which the catalog lists; None when its metadata file is lost."""
     try:
-        table = warehouse.metadata(CERTIFICATES)
+        return warehouse.metadata(CERTIFICATES)
     except iceberg.Lost:
-        return True
-    return inventory.lacking(table, table.snapshots())
+        return None
 
 
 def keep_only(warehouse: Warehouse, ledger: Ledger, *run_ids: str) -> None:
