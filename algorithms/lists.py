@@ -2,60 +2,53 @@
 for; and what it knows after a round, else it would have to hear again all that was ever said to it.
 
 A part holds the same edges in every round, so that its lists of triangles are made once on each executor that works on
-it. Later rounds map the files into memory: they are in the page cache, which gives way to what needs memory.
+it, and later rounds map the files into memory.
 What it knows after a round serves later rounds alone: one that is done again begins with what there was before it.
 
-Where    In the local directory that Spark gives an executor and deletes with it: a folder for all parts of one graph,
-         which `forget` deletes. One that a killed driver has left on a server which lives on is deleted after a day,
-         by the next part that is kept there.
+Where    In the executor's local directory (`scratch`).
 Faults   Without a local directory, or on a full disk, a part's lists are made in every round, and all is heard again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms import scratch
 from algorithms.kernels import parts
 from algorithms.kernels.graph import Ints, Shorts
 
-DAY = 86_400  # seconds
+KIND = "triangles"
 _LISTS = ("ptr", "left", "right")
 
 
 def part(name: str, number: int, a: Ints, b: Ints, owner: Shorts) -> parts.Part:
     """`kernels.parts.part`. name: of the graph whose parts hold these edges, always the same."""
-    folder = _folder(name)
+    folder = scratch.folder(KIND, name)
     if folder is None:
         return parts.part(number, a, b, owner)
     with contextlib.suppress(OSError):
-        lists = (np.load(folder / str(number) / f"{each}.npy", mmap_mode="c") for each in _LISTS)
-        return parts.Part(number, owner, owner == number, *map(np.asarray, lists))
+        return parts.Part(number, owner, owner == number, *scratch.load(folder, number, _LISTS))
     made = parts.part(number, a, b, owner)
     if made.left.size:
         with contextlib.suppress(OSError):
-            _keep(folder, made)
+            scratch.save(folder, number, {each: getattr(made, each) for each in _LISTS})
     return made
 
 
 def forget(name: str) -> None:
     """Delete what parts of this name have left on this executor."""
-    folder = _folder(name)
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
+    scratch.forget(KIND, name)
 
 
 def left(name: str, number: int, what: str, before: int) -> tuple[int, NDArray[Any]] | None:
     """What the part has left last, before a round: the round, and the values (`leave`)."""
-    folder = _folder(name)
+    folder = scratch.folder(KIND, name)
     with contextlib.suppress(OSError, ValueError):
         if folder is not None and (found := [n for n in _left(folder, number, what) if n < before]):
             return max(found), np.load(folder / f"{number}.{what}.{max(found)}.npy")
@@ -65,7 +58,7 @@ def left(name: str, number: int, what: str, before: int) -> tuple[int, NDArray[A
 def leave(name: str, number: int, what: str, round_: int, values: NDArray[Any]) -> None:
     """Leave what the part knows after a round, for each of its edges; what: it is that is known. Of earlier rounds the
     newest stays, from which this one may have to be done again; of anything else that the part has left nothing."""
-    folder = _folder(name)
+    folder = scratch.folder(KIND, name)
     if folder is None:
         return
     with contextlib.suppress(OSError):
@@ -83,22 +76,3 @@ def leave(name: str, number: int, what: str, round_: int, values: NDArray[Any]) 
 
 def _left(folder: Path, number: int, what: str) -> list[int]:
     return [int(path.name.split(".")[2]) for path in folder.glob(f"{number}.{what}.*.npy")]
-
-
-def _folder(name: str) -> Path | None:
-    local = os.environ.get("SPARK_LOCAL_DIRS")
-    return Path(local.split(",")[0], "triangles", name) if local else None
-
-
-def _keep(folder: Path, made: parts.Part) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for other in folder.parent.iterdir():
-        if other.stat().st_mtime < time.time() - DAY:
-            shutil.rmtree(other, ignore_errors=True)
-    unfinished = tempfile.mkdtemp(dir=folder)
-    try:
-        for each in _LISTS:
-            np.save(Path(unfinished, f"{each}.npy"), getattr(made, each))
-        os.rename(unfinished, folder / str(made.number))
-    except OSError:  # the disk is full, or another attempt of this task was faster
-        shutil.rmtree(unfinished, ignore_errors=True)

@@ -36,7 +36,7 @@ def read(packs: pa.Table | pa.RecordBatch, names: Sequence[str]) -> pa.Table:
     >>> read(pa.table({"rows": [written(one), written(one.slice(1))]}), ["a"])["a"].to_pylist()
     [1, 2, 2]
     """
-    found = [_rows(each) for each in packs["rows"]]
+    found = [opened(each) for each in packs["rows"]]
     return pa.concat_tables(found) if found else pa.table({name: np.empty(0, np.int64) for name in names})
 
 
@@ -55,14 +55,15 @@ def columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLike]) -> 
     while waiting:
         batch = waiting.popleft()
         for n, pack in zip(batch["n"].to_pylist(), batch["rows"], strict=True):
-            rows = _rows(pack)
+            rows = opened(pack)
             for name, column in zip(types, made, strict=True):
                 column[at : at + n] = rows[name].to_numpy()
             at += n
     return made
 
 
-def _rows(pack: pa.Scalar) -> pa.Table:
+def opened(pack: pa.Scalar) -> pa.Table:
+    """The rows of one."""
     return pa.ipc.open_stream(pack.as_buffer()).read_all()
 
 

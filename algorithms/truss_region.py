@@ -3,13 +3,14 @@
 Law      As `truss.trussness_changes`: at every epoch of the window the result equals a full peel there.
 Method   The state is every edge with kappa = trussness - 2 and its certificate (`kernels/maintain`), at one epoch. A
          task maintains the trussness on the part of it that it knows (`kernels/region`), at first the edges that come
-         and go, and names the edges whose triangles it lacks. Those are looked up, of each at the end with fewer
-         neighbours, and the task begins again from the stored values, until it lacks nothing.
+         and go, and names the edges whose triangles it lacks. Those are looked up (`adjacency`), and the task begins
+         again from the stored values, until it lacks nothing.
 Shapes   Edges: a < b. State: a, b, level, label, own, backing. Moved: a, b, epoch, until, diff, fresh: the signed
          intervals that begin or end within the window, or between it and the epoch of the state; `fresh`: those that
          the state has not seen. Trussness: triples a, b, k, epoch, diff.
-Cost     EXECUTES. The state is read once and kept by the executors; then two jobs a hop, some ten hops, each of which
-         passes over it three times and shuffles what it finds. A task has about 350 bytes for an edge of the region.
+Cost     EXECUTES. The state is read once and left on the executors' disks; then some ten hops, each of which takes a
+         few small jobs: what they look up grows with the region, not with the graph. A task has about 350 bytes for an
+         edge of the region.
 Errors   `Unfit` when the state is not that of the stored trussness, or is proved wrong, or the region has more edges
          than a task may hold. ValueError, in the task, when state and edges contradict each other.
 Source   reference/truss/region of the design.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -29,20 +30,19 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from algorithms.adjacency import EDGE, VALUES, Missing, adjacency
 from algorithms.configured import configured
-from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
+from algorithms.fingerprint import Fingerprint
 from algorithms.kept import INTERVAL, in_task, of_kind, taken
-from algorithms.kernels.graph import distinct, places
+from algorithms.kernels.graph import Ints, distinct, places
 from algorithms.kernels.intervals import Longs
 from algorithms.kernels.levels import UNASKED
 from algorithms.kernels.region import Asks, Known, Solved, solve
 from algorithms.kernels.replay import moves
-from algorithms.kernels.warm import Certificate
-from algorithms.parts import EDGE, FIXED, Rounds
+from algorithms.parts import FIXED, Rounds
 from algorithms.truss import PROOF
 from algorithms.truss_parts import net
 
-VALUES = [*Certificate._fields]
 # What a task is given, and gives back: rows of several kinds, with their numbers in the same columns.
 NUMBERS = ["a", "b", "c", "d", "e", "f"]
 GIVEN = ["kind", *NUMBERS]
@@ -83,9 +83,9 @@ def trussness_changes(
     state: State,
     moved: DataFrame,
     trussness: DataFrame,
-    degrees: DataFrame,
     first: int,
     last: int,
+    size: int,
     most: int,
     known: Fingerprint,
     rounds: Rounds,
@@ -93,9 +93,9 @@ def trussness_changes(
 ) -> Iterator[Region]:
     """Difference between the trussness over epochs `first`..`last` and the stored one there; see the head of this file.
 
-    `trussness`: the stored triples from `first` on; `degrees`: vertex, degree, as of the state's epoch; `most`: edges
-    that the task may hold; `known`: the fingerprint of the trussness at the state's epoch; `rounds`: where what is
-    looked up lies. The frames of the result are to be read within.
+    `trussness`: the stored triples from `first` on; `size`: about how many edges there are; `most`: edges that the task
+    may hold; `known`: the fingerprint of the trussness at the state's epoch; `rounds`: where what is looked up lies.
+    The frames of the result are to be read within.
     """
     spark, cached, kept = moved.sparkSession, list[DataFrame](), list[DataFrame]()
 
@@ -103,40 +103,43 @@ def trussness_changes(
         cached.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return cached[-1]
 
-    with configured(spark, FIXED):
+    def leave(found: list[Ints]) -> DataFrame:
+        kept.append(rounds.keep(spark.createDataFrame(_given(VALUE, *found))))
+        return kept[-1]
+
+    with configured(spark, FIXED), ExitStack() as stack:
         try:
             moved = keep(moved.select(*INTERVAL, "fresh"))
-            seeds = keep(moved.select(*EDGE).distinct())
-            graph, near = keep(_whole(state.rows, seeds)), keep(degrees.select("vertex", "degree"))
-            if _fingerprint(graph) != known:
+            seeds = moved.select(*EDGE).distinct()
+            say("putting all edges where they can be looked up")
+            graph = stack.enter_context(adjacency(state.rows, seeds, size, rounds.tasks, most))
+            if graph.fingerprint != known:
                 raise Unfit("the state that the run before has left is not that of the stored trussness")
-            there = _values(graph.where("moves AND level >= 0"))
-            changes = of_kind(moved, GIVEN, MOVED, *INTERVAL, "fresh")
-            given = [keep(there.unionByName(changes).unionByName(_degrees(near, seeds)))]
+            edges = [column.to_numpy() for column in seeds.toArrow().columns]
+            ends = distinct(np.concatenate(edges))
+            near = pa.concat_tables([_given(VALUE, *graph.of(*edges)), _given(DEGREE, ends, graph.degrees(ends))])
+            given = [of_kind(moved, GIVEN, MOVED, *INTERVAL, "fresh"), spark.createDataFrame(near)]
             task = in_task(partial(_solved, first, last, state.at, state.ends))
-            hops, counted = 0, 0
+            hops = 0
             while True:
                 found = keep(reduce(DataFrame.unionByName, given).repartition(1).mapInArrow(task, MADE))
-                greatest = (F.max(name).alias(name) for name in NUMBERS[:4])  # of a kind with one row, that row
-                of_kinds = found.groupBy("kind").agg(F.count("*").alias("rows"), *greatest)
-                kinds = {row.kind: row for row in of_kinds.collect()}
-                ended = kinds.get(SIZE)
-                counted = 0 if ended is None else ended.a
+                told = found.where(F.col("kind").isin(ASKED, SIZE)).select(*GIVEN).toArrow()
+                kind, *numbers = (column.to_numpy() for column in told.columns)
+                counted, front, back, wrong = (int(number[kind == SIZE].sum()) for number in numbers[:4])
                 if counted > most:
                     raise Unfit(f"the region has more than the {most:,} edges that a task may hold")
-                if ASKED not in kinds:
+                asked = [number[kind == ASKED] for number in numbers[:3]]
+                if not asked[0].size:
                     break
                 hops += 1
-                say(f"hop {hops}: {counted:,} edges are known; looking up the triangles of {kinds[ASKED].rows:,}")
-                # By way of the driver: a plan that named the plans of all hops before it would double with each.
-                asked = spark.createDataFrame(found.where(F.col("kind") == ASKED).select(*GIVEN).toArrow())
-                triangles = rounds.keep(_looked_up(graph, near, asked.select(*EDGE, F.col("c").alias("least"))))
-                kept.append(triangles)
-                given += [_values(triangles), asked]
-            if ended is not None and ended.d:
-                raise Unfit(f"by its proof {ended.d:,} edges of the state that the run before has left are wrong")
-            ends = state.ends if ended is None else (ended.b, ended.c)
-            yield _region(found, trussness.where(F.col("epoch").between(first, last)), ends, hops, counted)
+                say(f"hop {hops}: {counted:,} edges are known; looking up the triangles of {asked[0].size:,}")
+                given += [leave(graph.triangles(*asked)), spark.createDataFrame(_given(ASKED, *asked))]
+            if wrong:
+                raise Unfit(f"by its proof {wrong:,} edges of the state that the run before has left are wrong")
+            labels = (front, back) if (kind == SIZE).any() else state.ends
+            yield _region(found, trussness.where(F.col("epoch").between(first, last)), labels, hops, counted)
+        except Missing as error:
+            raise Unfit(str(error)) from error
         finally:
             for frame in cached:
                 frame.unpersist()
@@ -149,56 +152,11 @@ def summed(rows: DataFrame) -> DataFrame:
     return rows.groupBy(*EDGE, *VALUES).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def _whole(rows: DataFrame, seeds: DataFrame) -> DataFrame:
-    """Every edge of the state once, and those that come, of level -1; `moves`: does it come or go?"""
-    none = [F.lit(-1).cast("bigint").alias("level"), *(F.lit(0).cast("bigint").alias(name) for name in VALUES[1:])]
-    stored = rows.select(*EDGE, *VALUES, "diff", F.lit(False).alias("moves"))
-    named = seeds.select(*EDGE, *none, F.lit(1).cast("bigint").alias("diff"), F.lit(True).alias("moves"))
-    both = stored.unionByName(named).repartition(*EDGE)
-    rows = both.groupBy(*EDGE, *VALUES).agg(F.sum("diff").alias("diff"), F.max("moves").alias("moves"))
-    values = F.max(F.struct(*VALUES)).alias("values")
-    one = rows.where("diff <> 0").groupBy(*EDGE).agg(values, F.max("moves").alias("moves"))
-    return one.select(*EDGE, "values.*", "moves")
-
-
-def _fingerprint(graph: DataFrame) -> Fingerprint:
-    """Of the trussness that it has."""
-    row = [*(F.col(end) for end in EDGE), F.col("level") + 2]
-    found = graph.where("level >= 0").select(*lanes(row, F.lit(1).cast("bigint"))).agg(*sums()).collect()[0]
-    return Fingerprint() if found[0] is None else of_row(found)
-
-
-def _looked_up(graph: DataFrame, degrees: DataFrame, asked: DataFrame) -> DataFrame:
-    """The other edges of each triangle on an asked edge where both have the level that is asked for, or move."""
-    ends = F.broadcast(asked.select(F.explode(F.array(*EDGE)).alias("vertex")).distinct())
-    sizes = degrees.join(ends, "vertex")
-    sized = asked
-    for end in EDGE:
-        size = F.broadcast(sizes.select(F.col("vertex").alias(end), F.col("degree").alias(f"of_{end}")))
-        sized = sized.join(size, end, "left")
-    a_first = F.coalesce("of_a", F.lit(0)) <= F.coalesce("of_b", F.lit(0))
-    u, v = F.when(a_first, F.col("a")).otherwise(F.col("b")), F.when(a_first, F.col("b")).otherwise(F.col("a"))
-    from_ = F.broadcast(sized.select(u.alias("u"), v.alias("v"), "least"))
-    edge = F.struct(*EDGE, *VALUES)
-    ways = [
-        graph.select(F.col(x).alias("u"), F.col(w).alias("w"), edge.alias("one"), "level", "moves")
-        for x, w in (("a", "b"), ("b", "a"))
-    ]
-    right = "moves OR level >= least"
-    proposed = ways[0].unionByName(ways[1]).join(from_, "u").where(f"w <> v AND ({right})")
-    low, high = F.least("v", "w").alias("a"), F.greatest("v", "w").alias("b")
-    proposed = proposed.select(low, high, "least", "one").hint("shuffle_hash")
-    closed = graph.join(proposed, EDGE).where(right)
-    return closed.select(F.explode(F.array("one", edge)).alias("edge")).select("edge.*").distinct()
-
-
-def _values(edges: DataFrame) -> DataFrame:
-    return of_kind(edges, GIVEN, VALUE, *EDGE, *VALUES)
-
-
-def _degrees(degrees: DataFrame, seeds: DataFrame) -> DataFrame:
-    ends = F.broadcast(seeds.select(F.explode(F.array(*EDGE)).alias("vertex")).distinct())
-    return of_kind(degrees.join(ends, "vertex"), GIVEN, DEGREE, "vertex", "degree")
+def _given(kind: int, *columns: Ints) -> pa.Table:
+    """Rows of one kind for the task: `GIVEN`."""
+    size = columns[0].size
+    nothing = [np.zeros(size, np.int64)] * (len(NUMBERS) - len(columns))
+    return pa.table(dict(zip(GIVEN, [np.full(size, kind), *columns, *nothing], strict=True)))
 
 
 def _region(found: DataFrame, stored: DataFrame, ends: tuple[int, int], hops: int, edges: int) -> Region:

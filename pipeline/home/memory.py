@@ -3,7 +3,8 @@
 Python workers are no part of the JVM's memory. On this machine they have what Spark's driver leaves of it. An executor
 of a cluster has `spark.executor.pyspark.memory` for them; else on YARN and Kubernetes, which end a container that takes
 more than it was given, what `spark.executor.memoryOverhead` leaves beside the JVM; else we take it to leave them as
-much as it has itself. Of a Spark Connect server on another machine nothing is known: `UNKNOWN` edges.
+much as it has itself. A Spark Connect server on another machine is not asked: the same settings may say here what its
+executors have; without them: `UNKNOWN` edges.
 
 A task that works alone, for the other cores wait for it, may take all of it; one of many takes its share. But where
 `spark.executor.pyspark.memory` is set, Spark divides it by the cores, and gives no Python worker more address space
@@ -31,7 +32,7 @@ REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES = 220, 500, 350, 150
 UNKNOWN = 20_000_000
 GIB = 2**30
 LIBRARIES = 768 * 2**20  # address space of a Python worker that has loaded ours, and Arrow on the system's allocator
-PYTHON_MEMORY, OVERHEAD = "spark.executor.pyspark.memory", "spark.executor.memoryOverhead"
+HEAP, PYTHON_MEMORY, OVERHEAD = (f"spark.executor.{name}" for name in ("memory", "pyspark.memory", "memoryOverhead"))
 # Measured, too: of a container, what the JVM takes outside of its heap, and the libraries of a Python worker.
 OUTSIDE, LOADED = GIB, 300 * 2**20
 LEAST = 64 * 2**20  # of arrays: less is no task worth its start
@@ -84,13 +85,15 @@ def room(config: Config) -> Room:
     if master.startswith("sc://"):
         if re.match(r"sc://(localhost|127\.|\[::1\])", master):
             return _here(conf, "*")
-        return Room(None, GIB, 1, "the executors of a Spark Connect server")
-    heap = _bytes(conf.get("spark.executor.memory") or "1g")
+        if not any(conf.get(name) for name in (HEAP, PYTHON_MEMORY, OVERHEAD)):
+            return Room(None, GIB, 1, "the executors of a Spark Connect server")
+    heap = _bytes(conf.get(HEAP) or "1g")
     given, limit = _given_to_python(conf)
     tasks = max(1, _cores(conf) // int(conf.get("spark.task.cpus") or 1))
-    whose = "an executor"
-    if given is None and master.startswith(("yarn", "k8s")):
-        given, whose = _left_of_container(conf, heap), f"an executor's container, of {OVERHEAD} what its JVM leaves"
+    remote = master.startswith("sc://")
+    whose = "an executor of the server, by [spark] conf" if remote else "an executor"
+    if given is None and (master.startswith(("yarn", "k8s")) or (remote and conf.get(OVERHEAD))):
+        given, whose = _left_of_container(conf, heap), f"{whose}: its container, of {OVERHEAD} what its JVM leaves"
     return Room(heap if given is None else given, heap, tasks, whose, limit)
 
 

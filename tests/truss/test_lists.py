@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms import lists
+from algorithms import lists, scratch
 from algorithms.kernels import parts
 from tests.truss.test_parts import owners, random_graph
 
@@ -105,7 +105,7 @@ def test_a_fault_costs_time_alone(
 
 
 def test_what_a_killed_driver_has_left_goes_after_a_day(local: Path) -> None:
-    for name, age in (("old", 2 * lists.DAY), ("of another run", 60)):
+    for name, age in (("old", 2 * scratch.DAY), ("of another run", 60)):
         triangle(0, name)
         os.utime(local / "triangles" / name, (time.time() - age,) * 2)
     triangle(0, "graph")

@@ -105,6 +105,21 @@ def test_of_a_server_elsewhere_nothing_is_known() -> None:
     assert "not known" in room.words()
 
 
+@pytest.mark.parametrize(
+    ("conf", "as_on"),
+    [
+        ({"executor_memory": "8g", "executor_cores": "2"}, "spark://head:7077"),
+        ({"executor_memory": "8g", "executor_memoryOverhead": "6g"}, "k8s://https://head:6443"),
+        ({"executor_pyspark_memory": "4g", "executor_cores": "2"}, "spark://head:7077"),
+    ],
+)
+def test_of_a_server_elsewhere_what_the_settings_say(conf: dict[str, str], as_on: str) -> None:
+    room, same = memory.room(config("sc://spark.example.org:15002", **conf)), memory.room(config(as_on, **conf))
+    assert (room.bytes, room.heap, room.cores, room.limit) == (same.bytes, same.heap, same.cores, same.limit)
+    assert "an executor of the server, by [spark] conf: " in room.words()
+    assert memory.room(config("sc://127.0.0.1:15002", **conf)).whose.startswith("this machine")
+
+
 def test_the_environment_names_the_master_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_MASTER", "local[1]")
     assert memory.room(config("yarn", executor_memory="4g")).cores == 1

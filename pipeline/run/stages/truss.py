@@ -59,7 +59,7 @@ def maintain(run: Run) -> TrussFacts:
         if new is not None:
             plan = str(decision.way)
         elif place is not None and decision.way is Way.REGION:
-            region = _by_region(run, first, decision.most, stack, place)
+            region = _by_region(run, first, decision, stack, place)
         if region is not None:
             plan, new = "region", region.changes.persist()
         elif new is None:
@@ -130,16 +130,15 @@ def _restored(run: Run, first: int, keep: tuple[Files, str] | None, ask: Ask) ->
     return resuming.executed(run, truss.restored_changes(edges, stored, *given, keep, ask))
 
 
-def _by_region(run: Run, first: int, most: int, stack: ExitStack, place: Rounds) -> Region | None:
+def _by_region(run: Run, first: int, decision: Truss, stack: ExitStack, place: Rounds) -> Region | None:
     """The changes from such a state, of which a task gets the part that they reach, EXECUTED, to be read while the
     stack is open; None: it is not there, is wrong, or its region is too large for a task."""
     state = standing.of_parent(run)
     if state is None:
         run.say("the state of the run before is not there any more: in parts")
         return None
-    at = F.col("epoch") <= state.at
-    degrees = run.before("degrees").where(at).groupBy("vertex").agg(F.sum("diff").alias("degree"))
-    parts = resuming.moved(run, state.at, first), run.before("trussness"), degrees, first, run.frontier, most
+    sizes = decision.edges.value, decision.most
+    parts = resuming.moved(run, state.at, first), run.before("trussness"), first, run.frontier, *sizes
     known = Running(run.ledger.fingerprints(run.parent.revision).get("trussness", {})).at(state.at)
     try:
         return stack.enter_context(truss_region.trussness_changes(state, *parts, known, place, run.say))

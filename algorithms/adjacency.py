@@ -1,0 +1,342 @@
+"""The neighbours of named vertices in a graph that no task can hold, looked up where they lie: on executors' disks.
+
+Law      `Adjacency.triangles` finds what a join of all edges with themselves would; `fingerprint` is that of all edges.
+Method   Edges are dealt to blocks by a hash of both ends, so that those of a hub are spread over all. The task that
+         gets a block sorts it by either end and leaves it on its executor's disk (`scratch`); of the block Spark caches
+         one row, which says no more than that it is there. A look-up is a task for each of these rows, which Spark
+         sends to where the row lies, and so the files. It searches them; nothing passes over all edges.
+Shapes   Edges: a < b, with the values `VALUES` of a certificate, -1 and zeros for one that moves and is not there.
+Cost     EXECUTES. One shuffle of all edges, in packs; then two or three jobs for each look-up, of as many tasks as
+         blocks, whose work is what they find and the logarithm of the block. What is found passes the driver, triangles
+         on so many edges at once that they have no more than `MOST` neighbours.
+Faults   Rows that are lost with an executor Spark makes again elsewhere, and the files with them. A task may be sent
+         elsewhere than its row lies, when executors are busy or give their rows away: it says that files are missing,
+         and is asked again, and at last all blocks are made again. `Missing` when that does not help.
+Source   Ammar, McSherry, Salihoglu, Joglekar, "Distributed evaluation of subgraph queries using worst-case optimal
+         low-memory dataflows" (2018): indexes of edges by prefix, to which proposals are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from algorithms import packs, scratch
+from algorithms.fingerprint import Fingerprint
+from algorithms.kernels.graph import Ints, distinct, places
+from algorithms.kernels.hashing import hashes
+from algorithms.kernels.warm import Certificate
+
+KIND = "adjacency"
+EDGE = ["a", "b"]
+VALUES = [*Certificate._fields]
+BLOCK = 1 << 20  # edges of a block, of some hundred bytes each while it is made
+LEAST = 1 << 15  # with fewer a task is hardly worth its start
+MOST = 1 << 20  # neighbours that are looked at together
+TRIES = 6
+
+_ROWS = [*EDGE, *VALUES, "diff", "moves"]
+_SORTED = {"a": np.int64, "b": np.int64, "level": np.int32, "label": np.int64, "own": np.int32, "backing": np.int32}
+_BLOCK = [*_SORTED, "moves", "tail", "by_tail"]
+_MADE = "part int, first bigint, second bigint"
+_ANSWER = "part int, rows binary"
+
+Look = Callable[["Block", pa.Table], pa.RecordBatch]
+
+
+class Missing(Exception):
+    """Executors do not keep the files that they have written."""
+
+
+@contextmanager
+def adjacency(rows: DataFrame, moves: DataFrame, edges: int, tasks: int, most: int) -> Iterator[Adjacency]:
+    """rows: a, b, `VALUES`, diff, all bigint, to be summed; moves: a, b, each once: what is found whatever its level
+    is, there or not. edges: about how many there are; tasks: how many work at once; most: edges that one may hold."""
+    found = Adjacency(rows, moves, max(1, -(-edges // min(BLOCK, most)), min(tasks, edges // LEAST)))
+    try:
+        yield found
+    finally:
+        found.forget()
+
+
+class Adjacency:
+    """fingerprint: of (a, b, level + 2) of all edges that are there."""
+
+    fingerprint: Fingerprint
+
+    def __init__(self, rows: DataFrame, moves: DataFrame, blocks: int) -> None:
+        stored = rows.select(*EDGE, *VALUES, "diff", F.lit(0).cast("bigint").alias("moves"))
+        none = [F.lit(value).cast("bigint").alias(name) for name, value in zip(VALUES, (-1, 0, 0, 0), strict=True)]
+        one = F.lit(1).cast("bigint")
+        self._spark, self._blocks = rows.sparkSession, blocks
+        self._rows = stored.unionByName(moves.select(*EDGE, *none, one.alias("diff"), one.alias("moves")))
+        self._make()
+
+    def _make(self) -> None:
+        self._name = name = uuid4().hex
+
+        # by these types Spark knows that its rows may come in batches
+        def leave(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield _left(name, key[0].as_py(), dealt)
+
+        dealt = self._rows.mapInArrow(partial(_dealt, self._blocks), "part int, n bigint, rows binary")
+        made = dealt.groupBy("part").applyInArrow(leave, _MADE)
+        self._made = made.persist(StorageLevel.MEMORY_AND_DISK)
+        found = self._made.collect()
+        self.fingerprint = Fingerprint.total(Fingerprint(row.first % 2**64, row.second % 2**64) for row in found)
+
+    def forget(self) -> None:
+        """Delete the files, too; EXECUTES."""
+        self._made.mapInArrow(partial(_forgotten, self._name), "part int").collect()
+        self._made.unpersist()
+
+    def degrees(self, vertices: Ints) -> Ints:
+        """How many edges that are there each has; vertices: in order."""
+        degrees = np.zeros(vertices.size, np.int64)
+        vertex, degree = self._everywhere(_degrees, [vertices], ["vertex"], ["vertex", "degree"])
+        np.add.at(degrees, np.searchsorted(vertices, vertex), degree)
+        return degrees
+
+    def of(self, a: Ints, b: Ints) -> list[Ints]:
+        """a, b and `VALUES` of those of some edges that are there."""
+        _, *found = self._asked(a, b, np.zeros(a.size, np.int64))
+        return found if found[0].size == 0 else [column[found[2] >= 0] for column in found]
+
+    def triangles(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
+        """a, b and `VALUES` of the other edges of each triangle on an edge a, b where both have at least the level
+        `least`, or move; each once, in order."""
+        vertices = distinct(np.concatenate([a, b]))
+        degree = self.degrees(vertices)
+        of_a, of_b = (degree[np.searchsorted(vertices, end)] for end in (a, b))
+        u, v, proposed = np.where(of_a <= of_b, a, b), np.where(of_a <= of_b, b, a), np.minimum(of_a, of_b)
+        found = [np.empty((0, len(_SORTED)), np.int64)]
+        for some in _slices(proposed):
+            found.append(self._closed(u[some], v[some], least[some]))
+        both = np.concatenate(found)
+        order = np.lexsort((both[:, 1], both[:, 0]))
+        both = both[order]
+        fresh = np.ones(order.size, np.bool_)
+        fresh[1:] = (both[1:, :2] != both[:-1, :2]).any(axis=1)
+        return list(both[fresh].T)
+
+    def _closed(self, u: Ints, v: Ints, least: Ints) -> NDArray[np.int64]:
+        """The same of edges with few enough neighbours at u."""
+        number, *one = self._everywhere(_proposed, [u, v, least], ["u", "v", "least"], ["number", *_SORTED])
+        v, least = v[number], least[number]
+        w = np.where(one[0] == u[number], one[1], one[0])
+        closing, *other = self._asked(np.minimum(v, w), np.maximum(v, w), least)
+        return np.concatenate([np.stack([column[closing] for column in one], axis=1), np.stack(other, axis=1)])
+
+    def _everywhere(self, look: Look, columns: Sequence[Ints], names: list[str], answer: list[str]) -> list[Ints]:
+        """What all blocks know. The rows are numbered."""
+        asked = _batch([*columns, np.arange(columns[0].size)], [*names, "number"])
+        rows = [packs.written(asked.slice(at, packs.MOST)) for at in range(0, asked.num_rows, packs.MOST)]
+        return self._ask(look, pa.table({"rows": pa.array(rows, pa.binary())}), answer)
+
+    def _asked(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
+        """Of some edges those with at least this level, or that move: which it is, a, b and `VALUES`."""
+        rows = _batch([a, b, least, np.arange(a.size)], [*EDGE, "least", "number"])
+        dealt = packs.dealt("part", _part(a, b, self._blocks), rows)
+        return self._ask(_found, pa.Table.from_batches([dealt]).drop_columns("n"), ["number", *_SORTED])
+
+    def sent(self, look: Look, given: pa.Table) -> DataFrame:
+        """To blocks what they are asked, in packs `rows`: to that of their `part`, or to all; part and rows, a pack of
+        the answer, null where the files are missing."""
+        asked, blocks = F.broadcast(self._spark.createDataFrame(given)), self._made.select("part")
+        to_each = blocks.join(asked, "part") if "part" in given.column_names else blocks.crossJoin(asked)
+        return to_each.mapInArrow(partial(_answered, self._name, look), _ANSWER)
+
+    def _ask(self, look: Look, given: pa.Table, names: list[str]) -> list[Ints]:
+        if given.num_rows == 0:
+            return [np.empty(0, np.int64) for _ in names]
+        for attempt in range(TRIES):
+            if attempt > TRIES // 2:
+                self.forget()
+                self._make()
+            found = self.sent(look, given).toArrow()
+            if found["rows"].null_count == 0:
+                rows = packs.read(found, names)
+                return [rows[name].to_numpy().astype(np.int64, copy=False) for name in names]
+        raise Missing("the executors do not keep the files that they have written")
+
+
+def _slices(size: Ints) -> Iterator[slice]:
+    """Of rows of these sizes: `MOST` together, or one row."""
+    start, ends = 0, np.cumsum(size)
+    while start < size.size:
+        before = int(ends[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(ends, before + MOST, side="right")))
+        yield slice(start, end)
+        start = end
+
+
+def _batch(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names)
+
+
+def _part(a: Ints, b: Ints, blocks: int) -> Ints:
+    """The block of each edge."""
+    return np.asarray(hashes(a, b)[0] % np.uint64(blocks)).astype(np.int64)
+
+
+# -- what tasks do -----------------------------------------------------------------------------------------------------
+
+
+def _dealt(blocks: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in packs.gathered(rows, packs.MOST):
+        part = _part(batch["a"].to_numpy(), batch["b"].to_numpy(), blocks)
+        yield packs.dealt("part", part, batch.select(_ROWS))
+
+
+def _left(name: str, part: int, dealt: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+    """Leave a block on the disk; what is cached of it."""
+    rows = dict(zip(_ROWS, packs.columns(dealt, dict.fromkeys(_ROWS, np.int64)), strict=True))
+    block = Block.of(rows)
+    block.save(name, part)
+    there = block.level >= 0
+    known = Fingerprint.of_rows([block.a[there], block.b[there], block.level[there].astype(np.int64) + 2])
+    sums = np.array([known.first, known.second], np.uint64).astype(np.int64)
+    return _batch([np.array([part], np.int32), sums[:1], sums[1:]], ["part", "first", "second"])
+
+
+def _forgotten(name: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in rows:
+        scratch.forget(KIND, name)
+    yield from ()
+
+
+def _answered(name: str, look: Look, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the blocks know, one pack for each that was asked; null where the files are not here."""
+    for batch in rows:
+        answers = list[bytes | None]()
+        for part, asked in zip(batch["part"].to_pylist(), batch["rows"], strict=True):
+            block = Block.load(name, part)
+            answers.append(None if block is None else packs.written(look(block, packs.opened(asked))))
+        yield pa.RecordBatch.from_arrays([batch["part"], pa.array(answers, pa.binary())], ["part", "rows"])
+
+
+class Block:
+    """Some edges. a, b, level, label, own, backing, moves: in order of (a, b), each once; tail, by_tail: b in order of
+    (b, a), and where each of these is."""
+
+    def __init__(self, *columns: NDArray[Any]) -> None:
+        self.a, self.b, self.level, self.label, self.own, self.backing, self.moves, self.tail, self.by_tail = columns
+
+    @classmethod
+    def of(cls, rows: dict[str, Ints]) -> Block:
+        """rows: to be summed; of several values of an edge, which a whole graph does not have, the greatest stays."""
+        order = np.lexsort((rows["b"], rows["a"]))
+        columns = [rows[name][order] for name in _ROWS]
+        edge, stays = _edges(columns), columns[_ROWS.index("diff")] != 0
+        several = np.bincount(edge)[edge] > 1
+        if several.any():
+            at = np.flatnonzero(several)
+            stays[at] = False
+            stays[_summed([column[at] for column in columns], at)] = True
+        moves = np.zeros(edge.size, np.bool_)
+        np.logical_or.at(moves, edge, columns[_ROWS.index("moves")] > 0)
+        kept = np.flatnonzero(stays)
+        made = [column[kept].astype(of) for column, of in zip(columns, _SORTED.values(), strict=False)]
+        by_tail = np.lexsort((made[0], made[1]))
+        return cls(*made, moves[edge[kept]], made[1][by_tail], by_tail.astype(np.int32))
+
+    def save(self, name: str, part: int) -> None:
+        folder = scratch.folder(KIND, name)
+        if folder is None:
+            return
+        try:
+            scratch.save(folder, part, {each: getattr(self, each) for each in _BLOCK})
+        except OSError:
+            if self.load(name, part) is None:  # no other attempt of this task was faster
+                raise
+
+    @classmethod
+    def load(cls, name: str, part: int) -> Block | None:
+        folder = scratch.folder(KIND, name)
+        try:
+            return None if folder is None else cls(*scratch.load(folder, part, _BLOCK))
+        except OSError:
+            return None
+
+    def at(self, vertices: Ints) -> tuple[Ints, Ints]:
+        """The edges at each of some vertices: which of these it is, and where the edge is."""
+        first, second = _ranges(self.a, vertices), _ranges(self.tail, vertices)
+        where = first[1], self.by_tail[second[1]].astype(np.int64)
+        return np.concatenate([first[0], second[0]]), np.concatenate(where)
+
+    def degrees(self, vertices: Ints) -> Ints:
+        """How many edges that are there each has; vertices: in order."""
+        absent, degree = self.level < 0, np.zeros(vertices.size, np.int64)
+        for ends, gone in ((self.a, self.a[absent]), (self.tail, self.b[absent])):
+            degree += np.searchsorted(ends, vertices, "right") - np.searchsorted(ends, vertices)
+            degree -= np.searchsorted(np.sort(gone), vertices, "right") - np.searchsorted(np.sort(gone), vertices)
+        return degree
+
+    def rows(self, number: Ints, place: Ints) -> pa.RecordBatch:
+        """Some edges, as an answer: a number, and they."""
+        return _batch([number, *(getattr(self, name)[place] for name in _SORTED)], ["number", *_SORTED])
+
+
+def _ranges(sorted_: Ints, values: Ints) -> tuple[Ints, Ints]:
+    """Where each of some values stands in sorted ones: which value it is, and the place."""
+    low = np.searchsorted(sorted_, values)
+    size = np.searchsorted(sorted_, values, "right") - low
+    which = np.repeat(np.arange(values.size), size)
+    return which, np.arange(which.size) + np.repeat(low - (np.cumsum(size) - size), size)
+
+
+def _edges(columns: Sequence[Ints]) -> Ints:
+    """Rows in order of (a, b): which edge each is of."""
+    fresh = np.ones(columns[0].size, np.int64)
+    fresh[1:] = (columns[0][1:] != columns[0][:-1]) | (columns[1][1:] != columns[1][:-1])
+    return np.cumsum(fresh) - 1
+
+
+def _summed(columns: Sequence[Ints], at: Ints) -> Ints:
+    """Of rows the last of each edge's greatest value whose diffs do not cancel: its `at`."""
+    values, diff = columns[: len(_SORTED)], columns[_ROWS.index("diff")]
+    order = np.lexsort(values[::-1])
+    ordered = np.stack([column[order] for column in values], axis=1)
+    fresh = np.ones(order.size, np.bool_)
+    fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    begins = np.flatnonzero(fresh)
+    there = np.add.reduceat(diff[order], begins) != 0
+    ends = np.append(begins[1:], order.size)[there] - 1
+    last = np.append(np.flatnonzero(np.diff(_edges([column[order][ends] for column in values]))), ends.size - 1)
+    return at[order[ends[last]]] if ends.size else at[:0]
+
+
+def _degrees(block: Block, asked: pa.Table) -> pa.RecordBatch:
+    vertices = asked["vertex"].to_numpy()
+    degree = block.degrees(vertices)
+    return _batch([vertices[degree > 0], degree[degree > 0]], ["vertex", "degree"])
+
+
+def _proposed(block: Block, asked: pa.Table) -> pa.RecordBatch:
+    """Of asked edges (u, v) those at u with at least the level `least`, or that move, but for the edge itself."""
+    u, v, least, number = (asked[name].to_numpy() for name in ("u", "v", "least", "number"))
+    which, place = block.at(u)
+    a, b = block.a[place], block.b[place]
+    right = block.moves[place] | (block.level[place] >= least[which])
+    right &= ~((a == np.minimum(u, v)[which]) & (b == np.maximum(u, v)[which]))
+    return block.rows(number[which[right]], place[right])
+
+
+def _found(block: Block, asked: pa.Table) -> pa.RecordBatch:
+    """Of asked edges those with at least the level `least`, or that move."""
+    a, b, least, number = (asked[name].to_numpy() for name in (*EDGE, "least", "number"))
+    place = places(block.a, block.b, a, b)
+    near = np.minimum(place, max(block.a.size - 1, 0))
+    right = (place < block.a.size) & (block.a[near] == a) & (block.b[near] == b)
+    right &= block.moves[near] | (block.level[near] >= least)
+    return block.rows(number[right], near[right])
