@@ -18,6 +18,7 @@ Source   Ammar, McSherry, Salihoglu, Joglekar, "Distributed evaluation of subgra
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -65,8 +66,11 @@ def adjacency(rows: DataFrame, moves: DataFrame, edges: int, tasks: int, most: i
     found = Adjacency(rows, moves, max(1, -(-edges // min(BLOCK, most)), min(tasks, edges // LEAST)))
     try:
         yield found
-    finally:
-        found.forget()
+    except Exception:
+        with contextlib.suppress(Exception):  # the session may be gone, and the executors' directories with it
+            found.forget()
+        raise
+    found.forget()
 
 
 class Adjacency:
@@ -96,9 +100,11 @@ class Adjacency:
         self.fingerprint = Fingerprint.total(Fingerprint(row.first % 2**64, row.second % 2**64) for row in found)
 
     def forget(self) -> None:
-        """Delete the files, too; EXECUTES."""
-        self._made.mapInArrow(partial(_forgotten, self._name), "part int").collect()
-        self._made.unpersist()
+        """Delete the files; EXECUTES."""
+        try:
+            self._made.mapInArrow(partial(_forgotten, self._name), "part int").collect()
+        finally:
+            self._made.unpersist()
 
     def degrees(self, vertices: Ints) -> Ints:
         """How many edges that are there each has; vertices: in order."""

@@ -8,7 +8,7 @@ With p colours an edge is in p cells, and the largest of them hold about 6/p² o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,16 @@ from pyspark.sql import DataFrame
 
 from algorithms import packs
 from algorithms.kernels.graph import Colours
+from algorithms.kernels.hashing import hashes
 from algorithms.kernels.intervals import Longs, longs
 
 Columns = Sequence[NDArray[Any]]
 Work = Callable[[Columns, Colours | None], Columns]
+Give = Callable[[Columns], Iterator[pa.RecordBatch]]
 DEALT = 1 << 20  # rows at a time, those of all cells together
+LEAST_BUCKETS = 16
+EDGE_BYTES = 350  # of a task for each edge: what sizes are reckoned with
+_PACKS = "{} int, n bigint, rows binary"
 
 
 def in_cells(
@@ -31,19 +36,83 @@ def in_cells(
     """What `work` makes of each cell: of the columns of its rows in these types, and, in a cell of just two different
     colours, of the colours of vertices: there triangles of one colour are left to that colour's own cell. rows: a and b
     among others; returns: the names of what it makes, whole numbers. Cells are dealt in packs (`packs`)."""
+    return _cells(rows, types, colours, work, partial(_rows, returns), _bigints(returns))
+
+
+def over_cells(
+    rows: DataFrame,
+    types: Mapping[str, DTypeLike],
+    colours: int,
+    work: Work,
+    returns: Sequence[str],
+    fold: np.ufunc,
+    count: int,
+    size: int,
+) -> DataFrame:
+    """a, b, and the values `returns` of each edge, folded over the cells that it is in: of an edge whose values are all
+    zero nothing. `work`: as in `in_cells`, it makes a, b and the values; count: how many edges there are, about; size:
+    as many as a task has memory for. What cells make is dealt in packs, too: as rows it takes Spark longer than cells
+    take to count."""
+    # a row of a bucket is there three times: packed, in order, and folded
+    buckets = max(LEAST_BUCKETS, -(-count * colours * 3 * 8 * (2 + len(returns)) // (size * EDGE_BYTES)))
+
+    # by these types Spark knows that it may come, and go, in batches
+    def folded(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _rows(["a", "b", *returns], _folded(fold, packs.columns(dealt, named)))
+
+    named = dict.fromkeys(["a", "b", *returns], np.int64)
+    found = _cells(rows, types, colours, work, partial(_into_buckets, buckets, list(named)), _PACKS.format("bucket"))
+    return found.groupBy("bucket").applyInArrow(folded, _bigints(named)).hint(packs.UNPACKED)
+
+
+def _cells(
+    rows: DataFrame, types: Mapping[str, DTypeLike], colours: int, work: Work, give: Give, schema: str
+) -> DataFrame:
     coloured = partial(colour, number=colours)
 
     # by these types Spark knows that it may come, and go, in batches
     def cell(key: tuple[pa.Scalar, ...], dealt: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = key[0].as_py()
         its = {number // colours**2, number // colours % colours, number % colours}
-        made = work(packs.columns(dealt, types), coloured if len(its) == 2 else None)
-        for start in range(0, made[0].size, packs.MOST):
-            some = [each[start : start + packs.MOST].astype(np.int64, copy=False) for each in made]
-            yield pa.RecordBatch.from_arrays([pa.array(each) for each in some], returns)
+        yield from give(work(packs.columns(dealt, types), coloured if len(its) == 2 else None))
 
-    dealt = rows.select(*types).mapInArrow(partial(_dealt, colours), "cell int, n bigint, rows binary")
-    return dealt.groupBy("cell").applyInArrow(cell, ", ".join(f"{name} bigint" for name in returns))
+    dealt = rows.select(*types).mapInArrow(partial(_dealt, colours), _PACKS.format("cell"))
+    return dealt.groupBy("cell").applyInArrow(cell, schema)
+
+
+def _bigints(names: Iterable[str]) -> str:
+    return ", ".join(f"{name} bigint" for name in names)
+
+
+def _rows(names: Sequence[str], made: Columns) -> Iterator[pa.RecordBatch]:
+    for start in range(0, made[0].size, packs.MOST):
+        some = [each[start : start + packs.MOST].astype(np.int64, copy=False) for each in made]
+        yield pa.RecordBatch.from_arrays([pa.array(each) for each in some], names)
+
+
+def _into_buckets(buckets: int, names: Sequence[str], made: Columns) -> Iterator[pa.RecordBatch]:
+    """Edges with a value that is not zero, by a hash."""
+    a, b, *values = made
+    some = np.flatnonzero(reduce(np.logical_or, [value != 0 for value in values]))
+    for start in range(0, some.size, DEALT):
+        at = some[start : start + DEALT]
+        rows = pa.RecordBatch.from_arrays([pa.array(each[at]) for each in made], names)
+        yield packs.dealt("bucket", (hashes(a[at], b[at])[0] % np.uint64(buckets)).astype(np.int64), rows)
+
+
+def _folded(fold: np.ufunc, rows: Columns) -> Columns:
+    """Each edge once.
+
+    >>> [each.tolist() for each in _folded(np.add, [np.array([2, 1, 2]), np.array([3, 2, 3]), np.array([5, 7, 1])])]
+    [[1, 2], [2, 3], [7, 6]]
+    """
+    a, b, *values = rows
+    order = np.lexsort((b, a))
+    a, b = a[order], b[order]
+    fresh = np.ones(a.size, np.bool_)
+    fresh[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
+    begins = np.flatnonzero(fresh)
+    return [a[begins], b[begins], *(fold.reduceat(value[order], begins) for value in values)]
 
 
 def _dealt(colours: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

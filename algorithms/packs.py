@@ -18,6 +18,9 @@ from numpy.typing import DTypeLike, NDArray
 from algorithms.kernels.intervals import Longs
 
 MOST = 1 << 16  # rows of a pack: what is larger than half a megabyte, a small heap has little room for
+# To be joined by a shuffle: by the size of the packs that they come out of, ten million rows look small enough to be
+# brought to the driver.
+UNPACKED = "merge"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 

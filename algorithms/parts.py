@@ -34,7 +34,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import lists, packs
-from algorithms.cells import Columns, in_cells
+from algorithms.cells import EDGE_BYTES, Columns, over_cells
 from algorithms.configured import configured
 from algorithms.kernels import parts as kernel
 from algorithms.kernels.graph import Colours
@@ -44,7 +44,6 @@ from algorithms.kernels.intervals import Longs, longs
 EDGE = ["a", "b"]
 ENDS = dict.fromkeys(EDGE, np.int64)
 SHARPER = 1  # rounds of h-indices: the order is then about as good as that of core numbers
-EDGE_BYTES = 350  # what `size` is reckoned with
 HELD_BYTES, SIDE_BYTES = 170, 8  # of an edge that a part holds, and of a triangle on an own edge
 CELL_BYTES = 150  # of an edge in a cell
 MOST_PARTS = 1000
@@ -59,9 +58,6 @@ PACKED = "part int, place int, n bigint, moves array<bigint>, rows binary"
 SAID = "part int, sender int, round int, n bigint, looked bigint, rows binary"
 BEFORE = -1
 MESSAGE = {"a": np.int64, "b": np.int64, "value": np.int64}
-# To be joined by a shuffle: by the size of the packs that they come out of, ten million rows look small enough to be
-# brought to the driver.
-UNPACKED = "merge"
 # Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
 FIXED = {
     "spark.sql.adaptive.enabled": "false",
@@ -272,9 +268,9 @@ def colours(count: int, size: int, each: int = CELL_BYTES) -> int:
 
 
 def support(pairs: DataFrame, count: int, size: int) -> DataFrame:
-    """a, b → a, b, n: how many triangles each edge is in, counted in cells. count: how many edges there are, about."""
-    found = in_cells(pairs, ENDS, colours(count, size), _support, [*EDGE, "n"])
-    return found.groupBy(*EDGE).agg(F.sum("n").alias("n"))
+    """a, b → a, b, n: how many triangles each edge is in, of those that are in one, counted in cells. count: how many
+    edges there are, about."""
+    return over_cells(pairs, ENDS, colours(count, size), _support, ["n"], np.add, count, size)
 
 
 # -- who owns what ---------------------------------------------------------------------------------------------------
@@ -287,8 +283,8 @@ def _layout(rows: DataFrame, size: int, rounds: Rounds, persist: Callable[[DataF
     owned = rounds.keep(owned)
     words = [f"w{word}" for word in range(number // 64 + 1)]  # of a bit for each part
     in_cell = colours(count, size, CELL_BYTES + 2 * 8 * len(words))
-    found = in_cells(owned, ENDS | {"owner": np.int32}, in_cell, partial(_holders, len(words)), [*EDGE, *words])
-    each = found.groupBy(*EDGE).agg(*(F.bit_or(word).alias(word) for word in words))
+    types, work = ENDS | {"owner": np.int32}, partial(_holders, len(words))
+    each = over_cells(owned, types, in_cell, work, words, np.bitwise_or, count, size)
     kept = rounds.keep(owned.join(each, EDGE, "left").fillna(0, words))
     rounds.forget(owned)
     return Layout(kept, number)
@@ -300,7 +296,7 @@ def _owned(
     """How many parts there are; a, b, owner, cap."""
     supported = support(pairs, count, size)
     order = _order(pairs, persist)
-    ends = pairs.join(supported, EDGE)
+    ends = pairs.join(supported, EDGE, "left").fillna(0, ["n"])
     for end in EDGE:
         at = F.struct("c", "degree", "vertex").alias(f"at_{end}")
         ends = ends.join(order.select(F.col("vertex").alias(end), at), end)
@@ -383,9 +379,7 @@ def _support(rows: Columns, colours: Colours | None) -> Columns:
 
 def _holders(words: int, rows: Columns, colours: Colours | None) -> Columns:
     a, b, owner = rows
-    bits = kernel.holders(kernel.in_cell(a, b, colours), owner, words)
-    some = bits.any(axis=1)
-    return [a[some], b[some], *(word[some] for word in bits.T)]
+    return [a, b, *kernel.holders(kernel.in_cell(a, b, colours), owner, words).T]
 
 
 def _dealt(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from algorithms import lists, packs, parts
-from algorithms.cells import Columns, in_cells
+from algorithms.cells import Columns, over_cells
 from algorithms.edges import steps
 from algorithms.kernels import facts as local
 from algorithms.kernels import graph
@@ -37,7 +37,8 @@ from algorithms.kernels import parts as kernel
 from algorithms.kernels.graph import Colours, Ints, Shorts
 from algorithms.kernels.intervals import Longs
 from algorithms.kernels.levels import LABEL_GAP
-from algorithms.parts import EDGE, ENDS, UNPACKED, Held, Layout, OnExecutors, Rounds
+from algorithms.packs import UNPACKED
+from algorithms.parts import EDGE, ENDS, Held, Layout, OnExecutors, Rounds
 
 FACTS = ["triangles", "backing", "first"]
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # of what `facts` gives
@@ -129,9 +130,8 @@ def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
     place) → the same, and triangles, backing, first as `kernels/facts` has them. count: how many edges there are."""
     last = edges.fillna({"label": LAST})
     types = ENDS | {"k": np.int32, "label": np.int64}
-    counted = in_cells(last, types, parts.colours(count, size), _facts, [*EDGE, *FACTS]).groupBy(*EDGE)
-    sums = counted.agg(*(F.sum(name).alias(name) for name in FACTS))
-    return edges.join(sums.hint(UNPACKED), EDGE, "left").fillna(0, FACTS)
+    counted = over_cells(last, types, parts.colours(count, size), _facts, FACTS, np.add, count, size)
+    return edges.join(counted, EDGE, "left").fillna(0, FACTS)
 
 
 def certificate(

@@ -115,7 +115,8 @@ def _rows(tables: Any, revision: Revision) -> int:
 def _support_in_cells(edges: DataFrame, count: int, size: int) -> DataFrame:
     from algorithms.parts import support
 
-    return support(edges, count, size).selectExpr("a AS src", "b AS dst", "n AS support")
+    counted = edges.join(support(edges, count, size), ["a", "b"], "left").fillna(0, ["n"])
+    return counted.selectExpr("a AS src", "b AS dst", "n AS support")
 
 
 def _support(edges: pa.Table) -> pa.Table:

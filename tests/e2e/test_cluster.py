@@ -216,6 +216,49 @@ def test_a_part_of_the_cluster_fails(tmp_path: Path, fault: str) -> None:
         assert not [run for run in ledger.runs() if run.state is RunState.RUNNING]
 
 
+def losing_executors(cluster: Cluster, home: Home, epoch: str, said: str) -> tuple[str, list[str], int]:
+    """Run an epoch, and kill all executors when it says this first: its output, what it said, how many were killed."""
+    process = begin(home, "run", epoch)
+    watchdog = threading.Timer(400, process.kill)
+    watchdog.start()
+    output, told, lost = "", list[str](), 0
+    assert process.stdout is not None
+    for line in process.stdout:
+        told += re.findall(said, line)
+        output += line
+        if told and not lost:
+            for executor in cluster.find("executor"):
+                executor.kill()
+                lost += 1
+    watchdog.cancel()
+    print(output)
+    assert process.wait() == 0
+    return output, told, lost
+
+
+@pytest.mark.slow
+def test_all_executors_are_lost_between_two_hops(tmp_path: Path) -> None:
+    """And the edges with them that they had on their disks, to be looked up."""
+    ends = range(1000)
+    rows: list[Row] = [(v, v + step, None, "upsert", 0) for v in ends for step in (1, 2, 3)]
+    some = random.Random(seeds.one()).sample(ends, 4)
+    changes: list[Row] = [(v, v + 2, None, "delete", 0) for v in some[:2]] + [
+        (v, v + 4, None, "upsert", 0) for v in some[2:]
+    ]
+    with Cluster(tmp_path, workers=2) as cluster:
+        far, ledger = homes.make(tmp_path / "far", f"{toml(cluster)}[truss]\nlimit_edges = 2000\n")
+        near, _ = homes.make(tmp_path / "near")
+        for home in (far, near):
+            for epoch, each in enumerate((rows, changes)):
+                homes.put(home, epoch, each)
+            finished(home, "run", "0")
+        output, told, lost = losing_executors(cluster, far, "1", r"truss: hop (\d+): ")
+        assert "Lost executor" in output and lost == 2 and told, output
+        finished(near, "run", "1")
+        assert published(far) == published(near)
+        assert ledger.facts(ledger.at().run_id, TrussFacts).plan == "region"
+
+
 @pytest.mark.slow
 def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
     """What earlier rounds made lies in tables: others go on from there, and end where one task does."""
@@ -226,21 +269,7 @@ def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
         near, _ = homes.make(tmp_path / "near")
         for home in (far, near):
             homes.put(home, 0, rows)
-        process = begin(far, "run", "0")
-        watchdog = threading.Timer(400, process.kill)
-        watchdog.start()
-        output, told, lost = "", list[str](), 0
-        assert process.stdout is not None
-        for line in process.stdout:
-            told += re.findall(r"truss: epoch 0: round (\d+): .* of [\d,]+$", line)
-            output += line
-            if told and not lost:
-                for executor in cluster.find("executor"):
-                    executor.kill()
-                    lost += 1
-        watchdog.cancel()
-        print(output)
-        assert process.wait() == 0
+        output, told, lost = losing_executors(cluster, far, "0", r"truss: epoch 0: round (\d+): .* of [\d,]+$")
         assert "Lost executor" in output and "TransportClient" not in output, "it is said, and once"
         assert lost == 2 and len(told) > 2
         finished(near, "run", "0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import combinations
 from pathlib import Path
 
@@ -184,6 +185,20 @@ def test_files_that_never_stay(plans: SparkSession, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Adjacency, "_make", nowhere)
     with pytest.raises(Missing, match="do not keep the files"):
         agrees(graph, graph.made(plans, blocks=3))
+
+
+@pytest.mark.parametrize("error", [None, ValueError("of the caller")])
+def test_nothing_is_left(error: Exception | None, plans: SparkSession) -> None:
+    graph, folder = Graph(3), local(plans)
+    rows, moves = table([*EDGE, *VALUES, "diff"], graph.rows), table(EDGE, sorted(graph.moves))
+    frames = plans.createDataFrame(rows), plans.createDataFrame(moves)
+    raised = pytest.raises(ValueError, match="of the caller") if error else nullcontext()
+    with raised, adjacency.adjacency(*frames, len(graph.edges), 2, 4) as found:
+        agrees(graph, found)
+        assert (folder / KIND / found._name).exists()
+        if error:
+            raise error
+    assert not (folder / KIND / found._name).exists() and not found._made.is_cached
 
 
 @pytest.mark.parametrize("names", [["rows"], ["part", "rows"]])
