@@ -94,7 +94,7 @@ class Adjacency:
             yield _left(name, key[0].as_py(), dealt)
 
         dealt = self._rows.mapInArrow(partial(_dealt, self._blocks), "part int, n bigint, rows binary")
-        made = dealt.groupBy("part").applyInArrow(leave, _MADE)
+        made = dealt.repartition(self._blocks, "part").groupBy("part").applyInArrow(leave, _MADE)
         self._made = made.persist(StorageLevel.MEMORY_AND_DISK)
         found = self._made.collect()
         self.fingerprint = Fingerprint.total(Fingerprint(row.first % 2**64, row.second % 2**64) for row in found)
@@ -342,7 +342,8 @@ def _found(block: Block, asked: pa.Table) -> pa.RecordBatch:
     """Of asked edges those with at least the level `least`, or that move."""
     a, b, least, number = (asked[name].to_numpy() for name in (*EDGE, "least", "number"))
     place = places(block.a, block.b, a, b)
-    near = np.minimum(place, max(block.a.size - 1, 0))
-    right = (place < block.a.size) & (block.a[near] == a) & (block.b[near] == b)
-    right &= block.moves[near] | (block.level[near] >= least)
-    return block.rows(number[right], near[right])
+    some = np.flatnonzero(place < block.a.size)  # a block may be empty: all its rows have cancelled
+    at = place[some]
+    there = (block.a[at] == a[some]) & (block.b[at] == b[some])
+    right = there & (block.moves[at] | (block.level[at] >= least[some]))
+    return block.rows(number[some[right]], at[right])
