@@ -43,7 +43,7 @@ EDGE = ["a", "b"]
 VALUES = [*Certificate._fields]
 BLOCK = 1 << 20  # edges of a block, of some hundred bytes each while it is made
 LEAST = 1 << 15  # with fewer a task is hardly worth its start
-MOST = 1 << 20  # neighbours that are looked at together
+MOST = 1 << 22  # neighbours that are looked at together: up to 44 bytes each in the driver
 TRIES = 6
 
 _ROWS = [*EDGE, *VALUES, "diff", "moves"]
@@ -116,7 +116,7 @@ class Adjacency:
     def of(self, a: Ints, b: Ints) -> list[Ints]:
         """a, b and `VALUES` of those of some edges that are there."""
         _, *found = self._asked(a, b, np.zeros(a.size, np.int64))
-        return found if found[0].size == 0 else [column[found[2] >= 0] for column in found]
+        return [column[found[2] >= 0].astype(np.int64) for column in found]
 
     def triangles(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
         """a, b and `VALUES` of the other edges of each triangle on an edge a, b where both have at least the level
@@ -172,7 +172,7 @@ class Adjacency:
             found = self.sent(look, given).toArrow()
             if found["rows"].null_count == 0:
                 rows = packs.read(found, names)
-                return [rows[name].to_numpy().astype(np.int64, copy=False) for name in names]
+                return [rows[name].to_numpy() for name in names]
         raise Missing("the executors do not keep the files that they have written")
 
 
