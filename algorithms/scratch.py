@@ -4,7 +4,7 @@ Where    In the local directory that Spark gives an executor and deletes with it
          `forget` deletes. One that a killed driver has left on a server which lives on is deleted after a day, by the
          next task that leaves something there.
 Reading  Maps files into memory: they are in the page cache, which gives way to what needs memory.
-Faults   `OSError`: they are not there, or the disk is full. Of two attempts of a task the first one's arrays stay;
+Faults   `OSError`: they are not there, or damaged, or the disk is full. Of two attempts of a task the first one's arrays stay;
          nothing half written is ever read.
 """
 
@@ -55,5 +55,8 @@ def save(place: Path, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def load(place: Path, number: int, names: Iterable[str]) -> list[NDArray[Any]]:
     """They, by name."""
-    # of numpy's own type, and writeable: a kernel is compiled for each other one
-    return [np.asarray(np.load(place / str(number) / f"{name}.npy", mmap_mode="c")) for name in names]
+    try:
+        # of numpy's own type, and writeable: a kernel is compiled for each other one
+        return [np.asarray(np.load(place / str(number) / f"{name}.npy", mmap_mode="c")) for name in names]
+    except ValueError as error:
+        raise OSError(f"an array in {place} is damaged") from error

@@ -147,13 +147,18 @@ def half(folder: Path, found: Adjacency) -> None:
         path.unlink()
 
 
+def damaged(folder: Path, found: Adjacency) -> None:
+    for path in (folder / KIND / found._name).rglob("level.npy"):
+        path.write_bytes(b"half a file")
+
+
 def rows_lost(folder: Path, found: Adjacency) -> None:
     """As with an executor: Spark makes rows and files again."""
     lost(folder, found)
     found._made.unpersist(blocking=True).persist()
 
 
-@pytest.mark.parametrize(("fault", "made"), [(lost, 2), (half, 2), (rows_lost, 1)])
+@pytest.mark.parametrize(("fault", "made"), [(lost, 2), (half, 2), (damaged, 2), (rows_lost, 1)])
 def test_what_is_lost_is_made_again(
     fault: Callable[[Path, Adjacency], None], made: int, plans: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

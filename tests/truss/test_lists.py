@@ -89,7 +89,14 @@ def another_attempt(local: Path, patch: pytest.MonkeyPatch) -> None:
     (local / "triangles" / "graph" / "0" / "unknown").touch()
 
 
-@pytest.mark.parametrize("fault", [no_directory, full, no_folder, another_attempt])
+def damaged(local: Path, patch: pytest.MonkeyPatch) -> None:
+    folder = local / "triangles" / "graph" / "0"
+    folder.mkdir(parents=True)
+    for name in ("ptr", "left", "right"):
+        (folder / f"{name}.npy").write_bytes(b"half a file")
+
+
+@pytest.mark.parametrize("fault", [no_directory, full, no_folder, another_attempt, damaged])
 def test_a_fault_costs_time_alone(
     fault: Callable[[Path, pytest.MonkeyPatch], None], local: Path, made: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
