@@ -4,8 +4,8 @@ Where    In the local directory that Spark gives an executor and deletes with it
          `forget` deletes. One that a killed driver has left on a server which lives on is deleted after a day, by the
          next task that leaves something there.
 Reading  Maps files into memory: they are in the page cache, which gives way to what needs memory.
-Faults   `OSError`: they are not there, or damaged, or the disk is full. Of two attempts of a task the first one's arrays stay;
-         nothing half written is ever read.
+Faults   `OSError`: they are not there, or damaged, or the disk is full. Of two attempts of a task the first one's
+         arrays stay; nothing half written is ever read.
 """
 
 from __future__ import annotations
