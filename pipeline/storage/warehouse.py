@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from algorithms.conditions import spark_sql
-from algorithms.configured import configured
 
 from ..errors import UsageError, full, transient
 from ..home.directory import Home
@@ -29,7 +28,7 @@ from ..state.records import PLAIN, Revision
 from . import catalogs, few, iceberg
 from .branches import Branches
 from .declared import MOTIFS, SQL_TYPES, TABLES, ddl, fields, pinned, quoted
-from .session import PARTITIONS, catalog, plans_for
+from .session import catalog, plans_for
 
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
@@ -166,8 +165,7 @@ class Warehouse(Branches):
         if damaged:
             self._tables.drop(self.name(table))
         else:
-            with configured(self.spark, {PARTITIONS: "1"}):  # Iceberg's job for it has a handful of rows
-                self.spark.sql(f"DROP TABLE IF EXISTS {self.name(table)} PURGE")
+            self.spark.sql(f"DROP TABLE IF EXISTS {self.name(table)} PURGE")
 
     def others(self) -> set[str]:
         """The tables here that hold rounds of runs, and are none of the home's own."""
