@@ -34,12 +34,13 @@ from pyspark.sql import functions as F
 
 from algorithms import packs, scratch
 from algorithms.fingerprint import Fingerprint
-from algorithms.kernels.graph import Ints, distinct, places
-from algorithms.kernels.hashing import hashes
+from algorithms.kernels.graph import Ints, distinct, places, starts
+from algorithms.kernels.hashing import bucket
+from algorithms.kernels.intervals import consolidate, ordered
 from algorithms.kernels.warm import Certificate
+from algorithms.parts import EDGE
 
 KIND = "adjacency"
-EDGE = ["a", "b"]
 VALUES = [*Certificate._fields]
 BLOCK = 1 << 20  # edges of a block, of some hundred bytes each while it is made
 LEAST = 1 << 15  # with fewer a task is hardly worth its start
@@ -102,7 +103,7 @@ class Adjacency:
     def forget(self) -> None:
         """Delete the files; EXECUTES."""
         try:
-            self._made.mapInArrow(partial(_forgotten, self._name), "part int").collect()
+            self._made.mapInArrow(partial(scratch.forgetting, KIND, self._name), "part int").collect()
         finally:
             self._made.unpersist()
 
@@ -128,12 +129,11 @@ class Adjacency:
         found = [np.empty((0, len(_SORTED)), np.int64)]
         for some in _slices(proposed):
             found.append(self._closed(u[some], v[some], least[some]))
-        both = np.concatenate(found)
-        order = np.lexsort((both[:, 1], both[:, 0]))
-        both = both[order]
-        fresh = np.ones(order.size, np.bool_)
-        fresh[1:] = (both[1:, :2] != both[:-1, :2]).any(axis=1)
-        return list(both[fresh].T)
+        columns = list(np.concatenate(found).T)
+        order = ordered(columns[:2])
+        columns = [column[order] for column in columns]
+        once = starts(*columns[:2])
+        return [column[once] for column in columns]
 
     def _closed(self, u: Ints, v: Ints, least: Ints) -> NDArray[np.int64]:
         """The same of edges with few enough neighbours at u."""
@@ -152,7 +152,7 @@ class Adjacency:
     def _asked(self, a: Ints, b: Ints, least: Ints) -> list[Ints]:
         """Of some edges those with at least this level, or that move: which it is, a, b and `VALUES`."""
         rows = _batch([a, b, least, np.arange(a.size)], [*EDGE, "least", "number"])
-        dealt = packs.dealt("part", _part(a, b, self._blocks), rows)
+        dealt = packs.dealt("part", bucket(a, b, self._blocks), rows)
         return self._ask(_found, pa.Table.from_batches([dealt]).drop_columns("n"), ["number", *_SORTED])
 
     def sent(self, look: Look, given: pa.Table) -> DataFrame:
@@ -190,17 +190,12 @@ def _batch(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> pa.RecordBa
     return pa.RecordBatch.from_arrays([pa.array(column) for column in columns], names)
 
 
-def _part(a: Ints, b: Ints, blocks: int) -> Ints:
-    """The block of each edge."""
-    return np.asarray(hashes(a, b)[0] % np.uint64(blocks)).astype(np.int64)
-
-
 # -- what tasks do -----------------------------------------------------------------------------------------------------
 
 
 def _dealt(blocks: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in packs.gathered(rows, packs.MOST):
-        part = _part(batch["a"].to_numpy(), batch["b"].to_numpy(), blocks)
+        part = bucket(batch["a"].to_numpy(), batch["b"].to_numpy(), blocks)
         yield packs.dealt("part", part, batch.select(_ROWS))
 
 
@@ -213,12 +208,6 @@ def _left(name: str, part: int, dealt: Iterator[pa.RecordBatch]) -> pa.RecordBat
     known = Fingerprint.of_rows([block.a[there], block.b[there], block.level[there].astype(np.int64) + 2])
     sums = np.array([known.first, known.second], np.uint64).astype(np.int64)
     return _batch([np.array([part], np.int32), sums[:1], sums[1:]], ["part", "first", "second"])
-
-
-def _forgotten(name: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in rows:
-        scratch.forget(KIND, name)
-    yield from ()
 
 
 def _answered(name: str, look: Look, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -241,20 +230,21 @@ class Block:
     @classmethod
     def of(cls, rows: dict[str, Ints]) -> Block:
         """rows: to be summed; of several values of an edge, which a whole graph does not have, the greatest stays."""
-        order = np.lexsort((rows["b"], rows["a"]))
-        columns = [rows[name][order] for name in _ROWS]
-        edge, stays = _edges(columns), columns[_ROWS.index("diff")] != 0
-        several = np.bincount(edge)[edge] > 1
-        if several.any():
-            at = np.flatnonzero(several)
-            stays[at] = False
-            stays[_summed([column[at] for column in columns], at)] = True
-        moves = np.zeros(edge.size, np.bool_)
-        np.logical_or.at(moves, edge, columns[_ROWS.index("moves")] > 0)
-        kept = np.flatnonzero(stays)
-        made = [column[kept].astype(of) for column, of in zip(columns, _SORTED.values(), strict=False)]
-        by_tail = np.lexsort((made[0], made[1]))
-        return cls(*made, moves[edge[kept]], made[1][by_tail], by_tail.astype(np.int32))
+        columns = [rows[name] for name in _SORTED]
+        order = ordered(columns[:2])
+        columns, diff = [column[order] for column in columns], rows["diff"][order]
+        size = np.diff(np.append(starts(*columns[:2]), order.size))
+        only = np.repeat(size == 1, size)  # the edge's only row: the usual one
+        *several, _ = consolidate([column[~only] for column in columns], diff[~only])
+        greatest = np.append(starts(*several[:2]), several[0].size)[1:] - 1
+        once = only & (diff != 0)
+        columns = [np.append(column[once], more[greatest]) for column, more in zip(columns, several, strict=True)]
+        order = ordered(columns[:2])
+        made = [column[order].astype(of) for column, of in zip(columns, _SORTED.values(), strict=True)]
+        moves, moving = np.zeros(order.size, np.bool_), rows["moves"] > 0
+        moves[places(made[0], made[1], rows["a"][moving], rows["b"][moving])] = True
+        by_tail = ordered(made[1::-1])
+        return cls(*made, moves, made[1][by_tail], by_tail.astype(np.int32))
 
     def save(self, name: str, part: int) -> None:
         folder = scratch.folder(KIND, name)
@@ -282,44 +272,26 @@ class Block:
 
     def degrees(self, vertices: Ints) -> Ints:
         """How many edges that are there each has; vertices: in order."""
-        absent, degree = self.level < 0, np.zeros(vertices.size, np.int64)
-        for ends, gone in ((self.a, self.a[absent]), (self.tail, self.b[absent])):
-            degree += np.searchsorted(ends, vertices, "right") - np.searchsorted(ends, vertices)
-            degree -= np.searchsorted(np.sort(gone), vertices, "right") - np.searchsorted(np.sort(gone), vertices)
-        return degree
+        absent = self.level < 0
+        ends, gone = (self.a, self.tail), (np.sort(self.a[absent]), np.sort(self.b[absent]))
+        return np.asarray(sum(_span(end, vertices)[1] for end in ends) - sum(_span(end, vertices)[1] for end in gone))
 
     def rows(self, number: Ints, place: Ints) -> pa.RecordBatch:
         """Some edges, as an answer: a number, and they."""
         return _batch([number, *(getattr(self, name)[place] for name in _SORTED)], ["number", *_SORTED])
 
 
+def _span(sorted_: Ints, values: Ints) -> tuple[Ints, Ints]:
+    """Where each of some values begins in sorted ones, and how often it is there."""
+    low = np.searchsorted(sorted_, values)
+    return low, np.searchsorted(sorted_, values, "right") - low
+
+
 def _ranges(sorted_: Ints, values: Ints) -> tuple[Ints, Ints]:
     """Where each of some values stands in sorted ones: which value it is, and the place."""
-    low = np.searchsorted(sorted_, values)
-    size = np.searchsorted(sorted_, values, "right") - low
+    low, size = _span(sorted_, values)
     which = np.repeat(np.arange(values.size), size)
     return which, np.arange(which.size) + np.repeat(low - (np.cumsum(size) - size), size)
-
-
-def _edges(columns: Sequence[Ints]) -> Ints:
-    """Rows in order of (a, b): which edge each is of."""
-    fresh = np.ones(columns[0].size, np.int64)
-    fresh[1:] = (columns[0][1:] != columns[0][:-1]) | (columns[1][1:] != columns[1][:-1])
-    return np.cumsum(fresh) - 1
-
-
-def _summed(columns: Sequence[Ints], at: Ints) -> Ints:
-    """Of rows the last of each edge's greatest value whose diffs do not cancel: its `at`."""
-    values, diff = columns[: len(_SORTED)], columns[_ROWS.index("diff")]
-    order = np.lexsort(values[::-1])
-    ordered = np.stack([column[order] for column in values], axis=1)
-    fresh = np.ones(order.size, np.bool_)
-    fresh[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    begins = np.flatnonzero(fresh)
-    there = np.add.reduceat(diff[order], begins) != 0
-    ends = np.append(begins[1:], order.size)[there] - 1
-    last = np.append(np.flatnonzero(np.diff(_edges([column[order][ends] for column in values]))), ends.size - 1)
-    return at[order[ends[last]]] if ends.size else at[:0]
 
 
 def _degrees(block: Block, asked: pa.Table) -> pa.RecordBatch:

@@ -17,9 +17,9 @@ from numpy.typing import DTypeLike, NDArray
 from pyspark.sql import DataFrame
 
 from algorithms import packs
-from algorithms.kernels.graph import Colours
-from algorithms.kernels.hashing import hashes
-from algorithms.kernels.intervals import Longs, longs
+from algorithms.kernels.graph import Colours, starts
+from algorithms.kernels.hashing import bucket
+from algorithms.kernels.intervals import Longs, longs, ordered
 
 Columns = Sequence[NDArray[Any]]
 Work = Callable[[Columns, Colours | None], Columns]
@@ -97,7 +97,7 @@ def _into_buckets(buckets: int, names: Sequence[str], made: Columns) -> Iterator
     for start in range(0, some.size, DEALT):
         at = some[start : start + DEALT]
         rows = pa.RecordBatch.from_arrays([pa.array(each[at]) for each in made], names)
-        yield packs.dealt("bucket", (hashes(a[at], b[at])[0] % np.uint64(buckets)).astype(np.int64), rows)
+        yield packs.dealt("bucket", bucket(a[at], b[at], buckets), rows)
 
 
 def _folded(fold: np.ufunc, rows: Columns) -> Columns:
@@ -107,11 +107,9 @@ def _folded(fold: np.ufunc, rows: Columns) -> Columns:
     [[1, 2], [2, 3], [7, 6]]
     """
     a, b, *values = rows
-    order = np.lexsort((b, a))
+    order = ordered([a, b])
     a, b = a[order], b[order]
-    fresh = np.ones(a.size, np.bool_)
-    fresh[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
-    begins = np.flatnonzero(fresh)
+    begins = starts(a, b)
     return [a[begins], b[begins], *(fold.reduceat(value[order], begins) for value in values)]
 
 

@@ -41,11 +41,6 @@ def part(name: str, number: int, a: Ints, b: Ints, owner: Shorts) -> parts.Part:
     return made
 
 
-def forget(name: str) -> None:
-    """Delete what parts of this name have left on this executor."""
-    scratch.forget(KIND, name)
-
-
 def left(name: str, number: int, what: str, before: int) -> tuple[int, NDArray[Any]] | None:
     """What the part has left last, before a round: the round, and the values (`leave`)."""
     folder = scratch.folder(KIND, name)

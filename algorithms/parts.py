@@ -33,7 +33,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from algorithms import lists, packs
+from algorithms import lists, packs, scratch
 from algorithms.cells import EDGE_BYTES, Columns, over_cells
 from algorithms.configured import configured
 from algorithms.kernels import parts as kernel
@@ -151,7 +151,7 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
             edges = [row.n for row in sizes]
             name = uuid4().hex
             yield Held(name, parted, len(edges), sum(edges), max(edges, default=0), moves)
-            parted.select("part").mapInArrow(partial(_forget, name), "part int").count()
+            parted.select("part").mapInArrow(partial(scratch.forgetting, lists.KIND, name), "part int").count()
         finally:
             for frame in cached:
                 frame.unpersist()
@@ -362,14 +362,6 @@ def cut(weights: list[tuple[int, int]], parts: int) -> tuple[int, list[tuple[int
         found.append((c, number, buckets))
         number, filled = number + buckets - 1, filled + weight if buckets == 1 else target
     return number + 1, found
-
-
-def _forget(name: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Where the rows of a part lie, its files are."""
-    lists.forget(name)
-    for _ in rows:
-        pass
-    yield from ()
 
 
 def _support(rows: Columns, colours: Colours | None) -> Columns:

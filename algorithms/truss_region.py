@@ -30,7 +30,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from algorithms.adjacency import EDGE, VALUES, Missing, adjacency
+from algorithms.adjacency import VALUES, Missing, adjacency
 from algorithms.configured import configured
 from algorithms.fingerprint import Fingerprint
 from algorithms.kept import INTERVAL, in_task, of_kind, taken
@@ -39,7 +39,7 @@ from algorithms.kernels.intervals import Longs
 from algorithms.kernels.levels import UNASKED
 from algorithms.kernels.region import Asks, Known, Solved, solve
 from algorithms.kernels.replay import moves
-from algorithms.parts import FIXED, Rounds
+from algorithms.parts import EDGE, FIXED, Rounds
 from algorithms.truss import PROOF
 from algorithms.truss_parts import net
 

@@ -105,14 +105,16 @@ def distinct(x: NDArray[Any]) -> NDArray[Any]:
     return x[starts(x)]
 
 
-def starts(x: NDArray[Any]) -> Ints:
-    """Where the runs of equal values begin.
+def starts(*columns: NDArray[Any]) -> Ints:
+    """Where the runs of equal rows begin.
 
-    >>> starts(np.array([5, 5, 3])).tolist()
-    [0, 2]
+    >>> starts(np.array([5, 5, 3])).tolist(), starts(np.array([5, 5, 5]), np.array([1, 2, 2])).tolist()
+    ([0, 2], [0, 1])
     """
-    fresh = np.ones(x.size, np.bool_)
-    fresh[1:] = x[1:] != x[:-1]
+    fresh = np.ones(columns[0].size, np.bool_)
+    fresh[1:] = columns[0][1:] != columns[0][:-1]
+    for column in columns[1:]:
+        fresh[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(fresh)
 
 

@@ -36,6 +36,11 @@ def hashes(*columns: Ints) -> Hashes:
     return found
 
 
+def bucket(a: Ints, b: Ints, number: int) -> Ints:
+    """Which of so many buckets each edge is in."""
+    return np.asarray(hashes(a, b)[0] % np.uint64(number)).astype(np.int64)
+
+
 def weighted_sum(found: Hashes, diff: Ints) -> tuple[int, int]:
     """The sums of diff times hash, modulo 2**64 each."""
     first, second = _sums(found, np.ascontiguousarray(diff, np.int64))

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from algorithms import adjacency, scratch
-from algorithms.adjacency import EDGE, KIND, VALUES, Adjacency, Missing
+from algorithms.adjacency import KIND, VALUES, Adjacency, Missing
 from algorithms.configured import configured
 from algorithms.fingerprint import Fingerprint
-from algorithms.parts import FIXED
+from algorithms.parts import EDGE, FIXED
 
 Edge = tuple[int, int]
 Values = tuple[int, int, int, int]

@@ -55,7 +55,7 @@ def test_what_is_read_is_what_was_made(seed: int, local: Path, made: list[int]) 
         assert told(first) == told(again) == told(parts.part(number, a, b, owner))
         assert again.left.flags.writeable and type(again.left) is np.ndarray, "a kernel is compiled for each type"
     known = made.copy()
-    lists.forget("graph")
+    scratch.forget(lists.KIND, "graph")
     assert not any((local / "triangles").rglob("*.npy"))
     lists.part("graph", int(owner[0]), a, b, owner)
     assert len(made) == len(known) + 1
@@ -107,7 +107,7 @@ def test_a_fault_costs_time_alone(
     lists.leave("graph", 0, "epoch1", 0, np.arange(3))
     found = lists.left("graph", 0, "epoch1", 1)
     assert found is None or found[1].tolist() == [0, 1, 2]
-    lists.forget("graph")
+    scratch.forget(lists.KIND, "graph")
     assert not any(local.rglob("*.npy")), "nothing half written is left"
 
 
@@ -134,5 +134,5 @@ def test_what_is_known_after_a_round_serves_later_rounds(local: Path) -> None:
     lists.leave("graph", 0, "epoch2", 0, np.full(3, 7))
     assert lists.left("graph", 0, "epoch2", 9) and [path.name for path in local.rglob("0.*")] == ["0.epoch2.0.npy"]
     assert lists.left("graph", 10, "epoch1", 9)
-    lists.forget("graph")
+    scratch.forget(lists.KIND, "graph")
     assert lists.left("graph", 0, "epoch2", 9) is None
