@@ -1,9 +1,8 @@
-"""What a part leaves on the executor's disk for later rounds: its triangles, which it takes most of a round to look
-for; and what it knows after a round, else it would have to hear again all that was ever said to it.
+"""What a part leaves on the executor's disk for later rounds: the edges that it holds; its triangles, which it takes
+most of a round to look for; and what it knows after a round, so that it need hear only what was said since.
 
-A part holds the same edges in every round, so that its lists of triangles are made once on each executor that works on
-it, and later rounds map the files into memory.
-What it knows after a round serves later rounds alone: one that is done again begins with what there was before it.
+A part holds the same edges in every round, so that these and its lists of triangles are written once on each executor
+that works on it, and later rounds map the files into memory.
 
 Where    In the executor's local directory (`scratch`).
 Faults   Without a local directory, or on a full disk, a part's lists are made in every round, and all is heard again.
@@ -14,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,30 +22,52 @@ from algorithms import scratch
 from algorithms.kernels import parts
 from algorithms.kernels.graph import Ints, Shorts
 
-KIND = "triangles"
-_LISTS = ("ptr", "left", "right")
+KIND = "parts"
+_FILES = ("a", "b", "level", "owner", "ptr", "left", "right")
 
 
-def part(name: str, number: int, a: Ints, b: Ints, owner: Shorts) -> parts.Part:
-    """`kernels.parts.part`. name: of the graph whose parts hold these edges, always the same."""
+class Left(NamedTuple):
+    """a, b, level: of the edges that a part holds, in order; part: whose they are, and the triangles on its own."""
+
+    a: Ints
+    b: Ints
+    level: Shorts
+    part: parts.Part
+
+
+def part(name: str, number: int, a: Ints, b: Ints, level: Shorts, owner: Shorts) -> Left:
+    """What it holds, and its triangles (`kernels.parts.part`), which it leaves. name: of the graph whose parts hold
+    these edges, always the same."""
+    found = again(name, number)
+    if found is not None:
+        return found
+    made = parts.part(number, a, b, owner)
+    folder = scratch.folder(KIND, name)
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            arrays = (a, b, level, owner, made.ptr, made.left, made.right)
+            scratch.save(folder, number, dict(zip(_FILES, arrays, strict=True)))
+    return Left(a, b, level, made)
+
+
+def again(name: str, number: int) -> Left | None:
+    """What a part has left here; None: nothing."""
     folder = scratch.folder(KIND, name)
     if folder is None:
-        return parts.part(number, a, b, owner)
-    with contextlib.suppress(OSError):
-        return parts.Part(number, owner, owner == number, *scratch.load(folder, number, _LISTS))
-    made = parts.part(number, a, b, owner)
-    if made.left.size:
-        with contextlib.suppress(OSError):
-            scratch.save(folder, number, {each: getattr(made, each) for each in _LISTS})
-    return made
+        return None
+    try:
+        a, b, level, owner, *lists = scratch.load(folder, number, _FILES)
+    except OSError:
+        return None
+    return Left(a, b, level, parts.Part(number, owner, owner == number, *lists))
 
 
-def left(name: str, number: int, what: str, before: int) -> tuple[int, NDArray[Any]] | None:
-    """What the part has left last, before a round: the round, and the values (`leave`)."""
+def left(name: str, number: int, what: str, round_: int) -> NDArray[Any] | None:
+    """What the part knew after a round (`leave`), if it was here that it worked on it."""
     folder = scratch.folder(KIND, name)
-    with contextlib.suppress(OSError, ValueError):
-        if folder is not None and (found := [n for n in _left(folder, number, what) if n < before]):
-            return max(found), np.load(folder / f"{number}.{what}.{max(found)}.npy")
+    with contextlib.suppress(OSError, ValueError, EOFError):
+        if folder is not None:
+            return np.asarray(np.load(folder / f"{number}.{what}.{round_}.npy"))
     return None
 
 

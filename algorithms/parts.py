@@ -8,9 +8,10 @@ of edges of its own part. Who must hold an edge is found in cells (`cells`), a b
 Shapes   Edges: a < b. `held`: part, owner, a, b, level (-1: not there), cap, and a row for each event: epoch, diff.
          What parts say: part (to whom), sender, round, and a, b, value in packs (`packs`); and how often they looked.
 Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the edges; one
-         of all that the parts hold, which then lies on executors' disks. A round is one job that reads it there, and
-         one that counts what was said. Triangles are looked for in the first round, and lie there too, as what a part
-         knows after a round does (`lists`): `SIDE_BYTES` each.
+         of all that the parts hold, which then lies on executors' disks. A round is one job, and one that counts what
+         was said. In the first one a part leaves its edges and triangles, and in each what it knows after it, in files
+         there (`lists`), so that a later round reads those and what was said in the one before. Where the files are
+         not (an executor was lost, or an idle one took the task), a second job reads the part and all that it heard.
 Memory   A task has one part, `HELD_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell, and
          `CELL_BYTES` an edge of it.
 Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for h-indices.
@@ -18,7 +19,7 @@ Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -30,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from algorithms import lists, packs, scratch
@@ -65,8 +66,10 @@ FIXED = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 
-Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # round; and as `Work`
 Work = Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # part, what it holds, what it heard: in packs
+Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # round; and as `Work`
+# Of a part that goes on: the round, and when each part worked last; its answer is `absent` where that was not here.
+Again = Callable[[int, Mapping[int, int], tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]
 
 
 class Rounds(Protocol):
@@ -78,8 +81,8 @@ class Rounds(Protocol):
     @property
     def tasks(self) -> int: ...
 
-    def keep(self, rows: DataFrame) -> DataFrame:
-        """The same rows, computed and kept; EXECUTES."""
+    def keep(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+        """The same rows, computed and kept, and with them those of `after`, kept before; EXECUTES."""
 
     def forget(self, rows: DataFrame) -> None:
         """Kept rows that nobody needs any more."""
@@ -91,8 +94,9 @@ class OnExecutors:
     layout: Layout | None = None
     tasks = 1
 
-    def keep(self, rows: DataFrame) -> DataFrame:
-        return rows.localCheckpoint()
+    def keep(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+        kept = rows.localCheckpoint()
+        return kept if after is None else after.unionByName(kept)
 
     def forget(self, rows: DataFrame) -> None:
         """They go with the frame, as garbage."""
@@ -109,13 +113,14 @@ class Layout:
 
 @dataclass
 class Held:
-    """name: told apart from all others; rows: what the parts hold, partitioned by part; parts: how many there are;
-    edges: how many are held, in all and by the part that holds most; moves: epoch → the parts that hold an edge that
-    comes or goes there."""
+    """name: told apart from all others; rows: what the parts hold, partitioned by part; places: one small row of each
+    part, where these are; parts: their numbers; edges: how many are held, in all and by the part that holds most;
+    moves: epoch → the parts that hold an edge that comes or goes there."""
 
     name: str
     rows: DataFrame
-    parts: int
+    places: DataFrame
+    parts: set[int]
     edges: int
     most: int
     moves: dict[int, set[int]]
@@ -143,15 +148,17 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
             packed = dealt.groupBy("part").applyInArrow(_packed, PACKED).repartition(layout.parts, "part")
             # A part is one block: a heap of some gigabyte has no room in one piece for what has tens of megabytes.
             parted = persist(packed.sortWithinPartitions("part", "place"), StorageLevel.DISK_ONLY)
-            sizes = parted.groupBy("part").agg(F.sum("n").alias("n")).collect()
-            moving = parted.select("part", F.explode("moves").alias("epoch")).distinct().collect()
+            epochs = F.array_distinct(F.flatten(F.collect_list("moves"))).alias("moves")
+            places = persist(parted.groupBy("part").agg(F.sum("n").alias("n"), epochs))
+            sizes = places.collect()
             moves: dict[int, set[int]] = {}
-            for row in moving:
-                moves.setdefault(row.epoch, set()).add(row.part)
+            for row in sizes:
+                for epoch in row.moves:
+                    moves.setdefault(epoch, set()).add(row.part)
             edges = [row.n for row in sizes]
             name = uuid4().hex
-            yield Held(name, parted, len(edges), sum(edges), max(edges, default=0), moves)
-            parted.select("part").mapInArrow(partial(scratch.forgetting, lists.KIND, name), "part int").count()
+            yield Held(name, parted, places, {row.part for row in sizes}, sum(edges), max(edges, default=0), moves)
+            places.select("part").mapInArrow(partial(scratch.forgetting, lists.KIND, name), "part int").count()
         finally:
             for frame in cached:
                 frame.unpersist()
@@ -159,48 +166,69 @@ def held(rows: DataFrame, size: int, rounds: Rounds, layout: Layout | None = Non
 
 @dataclass
 class Told:
-    """What was said in all rounds; how many there were, how often parts looked, and how many messages passed."""
+    """said: in all rounds; which parts were at work, how many rounds there were, how often parts looked, and how many
+    messages passed."""
 
-    frames: list[DataFrame]
+    said: DataFrame
     active: set[int]
-    rounds: int = 0
-    looked: int = 0
-    messages: int = 0
+    rounds: int
+    looked: int
+    messages: int
 
 
 def exchange(
-    held: Held, rounds: Rounds, task: Task, active: set[int] | None, known: DataFrame | None, say: Callable[[str], None]
+    held: Held,
+    rounds: Rounds,
+    tasks: tuple[Task, Again],
+    active: set[int] | None,
+    known: DataFrame | None,
+    say: Callable[[str], None],
 ) -> Told:
-    """Rounds until nobody is told anything. active: the parts that begin, None: all; known: what they have been told
-    before (`SAID`)."""
-    told = Told([] if known is None else [known], set() if active is None else set(active))
-    begun = len(told.frames)
-    while active is None or active:
-        heard = together(held, told.frames, active, partial(task, told.rounds), SAID)
-        out = rounds.keep(heard)
-        told.frames.append(out)
-        others = F.sum(F.when(F.expr("sender <> part"), F.col("n")).otherwise(0))
-        counted = out.groupBy("part").agg(others.alias("n"), F.sum("looked").alias("looked")).collect()
+    """Rounds until nobody is told anything. tasks: one hears all that was said before its round; the other what was
+    said in the round before, and goes on from what its part left. active: the parts that begin, None: all; known: what
+    they have been told before (`SAID`)."""
+    said: DataFrame | None = None
+    ever, since = set[int](), dict[int, int]()  # which parts have worked; when each did last
+    round_ = looked = messages = 0
+    active = held.parts if active is None else active
+    while said is None or active:
+        before, counted = said, list[Row]()
+        ready = {part: since[part] for part in active & since.keys()}
+        if before is not None and ready:
+            newest = before.where(F.col("round") == round_ - 1)
+            said = rounds.keep(together(held.places, [newest], ready, partial(tasks[1], round_, ready)), before)
+            counted = _counted(said, round_)
+        rest = active - {row.part for row in counted if row.worked}
+        if rest or said is None:
+            # a kept frame may show what has been kept after it since
+            earlier = None if before is None else before.where(F.col("round") < round_)
+            heard = [frame for frame in (known, earlier) if frame is not None]
+            said = rounds.keep(together(held.rows, heard, rest, partial(tasks[0], round_)), said)
+            counted = _counted(said, round_)
+        ever |= active
+        since |= dict.fromkeys(active, round_)
         active = {row.part for row in counted if row.n}
-        messages, looked = sum(row.n for row in counted), sum(row.looked for row in counted)
-        told.active |= active
-        told.rounds, told.looked, told.messages = told.rounds + 1, told.looked + looked, told.messages + messages
-        say(f"round {told.rounds}: looked at {looked:,} edges, told {len(active):,} parts of {messages:,}")
-    told.frames = told.frames[begun:]
-    return told
+        seen, passed = sum(row.looked for row in counted), sum(row.n for row in counted)
+        round_, looked, messages = round_ + 1, looked + seen, messages + passed
+        say(f"round {round_}: looked at {seen:,} edges, told {len(active):,} parts of {passed:,}")
+    return Told(said, ever, round_, looked, messages)
+
+
+def _counted(said: DataFrame, round_: int) -> list[Row]:
+    """What was said in a round, by part: n, how many messages of others; looked; and whether it worked itself."""
+    others = F.sum(F.when(F.expr("sender <> part"), F.col("n")).otherwise(0)).alias("n")
+    worked = F.coalesce(F.bool_or(F.expr("sender = part")), F.lit(False)).alias("worked")
+    now = said.where(F.col("round") == round_)
+    return now.groupBy("part").agg(others, F.sum("looked").alias("looked"), worked).collect()
 
 
 def together(
-    held: Held,
-    told: list[DataFrame],
-    active: set[int] | None,
-    task: Work,
-    schema: str,
+    here: DataFrame, told: list[DataFrame], active: Collection[int] | None, task: Work, schema: str = SAID
 ) -> DataFrame:
-    """What a task makes of what each part holds and has been told; active: of these parts alone."""
-    nothing = held.rows.sparkSession.createDataFrame([], SAID)
+    """What a task makes of each part's rows `here`, partitioned by part, and of what it has been told; active: of these
+    parts alone."""
+    nothing = here.sparkSession.createDataFrame([], SAID)
     heard = reduce(DataFrame.unionByName, told, nothing).where("n > 0").drop("looked")
-    here = held.rows.select("part", "place", "n", "rows")
     if active is not None:
         some = F.col("part").isin(sorted(active))
         here, heard = here.where(some), heard.where(some)
@@ -212,9 +240,9 @@ def remembered(rows: DataFrame) -> DataFrame:
     return rows.select("part", *EDGE, "value").mapInArrow(_remembered, SAID)
 
 
-def own(told: list[DataFrame]) -> DataFrame:
+def own(said: DataFrame) -> DataFrame:
     """a, b, value: what parts have said of their own edges."""
-    themselves = reduce(DataFrame.unionByName, told).where("part = sender AND n > 0")
+    themselves = said.where("part = sender AND n > 0")
     return themselves.select("rows").mapInArrow(_spoken, "a bigint, b bigint, value bigint")
 
 
@@ -224,12 +252,17 @@ def said(sender: int, round_: int, to: Longs, looked: int, rows: dict[str, Longs
     return _said([(sender, sender, 0, looked, None), *((part, sender, n, 0, pack) for part, n, pack in found)], round_)
 
 
+def absent(part: int, round_: int) -> pa.Table:
+    """The answer where nothing is that a part has left (`SAID`)."""
+    return _said([(part, None, 0, 0, None)], round_)
+
+
 def nothing_said() -> pa.Table:
     """What a part has been told before anything was said."""
     return _said([], 0)
 
 
-def _said(found: Sequence[tuple[int, int, int, int, bytes | None]], round_: int) -> pa.Table:
+def _said(found: Sequence[tuple[int, int | None, int, int, bytes | None]], round_: int) -> pa.Table:
     """`SAID` of (part, sender, n, looked, rows)."""
     part, sender, n, looked, rows = zip(*found, strict=True) if found else ((),) * 5
     return pa.table(

@@ -67,5 +67,5 @@ def load(place: Path, number: int, names: Iterable[str]) -> list[NDArray[Any]]:
     try:
         # of numpy's own type, and writeable: a kernel is compiled for each other one
         return [np.asarray(np.load(place / str(number) / f"{name}.npy", mmap_mode="c")) for name in names]
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise OSError(f"an array in {place} is damaged") from error

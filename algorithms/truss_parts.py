@@ -16,7 +16,7 @@ Errors   ValueError when the edges, or the edges and the stored trussness, contr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial, reduce
 from time import perf_counter
 from typing import NamedTuple
@@ -72,7 +72,7 @@ def trussness_changes(
     notes: list[tuple[int, str]] = []
     if epochs:
         with parts.held(rows, size, rounds) as held:
-            say(epochs[0][0], f"{held.parts:,} parts, which hold {held.edges:,} rows, {held.most:,} the largest")
+            say(epochs[0][0], f"{len(held.parts):,} parts, which hold {held.edges:,} rows, {held.most:,} the largest")
             before: DataFrame | None = None
             unread: list[DataFrame] = []  # kept rows that `triples` are still made of
             for place, (epoch, inserted, deleted) in enumerate(epochs, 1):
@@ -95,7 +95,7 @@ def trussness_changes(
                     "rounds": told.rounds,
                     "evaluations": told.looked,
                     "messages": told.messages,
-                    "parts": held.parts,
+                    "parts": len(held.parts),
                     "seconds": round(perf_counter() - began, 6),
                 }
                 notes.append((epoch, json.dumps(note)))
@@ -121,8 +121,9 @@ def places(
     rounds = rounds or OnExecutors()
     rows = edges.select(*EDGE, (F.col("k") - 2).alias("level"), _long(0, "epoch"), _long(0, "diff"))
     with parts.held(rows, size, rounds, layout) as held:
-        told = parts.exchange(held, rounds, partial(_place, held.name), None, None, say)
-    return parts.own(told.frames).withColumnRenamed("value", "label").hint(UNPACKED)
+        tasks = partial(_place, held.name), partial(_place_on, held.name)
+        told = parts.exchange(held, rounds, tasks, None, None, say)
+    return parts.own(told.said).withColumnRenamed("value", "label").hint(UNPACKED)
 
 
 def facts(edges: DataFrame, count: int, size: int) -> DataFrame:
@@ -160,16 +161,16 @@ def _settled(
     """What the parts know after an epoch (`CLOSED`), from what they knew before it; and how that came about."""
     active = None if inserted else held.moves.get(epoch, set())
     known = None if before is None else parts.remembered(before.where("value >= 0"))
-    told = parts.exchange(held, rounds, partial(_settle, held.name, epoch, inserted), active, known, say)
-    heard = [*([] if known is None else [known]), *told.frames]
+    tasks = partial(_settle, held.name, epoch, inserted), partial(_settle_on, held.name, epoch)
+    told = parts.exchange(held, rounds, tasks, active, known, say)
+    heard = [told.said] if known is None else [known, told.said]
     touched = None if inserted else told.active
-    closed = parts.together(held, heard, touched, partial(_close, epoch, inserted), CLOSED)
+    closed = parts.together(held.rows, heard, touched, partial(_close, epoch, inserted), CLOSED)
     if before is not None and touched is not None:
         others = before.where("value >= 0").where(~F.col("part").isin(sorted(touched)))
         closed = closed.unionByName(others.withColumn("before", F.col("value")))
     settled = rounds.keep(closed)
-    for frame in told.frames:
-        rounds.forget(frame)
+    rounds.forget(told.said)
     return settled, told
 
 
@@ -257,16 +258,8 @@ class _Holding(NamedTuple):
         np.add.at(times, self.place[so_far], self.diff[so_far])
         return times > 0
 
-    def told(self, heard: pa.Table) -> Iterator[tuple[Ints, Longs, int, int]]:
-        """What it has been told (`parts.SAID`), pack by pack: the places of edges, each once, and their values; by
-        whom, and in which round."""
-        for at in range(heard.num_rows):
-            a, b, value = packs.columns(heard.slice(at, 1).to_batches(), parts.MESSAGE)
-            by = heard["sender"][at].as_py(), heard["round"][at].as_py()
-            yield (graph.places(self.a, self.b, a, b), value, *by)
-
-    def part(self, name: str, number: int) -> kernel.Part:
-        return lists.part(name, number, self.a, self.b, self.owner)
+    def left(self, name: str, number: int) -> lists.Left:
+        return lists.part(name, number, self.a, self.b, self.level, self.owner)
 
 
 class _Before(NamedTuple):
@@ -279,7 +272,8 @@ class _Before(NamedTuple):
     @classmethod
     def of(cls, holding: _Holding, heard: pa.Table, epoch: int, inserted: int) -> _Before:
         was, now, before = holding.there(epoch - 1), holding.there(epoch), holding.level.copy()
-        for place, value, *_ in holding.told(heard.filter(pc.field("round") == parts.BEFORE)):
+        said = heard.filter(pc.field("round") == parts.BEFORE)
+        for place, value, *_ in _told(holding.a, holding.b, said):
             before[place] = value
         before[~was] = -1
         first = np.where(was, np.minimum(holding.cap, before + np.int32(inserted)) if inserted else before, holding.cap)
@@ -287,13 +281,25 @@ class _Before(NamedTuple):
         return cls(before, first, was & ~now)
 
 
-def _lowered(holding: _Holding, heard: pa.Table, bound: Shorts, since: int = 0) -> Iterator[tuple[int, int, Ints]]:
-    """Lower bounds, in place, by what has been said since a round; by whom, in which round, and which have fallen."""
-    later = heard.filter(pc.field("round") >= since).sort_by("round")
-    for place, value, sender, round_ in holding.told(later):
-        fell = place[value < bound[place]]
+def _told(a: Longs, b: Longs, heard: pa.Table) -> Iterator[tuple[Ints, Longs, int, int]]:
+    """What a part that holds edges a, b has been told (`parts.SAID`), pack by pack, in the order of the rounds: the
+    places of edges, each once, and their values; by whom, and in which round."""
+    heard = heard.sort_by("round")
+    for at in range(heard.num_rows):
+        said_a, said_b, value = packs.columns(heard.slice(at, 1).to_batches(), parts.MESSAGE)
+        by = heard["sender"][at].as_py(), heard["round"][at].as_py()
+        yield (graph.places(a, b, said_a, said_b), value, *by)
+
+
+def _lowered(a: Longs, b: Longs, heard: pa.Table, bound: Shorts, part: int, newest: int) -> NDArray[np.bool_]:
+    """Lower bounds, in place, by what has been said in rounds; which have fallen by what others said in the newest."""
+    fell = np.zeros(bound.size, bool)
+    for place, value, sender, round_ in _told(a, b, heard.filter(pc.field("round") > parts.BEFORE)):
+        lower = place[value < bound[place]]
         bound[place] = np.minimum(bound[place], value)
-        yield sender, round_, fell
+        if round_ == newest and sender != part:
+            fell[lower] = True
+    return fell
 
 
 def _facts(rows: Columns, colours: Colours | None) -> Columns:
@@ -306,45 +312,74 @@ def _settle(
 ) -> pa.Table:
     """number: of the round; of the first nobody has been told, but all hold the edges that come and go."""
     part, holding = key[0].as_py(), _Holding.of(rows)
-    if known := lists.left(name, part, f"epoch{epoch}", number):
-        since, bound = known
-        fell = np.zeros(bound.size, bool)
-    else:
-        before = _Before.of(holding, heard, epoch, inserted)
-        since, bound = 0, before.first
-        fell = before.gone if number == 0 else np.zeros(bound.size, bool)
-    for sender, round_, fallen in _lowered(holding, heard, bound, since):
-        if round_ == number - 1 and sender != part:
-            fell[fallen] = True
-    made = holding.part(name, part)
-    comes = number == 0 and inserted > 0
-    queued = made.own & (bound >= 0) if comes else kernel.shaken(made, bound, fell)
+    before = _Before.of(holding, heard, epoch, inserted)
+    bound = before.first
+    fell = _lowered(holding.a, holding.b, heard, bound, part, number - 1)
+    if number == 0:
+        fell |= before.gone
+    here = holding.left(name, part)
+    everyone = number == 0 and inserted > 0
+    queued = here.part.own & (bound >= 0) if everyone else kernel.shaken(here.part, bound, fell)
+    return _settled_down(name, epoch, number, here, bound, queued)
+
+
+def _settle_on(
+    name: str,
+    epoch: int,
+    number: int,
+    since: Mapping[int, int],
+    key: tuple[pa.Scalar, ...],
+    _: pa.Table,
+    heard: pa.Table,
+) -> pa.Table:
+    part = key[0].as_py()
+    here, bound = lists.again(name, part), lists.left(name, part, f"epoch{epoch}", since[part])
+    if here is None or bound is None:
+        return parts.absent(part, number)
+    fell = _lowered(here.a, here.b, heard, bound, part, number - 1)
+    return _settled_down(name, epoch, number, here, bound, kernel.shaken(here.part, bound, fell))
+
+
+def _settled_down(
+    name: str, epoch: int, number: int, here: lists.Left, bound: Shorts, queued: NDArray[np.bool_]
+) -> pa.Table:
     start = bound.copy()
-    looked = kernel.settle(made, bound, queued)
+    looked = kernel.settle(here.part, bound, queued)
     moved = np.flatnonzero(bound != start)
-    lists.leave(name, part, f"epoch{epoch}", number, bound)
-    return _said(part, number, holding, moved, kernel.listeners(made, bound, moved), bound, looked)
+    lists.leave(name, here.part.number, f"epoch{epoch}", number, bound)
+    return _said(number, here, moved, kernel.listeners(here.part, bound, moved), bound, looked)
 
 
 def _place(name: str, number: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
-    part, holding = key[0].as_py(), _Holding.of(rows)
-    nowhere = 0, np.full(holding.a.size, kernel.NOWHERE, np.int64)
-    since, label = lists.left(name, part, "places", number) or nowhere
-    for place, value, *_ in holding.told(heard.filter(pc.field("round") >= since)):
+    holding = _Holding.of(rows)
+    label = np.full(holding.a.size, kernel.NOWHERE, np.int64)
+    return _placed(name, number, holding.left(name, key[0].as_py()), label, heard)
+
+
+def _place_on(
+    name: str, number: int, since: Mapping[int, int], key: tuple[pa.Scalar, ...], _: pa.Table, heard: pa.Table
+) -> pa.Table:
+    part = key[0].as_py()
+    here, label = lists.again(name, part), lists.left(name, part, "places", since[part])
+    if here is None or label is None:
+        return parts.absent(part, number)
+    return _placed(name, number, here, label, heard)
+
+
+def _placed(name: str, number: int, here: lists.Left, label: Longs, heard: pa.Table) -> pa.Table:
+    for place, value, *_ in _told(here.a, here.b, heard):
         label[place] = value
-    made = holding.part(name, part)
-    moved = kernel.place(made, holding.level, label, number)
-    lists.leave(name, part, "places", number, label)
-    told = kernel.peers(made, holding.level, label, moved)
-    return _said(part, number, holding, moved, told, label, moved.size)
+    moved = kernel.place(here.part, here.level, label, number)
+    lists.leave(name, here.part.number, "places", number, label)
+    told = kernel.peers(here.part, here.level, label, moved)
+    return _said(number, here, moved, told, label, moved.size)
 
 
 def _close(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table, heard: pa.Table) -> pa.Table:
     part, holding = key[0].as_py(), _Holding.of(rows)
     before = _Before.of(holding, heard, epoch, inserted)
     bound = before.first
-    for _ in _lowered(holding, heard, bound):
-        pass
+    _lowered(holding.a, holding.b, heard, bound, part, parts.BEFORE)
     own = holding.owner == part
     shown = np.flatnonzero((bound != holding.level) | (before.bounds != holding.level))
     columns: dict[str, NDArray[np.integer]] = {"a": holding.a, "b": holding.b}
@@ -359,16 +394,10 @@ def _close(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.Table
 
 
 def _said(
-    part: int,
-    number: int,
-    holding: _Holding,
-    moved: Ints,
-    told: tuple[Shorts, Ints],
-    value: NDArray[np.integer],
-    looked: int,
+    number: int, here: lists.Left, moved: Ints, told: tuple[Shorts, Ints], value: NDArray[np.integer], looked: int
 ) -> pa.Table:
-    """What a part remembers of its own edges, and tells others."""
-    edges = np.concatenate([moved, told[1]])
+    """What a part remembers of its own edges, and tells others, in a round."""
+    part, edges = here.part.number, np.concatenate([moved, told[1]])
     to = np.concatenate([np.full(moved.size, part), told[0]])
-    rows = {"a": holding.a[edges], "b": holding.b[edges], "value": value[edges].astype(np.int64)}
+    rows = {"a": here.a[edges], "b": here.b[edges], "value": value[edges].astype(np.int64)}
     return parts.said(part, number, to, looked, rows)

@@ -47,17 +47,22 @@ class Tables:
         """How many work at once."""
         return cores(self._warehouse.spark)
 
-    def keep(self, rows: DataFrame) -> DataFrame:
-        """The same rows, written to a table and read from it; EXECUTES."""
+    def keep(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+        """The same rows, written to a table, of their own or that of `after`, and read from it; EXECUTES."""
+        name = self._added(rows) if after is None else next(name for frame, name in self._kept if frame is after)
+        rows.writeTo(self._warehouse.name(name)).append()
+        found = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.name(name))
+        self._kept = [*(each for each in self._kept if each[0] is not after), (found, name)]
+        return found
+
+    def _added(self, rows: DataFrame) -> str:
+        """A new table for them."""
         self._made += 1
         name = f"{ROUNDS}{self._run_id}_{self._made}"
         columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in rows.schema)
         packed = any(isinstance(field.dataType, BinaryType) for field in rows.schema)
         self._warehouse.add(name, columns, PACKS if packed else ROWS)
-        rows.writeTo(self._warehouse.name(name)).append()
-        found = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.name(name))
-        self._kept.append((found, name))
-        return found
+        return name
 
     def forget(self, rows: DataFrame) -> None:
         """Drop the table of these rows."""

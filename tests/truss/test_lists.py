@@ -37,8 +37,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def triangle(number: int = 0, name: str = "graph") -> parts.Part:
-    a, b = np.array([1, 1, 2]), np.array([2, 3, 3])
-    return lists.part(name, number, a, b, np.array([0, 1, 1], np.int32))
+    a, b, level = np.array([1, 1, 2]), np.array([2, 3, 3]), np.zeros(3, np.int32)
+    return lists.part(name, number, a, b, level, np.array([0, 1, 1], np.int32)).part
 
 
 def told(part: parts.Part) -> tuple[list[int], ...]:
@@ -49,16 +49,23 @@ def told(part: parts.Part) -> tuple[list[int], ...]:
 def test_what_is_read_is_what_was_made(seed: int, local: Path, made: list[int]) -> None:
     rng = np.random.default_rng(seed)
     a, b = random_graph(rng)
-    owner = owners(rng, a.size)
+    owner, level = owners(rng, a.size), rng.integers(-1, 5, a.size).astype(np.int32)
     for number in np.unique(owner).tolist():
-        first, again = (lists.part("graph", number, a, b, owner) for _ in range(2))
-        assert told(first) == told(again) == told(parts.part(number, a, b, owner))
-        assert again.left.flags.writeable and type(again.left) is np.ndarray, "a kernel is compiled for each type"
-    known = made.copy()
+        assert lists.again("graph", number) is None
+        lists.part("graph", number, a, b, level, owner)
+        again, later = lists.part("graph", number, a, b, level, owner), lists.again("graph", number)
+        assert later is not None
+        for left in (again, later):
+            assert told(left.part) == told(parts.part(number, a, b, owner))
+            columns = (*left[:3], *left.part[1:])
+            assert all(np.array_equal(*pair) for pair in zip(left[:3], (a, b, level), strict=True))
+            assert all(each.flags.writeable and type(each) is np.ndarray for each in columns), "one kernel for a type"
+            assert [each.dtype for each in left[:3]] == [np.int64, np.int64, np.int32]
+    known = len(made)
     scratch.forget(lists.KIND, "graph")
-    assert not any((local / "triangles").rglob("*.npy"))
-    lists.part("graph", int(owner[0]), a, b, owner)
-    assert len(made) == len(known) + 1
+    assert not any((local / lists.KIND).rglob("*.npy"))
+    lists.part("graph", int(owner[0]), a, b, level, owner)
+    assert len(made) == known + 1
 
 
 def test_lists_are_made_once(local: Path, made: list[int]) -> None:
@@ -81,18 +88,18 @@ def full(local: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def no_folder(local: Path, patch: pytest.MonkeyPatch) -> None:
-    (local / "triangles").write_text("not a directory")
+    (local / lists.KIND).write_text("not a directory")
 
 
 def another_attempt(local: Path, patch: pytest.MonkeyPatch) -> None:
-    (local / "triangles" / "graph" / "0").mkdir(parents=True)
-    (local / "triangles" / "graph" / "0" / "unknown").touch()
+    (local / lists.KIND / "graph" / "0").mkdir(parents=True)
+    (local / lists.KIND / "graph" / "0" / "unknown").touch()
 
 
 def damaged(local: Path, patch: pytest.MonkeyPatch) -> None:
-    folder = local / "triangles" / "graph" / "0"
+    folder = local / lists.KIND / "graph" / "0"
     folder.mkdir(parents=True)
-    for name in ("ptr", "left", "right"):
+    for name in ("a", "b", "level", "owner", "ptr", "left", "right"):
         (folder / f"{name}.npy").write_bytes(b"half a file")
 
 
@@ -105,8 +112,8 @@ def test_a_fault_costs_time_alone(
     assert told(triangle()) == told(triangle()) == expected
     assert made == [0, 0, 0]
     lists.leave("graph", 0, "epoch1", 0, np.arange(3))
-    found = lists.left("graph", 0, "epoch1", 1)
-    assert found is None or found[1].tolist() == [0, 1, 2]
+    found = lists.left("graph", 0, "epoch1", 0)
+    assert found is None or found.tolist() == [0, 1, 2]
     scratch.forget(lists.KIND, "graph")
     assert not any(local.rglob("*.npy")), "nothing half written is left"
 
@@ -114,25 +121,26 @@ def test_a_fault_costs_time_alone(
 def test_what_a_killed_driver_has_left_goes_after_a_day(local: Path) -> None:
     for name, age in (("old", 2 * scratch.DAY), ("of another run", 60)):
         triangle(0, name)
-        os.utime(local / "triangles" / name, (time.time() - age,) * 2)
+        os.utime(local / lists.KIND / name, (time.time() - age,) * 2)
     triangle(0, "graph")
-    assert {path.name for path in (local / "triangles").iterdir()} == {"of another run", "graph"}
+    assert {path.name for path in (local / lists.KIND).iterdir()} == {"of another run", "graph"}
 
 
 def test_what_is_known_after_a_round_serves_later_rounds(local: Path) -> None:
-    """And the same again, if it has to be done again."""
-    assert lists.left("graph", 0, "epoch1", 9) is None
+    """And the same again, if it has to be done again; none but the round that is asked for."""
+    assert lists.left("graph", 0, "epoch1", 0) is None
     for round_ in (0, 1, 4):
         lists.leave("graph", 0, "epoch1", round_, np.full(3, round_))
     lists.leave("graph", 10, "epoch1", 2, np.full(3, 8))
-    for before, expected in ((9, 4), (5, 4), (4, 1), (2, 1), (1, None)):
-        found = lists.left("graph", 0, "epoch1", before)
-        assert (found and (found[0], found[1].tolist())) == (expected and (expected, [expected] * 3)), before
-    (path,) = (local / "triangles").rglob("0.epoch1.4.npy")
-    path.write_bytes(b"half a file")
-    assert lists.left("graph", 0, "epoch1", 9) is None, "all is heard again"
+    for round_, there in ((0, False), (1, True), (2, False), (4, True), (5, False)):
+        found = lists.left("graph", 0, "epoch1", round_)
+        assert (None if found is None else found.tolist()) == ([round_] * 3 if there else None), round_
+    (path,) = (local / lists.KIND).rglob("0.epoch1.4.npy")
+    for damaged in (b"half a file", b"", path.read_bytes()[:-8]):
+        path.write_bytes(damaged)
+        assert lists.left("graph", 0, "epoch1", 4) is None, "all is heard again"
     lists.leave("graph", 0, "epoch2", 0, np.full(3, 7))
-    assert lists.left("graph", 0, "epoch2", 9) and [path.name for path in local.rglob("0.*")] == ["0.epoch2.0.npy"]
-    assert lists.left("graph", 10, "epoch1", 9)
+    assert [path.name for path in local.rglob("0.*")] == ["0.epoch2.0.npy"]
+    assert lists.left("graph", 0, "epoch2", 0) is not None and lists.left("graph", 10, "epoch1", 2) is not None
     scratch.forget(lists.KIND, "graph")
-    assert lists.left("graph", 0, "epoch2", 9) is None
+    assert lists.left("graph", 0, "epoch2", 0) is None

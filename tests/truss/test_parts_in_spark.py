@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from algorithms import parts, truss, truss_parts
+from algorithms import lists, parts, truss, truss_parts
 from algorithms.kernels.truss import peel
 from algorithms.parts import OnExecutors
 from tests import seeds
@@ -63,13 +63,19 @@ def frames(spark: SparkSession, history: History, stored: list[Triple]) -> tuple
 
 
 def check(
-    spark: SparkSession, history: History, first: int, stored: list[Triple], size: int = 10
+    spark: SparkSession,
+    history: History,
+    first: int,
+    stored: list[Triple],
+    size: int = 10,
+    rounds: OnExecutors | None = None,
 ) -> list[dict[str, Any]]:
     """With a tiny limit: the definition's triples at every epoch, and those of one task; the notes."""
     window = frames(spark, history, stored)
     said: list[tuple[int, str]] = []
     last = max(history)
-    found = truss.trussness_changes(*window, first, last, size, lambda *what: said.append(what)).collect()
+    say = lambda *what: said.append(what)  # noqa: E731
+    found = truss.trussness_changes(*window, first, last, size, say, rounds=rounds).collect()
     got = Counter({row[:4]: row.diff for row in found if row.diff})
     assert len(got) == sum(row.diff != 0 for row in found)
     total = Counter({row[:4]: row[4] for row in stored})
@@ -133,10 +139,10 @@ def test_what_contradicts_itself_is_named(spark: SparkSession) -> None:
 
 
 def test_a_round_is_two_jobs_and_moves_no_edge(spark: SparkSession) -> None:
-    """Planned as in a run (`tiny` plans otherwise): an edge of a clique goes and comes again."""
+    """Planned as in a run (`tiny` plans otherwise): an edge that moves all others goes and comes again."""
     spark.conf.set("spark.sql.adaptive.enabled", "true")
-    whole = clique(4)
-    window = frames(spark, {0: whole, 1: whole - {(0, 1)}, 2: whole}, changes({0: whole}))
+    whole = TORUS
+    window = frames(spark, {0: whole, 1: whole - {min(TORUS)}, 2: whole}, changes({0: whole}))
     tracker, group = spark.sparkContext.statusTracker(), f"rounds {id(window)}"
     counts: list[int] = []
 
@@ -147,16 +153,20 @@ def test_a_round_is_two_jobs_and_moves_no_edge(spark: SparkSession) -> None:
     spark.sparkContext.setJobGroup(group, "the rounds of one call")
     with executed(spark) as plans:
         try:
-            truss.trussness_changes(*window, 1, 2, 1, say)
+            truss.trussness_changes(*window, 1, 2, 30, say)
         finally:
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     jobs = [after - before for before, after in pairwise(counts) if after > before]
     assert jobs and max(jobs) <= 4, jobs
     rounds = [plan for plan in plans if "FlatMapCoGroupsInArrow" in plan]
     assert rounds
+    reading = [plan for plan in rounds if re.search(r"CoGroupsInArrow .*\(part#\d+, place#", plan)]
+    assert len(reading) == 4, "the first round of two epochs, and what closes them"
+    assert all("StorageLevel(disk, 1 replicas)" in plan for plan in reading), "a small heap has no room for parts"
+    assert len(rounds) > len(reading), "the others go on from what lies on the executor's disk"
     for plan in rounds:
-        assert "InMemoryTableScan" in plan
-        assert "StorageLevel(disk, 1 replicas)" in plan, "a small heap has no room for a part in one piece"
+        assert "Exchange" not in plan[: plan.index("InMemoryTableScan")], plan
+    for plan in reading:
         assert not exchanged_scans(plan), plan
 
 
@@ -233,9 +243,43 @@ def kept(spark: SparkSession) -> set[str]:
     """What parts have left in the local directory of the executor."""
 
     def look(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], "triangles")
+        folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], lists.KIND)
         found = [str((path, path.stat().st_ino)) for path in folder.rglob("*.npy")]
         for _ in rows:
             yield pa.RecordBatch.from_pydict({"path": pa.array(found, pa.string())})
 
     return {row.path for row in spark.range(0, 1, 1, 1).mapInArrow(look, "path string").collect()}
+
+
+class Losing(OnExecutors):
+    """Executors that lose some of what parts have left there, between any two rounds; `lost`: how many files."""
+
+    def __init__(self, spark: SparkSession, seed: int) -> None:
+        self.spark, self.seed, self.lost = spark, seed, 0
+
+    def keep(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+        self.seed += 1
+        seed = self.seed
+
+        def lose(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rng, lost = np.random.default_rng(seed), 0
+            for path in sorted(Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], lists.KIND).rglob("*.npy")):
+                if rng.random() < (0.4 if path.name.count(".") > 1 else 0.03):  # values, or edges and lists
+                    path.unlink() if rng.random() < 0.5 else path.write_bytes(b"half a file")
+                    lost += 1
+            for _ in rows:
+                yield pa.RecordBatch.from_pydict({"lost": pa.array([lost], pa.int64())})
+
+        self.lost += self.spark.range(0, 1, 1, 1).mapInArrow(lose, "lost long").collect()[0].lost
+        return super().keep(rows, after)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
+def test_what_executors_lose_is_heard_again(spark: SparkSession, seed: int) -> None:
+    """Some parts go on from what they left, others from all that was said, in one round."""
+    history = packed(range(10 * seed + 1, 10 * seed + 4), 2)
+    for epoch, gone in enumerate([set(), {min(TORUS)}]):
+        history[epoch] |= TORUS - gone
+    losing = Losing(spark, 1000 * seed)
+    check(spark, history, 0, [], 10, losing)
+    assert losing.lost > 10
