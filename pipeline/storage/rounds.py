@@ -25,8 +25,9 @@ from .warehouse import Warehouse
 
 # By itself Iceberg reads a table of a few megabytes in one task, which alone would copy every row for all cells.
 SPLITS = {"split-size": 2 << 20, "file-open-cost": 256 << 10}
-# A row group is read as a whole, and a heap of some gigabyte has other things to hold.
-ROWS = {"write.parquet.row-group-size-bytes": str(16 << 20)}
+# A row group is read as a whole, and a heap of some gigabyte has other things to hold. A drop of the table looks for
+# all metadata that it ever had, and prints a stack of errors for what a commit has deleted.
+ROWS = {"write.parquet.row-group-size-bytes": str(16 << 20), "write.metadata.delete-after-commit.enabled": "false"}
 # Parquet looks only at every hundredth row how much memory it holds, and a pack is up to half a megabyte.
 PACKS = ROWS | {"write.parquet.page-row-limit": "1", "write.parquet.row-group-check-min-record-count": "1"}
 _NAME = re.compile(ROUNDS + r"(.+)_\d+")

@@ -77,6 +77,18 @@ def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path)
         first, second = (mine.keep(tiny.range(n)) for n in (1, 2))
         mine.forget(first)
         assert second.count() == 2 and warehouse.others() == {"rounds_alive_1", "rounds_mine_2"}
+        both, known = second, list[int]()
+        for n in range(12):  # rows that come behind others are in their table; more commits than its log has room for
+            both, known = mine.keep(tiny.range(n, n + 1), both), [*known, n]
+            assert sorted(row.id for row in both.collect()) == sorted([0, 1, *known])
+        folder = home.path / "warehouse" / "graph" / "rounds_mine_2"
+        assert warehouse.others() == {"rounds_alive_1", "rounds_mine_2"}
+        assert len(list(folder.rglob("*.metadata.json"))) == 1 + 13, "what a drop looks for is there"
+        mine.forget(second)
+        assert warehouse.others() == {"rounds_alive_1", "rounds_mine_2"}, "they are in another frame now"
+        mine.forget(both)
+        assert warehouse.others() == {"rounds_alive_1"} and not [path for path in folder.rglob("*") if path.is_file()]
+        mine.keep(tiny.range(1))
         raise KeyboardInterrupt
     assert warehouse.others() == {"rounds_alive_1"}
     with rounds.kept(warehouse, ledger, "mine") as mine:  # of packs a page holds one: a heap has room for few
