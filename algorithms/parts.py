@@ -10,8 +10,9 @@ Shapes   Edges: a < b. `held`: part, owner, a, b, level (-1: not there), cap, an
 Cost     EXECUTES. The degrees, `SHARPER` rounds of h-indices and twice the cells: some 15 shuffles of the edges; one
          of all that the parts hold, which then lies on executors' disks. A round is one job, and one that counts what
          was said. In the first one a part leaves its edges and triangles, and in each what it knows after it, in files
-         there (`lists`), so that a later round reads those and what was said in the one before. Where the files are
-         not (an executor was lost, or an idle one took the task), a second job reads the part and all that it heard.
+         there (`lists`), so that a later round reads those and what was said in the one before. Parts that an idle
+         executor took, where these files are not, are asked again; one whose files are nowhere (an executor was lost,
+         or another worked on it) is read anew, with all that it heard, in a job that passes over all parts.
 Memory   A task has one part, `HELD_BYTES` an edge held and `SIDE_BYTES` a triangle on an own edge; or one cell, and
          `CELL_BYTES` an edge of it.
 Source   reference/truss/region of the design; Lu, Zhou, Zhang, Stanley 2016 for h-indices.
@@ -187,31 +188,33 @@ def exchange(
     """Rounds until nobody is told anything. tasks: one hears all that was said before its round; the other what was
     said in the round before, and goes on from what its part left. active: the parts that begin, None: all; known: what
     they have been told before (`SAID`)."""
-    said: DataFrame | None = None
+    so_far: DataFrame | None = None  # what was said
     ever, since = set[int](), dict[int, int]()  # which parts have worked; when each did last
     round_ = looked = messages = 0
     active = held.parts if active is None else active
-    while said is None or active:
-        before, counted = said, list[Row]()
-        ready = {part: since[part] for part in active & since.keys()}
-        if before is not None and ready:
+    while so_far is None or active:
+        before, counted, waiting = so_far, list[Row](), set(active)
+        while before is not None and (ready := {part: since[part] for part in waiting & since.keys()}):
             newest = before.where(F.col("round") == round_ - 1)
-            said = rounds.keep(together(held.places, [newest], ready, partial(tasks[1], round_, ready)), before)
-            counted = _counted(said, round_)
-        rest = active - {row.part for row in counted if row.worked}
-        if rest or said is None:
+            so_far = rounds.keep(together(held.places, [newest], ready, partial(tasks[1], round_, ready)), so_far)
+            counted = _counted(so_far, round_)
+            worked = {row.part for row in counted if row.worked}
+            waiting -= worked
+            if not ready.keys() & worked:
+                break  # else it was an idle executor that took some: they are soon done where their files are
+        if waiting or so_far is None:
             # a kept frame may show what has been kept after it since
             earlier = None if before is None else before.where(F.col("round") < round_)
             heard = [frame for frame in (known, earlier) if frame is not None]
-            said = rounds.keep(together(held.rows, heard, rest, partial(tasks[0], round_)), said)
-            counted = _counted(said, round_)
+            so_far = rounds.keep(together(held.rows, heard, waiting, partial(tasks[0], round_)), so_far)
+            counted = _counted(so_far, round_)
         ever |= active
         since |= dict.fromkeys(active, round_)
         active = {row.part for row in counted if row.n}
         seen, passed = sum(row.looked for row in counted), sum(row.n for row in counted)
         round_, looked, messages = round_ + 1, looked + seen, messages + passed
         say(f"round {round_}: looked at {seen:,} edges, told {len(active):,} parts of {passed:,}")
-    return Told(said, ever, round_, looked, messages)
+    return Told(so_far, ever, round_, looked, messages)
 
 
 def _counted(said: DataFrame, round_: int) -> list[Row]:

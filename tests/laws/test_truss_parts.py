@@ -4,6 +4,7 @@ nothing that grows with the graph is brought into one partition then."""
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     world.retention = "[truss]\nlimit_edges = 3\n"
     monkeypatch.setattr(memory, "cell_edges", lambda config: 3)
     world.configure(world.live_for)
+    shutil.rmtree(world.home.path / "warm")  # of few edges a run would go on from there
     world.land(1)
     said: list[str] = []
     plan = planning.plan_epochs(world.home, world.ledger, [1])

@@ -252,7 +252,8 @@ def kept(spark: SparkSession) -> set[str]:
 
 
 class Losing(OnExecutors):
-    """Executors that lose some of what parts have left there, between any two rounds; `lost`: how many files."""
+    """Executors that lose some of what parts have left there, before any job of a round, or do not have some at hand
+    for one job, as if another did it; `lost`: how many files."""
 
     def __init__(self, spark: SparkSession, seed: int) -> None:
         self.spark, self.seed, self.lost = spark, seed, 0
@@ -263,9 +264,18 @@ class Losing(OnExecutors):
 
         def lose(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rng, lost = np.random.default_rng(seed), 0
-            for path in sorted(Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], lists.KIND).rglob("*.npy")):
-                if rng.random() < (0.4 if path.name.count(".") > 1 else 0.03):  # values, or edges and lists
-                    path.unlink() if rng.random() < 0.5 else path.write_bytes(b"half a file")
+            folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], lists.KIND)
+            for path in folder.rglob("*.elsewhere"):
+                path.rename(path.with_suffix(""))
+            for path in sorted(folder.rglob("*.npy")):
+                if rng.random() < (0.5 if path.name.count(".") > 1 else 0.03):  # values, or edges and lists
+                    match rng.integers(0, 4):
+                        case 0:
+                            path.unlink()
+                        case 1:
+                            path.write_bytes(b"half a file")
+                        case _:
+                            path.rename(f"{path}.elsewhere")
                     lost += 1
             for _ in rows:
                 yield pa.RecordBatch.from_pydict({"lost": pa.array([lost], pa.int64())})
