@@ -7,8 +7,9 @@ Method   Edges are dealt to blocks by a hash of both ends, so that those of a hu
          sends to where the row lies, and so the files. It searches them; nothing passes over all edges.
 Shapes   Edges: a < b, with the values `VALUES` of a certificate, -1 and zeros for one that moves and is not there.
 Cost     EXECUTES. One shuffle of all edges, in packs; then two or three jobs for each look-up, of as many tasks as
-         blocks, whose work is what they find and the logarithm of the block. What is found passes the driver, triangles
-         on so many edges at once that they have no more than `MOST` neighbours.
+         blocks, whose work is the neighbours of what is asked and the logarithm of the block. What is found passes the
+         driver: triangles on so many edges at once that no more than `MOST` neighbours do. Where they have more, a
+         further job counts those that are high enough: edges between hubs have many neighbours, but few of these.
 Faults   Rows that are lost with an executor Spark makes again elsewhere, and the files with them. A task may be sent
          elsewhere than its row lies, when executors are busy or give their rows away: it says that files are missing,
          and is asked again, and at last all blocks are made again. `Missing` when that does not help.
@@ -44,7 +45,8 @@ KIND = "adjacency"
 VALUES = [*Certificate._fields]
 BLOCK = 1 << 20  # edges of a block, of some hundred bytes each while it is made
 LEAST = 1 << 15  # with fewer a task is hardly worth its start
-MOST = 1 << 22  # neighbours that are looked at together: up to 44 bytes each in the driver
+MOST = 1 << 22  # neighbours that are found together: up to 44 bytes each in the driver
+SOME = 1 << 20  # that a task looks at together: some 60 bytes each
 TRIES = 6
 
 _ROWS = [*EDGE, *VALUES, "diff", "moves"]
@@ -127,13 +129,23 @@ class Adjacency:
         of_a, of_b = (degree[np.searchsorted(vertices, end)] for end in (a, b))
         u, v, proposed = np.where(of_a <= of_b, a, b), np.where(of_a <= of_b, b, a), np.minimum(of_a, of_b)
         found = [np.empty((0, len(_SORTED)), np.int64)]
-        for some in _slices(proposed):
+        if proposed.sum() > MOST:
+            proposed = self._counted(u, v, least)
+            u, v, least, proposed = (column[proposed > 0] for column in (u, v, least, proposed))
+        for some in _slices(proposed, MOST):
             found.append(self._closed(u[some], v[some], least[some]))
         columns = list(np.concatenate(found).T)
         order = ordered(columns[:2])
         columns = [column[order] for column in columns]
         once = starts(*columns[:2])
         return [column[once] for column in columns]
+
+    def _counted(self, u: Ints, v: Ints, least: Ints) -> Ints:
+        """How many edges at each u have at least the level `least`, or move; but for the edge (u, v)."""
+        counted = np.zeros(u.size, np.int64)
+        number, count = self._everywhere(_counts, [u, v, least], ["u", "v", "least"], ["number", "count"])
+        np.add.at(counted, number, count)
+        return counted
 
     def _closed(self, u: Ints, v: Ints, least: Ints) -> NDArray[np.int64]:
         """The same of edges with few enough neighbours at u."""
@@ -176,12 +188,12 @@ class Adjacency:
         raise Missing("the executors do not keep the files that they have written")
 
 
-def _slices(size: Ints) -> Iterator[slice]:
-    """Of rows of these sizes: `MOST` together, or one row."""
+def _slices(size: Ints, most: int) -> Iterator[slice]:
+    """Of rows of these sizes: so many together, or one row."""
     start, ends = 0, np.cumsum(size)
     while start < size.size:
         before = int(ends[start - 1]) if start else 0
-        end = max(start + 1, int(np.searchsorted(ends, before + MOST, side="right")))
+        end = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
         yield slice(start, end)
         start = end
 
@@ -264,6 +276,10 @@ class Block:
         except OSError:
             return None
 
+    def held(self, vertices: Ints) -> Ints:
+        """How many edges each has here, there or not."""
+        return np.asarray(_span(self.a, vertices)[1] + _span(self.tail, vertices)[1])
+
     def at(self, vertices: Ints) -> tuple[Ints, Ints]:
         """The edges at each of some vertices: which of these it is, and where the edge is."""
         first, second = _ranges(self.a, vertices), _ranges(self.tail, vertices)
@@ -300,14 +316,28 @@ def _degrees(block: Block, asked: pa.Table) -> pa.RecordBatch:
     return _batch([vertices[degree > 0], degree[degree > 0]], ["vertex", "degree"])
 
 
+def _high(block: Block, asked: pa.Table) -> Iterator[tuple[Ints, Ints]]:
+    """Of asked edges (u, v) those at u with at least the level `least`, or that move, but for the edge itself: which of
+    the asked it is, and where the edge is. Some of the asked at a time, each once."""
+    u, v, least = (asked[name].to_numpy() for name in ("u", "v", "least"))
+    for some in _slices(block.held(u), SOME):
+        which, place = block.at(u[some])
+        which += some.start
+        a, b = block.a[place], block.b[place]
+        right = block.moves[place] | (block.level[place] >= least[which])
+        right &= ~((a == np.minimum(u, v)[which]) & (b == np.maximum(u, v)[which]))
+        yield which[right], place[right]
+
+
+def _counts(block: Block, asked: pa.Table) -> pa.RecordBatch:
+    count = sum(np.bincount(which, minlength=asked.num_rows) for which, _ in _high(block, asked))
+    some = np.flatnonzero(count)
+    return _batch([asked["number"].to_numpy()[some], np.asarray(count)[some]], ["number", "count"])
+
+
 def _proposed(block: Block, asked: pa.Table) -> pa.RecordBatch:
-    """Of asked edges (u, v) those at u with at least the level `least`, or that move, but for the edge itself."""
-    u, v, least, number = (asked[name].to_numpy() for name in ("u", "v", "least", "number"))
-    which, place = block.at(u)
-    a, b = block.a[place], block.b[place]
-    right = block.moves[place] | (block.level[place] >= least[which])
-    right &= ~((a == np.minimum(u, v)[which]) & (b == np.maximum(u, v)[which]))
-    return block.rows(number[which[right]], place[right])
+    which, place = (np.concatenate(each) for each in zip(*_high(block, asked), strict=True))
+    return block.rows(asked["number"].to_numpy()[which], place)
 
 
 def _found(block: Block, asked: pa.Table) -> pa.RecordBatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import combinations
@@ -15,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from algorithms import adjacency, scratch
-from algorithms.adjacency import KIND, VALUES, Adjacency, Missing
+from algorithms.adjacency import KIND, VALUES, Adjacency, Block, Missing
 from algorithms.configured import configured
 from algorithms.fingerprint import Fingerprint
 from algorithms.parts import EDGE, FIXED
@@ -114,6 +115,26 @@ def test_as_a_slow_reference(seed: int, plans: SparkSession, monkeypatch: pytest
     finally:
         found.forget()
     assert not (local(plans) / KIND / found._name).exists()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_task_finds_and_counts_the_same_in_slices(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = Graph(seed)
+    rows = [(*row, 0) for row in graph.rows] + [(*pair, *ABSENT, 1, 1) for pair in graph.moves]
+    block = Block.of(dict(zip([*EDGE, *VALUES, "diff", "moves"], columns(rows, 8), strict=True)))
+    pairs = sorted(graph.asked.items())
+    if not pairs:
+        return
+    asked = table(
+        ["u", "v", "least", "number"], [(*pair[:: 1 - 2 * (i % 2)], k, i) for i, (pair, k) in enumerate(pairs)]
+    )
+    found = []
+    for some in (1, 5, 1 << 20):
+        monkeypatch.setattr(adjacency, "SOME", some)
+        proposed, counts = (look(block, asked).to_pydict() for look in (adjacency._proposed, adjacency._counts))
+        assert dict(zip(counts["number"], counts["count"], strict=True)) == Counter(proposed["number"]), some
+        found.append(sorted(zip(*proposed.values(), strict=True)))
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("blocks", [1, 4])
