@@ -101,15 +101,13 @@ def test_a_part_knows_what_it_has_been_told(seed: int, inserted: int) -> None:
     heard = heard.filter(pa.compute.greater(heard["n"], 0)).drop(["looked"])
     held = _Holding.of(shuffled(rng, edges.rows))
     known = _Before.of(held, heard, epoch, inserted)
-    pairs, since = sorted(edges.pairs), int(rng.integers(0, number))
+    pairs = sorted(edges.pairs)
     assert known.bounds.tolist() == [before[pair] for pair in pairs]
     assert known.gone.tolist() == [edges.there[pair][epoch - 1] and not edges.there[pair][epoch] for pair in pairs]
-    now, found = known.first, np.zeros(len(pairs), bool)
-    early = heard.filter(pa.compute.less(heard["round"], since))
-    assert all(round_ < since for _, round_, _ in _lowered(held, early, now)), "then from where that has led"
-    for sender, round_, fallen in _lowered(held, heard, now, since):
-        assert round_ >= since
-        if round_ == number - 1 and sender != me:
-            found[fallen] = True
-    assert now.tolist() == [bound[pair] for pair in pairs]
-    assert found.tolist() == [fell[pair] for pair in pairs]
+    newest = pa.compute.equal(heard["round"], number - 1)
+    for parted in ([heard], [heard.filter(pa.compute.invert(newest)), heard.filter(newest)]):  # all, or it goes on
+        now = known.first.copy()
+        for some in parted:
+            found = _lowered(held.a, held.b, some, now, me, number - 1)
+        assert now.tolist() == [bound[pair] for pair in pairs]
+        assert found.tolist() == [fell[pair] for pair in pairs]
