@@ -1,7 +1,8 @@
 """Results of rounds in tables of their own, so that an executor that is lost costs a round and no more.
 
-A run that works in rounds (`algorithms.parts`) keeps what each of them made in a table `rounds_RUN_N` beside the home's
-own, forgets it when a later one has it all, and drops what is left when it is through. No reader knows these tables.
+A run that works in rounds (`algorithms.parts`) keeps what they make in tables `rounds_RUN_N` beside the home's own:
+what is said in all rounds of an epoch, in one. It forgets a table when a later one has it all, and drops what is left
+when it is through. No reader knows these tables.
 What a killed run has left goes with `sweep`: when another run works in rounds, and in a compaction.
 """
 

@@ -74,8 +74,8 @@ def check(
     window = frames(spark, history, stored)
     said: list[tuple[int, str]] = []
     last = max(history)
-    say = lambda *what: said.append(what)  # noqa: E731
-    found = truss.trussness_changes(*window, first, last, size, say, rounds=rounds).collect()
+    changed = truss.trussness_changes(*window, first, last, size, lambda *what: said.append(what), rounds=rounds)
+    found = changed.collect()
     got = Counter({row[:4]: row.diff for row in found if row.diff})
     assert len(got) == sum(row.diff != 0 for row in found)
     total = Counter({row[:4]: row[4] for row in stored})
