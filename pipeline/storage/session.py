@@ -42,6 +42,7 @@ ASSETS = Path(sys.prefix) / "altneu"
 ARCHIVE = ASSETS / "spark.jsa"
 REPO = Path(__file__).resolve().parents[2]
 STANDALONE = "spark://"  # how the master of a standalone cluster begins
+DAEMON = "spark.python.daemon.module"  # the module that Python workers are forked from
 REMOTE, PORT = "sc://", 15002  # how the master of a Spark Connect server begins, and where Spark lets one listen
 IDLE_MS = 15_000  # how long a Spark Connect server's connection to PostgreSQL may idle
 
@@ -152,7 +153,8 @@ def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
         return settings
     # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
     path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
-    return settings | {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
+    found = {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
+    return {DAEMON: "algorithms.daemon"} | settings | found
 
 
 def _executors(conf: dict[str, str]) -> dict[str, str]:

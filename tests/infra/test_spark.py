@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -230,3 +231,18 @@ def test_the_cores_of_a_session_are_told_by_spark_and_by_a_server(
     assert cores(spark) == spark.sparkContext.defaultParallelism
     monkeypatch.setattr("pipeline.storage.session.classic", lambda spark: False)
     assert cores(spark) == spark.sparkContext.defaultParallelism
+
+
+def test_python_workers_begin_with_what_they_all_import(spark: SparkSession) -> None:
+    """And do not look through it after each task; also where a function brings nothing of ours with it."""
+
+    def found(rows: Any) -> Any:
+        import gc
+        import sys
+
+        yield gc.get_freeze_count() > 10_000, [name for name in ("numba", "pandas", "pyarrow") if name in sys.modules]
+
+    found.__module__ = "__main__"  # so that it is sent whole
+    assert spark.sparkContext.parallelize([0], 1).mapPartitions(found).collect() == [
+        (True, ["numba", "pandas", "pyarrow"])
+    ]
