@@ -37,7 +37,8 @@ from tests.reference import Row
 REPO = Path(__file__).resolve().parents[2]
 SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
 TOKEN = uuid.uuid4().hex  # of the shared server
-TOML = f'[retention]\nrevisions = 2\n[spark]\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g" }}\n'
+QUICK = '"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"'  # it serves for minutes
+TOML = f'[retention]\nrevisions = 2\n[spark]\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g", {QUICK} }}\n'
 
 
 def altneu(

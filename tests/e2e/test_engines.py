@@ -177,7 +177,8 @@ def test_names(spark: SparkSession, tmp_path: Path) -> None:
     homes.run(home, ledger, [1, 2])
     land(home, 1, 'src,dst\nzed,bob\nbob,cy\ncy,zed\n"o\'neil",{dee}\n')
     homes.run(home, ledger, [1])
-    compare(home, ledger, spark, questions(("bob", "cy"), "1", "2", True))
+    asked = questions(("bob", "cy"), "1", "2", True)
+    compare(home, ledger, spark, (each for each in asked if not {"sort", "top", "limit"} & set(each.given())))
     odd = [("o'neil", "{dee}"), ("{dee}", "o'neil"), ("back\\slash", "ada"), ("nobody", "ada"), ("zoë", "ada")]
     found = compare(home, ledger, spark, (Question("edges", as_of="1", revision=1, edge=edge) for edge in odd))
     assert [len(each) for each in found] == [4, 4, 4, 3, 4] and len(found[0][3]) == 1

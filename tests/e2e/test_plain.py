@@ -150,8 +150,8 @@ def test_any_order_of_batches(spark: SparkSession, unaudited: None, tmp_path: Pa
     rng = random.Random(seeds.one())
     world = World(tmp_path / "home", toml, live_for, where)
     values = bool(world.home.config.values)
-    orders: Iterable[list[int]] = [[2, 5], [6], [3], [5, 4], [7, 8], [2]]
-    for epochs in orders:
+    whole: Iterable[list[int]] = [[2, 5], [6], [3], [5, 4], [7, 8], [2]]
+    for epochs in [[2, 5], [3, 7], [5, 4]] if name in QUICK else whole:
         world.land({epoch: batch(rng, values) if epoch != 7 else [] for epoch in epochs})
         world.check()
         world.check(f"r{world.ledger.at().revision}")

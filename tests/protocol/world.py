@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ class Protocol:
         self.grace = GRACE
         patch.setattr(lease, "clock", lambda: self.now)
         patch.setattr(lease, "every", lambda seconds, work: contextlib.nullcontext())
-        patch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+        patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         patch.setattr("pipeline.storage.session.session_for", lambda *_: None)
         patch.setattr("pipeline.storage.session.plans_for", lambda *_: contextlib.nullcontext())
         patch.setattr("expectations.engine.prepare", lambda: None)

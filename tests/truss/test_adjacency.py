@@ -105,7 +105,7 @@ def plans(tiny: SparkSession) -> Iterator[SparkSession]:
         yield tiny
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 12))])
 def test_as_a_slow_reference(seed: int, plans: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(seed)
     monkeypatch.setattr(adjacency, "MOST", (1, 3, 1 << 20)[seed % 3])

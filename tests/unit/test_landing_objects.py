@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -136,7 +137,7 @@ def test_an_old_object_is_known_by_the_listing_alone(scene: Scene, monkeypatch: 
     ledger = Ledger(scene.home.database, writes=True)
     scene.land("src,dst\n1,2\n")
     now = time.time()
-    monkeypatch.setattr(folder.time, "time", lambda: now + 1_000)
+    monkeypatch.setattr(folder, "time", SimpleNamespace(time=lambda: now + 1_000))
     digests = landing.digest(ledger, landing.listing(scene.home).values())
     there = landing.listing(scene.home)
     scene.store.seen.clear()

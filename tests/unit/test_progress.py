@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_the_time_left_is_that_of_past_runs(
     expected: dict[str, float], learned: int, passed: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(printing.time, "time", lambda: clock[0])
+    monkeypatch.setattr(printing, "time", SimpleNamespace(time=lambda: clock[0]))
     with printing.Progress(expected, learned) as progress:
         progress("truss", "")
         clock[0] += passed

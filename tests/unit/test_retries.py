@@ -6,6 +6,7 @@ import contextlib
 import socket
 import sqlite3
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +27,11 @@ from pipeline.storage.warehouse import _raced
 
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Those of retries alone: other threads of the process sleep too, and with another `time.sleep` would never end."""
     found: list[float] = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", found.append)
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=found.append))
+    time.sleep(0)
+    assert found == []
     return found
 
 
