@@ -153,8 +153,9 @@ def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
         return settings
     # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
     path = [str(REPO), *filter(None, [conf.get("spark.executorEnv.PYTHONPATH"), os.environ.get("PYTHONPATH")])]
-    found = {"spark.executorEnv.PYTHONPATH": os.pathsep.join(path)}
-    return {DAEMON: "algorithms.daemon"} | settings | found
+    found = {"PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}  # and no others that lie where we are called
+    environment = {f"spark.executorEnv.{name}": value for name, value in found.items()}
+    return {DAEMON: "algorithms.daemon"} | settings | environment
 
 
 def _executors(conf: dict[str, str]) -> dict[str, str]:

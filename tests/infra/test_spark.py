@@ -172,6 +172,32 @@ def test_executors_in_processes_of_their_own_find_our_packages(tmp_path: Path) -
     assert said.stdout.split()[0] == "8" and int(said.stdout.split()[1]) >= 2
 
 
+WORKERS = """
+from pipeline.storage.session import session
+
+def worker(frames):
+    import algorithms.zips
+    yield from frames
+
+print(session("local[1]", {"spark.driver.memory": "1g"}).range(7).mapInPandas(worker, "id bigint").count())
+"""
+
+
+def test_python_workers_take_no_package_from_where_a_command_is_typed(tmp_path: Path) -> None:
+    """Python's `-m`, which Spark starts them with, looks there first."""
+    for name in ("algorithms", "pyspark"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError")
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(REPO)!r})\n{WORKERS}"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=300,
+    )
+    assert said.stdout == "7\n", said.stderr
+
+
 @pytest.mark.parametrize("own", ["", "-Xss4m -Xint"])
 @pytest.mark.parametrize("cluster", [False, True])
 def test_what_executors_are_started_with_is_added_to(cluster: bool, own: str) -> None:
