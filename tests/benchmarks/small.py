@@ -1,16 +1,16 @@
 """The fixed price of a run: tiny epochs, one revision each, in one session, by stage.
 
-    python -m tests.benchmarks.small [--epochs 8]
+    python -m tests.benchmarks.small [--epochs 8] [--daemon pyspark.daemon]
 
 Ten upserts an epoch among 14 vertices, audited, on two local threads; the means of the second half of the epochs. CPU
-seconds are those of this process and of the JVM (from /proc), so that they can be compared on a machine that is busy.
-Prints a table in Markdown.
+seconds are those of this process, of the JVM and of Spark's Python workers (from /proc): they can be compared on
+a machine that is busy. `--daemon`: the module that those are forked from. Prints a table in Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
 import random
 import tempfile
 import time
@@ -18,28 +18,37 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from pipeline.run import planning, runner, stages
-from pipeline.storage.session import session
+from pipeline.storage.session import DAEMON, session
 from tests import homes
 
 
-def cpu_of(pid: int) -> float:
-    """CPU seconds of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_of(*processes: psutil.Process) -> float:
+    """CPU seconds of living processes."""
+    total = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):  # a worker may end meanwhile
+            times = process.cpu_times()
+            total += times.user + times.system
+    return total
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=8)
-    epochs = parser.parse_args().epochs
-    spark: Any = session("local[2]", few=True)
+    parser.add_argument("--daemon", default="algorithms.daemon")
+    given = parser.parse_args()
+    epochs = given.epochs
+    spark: Any = session("local[2]", {DAEMON: given.daemon}, few=True)
     jvm, scheduler = spark._jvm, spark.sparkContext._jsc.sc().dagScheduler()
-    pid = jvm.java.lang.ProcessHandle.current().pid()
-    rng, sums = random.Random(1), defaultdict[str, list[float]](lambda: [0.0] * 4)
+    java = psutil.Process(jvm.java.lang.ProcessHandle.current().pid())
+    rng, sums = random.Random(1), defaultdict[str, list[float]](lambda: [0.0] * 5)
 
     def now() -> list[float]:
-        return [time.perf_counter(), time.process_time(), cpu_of(pid), scheduler.numTotalJobs()]
+        workers = cpu_of(*java.children(recursive=True))
+        return [time.perf_counter(), time.process_time(), cpu_of(java), workers, scheduler.numTotalJobs()]
 
     with tempfile.TemporaryDirectory() as folder:
         home, ledger = homes.make(Path(folder) / "home")
@@ -54,8 +63,8 @@ def main() -> None:
                     spent = zip(sums[name], now(), before, strict=True)
                     sums[name] = [total + later - earlier for total, later, earlier in spent]
     counted = epochs - epochs // 2
-    print("| stage | seconds | CPU s, Python | CPU s, JVM | Spark jobs |")
-    print("|---|---|---|---|---|")
+    print("| stage | seconds | CPU s, driver | CPU s, JVM | CPU s, Python workers | Spark jobs |")
+    print("|---|---|---|---|---|---|")
     sums["whole"] = [sum(column) for column in zip(*sums.values(), strict=True)]
     for name, columns in sums.items():
         *seconds, jobs = (value / counted for value in columns)

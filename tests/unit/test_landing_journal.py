@@ -85,9 +85,16 @@ def restored(home: Path) -> State:
     return state(home)
 
 
-@pytest.mark.parametrize("append", [False, True])
-@pytest.mark.parametrize("mode", ["kill", "signal", "once", "full"])
-@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+QUICK = (7, "kill", False), (7, "kill", True), (7, "signal", True), (7, "once", False), (7, "full", True)
+
+
+@pytest.mark.parametrize(
+    ("stride", "mode", "append"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow)
+        for case in itertools.product([7, 1], ["kill", "signal", "once", "full"], [False, True])
+    ],
+)
 def test_every_step(
     before: tuple[Path, Path, State], tmp_path: Path, server: Server, mode: str, append: bool, stride: int
 ) -> None:
