@@ -75,11 +75,9 @@ def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
 def spark() -> Iterator[SparkSession]:
     from pipeline.storage.session import session
 
-    # the quick compiler only: the suite is over before the thorough one has paid for itself
-    options = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"  # with one compiler, 48 MiB are the default
     # Two such processes, and those that tests start, are to leave the machine room: half of it each would be all.
-    heap = {"spark.driver.memory": "3g", "spark.driver.extraJavaOptions": f"{options} -XX:+UseParallelGC"}
-    spark = session("local[2]", heap)
+    # `few`: the suite is over before the thorough compiler has paid for itself.
+    spark = session("local[2]", {"spark.driver.memory": "3g"}, few=True)
     yield spark
     spark.stop()
 

@@ -38,10 +38,10 @@ def cpu_of(*processes: psutil.Process) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--daemon", default="algorithms.daemon")
+    parser.add_argument("--daemon")
     given = parser.parse_args()
-    epochs = given.epochs
-    spark: Any = session("local[2]", {DAEMON: given.daemon}, few=True)
+    epochs, conf = given.epochs, {DAEMON: given.daemon} if given.daemon else {}
+    spark: Any = session("local[2]", conf, few=True)
     jvm, scheduler = spark._jvm, spark.sparkContext._jsc.sc().dagScheduler()
     java = psutil.Process(jvm.java.lang.ProcessHandle.current().pid())
     rng, sums = random.Random(1), defaultdict[str, list[float]](lambda: [0.0] * 5)

@@ -28,6 +28,7 @@ from pipeline.checking import audit
 from pipeline.state.records import Revision, RunState
 from pipeline.storage import connecting
 from pipeline.storage.declared import TABLES
+from pipeline.storage.session import QUICK
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.conftest import TINY
@@ -37,8 +38,8 @@ from tests.reference import Row
 REPO = Path(__file__).resolve().parents[2]
 SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
 TOKEN = uuid.uuid4().hex  # of the shared server
-QUICK = '"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"'  # it serves for minutes
-TOML = f'[retention]\nrevisions = 2\n[spark]\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g", {QUICK} }}\n'
+SETTINGS += f'"spark.driver.extraJavaOptions" = "{" ".join(QUICK)}", '  # it serves for minutes
+TOML = f'[retention]\nrevisions = 2\n[spark]\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g" }}\n'
 
 
 def altneu(

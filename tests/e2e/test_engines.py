@@ -97,8 +97,8 @@ def compare(home: Home, ledger: Ledger, spark: SparkSession, questions: Iterator
     return found
 
 
-def questions(edge: tuple[str, str], first: str, last: str, text: bool) -> Iterator[Question]:
-    """Every view, with every option that it takes, and one of its values."""
+def questions(edge: tuple[str, str], first: str, last: str, text: bool, short: bool) -> Iterator[Question]:
+    """Every view, with every option that it takes; `short`: and one of the option's values."""
     rng = random.Random(seeds.one())
     arguments: dict[str, list[Any]] = {
         "as_of": [first],
@@ -122,14 +122,15 @@ def questions(edge: tuple[str, str], first: str, last: str, text: bool) -> Itera
                 continue
             values = arguments.get(option, [])
             may = [value for value in values if option != "sort" or value.removeprefix("-") in view.columns]
-            if may:
-                yield replace(plain, **{option: rng.choice(may)})
+            for value in [rng.choice(may)] if short and may else may:
+                yield replace(plain, **{option: value})
         if "[FROM [TO]]" in view.words:
             yield replace(plain, span=(last,))
             yield replace(plain, span=(first, last))
 
 
-def test_every_view_and_argument(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_every_view_and_argument(spark: SparkSession, tmp_path: Path, short: bool) -> None:
     """Integer ids, values, motifs; then a rollback, a compaction that folds, and on."""
     home, ledger = homes.make(tmp_path / "home [a]*", VALUES)  # what DuckDB takes for a pattern of files
     land(home, 1, HEAD + clique(1, 2, 3, 4) + clique(4, 5, 6, w=2) + "7,x,1,on,1,true,\n7,8,1,off,,,\n7,9,-1,on,,,\n")
@@ -140,14 +141,14 @@ def test_every_view_and_argument(spark: SparkSession, tmp_path: Path) -> None:
     land(home, 4, HEAD + clique(1, 5, 6, 10, also="off") + clique(1, 2, 3))
     homes.run(home, ledger, [2, 4])
     rollback.rollback(home, ledger, 1)
-    asked = [question for question in questions(("1", "3"), "2", "3", False)]
+    asked = [question for question in questions(("1", "3"), "2", "3", False, short)]
     found = compare(home, ledger, spark, iter(asked))
     assert {option for question in asked for option in question.given()} == set(FLAGS) - {"revision"}
     filled = [len(answer[3]) for answer in found if len(answer) == 4]
     assert len(filled) == len(asked) and sum(map(bool, filled)) > len(filled) * 0.8
     compare(home, ledger, spark, (Question("edges", revision=r) for r in (1, 2, 3)))
     for thing in (("vertex", 5), ("edge", 1, 2), ("edge", 3, 4), ("triangle", 2, 3, 4), ("edge", 1, 99)):
-        for at in ({}, {"as_of": 4, "revision": 2}):
+        for at in ({}, {"as_of": 4, "revision": 2}, *([] if short else [{"as_of": 1}])):
             mine, sparks = (explained(home, ledger, spark, e, *thing, **at) for e in (Engine.duckdb, Engine.spark))
             assert mine == sparks and (thing[-1] == 99 or isinstance(mine, dict) or at.get("revision")), (thing, at)
     homes.run(home, ledger, [2, 4])
@@ -172,7 +173,8 @@ def test_every_view_and_argument(spark: SparkSession, tmp_path: Path) -> None:
         Graph(tmp_path / "moved")
 
 
-def test_names(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_names(spark: SparkSession, tmp_path: Path, short: bool) -> None:
     """String ids, some that a query has to quote; corrections, a rollback, and numbers that a rebuild gives anew."""
     home, ledger = homes.make(tmp_path / "home", NAMES)
     land(home, 1, 'src,dst\nada,bob\nbob,cy\ncy,ada\n"o\'neil",{dee}\n{dee},ada\nback\\slash,ada\n')
@@ -180,9 +182,9 @@ def test_names(spark: SparkSession, tmp_path: Path) -> None:
     homes.run(home, ledger, [1, 2])
     land(home, 1, 'src,dst\nzed,bob\nbob,cy\ncy,zed\n"o\'neil",{dee}\n')
     homes.run(home, ledger, [1])
-    asked = questions(("bob", "cy"), "1", "2", True)
+    asked = questions(("bob", "cy"), "1", "2", True, short)
     named = {"where", "vertices", "edge", "since_revision"}  # where names are given
-    compare(home, ledger, spark, (each for each in asked if set(each.given()) <= named))
+    compare(home, ledger, spark, (each for each in asked if not short or set(each.given()) <= named))
     odd = [("o'neil", "{dee}"), ("{dee}", "o'neil"), ("back\\slash", "ada"), ("nobody", "ada"), ("zoë", "ada")]
     found = compare(home, ledger, spark, (Question("edges", as_of="1", revision=1, edge=edge) for edge in odd))
     assert [len(each) for each in found] == [4, 4, 4, 3, 4] and len(found[0][3]) == 1

@@ -140,18 +140,20 @@ CASES = {
     "names": ('[vertices]\nids = "string"\n[values]\nw = "long"\n[edges]\nlive_for = 2\n', 2, lambda value: True),
     "values": ('[values]\nw = "long"\n', None, lambda value: True),
 }
-QUICK = ("a window and a filter",)
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
-def test_any_order_of_batches(spark: SparkSession, unaudited: None, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [("a window and a filter", True), *(pytest.param(name, False, marks=pytest.mark.slow) for name in CASES)],
+)
+def test_any_order_of_batches(spark: SparkSession, unaudited: None, tmp_path: Path, name: str, short: bool) -> None:
     """Deletions, re-insertions, late, replaced and empty epochs: at each revision's tag, at every epoch."""
     toml, live_for, where = CASES[name]
     rng = random.Random(seeds.one())
     world = World(tmp_path / "home", toml, live_for, where)
     values = bool(world.home.config.values)
     whole: Iterable[list[int]] = [[2, 5], [6], [3], [5, 4], [7, 8], [2]]
-    for epochs in [[2, 5], [3, 7], [5, 4]] if name in QUICK else whole:
+    for epochs in [[2, 5], [3, 7], [5, 4]] if short else whole:
         world.land({epoch: batch(rng, values) if epoch != 7 else [] for epoch in epochs})
         world.check()
         world.check(f"r{world.ledger.at().revision}")
