@@ -206,9 +206,10 @@ def _print_edge(edge: dict[str, Any]) -> None:
     text = f"edge {a} – {b}: {'there' if edge['there'] else 'not there'}"
     if edge.get("trussness") is not None:
         text += f", trussness {edge['trussness']}"
-    if "support" in edge:
+    if "support" in edge and edge["there"]:
         listed, more = edge["triangles_with"], edge["triangles_not_listed"]
-        text += f", {edge['support']} triangles" + (f" (with {' '.join(map(str, listed))}" if listed else "")
+        triangles = "1 triangle" if edge["support"] == 1 else f"{edge['support']:,} triangles"
+        text += f", {triangles}" + (f" (with {' '.join(map(str, listed))}" if listed else "")
         text += (f" and {more:,} more)" if more else ")") if listed else ""
     out.print(text, markup=False)
     for row in edge["rows"]:

@@ -10,6 +10,7 @@ from ..errors import UsageError
 from .file import NAME, Entries, extended, parse, read_text, template, write_text
 from .schedule import Schedule
 from .settings import Config
+from .uris import relative_to
 
 __all__ = ["Config", "Home", "parse"]
 
@@ -83,7 +84,7 @@ class Home:
     def database(self) -> str:
         """An SQLAlchemy URI; a SQLite file of a relative path is in the home."""
         uri = self.config.storage.database or "sqlite:///altneu.db"
-        return re.sub(r"^(sqlite(?:\+\w+)?:///)(?=[^/:])", lambda start: f"{start[1]}{self.path}/", uri)
+        return relative_to(self.path, uri)
 
     @property
     def warehouse(self) -> str:

@@ -24,7 +24,7 @@ from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, RunKind, RunRecord
 from ..state.standing import newest_checks
-from ..state.totals import MEASURES, Point, TotalDiff, accumulate, at_epochs
+from ..state.totals import MEASURES, Point, TotalDiff, accumulate, at_epochs, truss_sizes
 from ..storage.warehouse import Warehouse
 from .names import named as named_of
 
@@ -168,9 +168,9 @@ class Difference:
         if self.last is None:
             return []
         ends = [at_epochs(side.points, [self.last])[self.last]["trusses"] for side in (self.before, self.after)]
-        ks = sorted({*ends[0], *ends[1]})
-        sizes = [{k: sum(n for at, n in end.items() if at >= k) for k in ks} for end in ends]
-        return [{"k": k, "before": sizes[0][k], "after": sizes[1][k]} for k in ks if sizes[0][k] or sizes[1][k]]
+        greatest = max(max(end, default=0) for end in ends)
+        before, after = (truss_sizes(end, greatest) for end in ends)
+        return [{"k": k, "before": size, "after": after[k]} for k, size in before.items()]
 
     def _checks(self) -> list[Document]:
         """Checks that pass in one of the two and fail in the other, or that fail and were not made before."""

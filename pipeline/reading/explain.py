@@ -151,7 +151,7 @@ def _edge(
             for one, other in (pair, pair[::-1]):
                 if one in ends:
                     ends[one].add(other)
-        third = sorted(ends[a] & ends[b])
+        third = sorted(ends[a] & ends[b]) if found["there"] else []  # of an absent edge there is no triangle
         found["support"] = len(third)
         found["triangles_with"] = names(tables, revision, third[:SHOWN])
         found["triangles_not_listed"] = max(0, len(third) - SHOWN)
@@ -165,18 +165,7 @@ def _rows(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], e
     config, label = tables.home.config, tables.home.schedule.label
     values = list(config.values)
     landed = _landed(tables, revision, pairs, epoch)
-    # the law of upserts: the last epoch, in it the highest seq; at equal seq a value before a delete, the greatest one
-    order = sorted(
-        landed,
-        key=lambda r: (
-            r["epoch"],
-            r["seq"],
-            r["op"] == "upsert",
-            *((r[v] is not None, r[v]) for v in values),
-            r["file"],
-            r["line"],
-        ),
-    )
+    order = sorted(landed, key=lambda row: _rank(row, values))
     next_: list[Any] = []  # of each row, the one that overwrites it: the next of its key that was not taken back
     following: dict[tuple[int, int], Any] = {}
     for row in reversed(order):
@@ -203,6 +192,23 @@ def _rows(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], e
         shown = {name: row[name] for name in ("src", "dst", *values, "op", "seq", "file", "line")}
         out.append({**shown, "epoch": label(row["epoch"]), "fate": fate})
     return out
+
+
+def _rank(row: Mapping[str, Any], values: Sequence[str]) -> tuple[Any, ...]:
+    """The place of a row among those of its key: the last one that was not taken back is in force.
+
+    It is law 1 in the order that `algorithms.upserts` maintains: by epoch, in it by seq; at equal seq a value is after
+    a delete, and values are compared one after the other as Spark compares them: none is the least, NaN the greatest,
+    -0.0 equals 0.0. File and line order what the law takes for the same row.
+    """
+    law = row["epoch"], row["seq"], row["op"] == "upsert", *(_value_rank(row[name]) for name in values)
+    return *law, row["file"], row["line"]
+
+
+def _value_rank(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    return (2,) if value != value else (1, value)
 
 
 def _landed(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int) -> list[dict[str, Any]]:

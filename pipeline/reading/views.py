@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.records import Revision
-from ..state.totals import accumulate, at_epochs
+from ..state.totals import accumulate, at_epochs, truss_sizes
 from .names import Only, named, numbers
 from .tables import R, Tables
 
@@ -208,14 +208,13 @@ def forward(home: Home, revision: Revision, since: int, until: int, view: str = 
 def trusses(
     home: Home, ledger: Ledger, revision: int | None = None, all_epochs: bool = False, as_of: int | None = None
 ) -> list[dict[str, Any]]:
-    """The sizes of every k-truss, from SQL alone: epoch, label, k, edges (of trussness >= k), exactly (of just k)."""
+    """The sizes of every k-truss, from SQL alone, of each epoch the greatest k first and 2 last: epoch, label, k, edges
+    (of trussness >= k), exactly (of just k)."""
     out = []
     for point in totals(home, ledger, revision=revision, as_of=as_of, all_epochs=all_epochs):
-        inside = 0
-        for k, exactly in sorted(point["trusses"].items(), reverse=True):
-            inside += exactly
-            head = {"epoch": point["epoch"], "label": point["label"]}
-            out.append({**head, "k": k, "edges": inside, "exactly": exactly})
+        head = {"epoch": point["epoch"], "label": point["label"]}
+        for k, edges in reversed(truss_sizes(point["trusses"]).items()):
+            out.append({**head, "k": k, "edges": edges, "exactly": point["trusses"].get(k, 0)})
     return out
 
 

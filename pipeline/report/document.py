@@ -20,7 +20,7 @@ from ..state.attempts import Attempt
 from ..state.facts import IngestFacts, TrianglesFacts, TrussFacts, without_version
 from ..state.records import Batch, CheckRecord, LandedBatch, RunState, Severity
 from ..state.standing import SUMS, Audit
-from ..state.totals import MEASURES, Shown
+from ..state.totals import MEASURES, truss_sizes
 from .html.verdict import verdict
 from .html.words import observed
 from .state import WINDOW, State
@@ -168,14 +168,11 @@ def _graph(state: State, epoch: int) -> Document | None:
     if state.frontier is None or epoch > state.frontier:
         return None
     now, then = state.at(epoch), state.at(epoch - 1)
-    ks = sorted({*now["trusses"], *then["trusses"]})
-
-    def size(point: Shown, k: int) -> int:
-        return sum(n for at, n in point["trusses"].items() if at >= k)
-
+    greatest = max(now["max_trussness"], then["max_trussness"])
+    sizes, former = (truss_sizes(point["trusses"], greatest) for point in (now, then))
     trusses = [
-        {"k": k, "exactly": now["trusses"].get(k, 0), "size": size(now, k), "change": size(now, k) - size(then, k)}
-        for k in ks
+        {"k": k, "exactly": now["trusses"].get(k, 0), "size": size, "change": size - former[k]}
+        for k, size in sizes.items()
     ]
     motifs = [
         {"name": name, "value": now["motifs"].get(k, 0), "change": now["motifs"].get(k, 0) - then["motifs"].get(k, 0)}

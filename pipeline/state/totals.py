@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypedDict
 
 TotalDiff = tuple[str, int, int, int, int]  # measure, k, epoch, revision, diff
@@ -91,3 +91,17 @@ def at_epochs(points: dict[int, Point], epochs: Iterable[int]) -> dict[int, Poin
         place = bisect_right(changed, epoch)
         out[epoch] = points[changed[place - 1]] if place else NOTHING
     return out
+
+
+def truss_sizes(exactly: Mapping[int, int], greatest: int = 0) -> dict[int, int]:
+    """Edges of each trussness → k → edges of the k-truss: every k from 2 to the greatest trussness, or to `greatest`
+    where that is more.
+
+    >>> truss_sizes({2: 1, 5: 10})
+    {2: 11, 3: 10, 4: 10, 5: 10}
+    """
+    inside, sizes = 0, {}
+    for k in range(max(greatest, max(exactly, default=0)), 1, -1):
+        inside += exactly.get(k, 0)
+        sizes[k] = inside
+    return dict(sorted(sizes.items()))

@@ -26,6 +26,7 @@ from ..errors import AltneuError, Unavailable, UsageError
 from ..home.directory import Home
 from ..home.s3 import S3, in_s3
 from ..home.settings import Rest
+from ..home.uris import jdbc_sqlite_uri
 from ..secret import secret
 from ..state import database, files, place
 from .declared import NAMESPACE
@@ -275,7 +276,7 @@ def jdbc_options(uri: str, warehouse: str) -> dict[str, str]:
     } | _files(warehouse)
     match url.get_backend_name():
         case "sqlite" if url.database and url.database != ":memory:":
-            return options | {"uri": f"jdbc:sqlite:{Path(url.database).resolve()}?busy_timeout={BUSY_MS}"}
+            return options | {"uri": jdbc_sqlite_uri(Path(url.database).resolve(), f"busy_timeout={BUSY_MS}")}
         case "postgresql":
             host = (url.host or "localhost") + (f":{url.port}" if url.port else "")
             query = "&".join(f"{quote(k)}={quote(str(v))}" for k, v in url.query.items())

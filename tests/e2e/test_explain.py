@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+from collections import Counter
 from itertools import combinations
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.reading import explain
+from pipeline.storage.duck import DuckTables
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.e2e.conftest import Altneu
@@ -57,6 +62,49 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
     assert {r["fate"] for r in retracted} == {"taken back by the landing published as revision 2"}
 
 
+def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSession, tmp_path: Path) -> None:
+    """NaN is the greatest value and no value the least, -0.0 equals 0.0; by every engine, at every epoch."""
+    seed = seeds.one()
+    rng = random.Random(seed)
+    toml = '[values]\nw = "double"\nt = "string"\n[edges]\nwhere = "w < 2 OR t = \'a\'"\n'
+    home, ledger = homes.make(tmp_path / "home", toml)
+    weights = [math.nan, None, 0.0, -0.0, 1.0, 3.0, math.inf, -math.inf]
+
+    def land(epoch: int) -> None:
+        rows = [
+            {
+                **{"src": rng.randrange(5), "dst": rng.randrange(5), "seq": rng.randrange(2)},
+                **{"op": rng.choice(["upsert", "upsert", "upsert", "delete"]), "w": rng.choice(weights)},
+                "t": rng.choice(["a", "b", None]),
+            }
+            for _ in range(60)
+        ]
+        types = {"src": pa.int64(), "dst": pa.int64(), "w": pa.float64(), "t": pa.string(), "op": pa.string()}
+        folder = home.landing / f"epoch={epoch}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows, pa.schema({**types, "seq": pa.int64()})), folder / "rows.parquet")
+
+    for epoch in range(6):
+        land(epoch)
+    homes.run(home, ledger, range(6))
+    land(2)
+    homes.run(home, ledger, [2])
+    row, pairs = ledger.at(), list(combinations(range(5), 2))
+    warehouse = Warehouse(spark, home)
+    stored = warehouse.at("edges", row).collect()
+    landed_rows = [each for each in warehouse.at("upserts", row).collect() if each.src != each.dst]
+    for epoch in range(6):
+        alive = Counter()
+        for each in stored:
+            alive[each.a, each.b] += each.diff * (each.epoch <= epoch < each.until)
+        published = {pair for pair, n in alive.items() if n}
+        for tables in (DuckTables(home), warehouse) if epoch in (2, 5) else (DuckTables(home),):
+            found = explain._rows(tables, row, pairs, epoch)
+            there = {tuple(sorted((each["src"], each["dst"]))) for each in found if each["fate"] == "in force"}
+            assert there == published, (seed, epoch, tables)
+    assert any(each.w is not None and math.isnan(each.w) for each in landed_rows)
+
+
 def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
     toml = '[vertices]\nids = "string"\n[edges]\nlive_for = 2\n[motifs]\nwedge = "a-b, b-c"\n'
     home, ledger = homes.make(tmp_path / "home", toml)
@@ -68,7 +116,7 @@ def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession
     (home.landing / "epoch=2" / "b.csv").write_text("src,dst,op\nada,bob,\ncy,ada,delete\n")
     homes.run(home, ledger, [2])
     edge = altneu("explain", "edge", "bob", "ada", "--as-of", "1").out
-    assert "there, trussness 3, 1 triangles (with cy)" in edge
+    assert "there, trussness 3, 1 triangle (with cy)" in edge
     assert "upsert ada → bob (seq 0)  epoch=1/a.csv line 2: in force" in edge
     vertex = json.loads(altneu("explain", "vertex", "ada", "--format", "json").out)
     assert (vertex["degree"], vertex["triangles"]) == (2, 0)
@@ -76,6 +124,9 @@ def test_what_a_person_types(altneu: Altneu, tmp_path: Path, spark: SparkSession
     assert vertex["motifs"] == {"wedge": 2}  # bob, ada, dee and ada, bob, cy
     assert vertex["motif_diffs"]["wedge"][0] == {"epoch": "1", "revision": 1, "diff": 5}
     assert "2 in wedge" in altneu("explain", "vertex", "ada").out
+    gone = altneu("explain", "edge", "cy", "ada").out
+    assert "edge ada – cy: not there\n" in gone  # and in no triangle, though bob has edges with both
+    assert json.loads(altneu("explain", "edge", "cy", "ada", "--format", "json").out)["support"] == 0
     triangle = altneu("explain", "triangle", "ada", "bob", "cy").out
     assert "triangle ada bob cy is not there at 2" in triangle.replace("triangle bob", "triangle ada bob")
     assert "line 3: a deletion" in triangle and "overwritten by epoch=2/b.csv line 3" in triangle

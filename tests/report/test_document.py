@@ -27,6 +27,7 @@ def test_totals_and_changes_are_those_of_the_ledger(seed: Seed) -> None:
     assert last["graph"]["measures"]["edges"] == {"value": 7, "before": 6, "change": 1}
     assert last["graph"]["trusses"] == [
         {"k": 2, "exactly": 1, "size": 7, "change": 1},
+        {"k": 3, "exactly": 0, "size": 6, "change": 0},
         {"k": 4, "exactly": 6, "size": 6, "change": 0},
     ]
     assert (last["landed"]["rows"], last["landed"]["quarantined"], last["landed"]["share"]) == (30, 1, 1 / 31)

@@ -105,7 +105,7 @@ def graph(world: World, epoch: int) -> dict[str, Any] | None:
         for name in (*SUMS, "max_trussness")
     }
     trusses = []
-    for k in sorted({*now["trusses"], *then["trusses"]}):
+    for k in range(2, max({1, *now["trusses"], *then["trusses"]}) + 1):
         size, was = (sum(n for at, n in point["trusses"].items() if at >= k) for point in (now, then))
         trusses.append({"k": k, "exactly": now["trusses"].get(k, 0), "size": size, "change": size - was})
     history = [

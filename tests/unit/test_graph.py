@@ -62,3 +62,14 @@ def test_show_asks_the_door_and_starts_no_spark_for_what_sql_answers(
     assert stopped.value.code in (0, None)
     ((graph, question),) = asked
     assert question.view == "totals" and "spark" not in vars(graph)
+
+
+def test_trusses_have_every_k_from_the_greatest_to_two(tmp_path: Path) -> None:
+    """Also those of which no edge has just that trussness: five vertices with all their edges, and one edge beside."""
+    seed = Seed(tmp_path / "home")
+    seed.run({DAY: (11, 0), DAY + 1: (1, 0)}, {DAY: {"truss5": 10}, DAY + 1: {"truss2": 1}})
+    graph = Graph(seed.home.path)
+    sizes = [(row["k"], row["edges"], row["exactly"]) for row in graph.arrow.trusses(as_of=str(DAY)).to_pylist()]
+    assert sizes == [(5, 10, 10), (4, 10, 0), (3, 10, 0), (2, 10, 0)]
+    of_all = [(row["epoch"], row["k"], row["edges"]) for row in graph.arrow.trusses(all_epochs=True).to_pylist()]
+    assert of_all[4:] == [(DAY + 1, 5, 10), (DAY + 1, 4, 10), (DAY + 1, 3, 10), (DAY + 1, 2, 11)]
