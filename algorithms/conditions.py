@@ -68,17 +68,27 @@ class Condition:
         Traceback (most recent call last):
         ValueError: 'rating' at position 12 cannot stand there
         """
-        if not text.strip():
-            raise ValueError("it is empty")
-        try:
-            tree = sqlglot.parse_one(text, into=exp.Condition, dialect=_DIALECT)
-        except TokenError:
-            raise ValueError("a quote in it is not closed") from None
-        except ParseError as error:
-            raise ValueError(_words(text, error)) from None
+        tree = read_condition(text)
         _refuse(tree)
         columns = sorted((_column(found) for found in tree.find_all(exp.Column)), key=lambda found: found.position)
         return cls(spark_sql(text), tuple(columns), isinstance(tree, exp.Column))
+
+
+def read_condition(text: str) -> exp.Condition:
+    """The tree of a condition, whatever it asks. Raises `ValueError` in words where the grammar has no such text.
+
+    >>> read_condition("trussness >")
+    Traceback (most recent call last):
+    ValueError: it ends after '>' at position 11, where a value is expected
+    """
+    if not text.strip():
+        raise ValueError("it is empty")
+    try:
+        return sqlglot.parse_one(text, into=exp.Condition, dialect=_DIALECT)
+    except TokenError:
+        raise ValueError("a quote in it is not closed") from None
+    except ParseError as error:
+        raise ValueError(_words(text, error)) from None
 
 
 def pieces(text: str) -> list[str]:

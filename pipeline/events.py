@@ -1,6 +1,7 @@
 """What happens, for machines and for people: records of the logger `altneu`, their fields in `record.altneu`.
 
-`json_lines` prints them as JSON, `text_lines` warnings alone, because a command says itself what it does.
+`json_lines` prints them as JSON, `text_lines` warnings alone, because a command says itself what it does. Lines of text
+have no control characters.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import json
 import logging
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+from .terminal import escape_controls
 
 Facts = dict[str, Any]
 
@@ -34,6 +37,7 @@ def text_lines(stream: TextIO) -> None:
     """From here on warnings of the logger `altneu` are lines of text on the stream; events are left out, because the
     command itself says what happened."""
     handler = logging.StreamHandler(stream)
+    handler.setFormatter(TextLine())
     handler.addFilter(lambda record: not hasattr(record, "altneu"))
     log.handlers = [handler]
 
@@ -45,6 +49,13 @@ def json_lines(stream: TextIO) -> None:
     logging.basicConfig(handlers=[handler], force=True)
     log.handlers = []
     log.setLevel(logging.INFO)
+
+
+class TextLine(logging.Formatter):
+    """A record as text for a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_controls(super().format(record), keep="\n\t")
 
 
 class _Json(logging.Formatter):

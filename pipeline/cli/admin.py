@@ -265,9 +265,9 @@ def doctor(deep: Annotated[bool, typer.Option("--deep", help="Also start Spark a
     longest = max(len(check.name) for check in found)
     for check in found:
         mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[yellow]![/]"}[check.ok]
-        out.print(f"{mark} {escape(check.name.ljust(longest))}  {escape(check.found)}")
+        out.print(f"{mark} {escape(check.name.ljust(longest))}  {escape(check.found)}", markup=True)
         if check.ok is not True and check.remedy:
-            out.print(f"  next: {escape(check.remedy)}")
+            out.print(f"  next: {check.remedy}")
     if any(check.ok is False for check in found):
         raise typer.Exit(Exit.FAILED)
 

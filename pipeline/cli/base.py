@@ -115,7 +115,9 @@ def _apply(home: Path | None, log_format: Log | None, quiet: bool, verbose: bool
     if setting.log is Log.json:
         events.json_lines(sys.stderr)
     elif setting.verbose:
-        logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s", force=True)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(events.TextLine("%(asctime)s %(message)s"))
+        logging.basicConfig(handlers=[handler], force=True)
         events.log.setLevel(logging.INFO)
     else:
         events.text_lines(sys.stderr)

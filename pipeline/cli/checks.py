@@ -98,7 +98,9 @@ def audit(
     refresh(home, ledger, {result["epoch"] for result in failed})
     if failed:
         for result in failed[:20]:
-            err.print(f"[red]✗[/] {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}")
+            err.print(
+                f"[red]✗[/] {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}", markup=True
+            )
             for line in result["rows"][0].get("why", ()) if result["rows"] else ():
                 err.print(f"    {result['rows'][0]['key']}: {line}", markup=False)
         bad = {result["epoch"] for result in failed}
@@ -132,7 +134,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     finally:
         progress.close()
     for each in found.wrong:
-        err.print(f"[red]✗[/] {each.words(home.schedule.label(each.epoch))}")
+        err.print(f"[red]✗[/] {each.words(home.schedule.label(each.epoch))}", markup=True)
     if found.wrong:
         raise found.failure()
     out.print(
@@ -140,7 +142,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
         f"({time.time() - started:.1f} s)"
     )
     if found.unknown:
-        out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(found.unknown)}")
+        out.print(f"[yellow]no fingerprint was recorded of[/]: {', '.join(found.unknown)}", markup=True)
 
 
 @command
@@ -166,7 +168,7 @@ def repair(
     found = [row.result() for row in ledger.checks() if row.run_id is None and row.id not in known]
     reload = needs_landing(found)
     source = "read again from the landing" if reload else "computed again from the landed rows"
-    err.print(f"[yellow]{what}[/] They are {source}.")
+    err.print(f"[yellow]{what}[/] They are {source}.", markup=True)
     before = ledger.at().revision
     execute(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold)
     if ledger.at().revision != before:

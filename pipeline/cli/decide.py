@@ -12,7 +12,7 @@ import typer
 
 from ..errors import UsageError
 from .base import command, opened
-from .printing import Format, Progress, destination, emit, err, out, print_rows, print_totals, some
+from .printing import Format, Progress, destination, emit, err, out, print_rows, print_totals, some, tell_written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +81,7 @@ def diff(
             if not whole and number == SHOWN and (every := frame.count()) > SHOWN:
                 err.print(f"(the first {SHOWN} of {every:,} rows; all with --format csv or json)")
             if output:
-                out.print(f"{number:,} row(s) written to {output}", markup=False)
+                tell_written(number, output)
             return
         document = compared.document(home, found, spark)
     finally:
@@ -198,7 +198,9 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
         f"published revision {revision.revision}{mark}: {epochs:,} epoch(s), as run {wanted.run_id} has held them"
     )
     if changed:
-        err.print(f"[yellow]landed again since they were computed[/], and not published so: {some(changed)}")
+        err.print(
+            f"[yellow]landed again since they were computed[/], and not published so: {some(changed)}", markup=True
+        )
         err.print(f"  next: altneu run {' '.join(changed[:8])}", markup=False)
     print_totals(home, ledger)
 

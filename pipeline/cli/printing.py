@@ -1,7 +1,8 @@
 """How the commands print: results to `out`, progress to `err`, failures to `failure`; lists, tables, files of rows.
 
 A table is as wide as the terminal (or `COLUMNS`) at most; rows that do not fit are printed one field a line, so that
-no heading and no value is cut. A file is written whole or not at all.
+no heading and no value is cut. What tables and messages show has no control characters (`terminal`); JSON, CSV and
+Parquet have the values as they are. A file is written whole or not at all; pipes and devices are written into.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from textwrap import indent
@@ -27,6 +30,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..errors import UsageError
+from ..home.whole_files import is_stream, open_whole_file, require_writable
+from ..terminal import escape_controls
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,9 +39,20 @@ if TYPE_CHECKING:
     from ..home.directory import Home
     from ..state.ledger import Ledger
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
-failure = Console(stderr=True, highlight=False, soft_wrap=True)  # never quiet
+
+class _Lines(Console):
+    """Lines for people: whatever a name in them holds, the terminal shows it. Styles (`[green]`) are `markup`."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, soft_wrap=True)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        shown = (escape_controls(each, keep="\n\t") if isinstance(each, str) else each for each in objects)
+        super().print(*shown, **{"markup": False} | options)
+
+
+out, err = _Lines(), _Lines(stderr=True)
+failure = _Lines(stderr=True)  # never quiet
 Row = Mapping[str, Any]
 CHUNK = 1 << 16  # rows of a parquet file that are held at once
 
@@ -55,6 +71,7 @@ class Document(StrEnum):
     json = "json"
 
 
+STANDARD_OUTPUT = Path("-")  # as an output
 SAY = 5.0  # seconds without a word
 _ENDINGS = {".csv": Format.csv, ".json": Format.json, ".parquet": Format.parquet, ".txt": Format.table}
 _NUMBER = re.compile(r"[-+]?[\d,.]*")
@@ -100,8 +117,9 @@ class Progress:
             if self.status:
                 self.status.stop()
             self.expected.pop(stage, None)
-            left = f"; {self._left()}" if self._left() else ""
-            err.print(f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{text[5:]}{left}[/]")
+            said = escape(f"{text[5:]}; {self._left()}" if self._left() else text[5:])
+            line = f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{said}[/]"
+            err.print(line, markup=True)
             return
         if not text or stage != self._stage or not self._going:
             self.started, self._stage, self._going = time.time(), stage, True
@@ -135,7 +153,7 @@ class Progress:
             return text
         done = round(20 * (1 - self._rest() / self._total)) if self._total else 0
         bar = f"[green]{'█' * done}[/][dim]{'░' * (20 - done)}[/] " if self._total else ""
-        return bar + escape(text)
+        return bar + escape(escape_controls(text))
 
     def _go_on(self) -> None:
         while not self._end.wait(SAY / 5):
@@ -210,18 +228,24 @@ def print_rows(rows: Iterable[Row], columns: Sequence[str] = (), file: IO[str] |
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else escape_controls(str(value))
 
 
 def destination(format: Format | None, output: Path | None) -> Format:
-    """The format of an output: as asked for, or from the file's ending. Raises `UsageError` for a place that cannot be
-    written, before anything is computed."""
+    """The format of an output: as asked for, or from the file's ending, or CSV into a pipe. Raises `UsageError` for a
+    place that cannot be written, before anything is computed."""
     ending = output.suffix.lower() if output else ""
     known = _ENDINGS.get(ending)
     if output is None:
         if format is Format.parquet:
-            raise UsageError("parquet needs a place.", "add --output FILE.parquet")
+            raise UsageError("parquet needs a place.", "add --output FILE.parquet   (- is standard output)")
         return format or Format.table
+    if output == STANDARD_OUTPUT and format is Format.parquet and sys.stdout.isatty():
+        raise UsageError(
+            "parquet is no text for a terminal.", "add --output FILE.parquet, or a pipe behind the command"
+        )
+    if output == STANDARD_OUTPUT or (is_stream(output) and known is None):
+        return format or Format.csv
     if output.is_dir():
         raise UsageError(f"--output {output} is a folder.", f"--output {output / 'rows'}.{format or 'csv'}")
     if format is None and known is None:
@@ -233,10 +257,7 @@ def destination(format: Format | None, output: Path | None) -> Format:
         )
     if format is not None and known is not None and known is not format:
         raise UsageError(f"--output {output} is called {known}, and --format says {format}.", "leave --format out")
-    if not output.parent.is_dir():
-        raise UsageError(f"--output {output}: there is no folder {output.parent}.", f"mkdir -p {output.parent}")
-    if not os.access(output.parent, os.W_OK):
-        raise UsageError(f"--output {output}: the folder {output.parent} cannot be written.")
+    require_writable(output, "--output")
     return format or known or Format.table
 
 
@@ -251,25 +272,40 @@ def emit(
     """Write rows, one after the other, to standard output or a file; how many there were. Only a table holds them.
     `table`: the same rows, where they are in memory as columns: a Parquet file is written from these."""
     counted = _Counted(rows)
-    if output is None:
+    if output is None or (output == STANDARD_OUTPUT and format is not Format.parquet):
         _write(counted, columns, format, sys.stdout)
         return counted.number
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.new")
-    try:
+    with _open_output(output) as stream:
         if format is Format.parquet and table is not None:
             import pyarrow.parquet as pq
 
-            pq.write_table(table, temporary)
+            pq.write_table(table, stream)
             counted.number = table.num_rows
         elif format is Format.parquet:
-            _write_parquet(counted, columns, temporary, schema)
+            _write_parquet(counted, columns, stream, schema)
         else:
-            with temporary.open("w", encoding="utf-8", newline="") as stream:
-                _write(counted, columns, format, stream)
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
+            text = TextIOWrapper(stream, encoding="utf-8", newline="")
+            _write(counted, columns, format, text)
+            text.flush()
+            text.detach()
     return counted.number
+
+
+@contextmanager
+def _open_output(output: Path) -> Iterator[IO[bytes]]:
+    if output != STANDARD_OUTPUT:
+        with open_whole_file(output) as stream:
+            yield stream
+        return
+    sys.stdout.flush()
+    yield sys.stdout.buffer
+    sys.stdout.buffer.flush()
+
+
+def tell_written(number: int, output: Path) -> None:
+    """Say how many rows a file has; beside what went into a pipe, which may be standard output."""
+    streams = output == STANDARD_OUTPUT or is_stream(output)
+    (err if streams else out).print(f"{number:,} row(s) written to {output}", markup=False)
 
 
 class _Counted:
@@ -297,14 +333,14 @@ def _write(rows: Iterable[Row], columns: Sequence[str], format: Format, stream: 
         print_rows(rows, columns, None if stream is sys.stdout else stream)
 
 
-def _write_parquet(rows: Iterable[Row], columns: Sequence[str], path: Path, schema: pa.Schema | None) -> None:
+def _write_parquet(rows: Iterable[Row], columns: Sequence[str], stream: IO[bytes], schema: pa.Schema | None) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     source = iter(rows)
     first = list(islice(source, CHUNK))
     form = schema or (pa.Table.from_pylist(first).schema if first else pa.schema((n, pa.string()) for n in columns))
-    with pq.ParquetWriter(path, form) as writer:
+    with pq.ParquetWriter(stream, form) as writer:
         for chunk in chain([first], iter(lambda: list(islice(source, CHUNK)), [])):
             writer.write_table(pa.Table.from_pylist(chunk, schema=form))
 

@@ -11,8 +11,9 @@ import typer
 
 from ..errors import UsageError
 from ..reading.questions import ANY, FLAGS, NAMES, Engine, Question, table
+from ..terminal import escape_controls
 from .base import command, opened
-from .printing import Document, Format, Progress, destination, emit, err, out, print_rows
+from .printing import STANDARD_OUTPUT, Document, Format, Progress, destination, emit, err, out, print_rows, tell_written
 
 if TYPE_CHECKING:
     from ..reading.graph import Graph
@@ -105,7 +106,8 @@ def show(
         Format | None, typer.Option(help="Output format (default: a table, or as the file's ending says).")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Write this file: .csv, .json, .parquet, .txt. A file is replaced.")
+        Path | None,
+        typer.Option(help="Write this file (.csv, .json, .parquet, .txt; - is standard output). A file is replaced."),
     ] = None,
     engine: EngineOption = Engine.auto,
 ) -> None:
@@ -138,7 +140,7 @@ def show(
             err.print(note)
         schema = answer.schema() if form is Format.parquet else None
         if cut is None:
-            if output is None:  # the rows are printed as they come
+            if output is None or output == STANDARD_OUTPUT:  # the rows are printed as they come
                 progress.close()
             number = emit(answer.rows(), answer.columns, form, output, schema, answer.table)
         else:
@@ -147,7 +149,7 @@ def show(
             progress.close()
             emit(rows[:cut], answer.columns, form, None)
     if output:
-        out.print(f"{number:,} row(s) written to {output}", markup=False)
+        tell_written(number, output)
     elif cut is not None and number > cut:
         err.print(f"(the first {cut} of {number:,} rows; more with --limit, all with --format csv or json)")
     elif not number and form is Format.table:
@@ -187,14 +189,14 @@ def explain(
     if thing is Thing.vertex:
         motifs = "".join(f", {count} in {name}" for name, count in found["motifs"].items())
         text = f"degree {found['degree']}, {found['triangles']} triangles{motifs}"
-        out.print(f"vertex {found['vertex']} {where}: {text}", markup=False)
+        out.print(f"vertex {_shown(found['vertex'])} {where}: {text}", markup=False)
         diffs = {"degree": found["degree_diffs"], "triangle": found["triangle_diffs"], **found["motif_diffs"]}
         for name, rows in diffs.items():
             steps = ", ".join(f"{d['diff']:+} at {d['epoch']} (r{d['revision']})" for d in rows)
             out.print(f"  {name} diffs: {steps or 'none'}", markup=False)
     elif thing is Thing.triangle:
         there = "is there" if found["there"] else "is not there"
-        out.print(f"triangle {' '.join(map(str, found['triangle']))} {there} {where}", markup=False)
+        out.print(f"triangle {' '.join(map(_shown, found['triangle']))} {there} {where}", markup=False)
     for each in found.get("edges", [found]):
         _print_edge(each)
     if found.get("edges_not_listed"):
@@ -202,21 +204,27 @@ def explain(
 
 
 def _print_edge(edge: dict[str, Any]) -> None:
-    a, b = edge["edge"]
+    a, b = map(_shown, edge["edge"])
     text = f"edge {a} – {b}: {'there' if edge['there'] else 'not there'}"
     if edge.get("trussness") is not None:
         text += f", trussness {edge['trussness']}"
     if "support" in edge and edge["there"]:
         listed, more = edge["triangles_with"], edge["triangles_not_listed"]
         triangles = "1 triangle" if edge["support"] == 1 else f"{edge['support']:,} triangles"
-        text += f", {triangles}" + (f" (with {' '.join(map(str, listed))}" if listed else "")
+        text += f", {triangles}" + (f" (with {' '.join(map(_shown, listed))}" if listed else "")
         text += (f" and {more:,} more)" if more else ")") if listed else ""
     out.print(text, markup=False)
     for row in edge["rows"]:
         shown = ("src", "dst", "file", "line", "epoch", "fate", "op")
-        values = ", ".join(f"{name} {value}" for name, value in row.items() if name not in shown)
-        text = f"{row['epoch']}  {row['op']} {row['src']} → {row['dst']} ({values})"
-        out.print(f"    {text}  {row['file']} line {row['line']}: {row['fate']}", markup=False)
+        values = ", ".join(f"{name} {_shown(value)}" for name, value in row.items() if name not in shown)
+        text = f"{row['epoch']}  {row['op']} {_shown(row['src'])} → {_shown(row['dst'])} ({values})"
+        text += f"  {_shown(row['file'])} line {row['line']}: {_shown(row['fate'])}"
+        out.print(f"    {text}", markup=False)
+
+
+def _shown(value: Any) -> str:
+    """A name or a value within a line."""
+    return escape_controls(str(value))
 
 
 @command

@@ -49,7 +49,7 @@ def plan(
         return
     _print_plan(home, guess)
     if changed.words:
-        out.print(f"[yellow]the settings have changed[/]: {'; '.join(changed.words)}")
+        out.print(f"[yellow]the settings have changed[/]: {'; '.join(changed.words)}", markup=True)
         out.print(f"  a run will refuse until history is restated: {changed.command}", markup=False)
 
 
@@ -67,7 +67,10 @@ def _print_absent(home: Home, epochs: int, gone: int) -> None:
         out.print(f"nothing is landed in {home.landed_at}", markup=False)
         out.print("  next: altneu land FILE --columns src,dst --epoch 1")
     if gone:
-        out.print(f"[yellow]{gone:,} published epoch(s) have no folder in the landing any more[/]; they stay published")
+        out.print(
+            f"[yellow]{gone:,} published epoch(s) have no folder in the landing any more[/]; they stay published",
+            markup=True,
+        )
         out.print("  next: put the folders back, or take an epoch back on purpose: altneu run EPOCH --remove")
 
 
@@ -187,7 +190,7 @@ def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
     if changed.words:
         out.print(f"  settings   {'; '.join(changed.words)}", markup=False)
     if not changed.allows(found.kind):
-        out.print(f"[yellow]it would refuse[/]: the settings need {changed.command}")
+        out.print(f"[yellow]it would refuse[/]: the settings need {changed.command}", markup=True)
 
 
 @command
@@ -221,7 +224,10 @@ def rollback(
     print_totals(home, ledger)
     if row.config_digest != home.config.digest():
         changed = meaning.changed_meaning(home, ledger)
-        out.print(f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.words)} ({changed.command})")
+        out.print(
+            f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.words)} ({changed.command})",
+            markup=True,
+        )
 
 
 def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
@@ -245,13 +251,15 @@ def _print_others(home: Home, ledger: Ledger) -> None:
         wins = "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
         err.print(
             f"[yellow]another {kind}{many} is at work[/] since {moment(other.started_at)} on revision {other.parent} "
-            f"(last heartbeat {moment(other.beat_at)}): {wins}"
+            f"(last heartbeat {moment(other.beat_at)}): {wins}",
+            markup=True,
         )
     newest = ledger.at().revision
     for other in (run for run in ledger.held() if run.parent == newest):
         err.print(
             f"[yellow]a {other.kind} of {len(other.epochs):,} epoch(s) is held[/] on revision {newest} (run "
-            f"{other.run_id}): what is published before it overtakes it"
+            f"{other.run_id}): what is published before it overtakes it",
+            markup=True,
         )
 
 
@@ -381,4 +389,4 @@ def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
         if same:
             out.print(f"as published as revision {revision.parent}: {', '.join(same)}")
         from_ = (f"{table} from epoch {home.schedule.label(each.epoch)} on" for table, each in sorted(other.items()))
-        out.print(f"[yellow]other than revision {revision.parent}[/]: {', '.join(from_)}")
+        out.print(f"[yellow]other than revision {revision.parent}[/]: {', '.join(from_)}", markup=True)

@@ -75,7 +75,7 @@ def status(
         files, size = (sum(getattr(each, unit) for each in sizes.values()) for unit in ("files", "bytes"))
         out.print(f"the tables answer for {answers}, at revisions {ranges(readable)}: {files:,} files, {decimal(size)}")
         if files > MANY_FILES:
-            out.print("[yellow]many small files slow every read down[/]; next: altneu compact")
+            out.print("[yellow]many small files slow every read down[/]; next: altneu compact", markup=True)
     for each in waiting:
         out.print(_held(each), markup=False)
         out.print(f"  next: {each['next']}", markup=False)

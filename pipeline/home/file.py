@@ -6,9 +6,7 @@ What is written keeps the comments, the order and the form of what is there, and
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import shutil
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -22,6 +20,7 @@ from ..errors import UsageError
 from ..secret import is_secret, masked, without_secrets
 from .rules import EDGE_NOW, fault, is_memory, near, toml_key
 from .settings import SETTINGS, Config, Section, Setting
+from .whole_files import open_whole_file
 
 if TYPE_CHECKING:
     from tomlkit.items import Item, Key
@@ -243,16 +242,5 @@ def read_text(file: Path) -> str:
 
 def write_text(file: Path, text: str) -> None:
     """A text file, whole or not at all; a link to it stays one, and who may read it stays the same."""
-    file = file.resolve()
-    temporary = file.with_name(file.name + ".new")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as stream:
-            if file.exists():
-                shutil.copymode(file, temporary)  # it may hold a password
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(file)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    with open_whole_file(file) as stream:
+        stream.write(text.encode("utf-8"))

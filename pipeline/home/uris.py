@@ -33,6 +33,24 @@ def relative_to(folder: Path, uri: str) -> str:
     return re.sub(r"^(sqlite(?:\+\w+)?:///)(?=[^/:])", lambda start: f"{start[1]}{_quoted(str(folder))}/", uri)
 
 
+def duckdb_pattern(path: Path | str) -> str:
+    """A path as DuckDB's reader takes it, which would look for other files that match it too.
+
+    >>> duckdb_pattern("/data/a?b/[x]*.parquet")
+    '/data/a[?]b/[[]x][*].parquet'
+    """
+    return re.sub(r"[\[?*]", lambda found: f"[{found[0]}]", str(path))
+
+
+def spark_pattern(path: Path | str) -> str:
+    r"""The same for a reader of Spark's.
+
+    >>> print(spark_pattern("/data/a?b/{x}.json"))
+    /data/a\?b/\{x\}.json
+    """
+    return re.sub(r"[]\[{}?*\\]", lambda found: f"\\{found[0]}", str(path))
+
+
 def jdbc_sqlite_uri(path: Path | str, query: str) -> str:
     """The same for Java's driver, which cuts at the first question mark and decodes what begins with `file:` alone.
 

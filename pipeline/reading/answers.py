@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 _COMPUTED = ("ArithmeticException", "NumberFormatException", "DateTimeException")
 _TEXTS = ("label", "result", "suite", "check", "observed", "first", "at", "name", "run")
+_NUMBER = "number of the row"  # a column besides those that are asked for
 _TYPES = {"transitivity": "double", "published": "boolean"} | dict.fromkeys(
     _TEXTS, "string"
 )  # of columns from the database; others: bigint
@@ -100,7 +100,7 @@ def ask(home: Home, ledger: Ledger, question: Question, engines: Engines) -> Ans
     columns = asker.columns()
     question.order(columns)
     asker.check_epochs()
-    return asker.from_tables(engines, columns) if form.reads else asker.from_sql(columns)
+    return asker.from_tables(engines, columns) if form.reads else asker.from_sql(columns, engines)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class _Asker:
         assert self.row.frontier is not None
         return self.row.frontier
 
-    def from_sql(self, columns: tuple[str, ...]) -> Answer:
+    def from_sql(self, columns: tuple[str, ...], engines: Engines) -> Answer:
         from . import views
 
         question, home, ledger = self.question, self.home, self.ledger
@@ -170,9 +170,9 @@ class _Asker:
             rows = _results(home, ledger, self.span)
         else:
             rows = _checks(home, ledger, self.span)
-        listed = [{name: row[name] for name in columns} for row in rows]
+        listed: list[Row] = [{name: row[name] for name in columns} for row in rows]
         if question.where is not None:
-            listed = _where(listed, columns, question.where)
+            listed = _select_matching(Answer(columns, listed), question.where, engines)
         order = question.order(columns)
         if order:
             listed.sort(key=lambda row: (row[order[0]] is not None, row[order[0]]), reverse=order[1])
@@ -255,16 +255,22 @@ def unpublished(home: Home, epoch: int, known: Iterable[int], what: str = "publi
     return UsageError(f"epoch {label(epoch)} was never {what}.{hint}", "altneu status")
 
 
-def _narrow(frame: DataFrame, question: Question, columns: tuple[str, ...]) -> DataFrame:
+def _filter(frame: DataFrame, where: str, columns: Sequence[str]) -> DataFrame:
     from pyspark.errors import AnalysisException
+
+    try:
+        frame = frame.where(where)
+        frame.schema  # noqa: B018  over Spark Connect it is looked at only when asked for
+    except AnalysisException as error:
+        raise _bad_where(where, columns, error) from None
+    return frame
+
+
+def _narrow(frame: DataFrame, question: Question, columns: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F
 
     if question.where is not None:
-        try:
-            frame = frame.where(question.where)
-            frame.schema  # noqa: B018  over Spark Connect it is looked at only when asked for
-        except AnalysisException as error:
-            raise _bad_where(question.where, columns, error) from None
+        frame = _filter(frame, question.where, columns)
     by = [(F.col(f"`{name}`"), down) for name, down in question.sorting(columns)]
     frame = frame.orderBy(*(column.desc() if down else column.asc() for column, down in by))
     return frame if question.first is None else frame.limit(question.first)
@@ -272,13 +278,13 @@ def _narrow(frame: DataFrame, question: Question, columns: tuple[str, ...]) -> D
 
 def _narrowed(tables: DuckTables, rows: Query, question: Question, columns: tuple[str, ...]) -> pa.Table:
     """The same, by DuckDB, as Spark sorts: no value comes before all values. Raises `Uncertain`."""
-    from ..storage.duck import NoColumn
+    from ..storage.duck import Refused
 
     where = ""
     if question.where is not None:
         try:
             where = f"WHERE {tables.condition(question.where, tables.types_of(rows))}"
-        except NoColumn as error:
+        except Refused as error:
             raise _bad_where(question.where, columns, error) from None
     ways = {True: "DESC NULLS LAST", False: "ASC NULLS FIRST"}
     order = ", ".join(f"{tables.quoted(name)} {ways[down]}" for name, down in question.sorting(columns))
@@ -307,19 +313,31 @@ def _first_line(error: Exception) -> str:
     return re.sub(r"^\[[\w.]+\] ", "", line).split(" SQLSTATE")[0].rstrip(". ")
 
 
-def _where(rows: list[dict[str, Any]], columns: Sequence[str], where: str) -> list[dict[str, Any]]:
-    """The rows for which an SQL condition holds, by SQLite."""
-    names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-    with sqlite3.connect(":memory:") as database:
-        database.execute(f"CREATE TABLE rows (_place integer, {names})")
-        marks = ", ".join("?" * (len(columns) + 1))
-        cells = ((place, *(row[name] for name in columns)) for place, row in enumerate(rows))
-        database.executemany(f"INSERT INTO rows VALUES ({marks})", cells)
+def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
+    """The rows of the database for which a condition holds, in their order; it means what it means of every view."""
+    import pyarrow as pa
+
+    rows = list(answer.rows())
+    table = answer.arrow().append_column(_NUMBER, pa.array(range(len(rows)), pa.int64()))
+
+    def by_duckdb(tables: DuckTables) -> list[int]:
+        from ..storage.duck import Query, Refused
+
         try:
-            kept = database.execute(f"SELECT _place FROM rows WHERE ({where}) ORDER BY _place").fetchall()
-        except (sqlite3.Error, sqlite3.Warning) as error:
-            raise _bad_where(where, columns, error) from None
-    return [rows[place] for (place,) in kept]
+            holds = tables.condition(where, answer.types())
+        except Refused as error:
+            raise _bad_where(where, answer.columns, error) from None
+        held = Query("SELECT * FROM rows_of_the_database", {"rows_of_the_database": table})
+        matching = tables.sql(f"SELECT {tables.quoted(_NUMBER)} AS number FROM {{rows}} WHERE {holds}", rows=held)
+        return [row["number"] for row in tables.listed(matching)]
+
+    def by_spark(warehouse: Warehouse) -> list[int]:
+        columns = ", ".join(f"`{name}` {type_}" for name, type_ in (answer.types() | {_NUMBER: "bigint"}).items())
+        frame = warehouse.spark.createDataFrame(table.to_pylist(), columns)
+        return [row[0] for row in _filter(frame, where, answer.columns).select(f"`{_NUMBER}`").collect()]
+
+    with condition(where):
+        return [rows[number] for number in sorted(engines.answer((), (), False, by_duckdb, by_spark))]
 
 
 def _results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:

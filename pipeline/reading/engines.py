@@ -48,12 +48,15 @@ class Engines:
         by_duckdb: Callable[[DuckTables], A],
         by_spark: Callable[[Warehouse], A],
     ) -> A:
-        """What an engine answers from some tables at some revisions. `works`: computed from all edges, not read off.
+        """What an engine answers from some tables at some revisions (none: of rows that are here already). `works`:
+        computed from all edges, not read off.
 
         A condition that DuckDB might understand in another way than Spark is for Spark; where DuckDB is asked for by
         name it is a `UsageError`.
         """
-        if self.engine is Engine.spark or (self.engine is Engine.auto and not self._little(read, tables, works)):
+        if read and (
+            self.engine is Engine.spark or not (self.engine is Engine.duckdb or self._little(read, tables, works))
+        ):
             return by_spark(self.spark())
         import duckdb
 
@@ -62,7 +65,7 @@ class Engines:
         try:
             return by_duckdb(self.duckdb)
         except (Uncertain, duckdb.OutOfRangeException) as error:
-            if self.engine is Engine.auto:
+            if self.engine is not Engine.duckdb:
                 return by_spark(self.spark())
             why = f"only Spark can tell what a condition means with {error}" if isinstance(error, Uncertain) else error
             raise UsageError(f"{why}.", "--engine spark") from None

@@ -8,11 +8,11 @@ replaced as a whole at once; into a store pages are sent together, when `settle`
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator
 
 from ..errors import Unavailable
 from ..home.directory import Home
+from ..home.whole_files import open_whole_file
 from ..state import files
 
 
@@ -64,9 +64,8 @@ class Folder:
             return
         path = self._local / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        with open_whole_file(path, synced=False) as stream:  # a page can be made again
+            stream.write(text.encode("utf-8"))
         self._stamps[name] = path.stat().st_mtime_ns
 
     def delete(self, name: str) -> None:

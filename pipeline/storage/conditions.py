@@ -1,20 +1,20 @@
 """Conditions of Spark SQL as DuckDB has them: those of which it is certain that both mean the same.
 
 `for_duckdb("trussness >= 5 AND NOT src IN (1, 2)", {...})` gives DuckDB's text, or raises `Uncertain`. Certain are
-comparisons of a column with literals and columns of its own kind, IN, BETWEEN, IS NULL, AND, OR, NOT, and on integers
-also +, -, * and the remainder by a literal other than 0. Everything else (functions, casts, division, LIKE, comparisons
-between kinds, which the two engines convert by rules of their own) is for Spark.
+comparisons of a column with literals and columns of its own kind, IN, BETWEEN, IS NULL, AND, OR, NOT, LIKE with `%`
+alone, and on integers also +, -, * and the remainder by a literal other than 0. Everything else (functions, casts,
+division, `_` in LIKE, comparisons between kinds, which the two engines convert by rules of their own) is for Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, TokenError
 
-from .duck import NoColumn, Uncertain
+from algorithms.conditions import read_condition
+
+from .duck import Refused, Uncertain
 
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _INTEGER, _NUMBER, _TEXT, _TRUTH = "bigint", "double", "string", "boolean"
@@ -24,7 +24,7 @@ _GREATEST = 2**63 - 1
 
 
 def for_duckdb(text: str, types: Mapping[str, str]) -> str:
-    """The condition as DuckDB takes it. `types`: column → type in SQL. Raises `Uncertain`, `NoColumn`.
+    """The condition as DuckDB takes it. `types`: column → type in SQL. Raises `Uncertain`, `Refused`.
 
     >>> for_duckdb("src = 7 or `dst` % 2 = 0", {"src": "bigint", "dst": "bigint"})
     '"src" = 7 OR "dst" % 2 = 0'
@@ -33,9 +33,9 @@ def for_duckdb(text: str, types: Mapping[str, str]) -> str:
     pipeline.storage.duck.Uncertain: 'src / 2'
     """
     try:
-        tree: exp.Expr = sqlglot.parse_one(text, into=exp.Condition, dialect="spark")
-    except (ParseError, TokenError):
-        raise Uncertain("it cannot be read") from None
+        tree: exp.Expr = read_condition(text)
+    except ValueError as error:
+        raise Refused(str(error)) from None
     known = {name.casefold(): (name, type_) for name, type_ in types.items()}
     if len(known) < len(types) or any(node.comments for node in tree.walk()):
         raise Uncertain("a comment in it, or columns that differ in capitals alone")
@@ -43,7 +43,7 @@ def for_duckdb(text: str, types: Mapping[str, str]) -> str:
     if _kind(tree, known, set(missing)) != _TRUTH:
         raise Uncertain("it is no comparison")
     if missing:
-        raise NoColumn(f"there is no column {missing[0]!r}")
+        raise Refused(f"there is no column {missing[0]!r}")
 
     def ours(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column):
@@ -75,6 +75,9 @@ def _kind(node: exp.Expr, known: Mapping[str, tuple[str, str]], missing: set[str
             return _TRUTH
         case exp.Between() if not node.args.get("symmetric"):
             _comparable(node, [kind(node.this), kind(node.args["low"]), kind(node.args["high"])])
+            return _TRUTH
+        case exp.Like() if isinstance(node.expression, exp.Literal) and "_" not in node.expression.name:
+            _same(node, [kind(node.this), kind(node.expression)], _TEXT)
             return _TRUTH
         case exp.Add() | exp.Sub() | exp.Mul():
             _integers(node, [kind(node.this), kind(node.expression)])

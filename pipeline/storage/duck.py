@@ -11,6 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from pyiceberg.types import BooleanType, DoubleType, IcebergType, LongType, Stri
 
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
+from ..home.uris import duckdb_pattern
 from ..state import files, place
 from ..state.records import Revision
 from . import catalogs
@@ -46,8 +48,8 @@ class Uncertain(ValueError):
     """Spark alone knows what a condition means."""
 
 
-class NoColumn(ValueError):
-    """A condition asks for a column that is not there, in no engine."""
+class Refused(ValueError):
+    """A condition that no engine takes: it cannot be read, or asks for a column that is not there."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,14 @@ class DuckTables:
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self._catalog = catalogs.of(home, place.settled(home))
         spill = Path(tempfile.gettempdir()) / f"altneu-duckdb-{os.getpid()}"  # made when memory is short
         self._connection = duckdb.connect(config={**_SETTINGS, "temp_directory": str(spill)})
         self._read: dict[str, TableMetadata] = {}  # a metadata file never changes
         self._looked_up: dict[tuple[str, int], str] = {}  # nor does a snapshot
+
+    @cached_property
+    def _catalog(self) -> catalogs.Catalog:
+        return catalogs.of(self.home, place.settled(self.home))
 
     # -- reading, as in `reading.tables.Tables` ------------------------------------------------------------------
 
@@ -201,10 +206,11 @@ def _text(text: str) -> str:
 
 
 def _path(location: str) -> str:
+    """A file of this machine as DuckDB's reader takes it."""
     path = files.local(location)
     if path is None:
         raise UsageError(f"{location} is on no disk of this machine.", "--engine spark")
-    return str(path)
+    return duckdb_pattern(path)
 
 
 class _Input(InputFile):

@@ -189,7 +189,7 @@ FAST = [
     Wrong("show totals --engine duckdb", 2, "--engine does not go with totals"),
     Wrong("show edges --engine sparks", 2, "'sparks' is not one of"),
     Wrong("explain edge 1 2 --engine sparks", 2, "'sparks' is not one of"),
-    Wrong("show totals --where 'weight > 3'", 2, "no such column: weight"),
+    Wrong("show totals --where 'weight > 3'", 2, "there is no column 'weight'"),
     Wrong("show totals --where 'edges >'", 2, "--where 'edges >' cannot be read"),
     Wrong("show totals --where '1); DROP TABLE rows; --'", 2, "cannot be read"),
     # epochs and revisions
