@@ -23,9 +23,10 @@ as `pipeline.errors.AltneuError`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
@@ -36,6 +37,7 @@ from ..state.ledger import Ledger
 from ..state.place import opened
 from ..state.records import Revision
 from .answers import Answer, ask, condition
+from .arguments import READERS, read_argument, read_epoch, read_number, read_vertex
 from .engines import Engines
 from .questions import Engine, Question
 
@@ -179,7 +181,8 @@ class Views(Generic[F]):
         **narrow: Unpack[Narrow],
     ) -> F:
         """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see `views.changes_since`."""
-        asked: dict[str, Any] = {"since_revision": old, "revision": new, "all_epochs": all_epochs}
+        asked: dict[str, Any] = {"since_revision": read_number("old", old), "all_epochs": all_epochs}
+        asked["revision"] = None if new is None else read_number("new", new)
         return self.changes(vertex=vertex, edge=edge, **asked, **narrow)
 
     def quarantine(
@@ -204,21 +207,13 @@ class Views(Generic[F]):
         self,
         view: str,
         span: Sequence[Epoch | None] = (),
-        as_of: Epoch | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
-        edge: tuple[Vertex, Vertex] | None = None,
         **rest: Any,
     ) -> F:
-        return self._given(
-            Question(
-                view,
-                span=tuple(as_typed(epoch) for epoch in span if epoch is not None),
-                as_of=None if as_of is None else as_typed(as_of),
-                vertices=(str(vertex),) if isinstance(vertex, (str, int)) else tuple(map(str, vertex)),
-                edge=None if edge is None else (str(edge[0]), str(edge[1])),
-                **rest,
-            )
-        )
+        ends = (read_argument(name, epoch) for name, epoch in zip(("first", "last"), span, strict=False))
+        given = {name: read_argument(name, value) if name in READERS else value for name, value in rest.items()}
+        vertices = read_argument("vertex", vertex) or ()
+        return self._given(Question(view, span=tuple(end for end in ends if end), vertices=vertices, **given))
 
 
 class _InMemory(Views[F]):
@@ -237,7 +232,9 @@ class Graph(Views["DataFrame"]):
     the one of the home's settings, which starts when it is needed. `engine`: who computes what is not Spark's own."""
 
     def __init__(self, home: Path | str, spark: SparkSession | None = None, engine: Engine | str = Engine.auto) -> None:
-        if engine not in set(Engine):
+        if not isinstance(home, (str, os.PathLike)):
+            raise UsageError(f"home={home!r} is no path.", 'Graph(".altneu")')
+        if str(engine) not in set(Engine):
             raise UsageError(f"there is no engine {str(engine)!r}.", f"one of {', '.join(Engine)}")
         self._open(Home.open(home), None, self._session if spark is None else lambda: spark, Engine(engine))
 
@@ -305,15 +302,15 @@ class Graph(Views["DataFrame"]):
         prints it."""
         from . import explain, views
 
-        row = self.ledger.published(revision)
+        row = self.revision(revision)
         assert row.frontier is not None
-        names = [str(vertex) for vertex in vertices]
+        names = [read_vertex("vertices", vertex) for vertex in vertices]
         if thing not in CORNERS:
             raise UsageError(f"{thing!r} cannot be explained.", f"one of {', '.join(CORNERS)}")
         if len(set(names)) != CORNERS[thing] or len(names) != CORNERS[thing]:
             count = "one vertex" if CORNERS[thing] == 1 else f"{CORNERS[thing]} different vertices"
             raise UsageError(f"{thing} takes {count}, not {' '.join(names)}.", "altneu explain --help")
-        epoch = row.frontier if as_of is None else self.home.schedule.epoch(as_typed(as_of))
+        epoch = row.frontier if as_of is None else self.home.schedule.epoch(read_epoch("as_of", as_of))
         views.answerable(self.home, row, epoch)
 
         def found(tables: Tables[R]) -> explain.Document:
@@ -337,11 +334,14 @@ class Graph(Views["DataFrame"]):
 
     def revision(self, revision: int | None = None) -> Revision:
         """The ledger row of a revision (default: the newest). Raises `AltneuError` before anything is published."""
-        return self.ledger.published(revision)
+        return self.ledger.published(read_argument("revision", revision))
 
     def collection(self, table: str, revision: int | None = None) -> DataFrame:
         """A table of diff triples as stored (`declared.TABLES`, `MOTIFS`): all epochs, also those to come."""
-        return self._warehouse.at(table, self.revision(revision))
+        row = self.revision(revision)
+        if row.snapshots and table not in row.snapshots:
+            raise UsageError(f"there is no table {table!r} at revision {row.revision}.", ", ".join(row.collections))
+        return self._warehouse.at(table, row)
 
     def register(self, prefix: str = "altneu_", as_of: Epoch | None = None, revision: int | None = None) -> list[str]:
         """Make views in the session for Spark SQL; return their names. They stay at the revision of now.
@@ -359,8 +359,3 @@ class Graph(Views["DataFrame"]):
         for name, frame in frames.items():
             frame.createOrReplaceTempView(prefix + name)
         return [prefix + name for name in frames]
-
-
-def as_typed(epoch: Epoch) -> str:
-    """An epoch as it would be typed."""
-    return epoch.isoformat() if isinstance(epoch, (date, datetime)) else str(epoch)

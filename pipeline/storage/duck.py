@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
@@ -179,8 +179,7 @@ class DuckTables:
             "default_value: NULL}"
             for name, column in there.items()
         )
-        paths = ", ".join(_text(_path(task.file.file_path)) for task in tasks)
-        source = f"read_parquet([{paths}], schema = MAP {{{schema}}})"
+        source = parquet_source([_path(task.file.file_path) for task in tasks], f"schema = MAP {{{schema}}}")
         return f"{_select(wanted, {name: _quoted(name) for name in there})} FROM {source}"
 
 
@@ -205,12 +204,18 @@ def _text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _path(location: str) -> str:
-    """A file of this machine as DuckDB's reader takes it."""
+def _path(location: str) -> Path:
     path = files.local(location)
     if path is None:
         raise UsageError(f"{location} is on no disk of this machine.", "--engine spark")
-    return duckdb_pattern(path)
+    return path
+
+
+def parquet_source(paths: Sequence[Path], *options: str) -> str:
+    """The rows of some files, within a query: of these alone, and their own columns alone, whatever their paths hold
+    (`*` would stand for other files, `k=3` would be a column)."""
+    listed = ", ".join(_text(duckdb_pattern(path)) for path in paths)
+    return f"read_parquet({', '.join([f'[{listed}]', 'hive_partitioning = false', *options])})"
 
 
 class _Input(InputFile):

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from datetime import date
+from collections.abc import Callable
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import typer
 
 from pipeline import cli
 from pipeline.cli.base import app
+from pipeline.errors import UsageError
 from pipeline.reading.answers import Answer
-from pipeline.reading.graph import Graph, Narrow, Views, as_typed
+from pipeline.reading.arguments import READERS
+from pipeline.reading.graph import Graph, Narrow, Views
 from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS, Question
 from tests.report.seed import DAY, Seed
 
@@ -40,8 +46,80 @@ def test_the_command_line_has_the_same_names() -> None:
     assert takes == {option: [flag] for option, flag in FLAGS.items()}
 
 
+class Asked(Views[Question]):
+    """A door that gives the question."""
+
+    def _given(self, question: Question) -> Question:
+        return question
+
+
+def test_every_argument_has_a_reader() -> None:
+    takes = {name for view in NAMES for name in inspect.signature(getattr(Graph, view)).parameters}
+    assert takes - {"self", "narrow"} | set(Narrow.__annotations__) == set(READERS)
+
+
 def test_dates_are_epochs() -> None:
-    assert [as_typed(epoch) for epoch in (date(2004, 5, 15), "2004-05-15", 7)] == ["2004-05-15", "2004-05-15", "7"]
+    given = (date(2004, 5, 15), datetime(2004, 5, 15, 12), "2004-05-15", 7, np.int64(7), pd.Timestamp("2004-05-15"))
+    typed = ["2004-05-15", "2004-05-15T12:00:00", "2004-05-15", "7", "7", "2004-05-15T00:00:00"]
+    assert [Asked().edges(as_of=epoch).as_of for epoch in given] == typed
+    assert [Asked().quarantine(epoch, 9).span for epoch in given] == [(epoch, "9") for epoch in typed]
+
+
+@pytest.mark.parametrize("number", [int, np.int64, np.int32, np.uint8])
+def test_whole_numbers_of_any_library_are_numbers(number: Callable[[int], Any]) -> None:
+    asked = Asked().edges(revision=number(3), vertex=number(5), limit=number(2))
+    assert asked == Question("edges", revision=3, vertices=("5",), limit=2)
+    assert type(asked.revision) is type(asked.limit) is int
+    for several in ([5, 7], np.array([5, 7]), pd.Series([5, 7])):
+        assert Asked().edges(vertex=several).vertices == ("5", "7")
+    assert Asked().edges(edge=(number(5), "7")).edge == Asked().edges(edge=np.array([5, 7])).edge == ("5", "7")
+    since = Asked().changes_since(number(0), number(3), all_epochs=np.bool_(True))
+    assert since == Question("changes", since_revision=0, revision=3, all_epochs=True)
+
+
+NO_NUMBERS = ("1", 1.0, True, np.float64(1), np.bool_(True), [1], date(2004, 5, 15), b"1")
+WRONG: list[tuple[str, str, tuple[object, ...]]] = [
+    *[(view, name, NO_NUMBERS) for view in ("edges", "vertices", "triangles") for name in ("revision", "top", "limit")],
+    ("communities", "k", NO_NUMBERS),
+    ("changes", "since_revision", NO_NUMBERS),
+    ("edges", "edge", ((1, 2, 3), (1,), "12", 5, (1, 2.0), (True, 2), {1: 2})),
+    ("edges", "vertex", (1.5, True, [1, 2.0], [None], b"ab", np.float64(2), [[1]])),
+    ("edges", "as_of", (1.5, True, ["1"], b"1", np.float64(1))),
+    ("changes", "first", (1.5, True)),
+    ("changes", "last", (1.5, True)),
+    ("edges", "where", (5, True, ["trussness > 3"])),
+    ("edges", "sort", (5, ["src"])),
+    ("totals", "all_epochs", (1, "yes", 0.0)),
+]
+
+
+@pytest.mark.parametrize(("view", "name", "values"), WRONG)
+def test_what_is_of_another_kind_is_refused_with_the_name_of_the_argument(
+    view: str, name: str, values: tuple[object, ...]
+) -> None:
+    for value in values:
+        with pytest.raises(UsageError) as refused:
+            getattr(Asked(), view)(**{name: value})
+        assert refused.value.what.startswith(f"{name}="), value
+
+
+def test_the_graph_itself_refuses_such_arguments(tmp_path: Path) -> None:
+    seed = Seed(tmp_path / "home")
+    seed.run({DAY: (9, 0)}, {DAY: {"vertices": 4, "edges": 6}})
+    graph = Graph(seed.home.path)
+    for wrong in (
+        lambda: graph.revision("1"),  # type: ignore[arg-type]
+        lambda: graph.explain("edge", 1, 2.5),  # type: ignore[arg-type]
+        lambda: graph.explain("edge", 1, 2, revision="1"),  # type: ignore[arg-type]
+        lambda: graph.explain("edge", 1, 2, as_of=1.0),  # type: ignore[arg-type]
+        lambda: graph.explain("edge", (1, 2)),  # type: ignore[arg-type]
+        lambda: graph.arrow.changes_since("0"),  # type: ignore[arg-type]
+        lambda: Graph(5),  # type: ignore[arg-type]
+        lambda: Graph(seed.home.path, engine=5),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UsageError):
+            wrong()
+    assert graph.revision(np.int64(1)).revision == 1  # type: ignore[arg-type]
 
 
 def test_show_asks_the_door_and_starts_no_spark_for_what_sql_answers(
