@@ -75,7 +75,7 @@ class Condition:
 
 
 def read_condition(text: str) -> exp.Condition:
-    """The tree of a condition, whatever it asks. Raises `ValueError` in words where the grammar has no such text.
+    """Read the tree of a condition, whatever it asks. Raises `ValueError` in words where the grammar has no such text.
 
     >>> read_condition("trussness >")
     Traceback (most recent call last):

@@ -15,6 +15,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from algorithms.paths import spark_pattern
+
 
 def reference(spark: Any) -> str:
     """Which one counts here: `GraphFrames` or `GraphX`."""
@@ -57,12 +59,12 @@ def _graphx(edges: DataFrame, folder: str) -> DataFrame:
     try:
         level = jvm.org.apache.spark.storage.StorageLevel.MEMORY_AND_DISK()
         loader = jvm.org.apache.spark.graphx.GraphLoader
-        graph = loader.edgeListFile(context, f"{folder}/edges", False, -1, level, level)
+        graph = loader.edgeListFile(context, spark_pattern(f"{folder}/edges"), False, -1, level, level)
         number = jvm.scala.reflect.ClassTag.Int()
         counted = jvm.org.apache.spark.graphx.lib.TriangleCount.run(graph, number, number)
         counted.vertices().saveAsTextFile(f"{folder}/counts")  # lines such as (17,3)
         graph.unpersist(False)
-        lines = spark.read.text(f"{folder}/counts").selectExpr(
+        lines = spark.read.text(spark_pattern(f"{folder}/counts")).selectExpr(
             "split(substring(value, 2, length(value) - 2), ',') AS v"
         )
         found = lines.selectExpr("CAST(v[0] AS bigint) AS vertex", "CAST(v[1] AS bigint) AS triangles")

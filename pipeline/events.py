@@ -55,7 +55,7 @@ class TextLine(logging.Formatter):
     """A record as text for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return escape_controls(super().format(record), keep="\n\t")
+        return escape_controls(super().format(record), keep="\n")
 
 
 class _Json(logging.Formatter):

@@ -14,7 +14,7 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066
 
 
 def escape_controls(text: str, keep: str = "") -> str:
-    r"""The text with each such character as Python would write it, but those to `keep`.
+    r"""Write each such character of a text as Python would, but those to `keep`.
 
     >>> escape_controls("a\x1b[31mb\nc"), escape_controls("\u202etxt.exe"), escape_controls("a\nb\r", keep="\n")
     ('a\\x1b[31mb\\nc', '\\u202etxt.exe', 'a\nb\\r')

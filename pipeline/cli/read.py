@@ -189,14 +189,14 @@ def explain(
     if thing is Thing.vertex:
         motifs = "".join(f", {count} in {name}" for name, count in found["motifs"].items())
         text = f"degree {found['degree']}, {found['triangles']} triangles{motifs}"
-        out.print(f"vertex {_shown(found['vertex'])} {where}: {text}", markup=False)
+        out.print(f"vertex {_escape_value(found['vertex'])} {where}: {text}", markup=False)
         diffs = {"degree": found["degree_diffs"], "triangle": found["triangle_diffs"], **found["motif_diffs"]}
         for name, rows in diffs.items():
             steps = ", ".join(f"{d['diff']:+} at {d['epoch']} (r{d['revision']})" for d in rows)
             out.print(f"  {name} diffs: {steps or 'none'}", markup=False)
     elif thing is Thing.triangle:
         there = "is there" if found["there"] else "is not there"
-        out.print(f"triangle {' '.join(map(_shown, found['triangle']))} {there} {where}", markup=False)
+        out.print(f"triangle {' '.join(map(_escape_value, found['triangle']))} {there} {where}", markup=False)
     for each in found.get("edges", [found]):
         _print_edge(each)
     if found.get("edges_not_listed"):
@@ -204,26 +204,26 @@ def explain(
 
 
 def _print_edge(edge: dict[str, Any]) -> None:
-    a, b = map(_shown, edge["edge"])
+    a, b = map(_escape_value, edge["edge"])
     text = f"edge {a} – {b}: {'there' if edge['there'] else 'not there'}"
     if edge.get("trussness") is not None:
         text += f", trussness {edge['trussness']}"
     if "support" in edge and edge["there"]:
         listed, more = edge["triangles_with"], edge["triangles_not_listed"]
         triangles = "1 triangle" if edge["support"] == 1 else f"{edge['support']:,} triangles"
-        text += f", {triangles}" + (f" (with {' '.join(map(_shown, listed))}" if listed else "")
+        text += f", {triangles}" + (f" (with {' '.join(map(_escape_value, listed))}" if listed else "")
         text += (f" and {more:,} more)" if more else ")") if listed else ""
     out.print(text, markup=False)
     for row in edge["rows"]:
         shown = ("src", "dst", "file", "line", "epoch", "fate", "op")
-        values = ", ".join(f"{name} {_shown(value)}" for name, value in row.items() if name not in shown)
-        text = f"{row['epoch']}  {row['op']} {_shown(row['src'])} → {_shown(row['dst'])} ({values})"
-        text += f"  {_shown(row['file'])} line {row['line']}: {_shown(row['fate'])}"
+        values = ", ".join(f"{name} {_escape_value(value)}" for name, value in row.items() if name not in shown)
+        text = f"{row['epoch']}  {row['op']} {_escape_value(row['src'])} → {_escape_value(row['dst'])} ({values})"
+        text += f"  {_escape_value(row['file'])} line {row['line']}: {_escape_value(row['fate'])}"
         out.print(f"    {text}", markup=False)
 
 
-def _shown(value: Any) -> str:
-    """A name or a value within a line."""
+def _escape_value(value: Any) -> str:
+    """Escape a name or a value within a line."""
     return escape_controls(str(value))
 
 

@@ -10,7 +10,7 @@ from ..errors import UsageError
 from .file import NAME, Entries, extended, parse, read_text, template, write_text
 from .schedule import Schedule
 from .settings import Config
-from .uris import relative_to
+from .uris import resolve_database_uri
 
 __all__ = ["Config", "Home", "parse"]
 
@@ -84,7 +84,7 @@ class Home:
     def database(self) -> str:
         """An SQLAlchemy URI; a SQLite file of a relative path is in the home."""
         uri = self.config.storage.database or "sqlite:///altneu.db"
-        return relative_to(self.path, uri)
+        return resolve_database_uri(self.path, uri)
 
     @property
     def warehouse(self) -> str:

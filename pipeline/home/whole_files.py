@@ -25,7 +25,7 @@ _DESCRIPTORS = "/proc/self/fd", "/dev/fd"
 
 @contextlib.contextmanager
 def open_whole_file(path: Path, *, synced: bool = True) -> Iterator[IO[bytes]]:
-    """A stream to write a file with. `synced`: it is on the disk, not only on its way, before the former one goes.
+    """Give a stream to write a file with. `synced`: it is on the disk, not only on its way, before the former one goes.
     Raises `OSError`."""
     if (descriptor := _find_descriptor(path)) is not None:
         sys.stdout.flush()
@@ -35,13 +35,13 @@ def open_whole_file(path: Path, *, synced: bool = True) -> Iterator[IO[bytes]]:
         with path.open("wb") as stream:
             yield stream
     else:
-        with _open_replacement(Path(os.path.realpath(path)), synced) as stream:
+        with _open_replacement(Path(os.path.realpath(path)), synced=synced) as stream:
             yield stream
 
 
 @contextlib.contextmanager
-def _open_replacement(file: Path, synced: bool) -> Iterator[IO[bytes]]:
-    """Of a regular file that may not be there yet, without links."""
+def _open_replacement(file: Path, *, synced: bool) -> Iterator[IO[bytes]]:
+    """Give a stream that becomes a regular file, which may not be there yet."""
     beside = file.with_name(f".altneu.{os.getpid()}.{secrets.token_hex(4)}.new")
     try:
         with beside.open("xb") as stream:
@@ -85,7 +85,7 @@ def require_writable(path: Path, called: str) -> None:
 
 
 def _find_descriptor(path: Path) -> int | None:
-    """The descriptor of this process that a path names: 1 for `/dev/stdout`, which leads to `/proc/self/fd/1`."""
+    """Find the descriptor of this process that a path names: 1 for `/dev/stdout`, which leads to `/proc/self/fd/1`."""
     folders = {os.path.realpath(folder) for folder in _DESCRIPTORS}
     place = os.path.abspath(path)
     for _ in range(40):  # as many links as the system follows

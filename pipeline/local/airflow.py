@@ -30,6 +30,7 @@ from .. import landing
 from ..errors import RunFailed, UsageError
 from ..extras import need
 from ..home.directory import Home
+from ..home.uris import sqlite_uri
 from ..scheduling.folders import dags_folder, plugins_folder
 from ..storage.session import PORT, REMOTE, listens
 from ..tasks.base import POOL
@@ -228,7 +229,7 @@ def settings(home: Home, port: int, now: datetime) -> dict[str, str]:
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         # in a busy moment it takes more than SQLite's 5 seconds until it is a writer's turn
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{file}?timeout=60",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": sqlite_uri(file, "timeout=60"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(plugins_folder()),
         "AIRFLOW__CORE__PARALLELISM": str(parallel),

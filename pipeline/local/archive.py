@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
+from ..home.uris import sqlite_uri
 from ..storage.catalogs import jdbc_options
 from ..storage.session import ARCHIVE, catalog, session
 
@@ -37,7 +38,7 @@ def _round_trip(options: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         spark = session("local[2]", {"spark.driver.extraJavaOptions": options})
         name = "round_trip"
-        catalog(spark, name, jdbc_options(f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse"))
+        catalog(spark, name, jdbc_options(sqlite_uri(f"{folder}/catalog.db"), f"{folder}/warehouse"))
         spark.sql(f"CREATE NAMESPACE {name}.graph")
         spark.sql(f"CREATE TABLE {name}.graph.t (a bigint, b bigint) USING iceberg")
         for _ in range(2):

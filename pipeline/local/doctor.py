@@ -455,13 +455,14 @@ def _spark() -> Check:
     """Start Spark, write and read a tiny Iceberg table."""
     begin = time.perf_counter()
     try:
+        from ..home.uris import sqlite_uri
         from ..storage.catalogs import jdbc_options
         from ..storage.session import catalog, session
 
         spark = session()
         with tempfile.TemporaryDirectory() as folder:
             name = f"doctor_{os.getpid()}"
-            catalog(spark, name, jdbc_options(f"sqlite:///{folder}/catalog.db", f"{folder}/warehouse"))
+            catalog(spark, name, jdbc_options(sqlite_uri(f"{folder}/catalog.db"), f"{folder}/warehouse"))
             spark.sql(f"CREATE NAMESPACE {name}.doctor")
             spark.sql(f"CREATE TABLE {name}.doctor.t (a bigint) USING iceberg")
             spark.range(3).selectExpr("id a").writeTo(f"{name}.doctor.t").append()

@@ -314,7 +314,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
-    """The rows of the database for which a condition holds, in their order; it means what it means of every view."""
+    """Select the rows of the database for which a condition holds, in their order, as every view understands it."""
     import pyarrow as pa
 
     rows = list(answer.rows())

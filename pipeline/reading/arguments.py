@@ -16,44 +16,44 @@ from ..errors import UsageError
 
 def read_number(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
-        _refuse(name, value, "a whole number")
+        _refuse_kind(name, value, "a whole number")
     return int(value)
 
 
-def read_text(name: str, value: object) -> str:
+def read_words(name: str, value: object) -> str:
     if not isinstance(value, str):
-        _refuse(name, value, "a text")
+        _refuse_kind(name, value, "a text")
     return str(value)
 
 
 def read_truth(name: str, value: object) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):  # Python's and numpy's
-        _refuse(name, value, "True or False")
+        _refuse_kind(name, value, "True or False")
     return bool(value)
 
 
 def read_epoch(name: str, value: object) -> str:
-    """An epoch as it would be typed."""
+    """Read an epoch, as it would be typed."""
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
-        _refuse(name, value, "an epoch: a whole number, a date or a label")
+        _refuse_kind(name, value, "an epoch: a whole number, a date or a label")
     return str(int(value))
 
 
 def read_vertex(name: str, value: object) -> str:
-    """A vertex as it would be typed."""
+    """Read a vertex, as it would be typed."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool) or not isinstance(value, Integral):
-        _refuse(name, value, "a vertex: a whole number or a name")
+        _refuse_kind(name, value, "a vertex: a whole number or a name")
     return str(int(value))
 
 
 def read_vertices(name: str, value: object) -> tuple[str, ...]:
-    """One vertex, or several."""
+    """Read one vertex, or several."""
     if isinstance(value, (str, bytes, Integral)) or not isinstance(value, Iterable):
         return (read_vertex(name, value),)
     return tuple(read_vertex(name, each) for each in value)
@@ -63,7 +63,7 @@ def read_edge(name: str, value: object) -> tuple[str, str]:
     ends = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else ()
     found = tuple(ends)
     if len(found) != 2:
-        _refuse(name, value, "an edge: its two ends")
+        _refuse_kind(name, value, "an edge: its two ends")
     return read_vertex(name, found[0]), read_vertex(name, found[1])
 
 
@@ -74,8 +74,8 @@ READERS: dict[str, Callable[[str, object], Any]] = {
     "top": read_number,
     "limit": read_number,
     "all_epochs": read_truth,
-    "where": read_text,
-    "sort": read_text,
+    "where": read_words,
+    "sort": read_words,
     "as_of": read_epoch,
     "first": read_epoch,
     "last": read_epoch,
@@ -85,11 +85,11 @@ READERS: dict[str, Callable[[str, object], Any]] = {
 
 
 def read_argument(name: str, value: object) -> Any:
-    """An argument of a view; None is one that is not given."""
+    """Read an argument of a view; None is one that is not given."""
     return None if value is None else READERS[name](name, value)
 
 
-def _refuse(name: str, value: object, wanted: str) -> NoReturn:
+def _refuse_kind(name: str, value: object, wanted: str) -> NoReturn:
     shown = repr(value)
     shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     raise UsageError(f"{name}={shown} is not {wanted}, but of type {type(value).__name__}.", "help(Graph)")

@@ -165,7 +165,7 @@ def _rows(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], e
     config, label = tables.home.config, tables.home.schedule.label
     values = list(config.values)
     landed = _landed(tables, revision, pairs, epoch)
-    order = sorted(landed, key=lambda row: _rank(row, values))
+    order = sorted(landed, key=lambda row: _rank_row(row, values))
     next_: list[Any] = []  # of each row, the one that overwrites it: the next of its key that was not taken back
     following: dict[tuple[int, int], Any] = {}
     for row in reversed(order):
@@ -194,18 +194,18 @@ def _rows(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], e
     return out
 
 
-def _rank(row: Mapping[str, Any], values: Sequence[str]) -> tuple[Any, ...]:
-    """The place of a row among those of its key: the last one that was not taken back is in force.
+def _rank_row(row: Mapping[str, Any], values: Sequence[str]) -> tuple[Any, ...]:
+    """Give the place of a row among those of its key: the last one that was not taken back is in force.
 
     It is law 1 in the order that `algorithms.upserts` maintains: by epoch, in it by seq; at equal seq a value is after
     a delete, and values are compared one after the other as Spark compares them: none is the least, NaN the greatest,
     -0.0 equals 0.0. File and line order what the law takes for the same row.
     """
-    law = row["epoch"], row["seq"], row["op"] == "upsert", *(_value_rank(row[name]) for name in values)
+    law = row["epoch"], row["seq"], row["op"] == "upsert", *(_rank_value(row[name]) for name in values)
     return *law, row["file"], row["line"]
 
 
-def _value_rank(value: Any) -> tuple[Any, ...]:
+def _rank_value(value: Any) -> tuple[Any, ...]:
     if value is None:
         return (0,)
     return (2,) if value != value else (1, value)

@@ -19,11 +19,13 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 
 from ..errors import AltneuError, Unavailable, UsageError
 from ..home.directory import Home
+from ..home.uris import sqlite_uri
 from . import database, files, lease, versions
 from .ledger import Ledger
 from .schema import homes, ledger
@@ -155,11 +157,14 @@ def _stored(home: Home, connection: sa.Connection) -> Identity | None:
 
 def _former_file(home: Home, catalog: str, warehouse: str) -> str:
     """The SQLite file whose home gave its catalog this name, before there were homes; "" when it is none of those
-    that come to mind: the one of now, and the one beside the tables."""
-    uris = [home.database, home.config.storage.database, f"sqlite:///{warehouse.rpartition('/')[0]}/altneu.db"]
-    for uri in filter(None, uris):
+    that come to mind: the one of now, and the one beside the tables. Paths stood in its name as they are."""
+    beside = f"{warehouse.rpartition('/')[0]}/altneu.db"
+    uris = {home.database: home.database, unquote(home.database): home.database}
+    uris |= {f"sqlite:///{beside}": sqlite_uri(beside)}
+    uris |= {given: given for given in (home.config.storage.database,) if given}
+    for named, uri in uris.items():
         for tables_at in (home.warehouse, home.config.storage.warehouse, warehouse):
-            if catalog == PREFIX + hashlib.sha256(f"{uri} {tables_at}".encode()).hexdigest()[:8]:
+            if catalog == PREFIX + hashlib.sha256(f"{named} {tables_at}".encode()).hexdigest()[:8]:
                 return str(Path(sa.make_url(uri).database or "").resolve())
     return ""
 

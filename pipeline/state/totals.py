@@ -94,8 +94,9 @@ def at_epochs(points: dict[int, Point], epochs: Iterable[int]) -> dict[int, Poin
 
 
 def truss_sizes(exactly: Mapping[int, int], greatest: int = 0) -> dict[int, int]:
-    """Edges of each trussness → k → edges of the k-truss: every k from 2 to the greatest trussness, or to `greatest`
-    where that is more.
+    """Sum up edges of each trussness: k → edges of the k-truss.
+
+    Every k from 2 to the greatest trussness is there, or to `greatest` where that is more.
 
     >>> truss_sizes({2: 1, 5: 10})
     {2: 11, 3: 10, 4: 10, 5: 10}

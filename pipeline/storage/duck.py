@@ -179,7 +179,7 @@ class DuckTables:
             "default_value: NULL}"
             for name, column in there.items()
         )
-        source = parquet_source([_path(task.file.file_path) for task in tasks], f"schema = MAP {{{schema}}}")
+        source = read_parquet_files([_path(task.file.file_path) for task in tasks], f"schema = MAP {{{schema}}}")
         return f"{_select(wanted, {name: _quoted(name) for name in there})} FROM {source}"
 
 
@@ -211,8 +211,8 @@ def _path(location: str) -> Path:
     return path
 
 
-def parquet_source(paths: Sequence[Path], *options: str) -> str:
-    """The rows of some files, within a query: of these alone, and their own columns alone, whatever their paths hold
+def read_parquet_files(paths: Sequence[Path], *options: str) -> str:
+    """Read some files, within a query: these alone, and their own columns alone, whatever their paths hold
     (`*` would stand for other files, `k=3` would be a column)."""
     listed = ", ".join(_text(duckdb_pattern(path)) for path in paths)
     return f"read_parquet({', '.join([f'[{listed}]', 'hive_partitioning = false', *options])})"

@@ -23,8 +23,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from algorithms.paths import spark_pattern
+
 from ..errors import AltneuError, Unavailable
-from ..home.uris import spark_pattern
 from ..state import files
 from .catalogs import Catalog
 
@@ -85,9 +86,8 @@ class Tables:
                     raise Lost(f"the metadata file {location} of a table is missing.", "altneu doctor") from error
             if any(files.local(location) is None for location in locations):
                 raise Unavailable(f"the tables' metadata cannot be read: {error}", "altneu doctor") from error
-            texts = [
-                row[0] for row in self._spark.read.text([*map(spark_pattern, locations)], wholetext=True).collect()
-            ]
+            patterns = [spark_pattern(location) for location in locations]
+            texts = [row[0] for row in self._spark.read.text(patterns, wholetext=True).collect()]
         for text in texts:
             metadata = json.loads(text)
             root = metadata["location"] + "/"

@@ -21,7 +21,7 @@ from pipeline.reading import outside
 from pipeline.state import files, place
 from pipeline.state.ledger import Ledger
 from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.duck import DuckTables, Query
+from pipeline.storage.duck import DuckTables, Query, read_parquet_files
 from tests.report.seed import Seed
 
 NASTY = [
@@ -86,8 +86,8 @@ def test_duckdb_reads_the_file_at_the_path_and_no_other_that_matches_it(name: st
         for each in {name, "aA", "axb", "ayb", "b"}:
             Path(folder, each).mkdir()
             pq.write_table(pa.table({"folder": [each]}), Path(folder, each, "rows.parquet"))
-        pattern = duckdb_pattern(Path(folder, name, "rows.parquet")).replace("'", "''")
-        rows = DuckTables(Home.draft(folder)).listed(Query(f"SELECT * FROM read_parquet(['{pattern}'])"))
+        source = read_parquet_files([Path(folder, name, "rows.parquet")])
+        rows = DuckTables(Home.draft(folder)).listed(Query(f"SELECT * FROM {source}"))
         assert rows == [{"folder": name}]
 
 
