@@ -106,7 +106,7 @@ def _tell(error: Exception) -> None:
         events.event("command failed", logging.ERROR, error=what, next=then)
         return
     if setting.verbose:
-        traceback.print_exception(error)
+        failure.print("".join(traceback.format_exception(error)).rstrip())
     failure.print("altneu:", style="bold red", end=" ")
     failure.print(what, markup=False)
     if then:
