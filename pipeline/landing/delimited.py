@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from .layout import ARROW, BLOCK, BOM, COMMENTS, FileBroken, Layout, beside_newlines, skip_bom
+from .layout import ARROW, BLOCK, BOM, FileBroken, Layout, beside_newlines, skip_bom
 from .values import kind_of, scalar
 
 _ARROWS_OWN = r"^[ \t]*[-+]?(0[xX]|[nN][aA][nN]\()"
@@ -23,7 +23,8 @@ class Delimited:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.separator = layout.separator
+        self.separator = " " if layout.separator == r"\s+" else layout.separator
+        self.comments = 0  # lines that `start` has skipped
         self.names: list[str] = list(layout.names or ())
 
     def start(self, stream: IO[bytes]) -> tuple[int, bytes]:
@@ -33,7 +34,9 @@ class Delimited:
         skip_bom(stream)
         for raw in stream:
             text = raw.decode("utf-8", "replace").strip("\r\n")
-            if text.startswith(COMMENTS) or not text.strip(" \t"):
+            comment = text.startswith(self.layout.comment)
+            if comment or not text.strip(" \t"):
+                self.comments += comment
                 consumed += 1
                 continue
             if self.separator is None:

@@ -17,6 +17,8 @@ from .values import JsonNumber, scalar
 class JsonLines:
     """One JSON object a line."""
 
+    comments = 0
+
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.schema = pa.schema([(name, ARROW[type_]) for name, type_ in layout.types.items()])

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 BLOCK = 16 << 20  # bytes of text that are read at once
-COMMENTS = ("#", "%")
+COMMENTS = ("#", "%")  # what marks the comments before a header
 ARROW = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
 BOM = b"\xef\xbb\xbf"
 
@@ -24,9 +24,15 @@ class FileBroken(Exception):
 
 @dataclass(frozen=True)
 class Layout:
-    """What a row holds: column → type (see `ARROW`); `optional` columns may be missing or null.
+    r"""What a row holds: column → type (see `ARROW`); `optional` columns may be missing or null.
 
-    `names`: the file's columns in order when it has no header ("_" is skipped). `separator` None: guessed (CSV).
+    `names` are the columns of the file in order, whatever its header calls them; "_" leaves one out. None: the file
+    names its columns itself. In delimited text and in Parquet they are taken by position. An object of JSON has no
+    positions: `fields` are the file's own words for `names`, in the same order (None: the same words).
+
+    `separator` is any text; " " (and `\s+`) stands for any run of blanks and tabs, None for one that is guessed.
+    `comment` holds the prefixes of the lines that are comments when they stand before the header, or before the first
+    row of a file without one. Where there is no header, a row may begin so, too: pass `()` unless the user says which.
     """
 
     types: dict[str, str]
@@ -34,6 +40,8 @@ class Layout:
     names: tuple[str, ...] | None = None
     separator: str | None = None
     header: bool = True
+    comment: tuple[str, ...] = COMMENTS
+    fields: tuple[str, ...] | None = None
 
 
 def skip_bom(stream: Any) -> None:

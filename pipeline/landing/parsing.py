@@ -43,6 +43,7 @@ SMALL = 32 << 10  # bytes that are read line by line when Arrow refuses them
 class Block:
     good: pa.Table  # the layout's columns and `line` (int64, 1 = the file's first line)
     bad: list[tuple[int, str, str]] = field(default_factory=list)  # line, reason, text
+    comments: int = 0  # lines before the header that are comments: those of a file are in its first block
 
 
 def read(path: Path | str, layout: Layout, s3: S3 | None = None) -> Iterator[Block]:
@@ -86,6 +87,8 @@ class _Unpacked(gzip.GzipFile):
 def _lines(path: Path | str, layout: Layout, form: JsonLines | Delimited, s3: S3 | None) -> Iterator[Block]:
     with opened(path, s3) as stream:
         line, rest = form.start(stream)
+        if form.comments:
+            yield Block(_slowly(b"", 0, layout, form).good, comments=form.comments)
         while chunk := stream.read(BLOCK):
             block, cut, tail = (rest + chunk).rpartition(b"\n")
             if cut:
