@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from ..errors import UsageError
 from .layout import ARROW, BLOCK, BOM, FileBroken, Layout, beside_newlines, require_known_columns, skip_bom, trim_texts
 from .records import Records, cut_records, is_record, split_record
 from .values import kind_of, scalar
@@ -23,7 +24,7 @@ class Delimited:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.separator = " " if layout.separator == r"\s+" else layout.separator
+        self.separator = parse_separator(layout.separator)
         self.comments = 0  # lines that `start` has skipped
         self.names: list[str] = list(layout.names or ())
 
@@ -169,6 +170,21 @@ class Delimited:
             raise ValueError(f"{len(fields)} fields instead of {len(self.names)}")
         found = dict(zip(self.names, fields, strict=True))
         return {n: scalar(found.get(n) or None, type_, n) for n, type_ in self.layout.types.items()}
+
+
+def parse_separator(text: str | None) -> str | None:
+    r"""Return the separator that a user means. Raises `UsageError`.
+
+    >>> [parse_separator(text) for text in ("tab", r"\t", r"\s+", "  ", "::")]
+    ['\t', '\t', ' ', ' ', '::']
+    """
+    if text is None:
+        return None
+    if text == "" or set(text) & set('"\r\n\0') or text != text.encode("utf-8", "replace").decode():
+        raise UsageError(f"--sep {text!r}: it cannot separate the fields of a line.", "altneu land --help")
+    if text != "\t" and not text.strip(" \t"):
+        return " "
+    return {"tab": "\t", r"\t": "\t", r"\s": " ", r"\s+": " "}.get(text, text)
 
 
 def guess_separator(line: str) -> str:

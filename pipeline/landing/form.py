@@ -20,7 +20,7 @@ from ..errors import UsageError
 from ..home.directory import Home
 from ..home.file import Entries
 from ..home.rules import reserved
-from .delimited import guess_separator
+from .delimited import guess_separator, parse_separator
 from .folder import listing
 from .layout import COMMENTS, FileBroken, Layout
 from .parsing import opened
@@ -191,7 +191,7 @@ def _sample(file: Path, options: Options) -> _Sample:
         raise UsageError(f"{file} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
     if not text:
         raise UsageError(f"{file}: no row could be read: it is empty. Nothing was landed.", HELP)
-    separator = options.separator or guess_separator(text[0])
+    separator = parse_separator(options.separator) or guess_separator(text[0])
     records = join_lines(text, separator)
     return _Sample(file, separator, [_cells(record, separator) for record in records if record.strip()])
 

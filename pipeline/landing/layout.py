@@ -103,10 +103,10 @@ def trim_texts(table: pa.Table) -> pa.Table:
     for at, column in enumerate(table.columns):
         if column.type == pa.string():
             trimmed = pc.ascii_trim(column, " \t")
-            is_empty = pc.equal(pc.binary_length(trimmed), 0)
-            if pc.any(is_empty).as_py():
-                trimmed = pc.if_else(is_empty, None, trimmed)
-            table = table.set_column(at, table.column_names[at], trimmed)
+            has_changed = pc.sum(pc.binary_length(trimmed)) != pc.sum(pc.binary_length(column))
+            if has_changed or pc.any(pc.equal(trimmed, "")).as_py():
+                filled = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
+                table = table.set_column(at, table.column_names[at], filled)
     return table
 
 

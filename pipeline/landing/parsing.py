@@ -105,7 +105,7 @@ def _read_text(path: Path | str, layout: Layout, form: JsonLines | Delimited, s3
             text = rest + chunk
             records = form.cut(text, lines + 1)
             yield from _read_records(records, layout, form)
-            lines += records.text.count(b"\n")
+            lines += records.line_count
             rest = text[len(records.text) :]
             if len(rest) > LONGEST:
                 raise FileBroken(
@@ -123,7 +123,7 @@ def _read_end(text: bytes, line: int, layout: Layout, form: JsonLines | Delimite
     rest = text[len(records.text) :]
     if rest:
         ends = np.flatnonzero(np.frombuffer(rest, np.uint8) == ord("\n"))
-        start = line + records.text.count(b"\n")
+        start = line + records.line_count
         yield _read_slowly(Records(rest, start, ends[:-1], np.zeros(1, np.int64)), layout, form)
 
 

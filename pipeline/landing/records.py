@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,12 @@ class Records:
     breaks: Offsets = field(default_factory=lambda: NONE)
     faulty: Offsets = field(default_factory=lambda: NONE)
 
+    @cached_property
+    def line_count(self) -> int:
+        return self.text.count(b"\n")
+
     def count_records(self) -> int:
-        return self.text.count(b"\n") - len(self.breaks)
+        return self.line_count - len(self.breaks)
 
     def number_records(self) -> Offsets:
         """Return the number of the first line of each record."""
@@ -101,23 +105,27 @@ def _cut_orderly(text: bytes, start: int, separator: bytes, breaks: list[Offsets
         return 0
     codes = np.frombuffer(text, np.uint8, min(WINDOW, len(text) - start), start)
     marks = np.flatnonzero((codes == QUOTE) | (codes == NEWLINE))
-    is_quote = codes[marks] == QUOTE
-    is_inside = np.logical_xor.accumulate(is_quote)
-    ends = marks[~is_quote & ~is_inside]
-    if not len(ends):
+    is_newline = codes[marks] == NEWLINE
+    order = np.flatnonzero(is_newline)
+    quotes_before = order - np.arange(len(order))
+    is_inside = quotes_before % 2 == 1
+    outer = np.flatnonzero(~is_inside)
+    if not len(outer):
         return 0
-    end = int(ends[-1]) + 1
-    quotes = marks[is_quote & (marks < end)]
+    last = int(outer[-1])
+    end = int(marks[order[last]]) + 1
+    quotes = marks[~is_newline][: quotes_before[last]]
     beside = np.zeros(256, bool)
     beside[[*separator, NEWLINE, QUOTE]] = True
-    before = codes[quotes[::2] - 1] if len(quotes) and quotes[0] else codes[quotes[2::2] - 1]
-    after = codes[quotes[1::2] + 1]
-    if not beside[before].all():
+    opening = quotes[::2] if len(quotes) and quotes[0] else quotes[2::2]  # nothing stands before the first byte
+    if not beside[codes[opening - 1]].all():
         return 0
     beside[RETURN] = True
-    if not beside[after].all():
+    if not beside[codes[quotes[1::2] + 1]].all():
         return 0
-    breaks.append(marks[~is_quote & is_inside & (marks < end)] + start)
+    inner = order[:last][is_inside[:last]]
+    if len(inner):
+        breaks.append(marks[inner] + start)
     return start + end
 
 
