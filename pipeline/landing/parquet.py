@@ -27,10 +27,10 @@ from .values import JsonNumber, scalar
 
 ROWS = 1 << 20  # that are read at once
 _READ_AS = {
-    "long": {"integer", "floating", "decimal", "text", "time"},
+    "long": {"integer", "floating", "decimal", "text", "timestamp"},
     "double": {"integer", "floating", "decimal", "text"},
     "boolean": {"boolean", "integer", "text"},
-    "string": {"integer", "floating", "decimal", "text", "time", "boolean", "uuid"},
+    "string": {"integer", "floating", "decimal", "text", "timestamp", "time", "boolean", "uuid"},
 }
 _CASTS = {"long": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN", "string": "VARCHAR"}
 _PLAIN = {
@@ -88,7 +88,8 @@ def _kind(type_: pa.DataType) -> str:
         "integer": kinds.is_integer,
         "floating": kinds.is_floating,
         "decimal": kinds.is_decimal,
-        "time": lambda t: kinds.is_temporal(t) and not kinds.is_duration(t) and not kinds.is_interval(t),
+        "timestamp": kinds.is_timestamp,
+        "time": lambda t: kinds.is_date(t) or kinds.is_time(t),
         "text": lambda t: (
             any(test(t) for test in (kinds.is_string, kinds.is_large_string, kinds.is_string_view))
             or any(test(t) for test in (kinds.is_binary, kinds.is_large_binary, kinds.is_binary_view))
@@ -106,11 +107,12 @@ def _convert_rows(table: pa.Table, columns: dict[str, pa.ChunkedArray], layout: 
             converted.append(pa.nulls(table.num_rows, ARROW[type_]))
             continue
         column, wrong = convert_column(columns[name], type_, name)
-        if name not in layout.optional and column.null_count:
-            empty = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
-            wrong = {int(row): f"{name} is empty" for row in empty} | wrong
         reasons = wrong | reasons
         converted.append(column)
+    for name, column in zip(layout.types, converted, strict=True):
+        if name not in layout.optional and column.null_count:
+            empty = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))
+            reasons = {int(row): f"{name} is empty" for row in empty} | reasons
     lines = np.arange(line, line + table.num_rows)
     good = pa.table([*converted, pa.array(lines)], names=[*layout.types, "line"])
     if not reasons:
