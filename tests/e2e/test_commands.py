@@ -75,12 +75,12 @@ def test_broken_input_stops_the_run_and_loses_nothing(altneu: Altneu, home: Path
             assert states == {1: "published", 2: "failed"}, name
         broken.unlink()
         assert altneu("show", "totals", "--all-epochs", "--format", "json").out == before, name
-    # fixed, it goes through; a few bad rows among many are quarantined, an empty line is nothing lost
+    # fixed, it goes through; a few bad rows among many are quarantined, an empty line and a comment are nothing lost
     good = "".join(f"{a},{a + 1}\n" for a in range(1, 40))
-    land(home, "2", f"src,dst\n{good}\n7,seven\n")
+    land(home, "2", f"# a comment\nsrc,dst\n{good}\n7,seven\n")
     repaired = altneu("run", "2")
     assert repaired.code == 0, repaired.err
-    assert "quarantined 2" in repaired.err
+    assert "quarantined 3" in repaired.err
     row = json.loads(altneu("show", "totals", "--format", "json").out)[0]
     assert (row["edges"], row["triangles"], row["revision"]) == (42, 4, 2)
 
