@@ -66,7 +66,7 @@ def land(
 
     options = landing.Options(
         columns=tuple(name.strip() for name in columns.split(",")) if columns else (),
-        separator={"\\t": "\t", "tab": "\t"}.get(sep or "", sep),
+        separator=sep,
         header=header,
         time_column=time_,
         time_format=time_format,

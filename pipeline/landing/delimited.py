@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
 import re
 from typing import IO, Any
 
@@ -12,10 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from .layout import ARROW, BLOCK, BOM, COMMENTS, FileBroken, Layout, beside_newlines, skip_bom
+from ..errors import UsageError
+from .layout import ARROW, BLOCK, BOM, FileBroken, Layout, beside_newlines, require_known_columns, skip_bom, trim_texts
+from .records import Records, cut_records, is_record, split_record
 from .values import kind_of, scalar
 
 _ARROWS_OWN = r"^[ \t]*[-+]?(0[xX]|[nN][aA][nN]\()"
+_SPARE = b"\x1f\x1e\x1d\x1c\x01\x02"  # bytes that may stand for a separator that Arrow does not take
 
 
 class Delimited:
@@ -23,68 +24,79 @@ class Delimited:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.separator = layout.separator
+        self.separator = parse_separator(layout.separator)
+        self.comments = 0  # lines that `start` has skipped
         self.names: list[str] = list(layout.names or ())
 
     def start(self, stream: IO[bytes]) -> tuple[int, bytes]:
         """Skip leading comments and read the header; return (lines consumed, the first data line)."""
         consumed = 0
-        header = self.layout.header
         skip_bom(stream)
         for raw in stream:
             text = raw.decode("utf-8", "replace").strip("\r\n")
-            if text.startswith(COMMENTS) or not text.strip(" \t"):
+            is_comment = text.startswith(self.layout.comment)
+            if is_comment or not text.strip(" \t"):
+                self.comments += is_comment
                 consumed += 1
                 continue
             if self.separator is None:
                 self.separator = guess_separator(text)
-            if not header:
+            if not self.layout.header:
                 return consumed, raw
-            consumed += 1
-            if not self.names:
-                self.names = [name.strip(" \t") for name in self.split(text)]
+            header = self._read_header(raw, stream)
             first = stream.readline()
-            self.check_names(first.decode("utf-8", "replace").strip("\r\n"))
-            return consumed, first
-        if header and not self.names:
+            self._check_header(header, first)
+            return consumed + max(header.count(b"\n"), 1), first
+        if self.layout.header and not self.names:
             raise FileBroken("the file is empty: not even a header")
         return consumed, b""
 
-    def check_names(self, first_row: str = "") -> None:
-        shown = ", ".join(self.names)
-        missing = [name for name in self.layout.types if name not in self.names and name not in self.layout.optional]
-        if missing:
-            raise FileBroken(f"column {', '.join(missing)} is missing; the header has: {shown}")
-        unknown = [name for name in self.names if name not in self.layout.types and name != "_"]
-        if unknown:
-            cells = dict(zip(self.names, self.split(first_row), strict=False))
-            types = ", ".join(f'{json.dumps(n, ensure_ascii=False)} = "{kind_of([cells.get(n, "")])}"' for n in unknown)
-            raise FileBroken(
-                f"column {', '.join(unknown)} is unknown; the header has: {shown}. "
-                f"Declare it in altneu.toml, by its first row: [values] {types}"
-            )
-        twice = sorted({name for name in self.names if self.names.count(name) > 1 and name != "_"})
-        if twice:
-            raise FileBroken(f"column {', '.join(twice)} is there twice")
+    def _read_header(self, header: bytes, stream: IO[bytes]) -> bytes:
+        """Return the whole header, whose names may hold line breaks within quotes."""
+        while not is_record(header.removesuffix(b"\n") + b"\n", self._separator()):
+            line = stream.readline()
+            header += line
+            if not line or len(header) > BLOCK:
+                raise FileBroken("the header has a quote that is not closed")
+        return header
+
+    def _check_header(self, header: bytes, first: bytes) -> None:
+        if not self.names:
+            try:
+                self.names = self.split(header.decode().strip("\r\n"))
+            except UnicodeDecodeError:
+                raise FileBroken("its header is not UTF-8 text: write the file as UTF-8") from None
+            except ValueError as error:
+                raise FileBroken(f"the header cannot be read: {error}") from None
+
+        def guess_types() -> dict[str, str]:
+            try:
+                cells = self.split(first.decode("utf-8", "replace").strip("\r\n"))
+            except ValueError:
+                cells = []
+            return {name: kind_of([cell]) for name, cell in zip(self.names, cells, strict=False)}
+
+        require_known_columns(self.names, self.layout, guess_types)
+
+    def _separator(self) -> str:
+        return self.separator or ","
+
+    def cut(self, text: bytes, line: int) -> Records:
+        """Take the whole records at the beginning of a text, whose first line has a number."""
+        return cut_records(text, line, self._separator())
 
     def split(self, text: str) -> list[str]:
-        return split(text, self.separator or ",")
+        return split_record(text, self._separator())
 
-    def fast(self, block: bytes) -> pa.Table:
-        separator = self.separator or ","
-        self._refuse_what_arrow_reads_otherwise(block)
-        if separator == " ":
+    def fast(self, records: Records) -> pa.Table:
+        block = records.text
+        self._refuse_what_arrow_reads_otherwise(records)
+        if self._separator() == " ":
             block = re.sub(rb"[ \t]+", b" ", block.replace(b"\r\n", b"\n"))
             if b" " in beside_newlines(block):
                 block = block.replace(b" \n", b"\n").replace(b"\n ", b"\n").removeprefix(b" ")
         types = {name: self.layout.types[name] for name in self.names if name in self.layout.types}
         table = self._parsed(block, types)
-        if b'"' in block:
-            skipped = dict.fromkeys((name for name in self._columns() if name not in types), "string")
-            texts = [*table.columns, *(self._parsed(block, skipped).columns if skipped else ())]
-            last = [column[-1].as_py() for column in texts if column.type == pa.string() and len(column)]
-            if any(text and "\n" in text for text in last):
-                raise pa.ArrowInvalid("Arrow takes a quote for closed at the end of its block")
         hexadecimal = b"x" in block or b"X" in block  # Python looks for two bytes at a hundredth of the speed
         numeric = [
             name
@@ -96,7 +108,7 @@ class Delimited:
             for column in self._parsed(block, dict.fromkeys(numeric, "string")).columns:
                 if pc.any(pc.match_substring_regex(column, _ARROWS_OWN)).as_py():
                     raise pa.ArrowInvalid("Arrow takes 0x10 for 16 and nan(1) for nan")
-        return self._trimmed(table) if b" " in block or b"\t" in block else table
+        return trim_texts(table) if b" " in block or b"\t" in block else table
 
     def _columns(self) -> list[str]:
         return [name if name != "_" else f"_{i}" for i, name in enumerate(self.names)]
@@ -105,16 +117,18 @@ class Delimited:
         """Some of the columns of a block."""
         if block.startswith(BOM):
             raise pa.ArrowInvalid("Arrow skips it at the start of any block")
-        separator = self.separator or ","
+        block, separator = self._with_short_separator(block)
         return pacsv.read_csv(
             io.BytesIO(block),
             pacsv.ReadOptions(
                 use_threads=False,
                 column_names=self._columns(),
-                block_size=BLOCK * 2,
+                block_size=len(block) + 1,
             ),
             pacsv.ParseOptions(
-                delimiter=separator, ignore_empty_lines=False, quote_char=False if separator == " " else '"'
+                delimiter=separator,
+                ignore_empty_lines=False,
+                quote_char=False if separator == " " else '"',
             ),
             pacsv.ConvertOptions(
                 column_types={name: ARROW[type_] for name, type_ in types.items()},
@@ -126,7 +140,22 @@ class Delimited:
             ),
         )
 
-    def _refuse_what_arrow_reads_otherwise(self, block: bytes) -> None:
+    def _with_short_separator(self, block: bytes) -> tuple[bytes, str]:
+        """Put one byte in place of a separator of several bytes, which Arrow does not take."""
+        separator = self._separator()
+        if len(separator.encode()) == 1:
+            return block, separator
+        if b'"' in block:
+            raise pa.ArrowInvalid("the separator may stand within quotes, too")
+        spare = next((byte for byte in _SPARE if byte not in block), None)
+        if spare is None:
+            raise pa.ArrowInvalid("no byte is left for the separator")
+        return block.replace(separator.encode(), bytes([spare])), chr(spare)
+
+    def _refuse_what_arrow_reads_otherwise(self, records: Records) -> None:
+        block = records.text
+        if len(records.faulty):
+            raise pa.ArrowInvalid("Arrow takes text after a closing quote")
         if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
             raise pa.ArrowInvalid("Arrow ends a line at a carriage return, too")
         if "_" in self.names and not block.isascii():
@@ -134,15 +163,6 @@ class Delimited:
                 block.decode()  # Arrow looks at the columns that are read, alone
             except UnicodeDecodeError:
                 raise pa.ArrowInvalid("not UTF-8") from None
-
-    def _trimmed(self, table: pa.Table) -> pa.Table:
-        for at, column in enumerate(table.columns):
-            if column.type == pa.string():
-                trimmed = pc.ascii_trim(column, " \t")
-                if pc.sum(pc.binary_length(trimmed)) != pc.sum(pc.binary_length(column)):
-                    filled = pc.if_else(pc.equal(trimmed, ""), None, trimmed)
-                    table = table.set_column(at, table.column_names[at], filled)
-        return table
 
     def row(self, text: str) -> dict[str, Any]:
         fields = self.split(text)
@@ -152,24 +172,21 @@ class Delimited:
         return {n: scalar(found.get(n) or None, type_, n) for n, type_ in self.layout.types.items()}
 
 
+def parse_separator(text: str | None) -> str | None:
+    r"""Return the separator that a user means. Raises `UsageError`.
+
+    >>> [parse_separator(text) for text in ("tab", r"\t", r"\s+", "  ", "::")]
+    ['\t', '\t', ' ', ' ', '::']
+    """
+    if text is None:
+        return None
+    if text == "" or set(text) & set('"\r\n\0') or text != text.encode("utf-8", "replace").decode():
+        raise UsageError(f"--sep {text!r}: it cannot separate the fields of a line.", "altneu land --help")
+    if text != "\t" and not text.strip(" \t"):
+        return " "
+    return {"tab": "\t", r"\t": "\t", r"\s": " ", r"\s+": " "}.get(text, text)
+
+
 def guess_separator(line: str) -> str:
     """The separator by the first line: a comma, a tab, a semicolon, or any run of blanks."""
     return next((s for s in (",", "\t", ";") if s in line), " ")
-
-
-def split(line: str, separator: str) -> list[str]:
-    """The fields of a line of delimited text, without the blanks around them. Raises `ValueError`.
-
-    >>> split('a ,"b, c" ', ","), split(" 1  2", " ")
-    (['a', 'b, c'], ['1', '2'])
-    """
-    if separator == " ":
-        return [cell for cell in re.split(r"[ \t]+", line) if cell]
-    try:
-        reader = csv.reader([line + "\n", ""], delimiter=separator)
-        cells = next(reader, [])
-    except csv.Error as error:
-        raise ValueError(str(error)) from None
-    if reader.line_num > 1:
-        raise ValueError("a quote is not closed")
-    return [cell.strip(" \t") for cell in cells]

@@ -20,10 +20,11 @@ from ..errors import UsageError
 from ..home.directory import Home
 from ..home.file import Entries
 from ..home.rules import reserved
-from .delimited import guess_separator, split
+from .delimited import guess_separator, parse_separator
 from .folder import listing
 from .layout import COMMENTS, FileBroken, Layout
 from .parsing import opened
+from .records import join_lines, split_record
 from .times import UNITS, Clock
 from .values import is_value, kind_of
 
@@ -190,8 +191,9 @@ def _sample(file: Path, options: Options) -> _Sample:
         raise UsageError(f"{file} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
     if not text:
         raise UsageError(f"{file}: no row could be read: it is empty. Nothing was landed.", HELP)
-    separator = options.separator or guess_separator(text[0])
-    return _Sample(file, separator, [_cells(line, separator) for line in text if line.strip()])
+    separator = parse_separator(options.separator) or guess_separator(text[0])
+    records = join_lines(text, separator)
+    return _Sample(file, separator, [_cells(record, separator) for record in records if record.strip()])
 
 
 def _text_lines(stream: Iterable[bytes]) -> Iterator[str]:
@@ -223,7 +225,7 @@ def _text(value: object) -> str:
 
 def _cells(line: str, separator: str) -> list[str]:
     try:
-        return split(line, separator)
+        return split_record(line, separator)
     except ValueError:
         return line.split(separator)
 

@@ -2,9 +2,9 @@
 
 A rerun of an epoch replaces its batch: what is written is the difference between the batch as landed and as published.
 Files are read inside Spark tasks, a file a task, a block at a time: once to judge them, then for their rows. A file
-that is broken as a whole (truncated gzip, missing column) stops the run; malformed rows go to quarantine with file,
-line and reason, and stop the run only above `[ingest] max_bad_share`. Empty lines are noted in quarantine and count as
-nothing lost.
+that cannot be read as a whole (damaged gzip, missing column) stops the run; malformed rows go to quarantine with file,
+line and reason, and stop the run only above `[ingest] max_bad_share`. Empty lines and the comments before a header are
+noted in quarantine and count as nothing lost.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from .layout import FileBroken, Layout
 from .parsing import read
 
 FEW_FILES = 8  # a task each, whatever the cores: of more, a core gets about four tasks, since files differ in size
+
+COMMENTS_NOTED = "comments before the header"  # the reason in quarantine of what is no row
 
 _ID = {"integer": "bigint", "string": "string"}
 
@@ -139,6 +141,8 @@ def _blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
         operation = rows["op"].fill_null("upsert")
         fine = pc.is_in(operation, pa.array(OPERATIONS))
         malformed = list(block.bad)
+        if block.comments:
+            malformed.append((1, COMMENTS_NOTED, f"{block.comments} lines"))
         if not pc.all(fine).as_py():
             for row in rows.filter(pc.invert(fine)).to_pylist():
                 line = row.pop("line")
@@ -177,7 +181,7 @@ def _counted(file: _File) -> Iterator[pa.Table]:
     first: tuple[int, str, str] | tuple[None, None, None] = (None, None, None)
     try:
         for rows, malformed in _blocks(file):
-            serious = [row for row in malformed if row[1] != "empty line"]
+            serious = [row for row in malformed if row[1] not in ("empty line", COMMENTS_NOTED)]
             found["good"] += rows.num_rows
             found["bad"] += len(malformed)
             found["serious"] += len(serious)

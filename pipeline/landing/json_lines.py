@@ -10,16 +10,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from .layout import ARROW, BLOCK, Layout, beside_newlines, skip_bom
+from .layout import ARROW, Layout, beside_newlines, skip_bom, trim_texts
+from .records import Records, cut_lines
 from .values import JsonNumber, scalar
 
 
 class JsonLines:
-    """One JSON object a line."""
+    """One JSON object a line. `columns` says what each field of the file is here; "_" is left out."""
+
+    comments = 0
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.schema = pa.schema([(name, ARROW[type_]) for name, type_ in layout.types.items()])
+        names = layout.names or tuple(layout.types)
+        self.columns = dict(zip(layout.fields, names, strict=True)) if layout.fields else {n: n for n in layout.types}
+        self.fields = {column: name for name, column in self.columns.items() if column != "_"}
+        self.has_skipped = "_" in self.columns.values()
+        self.schema = pa.schema([(self.fields.get(name, name), ARROW[t]) for name, t in layout.types.items()])
         self.decoder = json.JSONDecoder(
             object_pairs_hook=_once, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=_no_constant
         )
@@ -28,17 +35,26 @@ class JsonLines:
         skip_bom(stream)
         return 0, b""
 
-    def fast(self, block: bytes) -> pa.Table:
-        if beside_newlines(block) != b"{}":
+    def cut(self, text: bytes, line: int) -> Records:
+        return cut_lines(text, line)
+
+    def fast(self, records: Records) -> pa.Table:
+        if beside_newlines(records.text) != b"{}":
             raise pa.ArrowInvalid("a line is not one object")  # Arrow cares for objects alone, not for lines
-        options = pajson.ParseOptions(explicit_schema=self.schema, unexpected_field_behavior="error")
-        table = pajson.read_json(
-            io.BytesIO(block), pajson.ReadOptions(use_threads=False, block_size=BLOCK * 2), options
+        options = pajson.ParseOptions(
+            explicit_schema=self.schema, unexpected_field_behavior="infer" if self.has_skipped else "error"
         )
+        size = len(records.text) + 1
+        table = pajson.read_json(
+            io.BytesIO(records.text), pajson.ReadOptions(use_threads=False, block_size=size), options
+        )
+        if set(table.column_names) - {*self.columns, *self.schema.names}:
+            raise pa.ArrowInvalid("a field is unknown")
+        table = table.select(self.schema.names).rename_columns(list(self.layout.types))
         numbers = [column for column in table.columns if column.type == pa.float64()]
         if not all(pc.all(pc.is_finite(column)).as_py() in (True, None) for column in numbers):
             raise pa.ArrowInvalid("Arrow takes NaN and Infinity for JSON")
-        return table
+        return trim_texts(table)
 
     def row(self, text: str) -> dict[str, Any]:
         try:
@@ -49,10 +65,10 @@ class JsonLines:
             raise ValueError("not JSON") from None
         if not isinstance(row, dict):
             raise ValueError("not a JSON object")
-        unknown = sorted(set(row) - set(self.layout.types))
+        unknown = sorted(set(row) - set(self.columns))
         if unknown:
             raise ValueError(f"unknown field {', '.join(unknown)}")
-        return {name: scalar(row.get(name), type_, name) for name, type_ in self.layout.types.items()}
+        return {name: scalar(row.get(self.fields.get(name, name)), t, name) for name, t in self.layout.types.items()}
 
 
 class _Twice(Exception):

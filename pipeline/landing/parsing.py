@@ -1,48 +1,48 @@
 """Files of rows → typed Arrow tables with line numbers, and the malformed rows with their reasons.
 
-`read(path, layout)` yields `Block`s: nothing is lost, every input line is in `good`, in `bad`, or before the header. A
-block of bytes goes through Arrow's parsers at their speed. One that they refuse is halved, and again, until a few lines
+`read(path, layout)` yields `Block`s: nothing is lost, every line of the file belongs to a record that is in `good` or
+in `bad`, or stands before the first record and is a comment (these are counted), an empty line or the header. A block
+of records goes through Arrow's parsers at their speed. One that they refuse is halved, and again, until a few records
 are left to be read one by one, to say which is wrong and why. Both ways follow the same rules, so that a row means the
-same whatever stands near it:
+same whatever stands near it, and in whatever format:
 
-- Comments (`#`, `%`) and empty lines may stand before the header, or before the first row of a file without one. After
-  that every line is a row. JSON has no comments.
-- Blanks and tabs around a field of delimited text do not count, quoted or not. Quotes count only around a whole field,
-  and not in text separated by blanks; a field holds no line break. What is then empty is no value.
+- Comments and empty lines may stand before the header, or before the first row of a file without one. After that every
+  line belongs to a row. JSON has no comments.
+- Blanks and tabs around a text do not count, quoted or not. What is then empty is no value.
+- Quotes count only around a whole field of delimited text, and not in text separated by blanks. A line break within
+  quotes belongs to the field (RFC 4180); a row has the number of its first line. Where quotes are not closed, or text
+  follows them, each line of the record is malformed; an unclosed quote reaches to the end of the file.
 - An integer is a sign and ASCII digits, within 64 bits; a number may have a fraction and an exponent, or be nan or inf.
-  In JSON 1.0 is an integer, too, and an object has each field once.
+  In JSON and Parquet 1.0 is an integer, too; an object of JSON has each field once. Texts in Parquet are held to the
+  same rules (`parquet`).
 
-Memory: one block (16 MiB of text). A broken file (truncated gzip, a missing column, no Parquet) is `FileBroken`: it has
-no good rows one could trust.
+Memory: one block (16 MiB of text), and a record of at most as much. A file that cannot be read (damaged gzip, a missing
+column, no Parquet, another encoding, no permission) is `FileBroken`: it has no good rows one could trust.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
+import io
+import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ..home.s3 import S3
 from ..state import files
 from .delimited import Delimited
 from .json_lines import JsonLines
-from .layout import ARROW, BLOCK, FileBroken, Layout
+from .layout import ARROW, BLOCK, Block, FileBroken, Layout
+from .parquet import read_parquet
+from .records import QuoteError, Records
 
+LONGEST = BLOCK  # bytes of a record
 SMALL = 32 << 10  # bytes that are read line by line when Arrow refuses them
-
-
-@dataclass
-class Block:
-    good: pa.Table  # the layout's columns and `line` (int64, 1 = the file's first line)
-    bad: list[tuple[int, str, str]] = field(default_factory=list)  # line, reason, text
 
 
 def read(path: Path | str, layout: Layout, s3: S3 | None = None) -> Iterator[Block]:
@@ -51,117 +51,145 @@ def read(path: Path | str, layout: Layout, s3: S3 | None = None) -> Iterator[Blo
     name = str(path).removesuffix(".gz")
     try:
         if name.endswith(".parquet"):
-            yield from _parquet(path, layout, s3)
-        elif name.endswith((".jsonl", ".ndjson")):
-            yield from _lines(path, layout, JsonLines(layout), s3)
+            yield from read_parquet(path, layout, s3)
+        elif name.endswith((".jsonl", ".ndjson", ".json")):
+            yield from _read_text(path, layout, JsonLines(layout), s3)
         else:
-            yield from _lines(path, layout, Delimited(layout), s3)
-    except (EOFError, gzip.BadGzipFile, OSError, pa.ArrowInvalid) as error:
+            yield from _read_text(path, layout, Delimited(layout), s3)
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         if isinstance(error, FileNotFoundError):
             raise FileBroken("the file is gone") from None
         if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and files.local(str(path)) is None:
             raise FileBroken(f"the store does not give it: {files.told(error)}", again=True) from None
-        reason = "the gzip stream is truncated" if isinstance(error, EOFError) else str(error)
-        raise FileBroken(reason) from None
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise FileBroken(f"it cannot be read: {reason or (str(error).splitlines() or [repr(error)])[0]}") from None
 
 
 def opened(path: Path | str, s3: S3 | None = None) -> IO[bytes]:
-    """A file's content, unpacked."""
+    """A file's content, unpacked. Every damage of a packed file is a `gzip.BadGzipFile`, an `OSError`."""
     stream = files.opened(str(path), s3)
-    return cast(IO[bytes], _Unpacked(stream)) if str(path).endswith(".gz") else stream
+    return cast(IO[bytes], io.BufferedReader(_Unpacked(stream), 1 << 17)) if str(path).endswith(".gz") else stream
 
 
-class _Unpacked(gzip.GzipFile):
+class _Unpacked(io.RawIOBase):
     """A packed stream, which is closed with its reader."""
 
     def __init__(self, packed: IO[bytes]) -> None:
-        super().__init__(fileobj=packed)
-        self._packed = packed
+        self._packed, self._content = packed, gzip.GzipFile(fileobj=packed)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            content = self._content.read1(len(buffer))
+        except EOFError:
+            raise gzip.BadGzipFile("the gzip stream is truncated") from None
+        except zlib.error as error:
+            raise gzip.BadGzipFile(f"the gzip stream is damaged: {error}") from None
+        buffer[: len(content)] = content
+        return len(content)
 
     def close(self) -> None:
         super().close()
+        self._content.close()
         self._packed.close()
 
 
-def _lines(path: Path | str, layout: Layout, form: JsonLines | Delimited, s3: S3 | None) -> Iterator[Block]:
+def _read_text(path: Path | str, layout: Layout, form: JsonLines | Delimited, s3: S3 | None) -> Iterator[Block]:
     with opened(path, s3) as stream:
-        line, rest = form.start(stream)
+        lines, rest = form.start(stream)
+        if form.comments:
+            yield Block(_read_slowly(Records(b"", 1), layout, form).good, comments=form.comments)
         while chunk := stream.read(BLOCK):
-            block, cut, tail = (rest + chunk).rpartition(b"\n")
-            if cut:
-                yield from _blocks(block + b"\n", line, layout, form)
-                line += block.count(b"\n") + 1
-            rest = tail
+            text = rest + chunk
+            records = form.cut(text, lines + 1)
+            yield from _read_records(records, layout, form)
+            lines += records.line_count
+            rest = text[len(records.text) :]
+            if len(rest) > LONGEST:
+                raise FileBroken(
+                    f"line {lines + 1} begins a record of more than {LONGEST >> 20} MiB: "
+                    "is a line break or a closing quote missing?"
+                )
         if rest:
-            yield from _blocks(rest if rest.endswith(b"\n") else rest + b"\n", line, layout, form)
+            yield from _read_end(rest if rest.endswith(b"\n") else rest + b"\n", lines + 1, layout, form)
 
 
-def _blocks(block: bytes, before: int, layout: Layout, form: JsonLines | Delimited) -> Iterator[Block]:
-    """The block at once, or in halves where Arrow refuses it: one malformed line slows down `SMALL` bytes, not all."""
-    lines = block.count(b"\n")
+def _read_end(text: bytes, line: int, layout: Layout, form: JsonLines | Delimited) -> Iterator[Block]:
+    """The last records of a file. After a quote that is not closed, the rest of the file is one faulty record."""
+    records = form.cut(text, line)
+    yield from _read_records(records, layout, form)
+    rest = text[len(records.text) :]
+    if rest:
+        ends = np.flatnonzero(np.frombuffer(rest, np.uint8) == ord("\n"))
+        start = line + records.line_count
+        yield _read_slowly(Records(rest, start, ends[:-1], np.zeros(1, np.int64)), layout, form)
+
+
+def _read_records(records: Records, layout: Layout, form: JsonLines | Delimited) -> Iterator[Block]:
+    """Read the records at once, or in halves where Arrow refuses them: a malformed line slows down `SMALL` bytes."""
+    if not records.text:
+        return
     try:
-        table = _complete(form.fast(block), layout)
-        if table.num_rows == lines and not _nulls(table, layout).any():
-            yield Block(table.append_column("line", pa.array(np.arange(before + 1, before + lines + 1))))
+        table = _complete(form.fast(records), layout)
+        if table.num_rows == records.count_records() and not _nulls(table, layout).any():
+            yield Block(table.append_column("line", pa.array(records.number_records())))
             return
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError):
         pass
-    middle = block.find(b"\n", len(block) // 2) + 1
-    if len(block) <= SMALL or middle == len(block):
-        yield _slowly(block, before, layout, form)
+    halves = records.halve() if len(records.text) > SMALL else None
+    if halves is None:
+        yield _read_slowly(records, layout, form)
     else:
-        yield from _blocks(block[:middle], before, layout, form)
-        yield from _blocks(block[middle:], before + block.count(b"\n", 0, middle), layout, form)
+        for half in halves:
+            yield from _read_records(half, layout, form)
 
 
-def _slowly(block: bytes, before: int, layout: Layout, form: JsonLines | Delimited) -> Block:
-    """Line by line: the same rows, and a reason for each that is not one."""
+def _read_slowly(records: Records, layout: Layout, form: JsonLines | Delimited) -> Block:
+    """Record by record: the same rows, and a reason for each that is not one."""
     rows: list[dict[str, Any]] = []
     bad: list[tuple[int, str, str]] = []
-    for number, raw in enumerate(block.split(b"\n")[:-1], before + 1):
-        raw = raw.removesuffix(b"\r")
+    for number, raw in records.list_records():
+        text = raw.decode("utf-8", "backslashreplace")
         try:
-            text = raw.decode()
-            if not text.strip(" \t"):
-                raise ValueError("empty line")
-            if "\r" in text:
-                raise ValueError("a carriage return within the line")
-            row = form.row(text)
-            for name in layout.types:
-                if row[name] in (None, "") and name not in layout.optional:
-                    raise ValueError(f"{name} is empty")
+            row = _read_row(text, layout, form)
+            if not _is_utf8(raw):
+                raise ValueError("not UTF-8")
             rows.append({**row, "line": number})
-        except UnicodeDecodeError:
-            bad.append((number, "not UTF-8", raw.decode("utf-8", "backslashreplace")[:500]))
+        except QuoteError as error:
+            bad += _reject_lines(number, str(error), text)
         except ValueError as error:
-            bad.append((number, str(error), text[:500]))
+            bad.append((number, str(error) if _is_utf8(raw) else "not UTF-8", text[:500]))
     schema = pa.schema([(n, ARROW[t]) for n, t in layout.types.items()] + [("line", pa.int64())])
     return Block(pa.Table.from_pylist(rows, schema), bad)
 
 
-def _parquet(path: Path | str, layout: Layout, s3: S3 | None) -> Iterator[Block]:
-    remote = files.local(str(path)) is None
-    file = pq.ParquetFile(files.random_access(str(path), s3) if remote else path)
-    form = Delimited(layout)
-    form.names = file.schema_arrow.names
-    form.check_names()
-    before = 0
-    for batch in file.iter_batches(1 << 20):
-        table = pa.Table.from_batches([batch])
-        lines = pa.array(np.arange(before + 1, before + table.num_rows + 1))
-        before += table.num_rows
-        bad: list[tuple[int, str, str]] = []
-        try:
-            table = _complete(table, layout)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise FileBroken(f"a column has another type than declared: {error}") from None
-        nulls = _nulls(table, layout)
-        if nulls.any():
-            for index in nulls.nonzero()[0]:
-                row = {name: table[name][int(index)].as_py() for name in layout.types}
-                empty = next(n for n in layout.types if row[n] in (None, "") and n not in layout.optional)
-                bad.append((lines[int(index)].as_py(), f"{empty} is empty", json.dumps(row, default=str)[:500]))
-        yield Block(table.append_column("line", lines).filter(pa.array(~nulls)), bad)
+def _read_row(text: str, layout: Layout, form: JsonLines | Delimited) -> dict[str, Any]:
+    if not text.strip(" \t"):
+        raise ValueError("empty line")
+    row = form.row(text)
+    for name in layout.types:
+        if row[name] is None and name not in layout.optional:
+            raise ValueError(f"{name} is empty")
+    return row
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _reject_lines(line: int, reason: str, record: str) -> Iterator[tuple[int, str, str]]:
+    """Every line of a record whose quotes are wrong: nobody knows whether it is one row or many."""
+    lines = record.split("\n")
+    if len(lines) > 1:
+        reason = f"{reason}; the record begins in line {line}"
+    for number, text in enumerate(lines, line):
+        yield number, reason, text.removesuffix("\r")[:500]
 
 
 def _complete(table: pa.Table, layout: Layout) -> pa.Table:
@@ -177,14 +205,12 @@ def _complete(table: pa.Table, layout: Layout) -> pa.Table:
     return pa.table(columns, names=list(layout.types))
 
 
-def _nulls(table: pa.Table, layout: Layout) -> Any:
-    """Which rows lack a required value (NumPy mask)."""
+def _nulls(table: pa.Table, layout: Layout) -> npt.NDArray[np.bool_]:
+    """Which rows lack a required value."""
     mask = np.zeros(table.num_rows, dtype=bool)
     for name in layout.types:
         if name not in layout.optional:
             column = table[name]
-            if column.type == pa.string():
-                column = pc.if_else(pc.equal(column, ""), None, column)
             if column.null_count:
                 mask |= column.is_null().to_numpy(zero_copy_only=False)
     return mask

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from ..errors import AltneuError
 from .form import Form
-from .layout import FileBroken, Layout
+from .layout import FileBroken
 from .parsing import read
 from .times import Times
 from .values import is_value
@@ -46,8 +45,7 @@ def split(form: Form, epoch: int | None, into: Path, progress: Callable[[str], N
         try:
             for block in read(file, layout):
                 found.rejected += [(file.name, line, reason, text) for line, reason, text in block.bad]
-                rows = _without_line_breaks(block.good, layout, file.name, found.rejected)
-                rows, of = _dated(rows, form, file.name, epoch, found.rejected)
+                rows, of = _dated(block.good, form, file.name, epoch, found.rejected)
                 _write(rows, of, form, into, name, found.rows)
         except FileBroken as error:
             raise AltneuError(f"{file}: {error}. Nothing was landed.", "fix the file and land it again") from None
@@ -70,19 +68,6 @@ def keep(path: Path, rejected: Rejected) -> None:
     with path.open("w") as stream:
         for name, line, reason, text in rejected:
             stream.write(json.dumps({"file": name, "line": line, "reason": reason, "text": text}) + "\n")
-
-
-def _without_line_breaks(rows: pa.Table, layout: Layout, file: str, rejected: Rejected) -> pa.Table:
-    """JSON and Parquet may hold what a line of CSV cannot."""
-    for name, type_ in layout.types.items():
-        if type_ == "string":
-            broken = pc.fill_null(pc.match_substring_regex(rows[name], "[\r\n]"), False)
-            if pc.any(broken).as_py():
-                bad = rows.filter(broken)
-                cells = zip(bad["line"].to_pylist(), bad[name].to_pylist(), strict=True)
-                rejected += [(file, line, f"{name} holds a line break", text[:500]) for line, text in cells]
-                rows = rows.filter(pc.invert(broken))
-    return rows
 
 
 def _dated(rows: pa.Table, form: Form, file: str, epoch: int | None, rejected: Rejected) -> tuple[pa.Table, Times]:

@@ -17,7 +17,17 @@ class JsonNumber(str):
 
 
 def scalar(value: Any, type_: str, name: str) -> Any:
-    """One field, as text or as JSON gave it, in its type; `ValueError` says which column and what stands there."""
+    """One field, as text or as JSON gave it, in its type; `ValueError` says which column and what stands there.
+
+    Blanks and tabs around a text do not count; what is empty then is no value.
+
+    >>> scalar(" 7", "long", "w"), scalar(JsonNumber("7.0"), "long", "w"), scalar(" a b ", "string", "w")
+    (7, 7, 'a b')
+    >>> scalar(" ", "string", "w") is None
+    True
+    """
+    if type(value) is str:
+        value = value.strip(" \t") or None
     if value is None:
         return None
     try:

@@ -38,9 +38,18 @@ def home(tmp_path: Path) -> Path:
     return path
 
 
+FLIPPED = bytearray(gzip.compress(K4.encode() * 500))
+FLIPPED[30] ^= 16
 BROKEN = {
     "a missing column": (b"src,op\n1,upsert\n", "rows.csv", "column dst is missing"),
     "a truncated gzip": (gzip.compress(K4.encode() * 500)[:-30], "rows.csv.gz", "truncated"),
+    "a flipped bit": (
+        FLIPPED,
+        "rows.csv.gz",
+        "landing/epoch=2/rows.csv.gz: it cannot be read: the gzip stream is damaged",
+    ),
+    "a broken Parquet file": (b"PAR1 nothing PAR1", "rows.parquet", "landing/epoch=2/rows.parquet: it cannot be read"),
+    "another encoding": (K4.encode("utf-16"), "rows.csv", "landing/epoch=2/rows.csv: it is UTF-16"),
     "an unknown column": (b"src,dst,colour\n1,2,red\n", "rows.csv", "column colour is unknown"),
     "bad integers": (b"src,dst\n1,2\n1,x\n", "rows.csv", "line 3: dst is 'x', not an integer"),
     "a wrong op": (b"src,dst,op\n1,2,upsert\n1,3,erase\n", "rows.csv", "op is 'erase'"),
@@ -66,12 +75,12 @@ def test_broken_input_stops_the_run_and_loses_nothing(altneu: Altneu, home: Path
             assert states == {1: "published", 2: "failed"}, name
         broken.unlink()
         assert altneu("show", "totals", "--all-epochs", "--format", "json").out == before, name
-    # fixed, it goes through; a few bad rows among many are quarantined, an empty line is nothing lost
+    # fixed, it goes through; a few bad rows among many are quarantined, an empty line and a comment are nothing lost
     good = "".join(f"{a},{a + 1}\n" for a in range(1, 40))
-    land(home, "2", f"src,dst\n{good}\n7,seven\n")
+    land(home, "2", f"# a comment\nsrc,dst\n{good}\n7,seven\n")
     repaired = altneu("run", "2")
     assert repaired.code == 0, repaired.err
-    assert "quarantined 2" in repaired.err
+    assert "quarantined 3" in repaired.err
     row = json.loads(altneu("show", "totals", "--format", "json").out)[0]
     assert (row["edges"], row["triangles"], row["revision"]) == (42, 4, 2)
 
