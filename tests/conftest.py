@@ -12,13 +12,12 @@ from pyspark.sql import SparkSession
 
 from pipeline.landing import landed
 from pipeline.storage.session import SIMPLE
-from tests.postgres import postgres, server  # noqa: F401  # fixtures
-from tests.rest import rest, rest_server  # noqa: F401  # fixtures
-from tests.s3 import gateway, s3, store  # noqa: F401  # fixtures
 
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
 TINY = SIMPLE
 
+
+pytest_plugins = [f"tests.{name}" for name in ("tools", "costs", "browser", "postgres", "rest", "s3")]
 
 QUICK = ("unit", "docs", "report", "expectations")
 
