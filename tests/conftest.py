@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,28 +16,7 @@ from pipeline.storage.session import SIMPLE
 TINY = SIMPLE
 
 
-pytest_plugins = [f"tests.{name}" for name in ("tools", "costs", "browser", "postgres", "rest", "s3")]
-
-QUICK = ("unit", "docs", "report", "expectations")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="Only what needs no Spark and no browser: under a minute.")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--quick"):
-        return
-    tests = Path(__file__).parent
-
-    def quick(item: pytest.Item) -> bool:
-        place = item.path.relative_to(tests).parts if item.path.is_relative_to(tests) else ("",)
-        names = getattr(item, "fixturenames", ())
-        return place[0] in QUICK and not {"spark", "page", "browser"}.intersection(names) and "browser" not in place[-1]
-
-    kept = [item for item in items if quick(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+pytest_plugins = [f"tests.{name}" for name in ("tools", "tiers", "costs", "browser", "postgres", "rest", "s3")]
 
 
 @pytest.fixture(autouse=True)

@@ -100,7 +100,7 @@ def starts_run(arguments: object) -> bool:
     if not isinstance(arguments, Iterable):
         return False
     words = [os.fsdecode(word) for word in arguments if isinstance(word, (str, bytes, os.PathLike))]
-    if any(word.endswith("infra/demo") or "runner.run(" in word for word in words):
+    if words and (words[0].endswith("infra/demo") or any("runner.run(" in word for word in words)):
         return True
     ours = any(word.endswith(("/altneu", "pipeline.cli")) or word in ("altneu", "pipeline") for word in words)
     return ours and not COMMANDS_WITH_RUNS.isdisjoint(words) and "--help" not in words
@@ -185,7 +185,12 @@ def pytest_runtest_makereport(
         shared = [{"name": name, **cost.as_json()} for name, cost in meter.fixtures]
         report.user_properties.append(("cost", {**meter.test.as_json(), "shared": shared}))
         if file := os.environ.get("ALTNEU_TEST_COSTS"):
-            line = {"test": item.nodeid, "outcome": report.outcome, **meter.test.as_json(), "shared": shared}
+            line = {
+                "test": item.nodeid.partition("@")[0],
+                "outcome": report.outcome,
+                **meter.test.as_json(),
+                "shared": shared,
+            }
             with open(file, "a", encoding="utf-8") as written:
                 written.write(json.dumps(line) + "\n")
     return report
@@ -226,7 +231,7 @@ class Summary:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, cost in report.user_properties:
             if name == "cost" and isinstance(cost, dict):
-                self.tests.append((report.nodeid, cost))
+                self.tests.append((report.nodeid.partition("@")[0], cost))
                 self.fixtures += [(f"fixture {each['name']}", each) for each in cost["shared"]]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

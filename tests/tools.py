@@ -265,3 +265,7 @@ def describe(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         tool, found = TOOLS[name], locate(name)
         yield f"{name:12} {'found: ' + found if found else 'NOT FOUND, its tests are skipped. ' + tool.reason}"
+
+
+if __name__ == "__main__":
+    print("\n".join(describe(BACKENDS)))
