@@ -5,41 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.landing import landed
 from pipeline.storage.session import SIMPLE
-from tests.postgres import postgres, server  # noqa: F401  # fixtures
-from tests.rest import rest, rest_server  # noqa: F401  # fixtures
-from tests.s3 import gateway, s3, store  # noqa: F401  # fixtures
 
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
 TINY = SIMPLE
 
 
-QUICK = ("unit", "docs", "report", "expectations")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="Only what needs no Spark and no browser: under a minute.")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--quick"):
-        return
-    tests = Path(__file__).parent
-
-    def quick(item: pytest.Item) -> bool:
-        place = item.path.relative_to(tests).parts if item.path.is_relative_to(tests) else ("",)
-        names = getattr(item, "fixturenames", ())
-        return place[0] in QUICK and not {"spark", "page", "browser"}.intersection(names) and "browser" not in place[-1]
-
-    kept = [item for item in items if quick(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+pytest_plugins = [f"tests.{name}" for name in ("tools", "tiers", "costs", "browser", "postgres", "rest", "s3")]
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,13 @@
 """A network of its own for a process of a test, joined to this machine's by one link, which can be cut.
 
-A cut link is what a pulled cable is: nobody is told, connections stay open and hear nothing. It takes Linux, `ip` and
-the rights of root: without them the test that asks for a network is skipped.
+A cut link is what a pulled cable is: nobody is told, connections stay open and hear nothing. A test that asks for a
+network has the marker `needs("network")`.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-
-import pytest
 
 
 class Network:
@@ -19,12 +17,7 @@ class Network:
         number = os.getpid() % 250
         self.name, self._link = f"altneu{number}", f"altneu{number}a"
         self.here, self.there = f"10.213.{number}.1", f"10.213.{number}.2"
-        try:
-            _ip("netns", "add", self.name)
-        except FileNotFoundError:
-            pytest.skip("a network of its own for a worker takes `ip` (Debian: iproute2)")
-        except subprocess.CalledProcessError as error:
-            pytest.skip(f"a network of its own for a worker takes the rights of root ({error.stderr.strip()})")
+        _ip("netns", "add", self.name)
         try:
             _ip("link", "add", self._link, "type", "veth", "peer", "name", f"altneu{number}b", "netns", self.name)
             _ip("addr", "add", f"{self.here}/24", "dev", self._link)

@@ -16,12 +16,10 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 
+from tests import tools
 
-def programs() -> Path | None:
-    """The folder of PostgreSQL's programs, where a server is installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    initdb = str(found[-1]) if found else shutil.which("initdb")
-    return Path(initdb).parent if initdb else None
+# of tests that take either database
+DATABASE_KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.backend("postgresql"))]
 
 
 class Server(NamedTuple):
@@ -32,8 +30,12 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def running(programs: Path, password: str | None = None) -> Iterator[Server]:
-    """A PostgreSQL cluster of its own, on a free port of the loopback interface; it asks for the password, if any."""
+def running(password: str | None = None) -> Iterator[Server]:
+    """A PostgreSQL cluster of its own, on a free port of the loopback interface; it asks for the password, if any.
+
+    Skips the test where no server is installed.
+    """
+    programs = Path(tools.require("postgresql"))
     # PostgreSQL refuses to run as root
     as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     folder = Path(tempfile.mkdtemp(prefix="altneu-pg-"))
@@ -77,15 +79,12 @@ def database(server: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    folder = programs()
-    if folder is None:
-        pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
-    with running(folder) as found:
-        yield found.uri
+def postgres_server() -> Iterator[str]:
+    with running() as server:
+        yield server.uri
 
 
 @pytest.fixture
-def postgres(server: str) -> str:
+def postgres(postgres_server: str) -> str:
     """A database of the test's own."""
-    return database(server)
+    return database(postgres_server)

@@ -1,6 +1,6 @@
 """A real REST catalog for tests, Iceberg's own fixture: `rest` is the server, which can be told to fail.
 
-Its jars are resolved once, by Maven (`mvn` on the PATH). Without it these tests are skipped.
+Its jars are resolved once, by Maven.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyspark
 import pytest
 
 from pipeline.storage.session import ASSETS
+from tests import tools
 from tests.proxy import Proxy, free_port
 
 JARS = ASSETS / "rest-catalog"
@@ -36,9 +37,8 @@ WANTED = [  # group, artifact, version, classifier
 
 
 def _resolved() -> Path:
+    tools.require("rest")
     if not JARS.exists():
-        if shutil.which("mvn") is None:
-            pytest.skip("no REST catalog is here: its jars are resolved by Maven (mvn), which is not on the PATH")
         named = "".join(
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
             + (f"<classifier>{classifier}</classifier>" if classifier else "")
@@ -50,10 +50,10 @@ def _resolved() -> Path:
                 "<project><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>t</artifactId>"
                 f"<version>1</version><dependencies>{named}</dependencies></project>"
             )
-            command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
+            command = [tools.require("rest"), "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
             if done.returncode:
-                pytest.skip(f"no REST catalog is here: Maven cannot resolve its jars: {done.stdout[:300]}")
+                tools.skip_without("rest", f"Maven cannot resolve its jars: {done.stdout[:300]}")
             with contextlib.suppress(OSError):  # another process was first
                 shutil.move(str(Path(folder, "jars")), JARS)
     return JARS

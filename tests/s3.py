@@ -1,8 +1,7 @@
 """A real S3 server for tests, Versity's gateway: `s3` is a folder of the test's own in it, `store` the server, which
 can be told to fail.
 
-The program `versitygw` is looked for in `ALTNEU_VERSITYGW`, on the PATH and where Go installs programs:
-`go install github.com/versity/versitygw/cmd/versitygw@latest`. Without it these tests are skipped.
+Tests of tables in S3 need Iceberg's library, too: the marker `needs("s3 library")`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.storage.session import ASSETS
+from tests import tools
 from tests.proxy import Proxy, free_port
 
 # Set before the suite's JVM starts, which inherits them. No test uses the keys of whoever runs it.
@@ -32,18 +31,6 @@ for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGI
 BUCKET = "altneu"
 
 
-def program() -> str | None:
-    go = Path(os.environ.get("GOBIN") or Path(os.environ.get("GOPATH") or Path.home() / "go") / "bin")
-    places = [os.environ.get("ALTNEU_VERSITYGW"), shutil.which("versitygw"), str(go / "versitygw")]
-    return next((place for place in places if place and Path(place).exists()), None)
-
-
-def need_library() -> None:
-    """Skip a test of tables in S3 where Iceberg's library for it is not installed."""
-    if not any((ASSETS / "jars").glob("*iceberg-aws-bundle*")):
-        pytest.skip("tables in S3 need Amazon's library: altneu setup --s3")
-
-
 class Store(Proxy):
     """The server behind a proxy, and its folder."""
 
@@ -53,10 +40,8 @@ class Store(Proxy):
 
 
 @pytest.fixture(scope="session")
-def gateway() -> Iterator[Store]:
-    command = program()
-    if command is None:
-        pytest.skip("no S3 server is here: go install github.com/versity/versitygw/cmd/versitygw@latest")
+def s3_gateway() -> Iterator[Store]:
+    command = tools.require("s3")
     folder = Path(tempfile.mkdtemp(prefix="altneu-s3-"))
     (folder / BUCKET).mkdir()
     port = free_port()
@@ -82,12 +67,12 @@ def gateway() -> Iterator[Store]:
 
 
 @pytest.fixture
-def store(gateway: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def store(s3_gateway: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """The server, which this process and what it starts find in its environment."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", gateway.endpoint)
-    yield gateway
-    gateway.faults = lambda method, path: None
-    gateway.seen.clear()
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_gateway.endpoint)
+    yield s3_gateway
+    s3_gateway.faults = lambda method, path: None
+    s3_gateway.seen.clear()
 
 
 @pytest.fixture

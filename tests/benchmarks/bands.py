@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from expectations.volumes import SETTLED, WIDTH, WINDOW, season, usual_growth, usual_rows
 from pipeline.local.demo import messages
-from tests.e2e.graphs import find
+from tests.e2e.graphs import find_graph
 
 DAY, WEEK = 86_400, 7 * 86_400
 EVERY = (DAY, WEEK)
@@ -58,7 +58,7 @@ def events(name: str) -> Iterator[tuple[int, int, float]]:
                 yield int(row["Source"]), int(row["Target"]), time.timestamp()
         return
     history = HISTORIES[name]
-    with gzip.open(find(history.file), "rt") as file:
+    with gzip.open(find_graph(history.file), "rt") as file:
         for line in csv.reader(file, delimiter=history.separator):
             try:
                 yield int(line[0]), int(line[1]), float(line[history.time])

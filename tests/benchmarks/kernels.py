@@ -33,7 +33,8 @@ from algorithms.kernels.graph import compact
 from algorithms.kernels.maintained import Maintained
 from algorithms.kernels.replay import replay
 from algorithms.kernels.warm import Warm
-from tests.kernels.references import data_file, read_rows, simple_edges
+from tests.e2e.graphs import find_graph
+from tests.kernels.references import read_rows, simple_edges
 from tests.kernels.test_replay import message_intervals
 
 NONE = np.empty(0, np.int32)
@@ -250,7 +251,7 @@ def main() -> None:
     given = parser.parse_args()
     graphs = {}
     for name in ("as-caida20071105.txt.gz", "facebook_combined.txt.gz"):
-        data_file(name)
+        find_graph(name)
         graphs[name.split(".")[0]] = simple_edges(read_rows(name))
     for scale in given.scale:
         graphs[f"R-MAT {scale}"] = rmat(scale, given.edge_factor)

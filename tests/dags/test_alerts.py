@@ -282,7 +282,7 @@ def test_a_late_epoch_of_a_broken_home_raises_nothing(tmp_path: Path, receiver: 
     assert receiver.got == []
 
 
-@pytest.mark.slow
+@pytest.mark.backend("airflow")
 def test_one_message_for_a_late_epoch_and_one_for_a_failing_one(tmp_path: Path) -> None:
     """In a real Airflow: nothing lands for a minute's epoch in time; then its batch is broken, then it is right."""
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1m"\n[ingest]\nmax_bad_share = 0.0\n')

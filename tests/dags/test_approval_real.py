@@ -17,7 +17,7 @@ from .test_epoch import up
 TOML = '[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n'
 
 
-@pytest.mark.slow
+@pytest.mark.backend("airflow")
 @pytest.mark.usefixtures("tiny")
 def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home", TOML)

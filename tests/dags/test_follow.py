@@ -91,7 +91,7 @@ def test_the_copy_is_what_is_published(
     assert copied(copy) == []
 
 
-@pytest.mark.slow
+@pytest.mark.backend("airflow")
 def test_a_correction_wakes_the_consumer_for_the_epochs_that_changed(tmp_path: Path) -> None:
     """In a real Airflow: the example beside the DAG that publishes."""
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[audit]\nmode = "local"\n')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,15 @@ from tests.report.seed import write
 from .real import Airflow
 from .test_epoch import up
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: no browser tests"),
-]
+pytestmark = pytest.mark.backend("airflow")
 DAYS = ("2004-04-15", "2004-04-16", "2004-04-17")
 
 
 @pytest.fixture
-def page() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
-        browser.close()
+def page(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    yield context.new_page()
+    context.close()
 
 
 def log_in(page: Any, airflow: Airflow) -> None:

@@ -24,6 +24,7 @@ from pipeline.state.records import RunState
 from pipeline.tasks import base, orchestration, passes
 from pipeline.tasks.base import Planned
 from tests import homes
+from tests.postgres import DATABASE_KINDS
 
 from .test_epoch import AFTER_PLAN, BEFORE_PUBLISH, DAY, begun, light, skipped, up
 
@@ -151,7 +152,7 @@ def test_while_a_run_is_at_work_no_other_begins(light: None, week: Week) -> None
     assert plan(home, first + 3)[0] is not None
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", DATABASE_KINDS)
 def test_of_many_that_plan_at_once_one_begins(
     light: None, tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

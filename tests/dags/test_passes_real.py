@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.postgres import database
+from tests.postgres import DATABASE_KINDS, database
 
 from .real import Airflow, backfill
 from .test_real import DAYS, PATIENCE, college, equal_to_one_pass
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.backend("airflow")
 DAG = "altneu_epoch"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", DATABASE_KINDS)
 def test_a_backfill_is_one_pass_without_the_broken_epoch(
     spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:
     toml, environment = "", {}
     if kind == "postgresql":  # the databases of both
-        server = request.getfixturevalue("server")
+        server = request.getfixturevalue("postgres_server")
         toml = f'[storage]\ndatabase = "{database(server)}"\n'
         environment = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database(server)}
     home, ledger, epochs = college(tmp_path / "home", DAYS or 12, toml)

@@ -21,12 +21,14 @@ from tests.unit.test_lineage import SNAPSHOTS, publishes
 Load = Callable[..., dict[str, Any]]
 
 
+pytestmark = pytest.mark.needs("openlineage")
+
+
 @pytest.fixture
 def extracted(
     airflow: None, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[Any, Any]]:
     """`extracted(task, state)`: executed with a published run, and what the provider's own extractor makes of it."""
-    pytest.importorskip("airflow.providers.openlineage", reason="apache-airflow-providers-openlineage is not installed")
     from airflow.providers.openlineage.extractors.manager import ExtractorManager
     from airflow.utils.state import TaskInstanceState
 

@@ -26,7 +26,7 @@ from tests import homes
 
 from .real import Airflow, backfill
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.backend("airflow")
 DAYS = int(os.environ["ALTNEU_DAYS"]) if "ALTNEU_DAYS" in os.environ else None
 PATIENCE = 300  # seconds for a run, on a busy machine
 

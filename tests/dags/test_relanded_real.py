@@ -14,7 +14,7 @@ from .real import Airflow
 from .test_epoch import up
 from .test_real import PATIENCE, equal_to_one_pass
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.backend("airflow")
 DAG = "altneu_relanded"
 
 

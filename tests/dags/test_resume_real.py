@@ -19,7 +19,7 @@ from tests.cluster import Cluster
 from .real import Airflow
 
 
-@pytest.mark.slow
+@pytest.mark.backend("airflow")
 def test_a_task_that_is_killed_goes_on_with_its_driver(tmp_path: Path) -> None:
     """`kill -9` of the task while its driver works: one application for each stage, and nothing is left behind."""
     with Cluster(tmp_path, workers=1) as cluster:

@@ -1,4 +1,4 @@
-"""`altneu airflow`: its settings, and (slow) a real one that starts, has the DAGs, the pool and the page, and stops
+"""`altneu airflow`: its settings, and a real one that starts, has the DAGs, the pool and the page, and stops
 whole."""
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def test_a_command_has_the_settings_of_the_running_one(tmp_path: Path, monkeypat
         assert {name: given[name] for name in names} == {name: environment[name] for name in names}
 
 
-@pytest.mark.slow
+@pytest.mark.backend("airflow")
 def test_a_real_one_starts_and_stops_whole(tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     homes.put(home, home.schedule.epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])

@@ -1,15 +1,33 @@
-"""The real graphs that the tests know answers of: where they are, how they are landed, what must come out."""
+"""The real graphs that the tests know answers of: where they are, how they are landed, what must come out.
+
+Those of `CARRIED` come with a clone: in `tests/data`, and the messages of CollegeMsg in the package that the demo takes
+them from, to the minute. Tests of the others need the folder `graphs` of `tests/tools.py`, and are marked `slow`.
+"""
 
 from __future__ import annotations
 
-import os
+import atexit
+import csv
+import functools
+import gzip
+import shutil
+import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve()
-PLACES = [HERE.parents[1] / "data", Path(os.environ.get("ALTNEU_TEST_DATA", HERE.parents[3] / "shared" / "data"))]
+from pipeline.local.demo import messages
+from tests import tools
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+COLLEGE = "CollegeMsg.txt.gz"
+CARRIED = {COLLEGE, *(path.name for form in ("*.txt.gz", "*.csv.gz") for path in DATA.glob(form))}
+
+LACKING = [pytest.mark.slow, pytest.mark.needs("graphs")]
 
 
 @dataclass(frozen=True)
@@ -55,9 +73,25 @@ GRAPHS = [
 ]
 
 
-def find(file: str) -> Path:
-    """The file, or a skip that says what is missing."""
-    for place in PLACES:
-        if (place / file).exists():
-            return place / file
-    pytest.skip(f"{file} is not here: a clone has the small graphs only; ALTNEU_TEST_DATA names a folder with the rest")
+def find_graph(file: str) -> Path:
+    """Return the file of a graph; skip the test where it is not here."""
+    if file == COLLEGE:
+        return write_messages()
+    return DATA / file if file in CARRIED else Path(tools.require("graphs")) / file
+
+
+@functools.cache
+def write_messages() -> Path:
+    """Write the demo's messages as SNAP has them: source, target, seconds."""
+    folder = Path(tempfile.mkdtemp(prefix="altneu-graphs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with gzip.open(messages(), "rt") as source, gzip.open(folder / COLLEGE, "wt", compresslevel=1) as target:
+        for row in csv.DictReader(source):
+            at = datetime.strptime(row["Timestamp"], "%m/%d/%y %I:%M %p").replace(tzinfo=UTC)
+            target.write(f"{row['Source']} {row['Target']} {int(at.timestamp())}\n")
+    return folder / COLLEGE
+
+
+def parametrize_graphs(files: Iterable[str]) -> list[Any]:
+    """Return the parameters of a test of these files: those that a clone lacks have the markers for that."""
+    return [file if file in CARRIED else pytest.param(file, marks=LACKING) for file in sorted(files)]

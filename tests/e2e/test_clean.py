@@ -21,7 +21,7 @@ from pipeline.local.demo import land_messages
 from pipeline.reading import views
 from pipeline.state.ledger import Ledger
 from tests import homes
-from tests.e2e.graphs import find
+from tests.e2e.graphs import find_graph
 
 RATED = ["src", "dst", "rating", "ts"]
 FILES = {"bitcoinotc": "soc-sign-bitcoinotc.csv.gz", "bitcoinalpha": "soc-sign-bitcoinalpha.csv.gz"}
@@ -42,7 +42,7 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
     else:
         home = home.declare(values={"rating": "long"})
         options = landing.Options(tuple(RATED), time_column="ts", header=True)
-        epochs = landing.land(home, [find(FILES[name])], options).epochs
+        epochs = landing.land(home, [find_graph(FILES[name])], options).epochs
     home, ledger = Home.open(home.path), Ledger(home.database)
     assert homes.run(home, ledger, epochs) is not None
     checks = ledger.checks()

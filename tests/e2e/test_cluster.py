@@ -37,9 +37,10 @@ from tests.cluster import Cluster
 from tests.e2e import test_connect as connect
 from tests.network import Network
 from tests.reference import Row
-from tests.s3 import Store, need_library
+from tests.s3 import Store
 
 REPO = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.backend("cluster")
 
 
 def batch(rng: random.Random) -> list[Row]:
@@ -86,12 +87,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
-@pytest.mark.slow
+@pytest.mark.needs("s3 library")
 def test_a_history_is_that_of_one_machine(
     cluster: Cluster, tmp_path: Path, s3: str, store: Store, postgres: str
 ) -> None:
     """S3, PostgreSQL and three workers, with 5 % of the requests to S3 failing."""
-    need_library()
     rng, faults = random.Random(seeds.one()), random.Random(seeds.one())
     storage = f'[storage]\nwarehouse = "{s3}"\ndatabase = "{postgres}"\n'
     far, _ = homes.make(tmp_path / "far", toml(cluster, storage))
@@ -116,7 +116,6 @@ def apart(folder: Path) -> str:
     return str(program)
 
 
-@pytest.mark.slow
 def test_code_travels(tmp_path: Path) -> None:
     """Executors without altneu get it with the session; a Python that is not there is told."""
     rng = random.Random(seeds.one())
@@ -182,8 +181,9 @@ FAULTS: dict[str, tuple[Callable[[Cluster], None], bool]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=[pytest.mark.needs("network")] * (FAULTS[fault][0] is cut)) for fault in FAULTS]
+)
 def test_a_part_of_the_cluster_fails(tmp_path: Path, fault: str) -> None:
     strike, goes_on = FAULTS[fault]
     rng = random.Random(seeds.one())
@@ -236,7 +236,6 @@ def losing_executors(cluster: Cluster, home: Home, epoch: str, said: str) -> tup
     return output, told, lost
 
 
-@pytest.mark.slow
 def test_all_executors_are_lost_between_two_hops(tmp_path: Path) -> None:
     """And the edges with them that they had on their disks, to be looked up."""
     ends = range(1000)
@@ -259,7 +258,6 @@ def test_all_executors_are_lost_between_two_hops(tmp_path: Path) -> None:
         assert ledger.facts(ledger.at().run_id, TrussFacts).plan == "region"
 
 
-@pytest.mark.slow
 def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
     """What earlier rounds made lies in tables: others go on from there, and end where one task does."""
     rng = random.Random(seeds.one())
@@ -278,7 +276,6 @@ def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
         assert facts is not None and facts.rounds == len(told), "none was begun again"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("edges", "method"), [(300_000, None), (330_000, "parts")])
 def test_no_python_worker_needs_more_than_it_is_given(tmp_path: Path, edges: int, method: str | None) -> None:
     """Spark's limit of its address space at the least that is accepted: a graph that just fits one task, and is audited
@@ -310,7 +307,6 @@ print(spark.sql("SELECT sum(length(repeat('x', CAST(id + 1900000000 AS int)))) F
 """
 
 
-@pytest.mark.slow
 def test_an_executor_that_is_out_of_memory_ends_at_once(cluster: Cluster) -> None:
     """And costs what any lost executor does: it refuses no tasks while it ends."""
     settings = [f"{name}={value}" for name, value in cluster.settings.items()]
@@ -320,7 +316,6 @@ def test_an_executor_that_is_out_of_memory_ends_at_once(cluster: Cluster) -> Non
     assert "Command exited with code 3" in ended.stderr and "RejectedExecution" not in ended.stderr, ended.stderr
 
 
-@pytest.mark.slow
 def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
     far, ledger = homes.make(tmp_path / "far", toml(cluster))
@@ -336,7 +331,6 @@ def test_the_driver_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     assert published(far) == published(near)
 
 
-@pytest.mark.slow
 def test_the_connect_server_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     """It is the driver of the cluster: its clients end in words, its executors leave, and a new one goes on."""
     rng = random.Random(seeds.one())
@@ -365,14 +359,11 @@ def test_the_connect_server_is_killed(cluster: Cluster, tmp_path: Path) -> None:
     assert published(far) == published(near)
 
 
-@pytest.mark.slow
+@pytest.mark.backend("postgresql")
 def test_the_database_server_is_restarted(cluster: Cluster, tmp_path: Path) -> None:
     """All connections of a run end at once: it goes on or fails in words, and loses nothing."""
-    folder = postgresql.programs()
-    if folder is None:
-        pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
     rng = random.Random(seeds.one())
-    with postgresql.running(folder) as server:
+    with postgresql.running() as server:
         storage = f'[storage]\ndatabase = "{postgresql.database(server.uri)}"\n'
         far, ledger = homes.make(tmp_path / "far", toml(cluster, storage))
         near, _ = homes.make(tmp_path / "near")

@@ -19,7 +19,7 @@ from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.state.ledger import Ledger
 from tests import homes, seeds
-from tests.e2e.graphs import find
+from tests.e2e.graphs import find_graph
 from tests.e2e.test_crash import state, totals
 
 CASES: dict[str, tuple[str, list[str], dict[str, Any], str]] = {
@@ -29,6 +29,7 @@ CASES: dict[str, tuple[str, list[str], dict[str, Any], str]] = {
 
 
 @pytest.mark.slow
+@pytest.mark.needs("graphs")
 @pytest.mark.parametrize("name", CASES)
 def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: str) -> None:
     file, columns, form, every = CASES[name]
@@ -39,7 +40,9 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
         home = Home.open(tmp_path / folder, create=True).declare(epochs={"every": every}, edges={"live_for": 6})
         if "rating" in columns:
             home = home.declare(values={"rating": "long"}, edges={"where": "rating > 0"})
-        epochs = landing.land(home, [find(file)], landing.Options(tuple(columns), time_column="ts", **form)).epochs
+        epochs = landing.land(
+            home, [find_graph(file)], landing.Options(tuple(columns), time_column="ts", **form)
+        ).epochs
         made.append((home, Ledger(home.database)))
     (ordered, ordered_ledger), (home, ledger) = made
     homes.run(ordered, ordered_ledger, epochs)

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import socket
 import ssl
@@ -37,6 +36,7 @@ from tests.reference import Row
 
 REPO = Path(__file__).resolve().parents[2]
 SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
+pytestmark = pytest.mark.backend("connect")
 TOKEN = uuid.uuid4().hex  # of the shared server
 SETTINGS += f'"spark.driver.extraJavaOptions" = "{" ".join(QUICK)}", '  # it serves for minutes
 TOML = f'[retention]\nrevisions = 2\n[spark]\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g" }}\n'
@@ -110,7 +110,6 @@ def test_a_run_through_connect(spark: SparkSession, tmp_path: Path, shared: str)
     is_right(Warehouse(spark, home), ledger.at(), range(2))
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_path: Path, shared: str) -> None:
     home, ledger = homes.make(tmp_path / "home", TOML)
@@ -194,7 +193,6 @@ print(counts)
 """
 
 
-@pytest.mark.slow
 def test_tables_that_a_rest_catalog_lists(tmp_path: Path, shared: str, rest: Proxy) -> None:
     """Its branches are changed in SQL here."""
     catalog = f'[storage]\ncatalog = {{ type = "rest", uri = "{rest.endpoint}", namespace = "connected" }}\n'
@@ -209,7 +207,6 @@ def test_tables_that_a_rest_catalog_lists(tmp_path: Path, shared: str, rest: Pro
     assert ledger.at().frontier == 3 and ledger.at().revision == 3
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_the_server_keeps_no_connections_to_postgresql(tmp_path: Path, shared: str, postgres: str) -> None:
     """Those of sessions that are over end; a session that idles goes on."""
@@ -271,7 +268,7 @@ def test_beyond_this_machine_a_server_needs_a_token(tmp_path: Path) -> None:
     assert "export SPARK_CONNECT_AUTHENTICATE_TOKEN=" in output
 
 
-@pytest.mark.slow
+@pytest.mark.needs("openssl")
 def test_a_proxy_with_tls(tmp_path: Path, shared: str, tls: tuple[int, Path]) -> None:
     """The server behind what Spark leaves to others; a certificate that nobody here trusts is refused in words."""
     home, _ = homes.make(tmp_path, TOML)
@@ -294,8 +291,6 @@ def tls(shared: str, tmp_path: Path) -> Iterator[tuple[int, Path]]:
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
     make += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl is here to make a certificate with")
     subprocess.run(make, check=True, capture_output=True)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
@@ -384,7 +379,6 @@ print(Warehouse(session_for(home, ledger), home).at("edges", ledger.at()).count(
 """
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_a_server_is_started_again(tmp_path: Path, shared: str) -> None:
     """A process that goes on hears that its session is lost, and gets a new one."""

@@ -31,6 +31,7 @@ from pipeline.storage.declared import TABLES
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.conftest import TINY
+from tests.postgres import DATABASE_KINDS
 from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
@@ -237,14 +238,14 @@ def race(spark: SparkSession, folder: Path, database: str | None, races: int) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", DATABASE_KINDS)
 def test_races(spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     database = request.getfixturevalue("postgres") if kind == "postgresql" else None
     race(spark, tmp_path, database, int(os.environ.get("ALTNEU_RACES", "1")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", DATABASE_KINDS)
 def test_fifty_races(spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     database = request.getfixturevalue("postgres") if kind == "postgresql" else None
     race(spark, tmp_path, database, 50)

@@ -30,6 +30,7 @@ from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
 from tests import homes, seeds
 from tests.e2e.conftest import Altneu
+from tests.postgres import DATABASE_KINDS
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
@@ -258,7 +259,7 @@ def test_who_answers(altneu: Altneu, tmp_path: Path, spark: SparkSession, monkey
     assert (lost.code, "trussness" in lost.err, "altneu rebuild" in lost.err) == (1, True, True)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", DATABASE_KINDS)
 def test_a_reader_needs_no_java(kind: str, tmp_path: Path, spark: SparkSession, request: pytest.FixtureRequest) -> None:
     """In a process of its own, where there is neither Java nor Spark to import."""
     uri = "" if kind == "sqlite" else request.getfixturevalue("postgres")

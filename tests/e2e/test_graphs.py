@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.local.demo import messages
 from tests.e2e.conftest import Altneu
-from tests.e2e.graphs import GRAPHS, Graph, find
+from tests.e2e.graphs import CARRIED, GRAPHS, LACKING, Graph, find_graph
 from tests.reference import neighbours
 
 QUICK = ("as20000102.txt.gz",)
@@ -22,11 +22,16 @@ QUICK = ("as20000102.txt.gz",)
 
 @pytest.mark.parametrize(
     "graph",
-    [graph if graph.file in QUICK else pytest.param(graph, marks=pytest.mark.slow) for graph in GRAPHS],
+    [
+        graph
+        if graph.file in QUICK
+        else pytest.param(graph, marks=pytest.mark.slow if graph.file in CARRIED else LACKING)
+        for graph in GRAPHS
+    ],
     ids=lambda graph: graph.file.split(".")[0],
 )
 def test_known_totals(altneu: Altneu, graph: Graph, record_property) -> None:  # type: ignore[no-untyped-def]
-    path = find(graph.file)
+    path = find_graph(graph.file)
     landed = altneu("land", path, *graph.land)
     assert landed.code == 0, landed.err
     ran = altneu("backfill", "--all")
@@ -39,7 +44,7 @@ def test_known_totals(altneu: Altneu, graph: Graph, record_property) -> None:  #
 @pytest.mark.slow
 def test_signed_triangles_of_bitcoinalpha(altneu: Altneu, tmp_path: Path) -> None:
     """The four kinds of triangles of signed edges, day by day maintained, against products of the matrices of signs."""
-    path = find("soc-sign-bitcoinalpha.csv.gz")
+    path = find_graph("soc-sign-bitcoinalpha.csv.gz")
     landed = altneu("land", path, "--columns", "src,dst,rating,ts", "--header", "--time", "ts", "--every", "90d")
     assert landed.code == 0, landed.err
     kinds = {"ppp": "+++", "ppm": "++-", "pmm": "+--", "mmm": "---"}
@@ -148,8 +153,9 @@ def test_every_day_of_collegemsg(altneu: Altneu, tmp_path: Path, messages_: int 
 
 
 @pytest.mark.slow
+@pytest.mark.needs("graphs")
 def test_every_month_of_bitcoinotc(altneu: Altneu, tmp_path: Path) -> None:
-    path = find("soc-sign-bitcoinotc.csv.gz")
+    path = find_graph("soc-sign-bitcoinotc.csv.gz")
     window(tmp_path / "home", 4)
     form = ("--header", "--time", "ts", "--every", "15d")
     assert altneu("land", path, "--columns", "src,dst,rating,ts", *form).code == 0

@@ -53,7 +53,6 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
     return [views.totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("unaudited", "tiny")
 def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path, rest: Proxy) -> None:
     """With a correction, a rollback and a compaction; with 503s and broken connections all along."""
@@ -175,7 +174,6 @@ def made(spark: SparkSession) -> Callable[[Home], object]:
     return lambda home: Warehouse(spark, home).ensure()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("unaudited", "tiny")
 def test_an_answer_that_is_lost(spark: SparkSession, tmp_path: Path, rest: Proxy) -> None:
     """A commit whose answer does not come: the run fails or goes on; the next one publishes what is landed."""

@@ -78,7 +78,6 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
     assert seen[0] == seen[1]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("unaudited", "tiny")
 def test_a_store_that_fails_while_it_is_read(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
     """Nothing is published, and the same run may succeed later."""

@@ -30,12 +30,9 @@ from pipeline.storage.relocate import relocate
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.reference import Row
-from tests.s3 import Store, need_library
+from tests.s3 import Store
 
-
-@pytest.fixture(autouse=True)
-def library() -> None:
-    need_library()
+pytestmark = pytest.mark.needs("s3 library")
 
 
 def batch(rng: random.Random) -> list[Row]:

@@ -20,15 +20,13 @@ from tests.docs.pages import blocks, read
 
 REPO = Path(__file__).resolve().parents[2]
 MARK = f"mark{uuid.uuid4().hex}"  # is in every secret of these tests
+pytestmark = pytest.mark.backend("postgresql")
 
 
 @pytest.fixture(scope="module")
 def locked() -> Iterator[str]:
     """A server that asks for the password `MARK`; its URI, which does not have it."""
-    folder = postgres.programs()
-    if folder is None:
-        pytest.skip("no PostgreSQL server is installed here (initdb is not found)")
-    with pytest.MonkeyPatch.context() as patch, postgres.running(folder, MARK) as server:
+    with pytest.MonkeyPatch.context() as patch, postgres.running(MARK) as server:
         patch.setenv("PGPASSWORD", MARK)
         yield server.uri
 

@@ -16,11 +16,12 @@ from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
+from tests.postgres import DATABASE_KINDS
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", DATABASE_KINDS)
 def test_many_at_once_find_the_same(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     """Processes that start together on a new home make its tables together, and remember the same files' digests."""
     uri = f"sqlite:///{tmp_path / 'altneu.db'}" if kind == "sqlite" else request.getfixturevalue("postgres")
@@ -45,7 +46,7 @@ def test_many_at_once_find_the_same(tmp_path: Path, kind: str, request: pytest.F
     ledger.engine.dispose()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", DATABASE_KINDS)
 def test_one_wins(spark: SparkSession, tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     toml = ""
     if kind == "postgresql":

@@ -10,7 +10,6 @@ import pytest
 
 from expectations import volumes
 from tests.benchmarks import bands
-from tests.e2e.graphs import find
 
 CARRIED = "bitcoin-alpha"
 
@@ -77,9 +76,10 @@ def test_few_false_alarms_in_real_histories() -> None:
     assert sum(one.false for one in found) <= 4
 
 
+@pytest.mark.slow
+@pytest.mark.needs("graphs")
 @pytest.mark.parametrize("history", [name for name in bands.HISTORIES if name not in ("CollegeMsg", CARRIED)])
 def test_few_false_alarms_in_the_other_real_histories(history: str) -> None:
-    find(bands.HISTORIES[history].file)
     found = [bands.judged(bands.rows(history, every), every) for every in bands.EVERY]
     assert sum(one.epochs for one in found) > 500
     assert sum(one.false for one in found) <= 4

@@ -1,10 +1,6 @@
 """The image, the compose file and the chart: read by the tools that will read them, where they are here.
 
-The tools are looked for in `ALTNEU_GO_BIN`, on the PATH and where Go installs programs. `go install` makes `helm` of
-`helm.sh/helm/v3/cmd/helm@latest`, `kubeconform` of `github.com/yannh/kubeconform/cmd/kubeconform@latest`, and `cmd`,
-which reads compose files, of `github.com/compose-spec/compose-go/v2/cmd@latest`. What Kubernetes takes is said by the
-module k8s.io/kubernetes in Go's cache: `go mod download k8s.io/kubernetes@v1.34.2`. What is missing is skipped, and the
-reason says what. Nothing is built or started: that takes Docker and a cluster.
+`tests/tools.py` says how one gets the tools. Nothing is built or started: that takes Docker and a cluster.
 """
 
 from __future__ import annotations
@@ -23,6 +19,7 @@ import pytest
 import yaml
 
 from pipeline.home.file import parse
+from tests import tools
 
 REPO = Path(__file__).resolve().parents[2]
 CHART = REPO / "infra/helm/altneu"
@@ -40,21 +37,20 @@ VALUES = {
 }
 
 
-def tool(name: str) -> str:
-    """A program of Go's, or the test is skipped."""
-    go = Path(os.environ.get("GOBIN") or Path(os.environ.get("GOPATH") or Path.home() / "go") / "bin")
-    places = [Path(os.environ.get("ALTNEU_GO_BIN", "/nowhere")) / name, shutil.which(name), go / name]
-    found = next((str(place) for place in places if place and Path(place).exists()), None)
-    if found is None:
-        pytest.skip(f"{name} is not here: the first lines of this file say how it is installed")
-    return found
-
-
 def rendered(folder: Path, **changed: Any) -> list[dict[str, Any]]:
     """What the chart makes of its values, as Helm says it."""
     values = folder / "values.yaml"
     values.write_text(yaml.safe_dump({**VALUES, **changed}))
-    command = [tool("helm"), "template", "mine", str(CHART), "--namespace", "graph", "--kube-version", KUBERNETES]
+    command = [
+        tools.require("helm"),
+        "template",
+        "mine",
+        str(CHART),
+        "--namespace",
+        "graph",
+        "--kube-version",
+        KUBERNETES,
+    ]
     done = subprocess.run([*command, "--values", str(values)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.safe_load_all(done.stdout) if each]
@@ -73,14 +69,25 @@ def of(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [each for each in documents if each["kind"] == kind]
 
 
+@pytest.mark.backend("helm")
 def test_helm_finds_nothing_wrong(tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump(VALUES))
-    command = [tool("helm"), "lint", "--strict", "--kube-version", KUBERNETES, str(CHART), "--values", str(values)]
+    command = [
+        tools.require("helm"),
+        "lint",
+        "--strict",
+        "--kube-version",
+        KUBERNETES,
+        str(CHART),
+        "--values",
+        str(values),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.backend("helm")
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -95,7 +102,16 @@ def test_values_that_are_refused(tmp_path: Path, changed: dict[str, Any], words:
     """What has no default, and secrets that are no references."""
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({**VALUES, **changed}))
-    command = [tool("helm"), "template", "mine", str(CHART), "--kube-version", KUBERNETES, "--values", str(values)]
+    command = [
+        tools.require("helm"),
+        "template",
+        "mine",
+        str(CHART),
+        "--kube-version",
+        KUBERNETES,
+        "--values",
+        str(values),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0 and words in done.stderr, done.stderr
 
@@ -103,11 +119,7 @@ def test_values_that_are_refused(tmp_path: Path, changed: dict[str, Any], words:
 @pytest.fixture(scope="module")
 def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A schema for each kind, made of Kubernetes' own description of its API; with no field that it does not know."""
-    cache = Path(os.environ.get("GOMODCACHE") or Path(os.environ.get("GOPATH") or Path.home() / "go") / "pkg/mod")
-    found = sorted(cache.glob("k8s.io/kubernetes@*/api/openapi-spec/swagger.json"))
-    if not found:
-        pytest.skip("Go's cache has no k8s.io/kubernetes: the first lines of this file say how it comes there")
-    definitions = json.loads(found[-1].read_text())["definitions"]
+    definitions = json.loads(Path(tools.require("kubernetes")).read_text())["definitions"]
     folder = tmp_path_factory.mktemp("schemas")
     for definition in definitions.values():
         if definition.get("format") == "int-or-string":
@@ -121,13 +133,14 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.backend("helm", "kubeconform", "kubernetes")
 @pytest.mark.parametrize("executors", [2, 0])
 def test_kubernetes_would_take_it(tmp_path: Path, schemas: Path, executors: int) -> None:
     documents = rendered(tmp_path, executors={"instances": executors})
     documents += [{**each, "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}} for each in pods(documents)]
     file = tmp_path / "rendered.yaml"
     file.write_text(yaml.safe_dump_all(documents))
-    command = [tool("kubeconform"), "-strict", "-summary", "-output", "json", "-schema-location"]
+    command = [tools.require("kubeconform"), "-strict", "-summary", "-output", "json", "-schema-location"]
     done = subprocess.run(
         [*command, f"{schemas}/{{{{.ResourceKind}}}}.json", str(file)], capture_output=True, text=True
     )
@@ -135,6 +148,7 @@ def test_kubernetes_would_take_it(tmp_path: Path, schemas: Path, executors: int)
     assert json.loads(done.stdout)["summary"]["valid"] == len(documents)
 
 
+@pytest.mark.backend("helm")
 @pytest.mark.parametrize("executors", [2, 0])
 def test_pods_have_no_more_rights_than_they_need(tmp_path: Path, executors: int) -> None:
     documents = rendered(tmp_path, executors={"instances": executors, "cores": 1, "memory": "1g", "overhead": "1g"})
@@ -162,6 +176,7 @@ def test_pods_have_no_more_rights_than_they_need(tmp_path: Path, executors: int)
     assert {labels["app.kubernetes.io/component"] for labels in guarded} == {"connect", "executor"}
 
 
+@pytest.mark.backend("helm")
 @pytest.mark.parametrize(("executors", "master"), [(2, "k8s://https://kubernetes.default.svc"), (0, "local[*]")])
 def test_the_settings_of_the_chart_are_settings(tmp_path: Path, executors: int, master: str) -> None:
     documents = rendered(tmp_path, executors={"instances": executors, "cores": 1, "memory": "1g", "overhead": "1g"})
@@ -178,9 +193,12 @@ def services() -> dict[str, Any]:
     return dict(yaml.safe_load(COMPOSE.read_text())["services"])
 
 
+@pytest.mark.backend("compose")
 def test_compose_reads_its_file() -> None:
     """By the library that Docker Compose reads it with: it knows every field, and finds what services name."""
-    done = subprocess.run([tool("cmd"), "compose.yaml"], cwd=COMPOSE.parent, capture_output=True, text=True)
+    done = subprocess.run(
+        [tools.require("compose"), "compose.yaml"], cwd=COMPOSE.parent, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     found = yaml.safe_load(done.stdout)["services"]
     assert set(found) >= set(services()) - {"altneu"}

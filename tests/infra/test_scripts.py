@@ -24,12 +24,7 @@ def test_a_script_parses_stops_at_errors_and_can_be_started(script: str) -> None
     assert path.stat().st_mode & 0o111, f"{script} is not executable"
     text = path.read_text()
     assert text.startswith("#!/usr/bin/env bash\n")
-    assert "set -euo pipefail" in text or text.count("\n") == 2, f"{script} goes on after an error"
-
-
-def test_ci_runs_the_tests_and_nothing_else() -> None:
-    lines = (REPO / ".ci" / "run").read_text().splitlines()
-    assert len(lines) == 2 and "infra/test" in lines[1]
+    assert "set -euo pipefail" in text, f"{script} goes on after an error"
 
 
 def test_the_launcher_drops_the_incubator_module_and_keeps_every_other_argument(tmp_path: Path) -> None:
@@ -108,10 +103,9 @@ PLACES = [
 INDEX = [r"--(extra-)?index" + r"-url[ =]\S*:", "--find" + r"-links[ =]"]
 
 
+@pytest.mark.needs("checkout")
 def test_no_tracked_file_names_a_registry_or_a_place_on_a_machine() -> None:
-    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("not a git checkout")
+    listed = subprocess.run(["git", "ls-files"], cwd=REPO, capture_output=True, text=True, check=True)
     pattern = re.compile("|".join(REGISTRIES + PLACES + INDEX))
     hits = []
     for name in listed.stdout.splitlines():

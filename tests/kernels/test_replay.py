@@ -11,6 +11,7 @@ from algorithms.kernels import maintained, truss
 from algorithms.kernels.replay import Changes, replay
 from algorithms.kernels.warm import Warm
 from tests import seeds
+from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (
     TOTALS,
     Edge,
@@ -282,13 +283,13 @@ WITH_TIME = {  # column of the time, epochs that an edge lives, seconds of an ep
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(WITH_TIME))
+@pytest.mark.parametrize("name", parametrize_graphs(WITH_TIME))
 def test_real_histories_with_windows(name):
     check_against_peel(*message_intervals(name, *WITH_TIME[name]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(TOTALS) - set(WITH_TIME)))
+@pytest.mark.parametrize("name", parametrize_graphs(set(TOTALS) - set(WITH_TIME)))
 def test_real_graphs_without_time(name):
     """Edges come in any order until all are there, go, and half of them return for a while."""
     a, b = simple_edges(read_rows(name))

@@ -17,7 +17,7 @@ from pipeline.home import memory
 REPO = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="asks Linux for the greatest memory")
+@pytest.mark.needs("peak memory")
 def test_tasks_have_the_memory_that_they_need() -> None:
     command = [sys.executable, "-m", "tests.peak", "400000"]
     exact = {"MALLOC_MMAP_THRESHOLD_": "131072", "PYTHONPATH": str(REPO)}

@@ -10,6 +10,7 @@ import pytest
 from algorithms.kernels import triangles
 from algorithms.kernels.graph import adjacency, compact, orient
 from tests import seeds
+from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (
     TOTALS,
     arrays,
@@ -71,7 +72,7 @@ def test_hub_with_many_neighbours_is_linear():
     assert triangles.count(a, b).total == d - 1
 
 
-@pytest.mark.parametrize("name", sorted(TOTALS))
+@pytest.mark.parametrize("name", parametrize_graphs(TOTALS))
 def test_published_totals(name):
     a, b = simple_edges(read_rows(name))
     assert (a.size, triangles.count(a, b).total) == TOTALS[name][:2]

@@ -9,6 +9,7 @@ import pytest
 from algorithms.kernels import truss
 from algorithms.kernels.bucket import bucket_trussness
 from tests import seeds
+from tests.e2e.graphs import parametrize_graphs
 from tests.kernels.references import (
     TOTALS,
     arrays,
@@ -41,7 +42,7 @@ def test_empty_single_and_clique():
         assert set(truss.peel(*arrays(clique(n))).tolist()) == {n}
 
 
-@pytest.mark.parametrize("name", sorted(TOTALS))
+@pytest.mark.parametrize("name", parametrize_graphs(TOTALS))
 def test_published_greatest_trussness(name):
     assert truss.peel(*simple_edges(read_rows(name))).max() == TOTALS[name][2]
 

@@ -1,58 +1,15 @@
 """The pages in a browser: filter, search, offending rows, narrow screens, dark mode, accessibility (axe-core), and that
-they make no request and no error. Skipped without one."""
+they make no request and no error."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.report import document
+from tests.browser import Visit
 from tests.report.seed import DAY, HOSTILE, Seed, check, write
-
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser tests")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: no browser tests")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-class Visit:
-    """One page in a fresh context, with the requests and the console errors that it made."""
-
-    def __init__(self, browser: Any, file: Path, width: int = 1280, scheme: str = "light") -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page = self.context.new_page()
-        self.requests: list[str] = []
-        self.errors: list[str] = []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda said: self.errors.append(said.text) if said.type != "log" else None)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.goto(file.as_uri())
-
-    def quiet(self) -> None:
-        assert not self.errors
-        assert len(self.requests) == 1 and self.requests[0].startswith("file:")
-        self.context.close()
 
 
 @pytest.mark.parametrize("width", [400, 1280])
@@ -253,6 +210,5 @@ def test_nothing_that_axe_finds_keeps_a_reader_out(
 ) -> None:
     visit = Visit(browser, states.home.reports / f"{name}.html", width, scheme)
     visit.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
-    found = axe.Axe().run(visit.page)
-    assert not found.response["violations"], found.generate_report()
+    visit.require_accessible()
     visit.quiet()

@@ -12,9 +12,8 @@ import pytest
 
 from pipeline.report.html import rows_page
 from pipeline.report.rows import Edge, Group, _drawn, _flows, _listed, _said, communities, numbered
+from tests.browser import Visit as Visited
 from tests.report.seed import HOSTILE
-from tests.report.test_browser import Visit as Visited
-from tests.report.test_browser import axe, browser  # noqa: F401
 from tests.report.test_pages import Reader
 
 
@@ -120,15 +119,14 @@ def test_it_is_well_formed_escaped_small_and_drawn_in_the_same_way(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
-def test_it_is_for_everybody(tmp_path: Path, browser: Any, width: int, scheme: str) -> None:  # noqa: F811
+def test_it_is_for_everybody(tmp_path: Path, browser: Any, width: int, scheme: str) -> None:
     visit = Visited(browser, page(tmp_path, STORY[:-1], "v", 30), width, scheme)
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
-    found = axe.Axe().run(visit.page)
-    assert not found.response["violations"], found.generate_report()
+    visit.require_accessible()
     visit.quiet()
 
 
-def test_rows_are_searched_sorted_and_downloaded(tmp_path: Path, browser: Any) -> None:  # noqa: F811
+def test_rows_are_searched_sorted_and_downloaded(tmp_path: Path, browser: Any) -> None:
     visit = Visited(browser, page(tmp_path, STORY[:-1], 'v, "', 30))
     shown = visit.page.locator("#h-edges ~ .box tbody tr:visible")
     assert shown.count() == 30
@@ -145,7 +143,7 @@ def test_rows_are_searched_sorted_and_downloaded(tmp_path: Path, browser: Any) -
     visit.context.close()
 
 
-def test_times_are_in_the_readers_zone(tmp_path: Path, browser: Any) -> None:  # noqa: F811
+def test_times_are_in_the_readers_zone(tmp_path: Path, browser: Any) -> None:
     context = browser.new_context(timezone_id="Europe/Berlin")
     there = context.new_page()
     there.goto(page(tmp_path, STORY, "v", 3).as_uri())

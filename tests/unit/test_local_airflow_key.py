@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.home.directory import Home
 
-pytest.importorskip("airflow", reason="Airflow is not installed")
+pytestmark = pytest.mark.needs("airflow")
 
 
 def test_all_parts_have_one_key_and_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

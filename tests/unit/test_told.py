@@ -15,6 +15,7 @@ from pipeline.state.records import StagedBatch
 from pipeline.tasks import following
 from pipeline.tasks.base import Published
 from tests import homes
+from tests.postgres import DATABASE_KINDS
 
 ASSET = "altneu://graph/epochs"
 
@@ -49,7 +50,7 @@ class World:
         return said
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASE_KINDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     uri = request.getfixturevalue("postgres") if request.param == "postgresql" else None
     return World(tmp_path, f'[storage]\ndatabase = "{uri}"\n' if uri else "")

@@ -24,6 +24,7 @@ from pipeline.state.records import RunKind, RunState, StagedBatch
 from pipeline.state.schema import metadata, version
 from pipeline.state.versions import Outdated
 from tests import homes
+from tests.postgres import DATABASE_KINDS
 
 REPO = Path(__file__).resolve().parents[2]
 DATABASES = REPO / "tests" / "data" / "databases"
@@ -39,7 +40,7 @@ INSERT INTO batches (run_id, epoch, digest, files, rows, bad_rows) VALUES ('a', 
 """
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASE_KINDS)
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'altneu.db'}"
