@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +16,9 @@ from pipeline.storage.session import SIMPLE
 from tests.postgres import postgres, server  # noqa: F401  # fixtures
 from tests.rest import rest, rest_server  # noqa: F401  # fixtures
 from tests.s3 import gateway, s3, store  # noqa: F401  # fixtures
+
+if TYPE_CHECKING:
+    from tests.ledger_only import LedgerOnly
 
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
 TINY = SIMPLE
@@ -69,6 +73,15 @@ def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.prints import stage
 
     monkeypatch.setattr("pipeline.run.stages.audit.work", stage)
+
+
+@pytest.fixture
+def ledger_only() -> Iterator[LedgerOnly]:
+    """The runs of a test without Spark."""
+    from tests.ledger_only import run_without_spark
+
+    with run_without_spark() as homes:
+        yield homes
 
 
 @pytest.fixture(scope="session")
