@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.landing import landed
 from pipeline.storage.session import SIMPLE
+
+if TYPE_CHECKING:
+    from tests.ledger_only import LedgerOnly
 
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
 TINY = SIMPLE
@@ -46,6 +50,15 @@ def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.prints import stage
 
     monkeypatch.setattr("pipeline.run.stages.audit.work", stage)
+
+
+@pytest.fixture
+def ledger_only() -> Iterator[LedgerOnly]:
+    """The runs of a test without Spark."""
+    from tests.ledger_only import run_without_spark
+
+    with run_without_spark() as homes:
+        yield homes
 
 
 @pytest.fixture(scope="session")

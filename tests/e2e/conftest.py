@@ -1,4 +1,4 @@
-"""`altneu(...)` runs a command in this process."""
+"""`altneu(...)` runs a command in this process; `typed(...)` one that needs no Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Altneu = Callable[..., Outcome]
 
 
 @pytest.fixture
-def altneu(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch) -> Altneu:  # type: ignore[no-untyped-def]
+def typed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Altneu:
     monkeypatch.setenv("COLUMNS", "200")
 
     def call(*arguments: str, home: Path = tmp_path / "home") -> Outcome:
@@ -37,3 +37,9 @@ def altneu(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[st
         return Outcome(code, captured.out, captured.err)
 
     return call
+
+
+@pytest.fixture
+def altneu(typed: Altneu, spark: SparkSession) -> Altneu:
+    """In the session of the suite, which is there by now."""
+    return typed

@@ -1,4 +1,7 @@
-"""`[checks] rows = "stop"`: an epoch of an unusual size is published when somebody says that it is right."""
+"""`[checks] rows = "stop"`: an epoch of an unusual size is published when somebody says that it is right.
+
+The gate counts the rows that have landed, before anything is computed: without Spark, but for the last
+test."""
 
 from __future__ import annotations
 
@@ -16,8 +19,6 @@ from pipeline.tasks import orchestration, passes
 from pipeline.tasks.base import Planned
 from tests import homes
 from tests.e2e.conftest import Altneu
-
-pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 TOML = '[epochs]\nevery = "1d"\n[checks]\nrows = "stop"\n'
 KNOWN = 9  # days that are published; the band of a young history reaches a factor of 12
@@ -49,25 +50,27 @@ def computed(home: Home, planned: Planned | None) -> list[int]:
     return orchestration.publish(str(home.path), planned)["epochs"]
 
 
-def test_from_the_error_to_the_accepted_epoch(altneu: Altneu, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ledger_only")
+def test_from_the_error_to_the_accepted_epoch(typed: Altneu, tmp_path: Path) -> None:
     home, ledger, first = made(tmp_path / "home", [400, 5])
     bad = home.schedule.label(first + KNOWN)
 
-    stopped = altneu("run", bad)
+    stopped = typed("run", bad)
     assert stopped.code == 1 and f"epoch {bad} has 400 rows; 0 to 71 are usual" in stopped.err.replace("\n", " ")
     assert f"altneu run {bad} --accept-rows" in stopped.err and ledger.at().revision == 1
-    assert re.search(rf"{bad}\s+failed", altneu("status").out)
-    assert altneu("backfill", "--all").code == 1 and ledger.at().revision == 1
+    assert re.search(rf"{bad}\s+failed", typed("status").out)
+    assert typed("backfill", "--all").code == 1 and ledger.at().revision == 1
 
-    going = altneu("backfill", "--all", "--keep-going")
+    going = typed("backfill", "--all", "--keep-going")
     assert going.code == 1 and "1 epoch(s) were left out" in going.err and "--accept-rows" in going.err
     assert published(ledger, first) == [1]
 
-    accepted = altneu("run", bad, "--accept-rows")
+    accepted = typed("run", bad, "--accept-rows")
     assert accepted.code == 0 and published(ledger, first) == [0, 1]
-    assert "nothing new" in altneu("backfill", "--all").out
+    assert "nothing new" in typed("backfill", "--all").out
 
 
+@pytest.mark.usefixtures("ledger_only")
 def test_a_pass_goes_on_without_it_and_its_own_run_fails(tmp_path: Path) -> None:
     home, ledger, first = made(tmp_path / "home", [5, 400, 5])
     starts = {home.schedule.start(first + KNOWN + day) for day in range(3)}
@@ -85,15 +88,23 @@ def test_a_pass_goes_on_without_it_and_its_own_run_fails(tmp_path: Path) -> None
     assert published(ledger, first) == [0, 1, 2]
 
 
-@pytest.mark.slow
-def test_corrections_rebuilds_and_removals(altneu: Altneu, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ledger_only")
+def test_corrections_rebuilds_and_removals(typed: Altneu, tmp_path: Path) -> None:
     home, ledger, first = made(tmp_path / "home", [5])
     last = home.schedule.label(first + KNOWN)
-    assert altneu("run", last).code == 0
+    assert typed("run", last).code == 0
     homes.put(home, first + KNOWN, rows(300, KNOWN))  # type: ignore[arg-type]
-    assert altneu("run", last).code == 1 and ledger.batches()[first + KNOWN].rows == 5
-    assert altneu("rebuild", "--from-landing").code == 0 and ledger.batches()[first + KNOWN].rows == 300
+    assert typed("run", last).code == 1 and ledger.batches()[first + KNOWN].rows == 5
+    assert typed("rebuild", "--from-landing").code == 0 and ledger.batches()[first + KNOWN].rows == 300
     for file in (home.landing / f"epoch={last}").iterdir():
         file.unlink()
     (home.landing / f"epoch={last}").rmdir()
-    assert altneu("run", last, "--remove").code == 0 and ledger.batches()[first + KNOWN].rows == 0
+    assert typed("run", last, "--remove").code == 0 and ledger.batches()[first + KNOWN].rows == 0
+
+
+@pytest.mark.usefixtures("tiny", "unaudited")
+def test_a_real_run_is_stopped_by_the_same_gate(altneu: Altneu, tmp_path: Path) -> None:
+    home, ledger, first = made(tmp_path / "home", [400])
+    stopped = altneu("run", home.schedule.label(first + KNOWN))
+    assert stopped.code == 1 and "has 400 rows; 0 to 71 are usual" in stopped.err.replace("\n", " ")
+    assert ledger.at().revision == 1

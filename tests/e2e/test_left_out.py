@@ -1,4 +1,6 @@
-"""Epochs whose own batches are wrong are left out of a pass: it publishes what it would, had they not landed."""
+"""Epochs whose own batches are wrong are left out of a pass: it publishes what it would, had they not landed.
+
+Without Spark: `test_ledger_only.py` has a real run that leaves one out."""
 
 from __future__ import annotations
 
@@ -9,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pipeline.errors import BatchWrong
 from pipeline.home.directory import Home
 from pipeline.run import stages
 from pipeline.state.ledger import Ledger
-from pipeline.storage.warehouse import Warehouse
 from pipeline.tasks import orchestration, passes
 from tests import homes
 from tests.e2e.conftest import Altneu
+from tests.ledger_only import LedgerOnly
 
-pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
+pytestmark = pytest.mark.usefixtures("ledger_only")
 
 TOML = '[epochs]\nevery = "1d"\n[vertices]\nids = "string"\n'
 DAYS = 5  # the first is published, and has landed again
@@ -46,10 +47,10 @@ def made(path: Path) -> tuple[Home, Ledger, int]:
     return home, ledger, first
 
 
-def stored(spark: SparkSession, home: Home, ledger: Ledger) -> dict[str, Any]:
+def stored(runs: LedgerOnly, home: Home, ledger: Ledger) -> dict[str, Any]:
     """Every diff of every table with its epoch and revision, the totals' diffs, and the batches."""
-    warehouse, row = Warehouse(spark, home), ledger.at()
-    tables = {table: sorted(map(str, warehouse.at(table, row).collect())) for table in warehouse.tables}
+    memory, row = runs.tables(home), ledger.at()
+    tables = {table: sorted(map(str, memory.shown(table, row.snapshots[table], row))) for table in memory.tables}
     batches = {epoch: (batch.rows, batch.bad_rows, batch.revision) for epoch, batch in ledger.batches().items()}
     return {**tables, "totals": sorted(ledger.total_diffs(row.revision)), "batches": batches, "frontier": row.frontier}
 
@@ -59,26 +60,18 @@ def spoil(home: Home, first: int, wrong: dict[int, tuple[str, bytes]]) -> None:
         (home.landing / f"epoch={home.schedule.label(first + day)}" / name).write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "how"),
-    [
-        (wrong, how)
-        if (len(WRONG[wrong]), how) == (3, "pass")  # the next test has the command
-        else pytest.param(wrong, how, marks=pytest.mark.slow)
-        for wrong in WRONG
-        for how in ("command", "pass")
-    ],
-)
-def test_it_publishes_what_it_would_had_they_not_landed(
-    spark: SparkSession, tmp_path: Path, altneu: Altneu, wrong: str, how: str
+@pytest.mark.parametrize("how", ["command", "pass"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
+    ledger_only: LedgerOnly, tmp_path: Path, typed: Altneu, wrong: str, how: str
 ) -> None:
     home, ledger, first = made(tmp_path / "home")
     spoil(home, first, WRONG[wrong])
     good = [day for day in range(DAYS) if day not in WRONG[wrong]]
     if how == "command":
-        refused = altneu("backfill", "--all", home=home.path)
+        refused = typed("backfill", "--all", home=home.path)
         assert refused.code == 1 and ledger.at().revision == 1  # without the option it stops
-        done = altneu("backfill", "--all", "--keep-going", home=home.path)
+        done = typed("backfill", "--all", "--keep-going", home=home.path)
         assert done.code == 1 and f"published revision 2: {len(good)} epoch(s)" in done.out
         assert f"{len(WRONG[wrong])} epoch(s) were left out" in done.err
         assert all(f"{home.schedule.label(first + day)}: " in done.err for day in WRONG[wrong])
@@ -91,9 +84,9 @@ def test_it_publishes_what_it_would_had_they_not_landed(
         assert orchestration.publish(str(home.path), planned)["epochs"] == [first + day for day in good]
     twin, twin_ledger, _ = made(tmp_path / "twin")
     homes.run(twin, twin_ledger, [first + day for day in good])
-    assert stored(spark, home, ledger) == stored(spark, twin, twin_ledger)
+    assert stored(ledger_only, home, ledger) == stored(ledger_only, twin, twin_ledger)
 
-    shown = altneu("status", home=home.path).out
+    shown = typed("status", home=home.path).out
     assert all(re.search(rf"{home.schedule.label(first + day)}\s+failed", shown) for day in WRONG[wrong]), shown
 
     # put right, they are the difference
@@ -103,21 +96,21 @@ def test_it_publishes_what_it_would_had_they_not_landed(
         shutil.copytree(twin.landing / folder.name, folder)
     for each, book in ((home, ledger), (twin, twin_ledger)):
         homes.run(each, book, [first + day for day in WRONG[wrong]])
-    assert stored(spark, home, ledger) == stored(spark, twin, twin_ledger)
+    assert stored(ledger_only, home, ledger) == stored(ledger_only, twin, twin_ledger)
 
 
-def test_all_are_wrong_and_parts_of_which_one_is(altneu: Altneu, tmp_path: Path) -> None:
+def test_all_are_wrong_and_parts_of_which_one_is(typed: Altneu, tmp_path: Path) -> None:
     home, ledger, first = made(tmp_path / "home")
     (home.path / "altneu.toml").write_text(f"{TOML}[ingest]\nmax_revision_mb = 0.00001\n")  # an epoch each
     spoil(home, first, {1: ("more.csv", HALF), 3: ("more.csv", HALF)})
     every = [f"2004-04-{15 + day}" for day in range(DAYS)]
-    done = altneu("backfill", every[1], every[1], "--keep-going", home=home.path)
+    done = typed("backfill", every[1], every[1], "--keep-going", home=home.path)
     assert done.code == 1 and "1 epoch(s) were left out" in done.err and ledger.at().revision == 1
     assert "max_bad_share" in done.err and "next: fix or remove their files" in done.err
-    done = altneu("backfill", "--all", "--keep-going", home=home.path)
+    done = typed("backfill", "--all", "--keep-going", home=home.path)
     assert done.code == 1 and "2 epoch(s) were left out" in done.err
     assert sorted(ledger.batches()) == [first, first + 2, first + 4] and ledger.at().revision == 4
-    done = altneu("backfill", "--all", "--keep-going", "--hold", home=home.path)
+    done = typed("backfill", "--all", "--keep-going", "--hold", home=home.path)
     assert done.code == 1 and ledger.held() == []  # nothing is left that could be held
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-import struct
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,81 +20,15 @@ from pipeline.run.compact import compact
 from pipeline.state import prints, schema
 from pipeline.state.prints import Prints
 from pipeline.storage import few
-from pipeline.storage.declared import INTERVALS, MOTIFS, TABLES
-from pipeline.storage.prints import ALWAYS, TIME, of_published, of_tables
+from pipeline.storage.declared import MOTIFS, TABLES
+from pipeline.storage.prints import ALWAYS, of_published, of_tables
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.laws.test_history import EPOCHS, World
-from tests.prints import another_number
+from tests.prints import another_number, recompute_fingerprints
 
-_P = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
-_ALL = (1 << 64) - 1
 VALUES = '[values]\nk = "long"\nmy-weight = "double"\nnote = "string"\nseen = "boolean"\n'
 MOTIF = '[motifs]\nsquare = "a-b, b-c, c-d, d-a"\n'
-
-
-def _rotated(x: int, by: int) -> int:
-    x &= _ALL
-    return (x << by | x >> 64 - by) & _ALL
-
-
-def xxhash64(data: bytes, seed: int) -> int:
-    """XXH64 as it is written down, of any number of bytes."""
-    p1, p2, p3, p4, p5 = _P
-    at, h = 0, seed + p5
-    if len(data) >= 32:
-        v = [seed + p1 + p2, seed + p2, seed, seed - p1]
-        while at + 32 <= len(data):
-            words = struct.unpack_from("<4Q", data, at)
-            v = [_rotated(each + word * p2, 31) * p1 for each, word in zip(v, words, strict=True)]
-            at += 32
-        h = sum(_rotated(each, by) for each, by in zip(v, (1, 7, 12, 18), strict=True))
-        for each in v:
-            h = (h ^ _rotated(each * p2, 31) * p1) * p1 + p4
-    h += len(data)
-    while at + 8 <= len(data):
-        (word,) = struct.unpack_from("<Q", data, at)
-        h = _rotated(h & _ALL ^ _rotated(word * p2, 31) * p1 & _ALL, 27) * p1 + p4
-        at += 8
-    if at + 4 <= len(data):
-        (word,) = struct.unpack_from("<I", data, at)
-        h = _rotated(h & _ALL ^ word * p1 & _ALL, 23) * p2 + p3
-        at += 4
-    for byte in data[at:]:
-        h = _rotated(h & _ALL ^ byte * p5 & _ALL, 11) * p1
-    h &= _ALL
-    h = (h ^ h >> 33) * p2 & _ALL
-    h = (h ^ h >> 29) * p3 & _ALL
-    return h ^ h >> 32
-
-
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, bool):
-        return struct.pack("<i", value)
-    if isinstance(value, int):
-        return struct.pack("<q", value)
-    return struct.pack("<d", value) if isinstance(value, float) else str(value).encode()
-
-
-def reference(table: str, columns: list[str], rows: list[tuple[Any, ...]]) -> dict[int, Fingerprint]:
-    """The contract of `of_tables`, row by row."""
-    sums: dict[int, Fingerprint] = defaultdict(Fingerprint)
-    for values in rows:
-        row = dict(zip(columns, values, strict=True))
-        parts = [row[column] for column in ALWAYS.get(table, ())]
-        for column in sorted(set(columns) - set(TIME) - set(ALWAYS.get(table, ()))):
-            parts += [] if row[column] is None else [column, row[column]]
-        pair = []
-        for before in ([], [1]):
-            h = 42
-            for part in (*before, *parts):
-                h = xxhash64(_bytes(part), h)
-            pair.append(h)
-        once = Fingerprint(pair[0] * row["diff"] % (1 << 64), pair[1] * row["diff"] % (1 << 64))
-        sums[row["epoch"]] += once
-        if table in INTERVALS and row["until"] != FOREVER:
-            sums[row["until"]] -= once
-    return {epoch: each for epoch, each in sorted(sums.items()) if each}
 
 
 def drawn(rng: random.Random, table: str, column: str, type_: str) -> Any:
@@ -132,7 +65,7 @@ def test_of_tables_is_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
         rng.shuffle(rows[table])
         frames[table] = few.frame(spark, types[table], rows[table])
     found = of_tables(frames.__getitem__, warehouse, rows)
-    assert found == {table: reference(table, list(types[table]), some) for table, some in rows.items()}
+    assert found == {table: recompute_fingerprints(table, list(types[table]), some) for table, some in rows.items()}
     half = {table: some[: len(some) // 2] for table, some in rows.items()}
     parts: Prints = of_tables(lambda table: few.frame(spark, types[table], half[table]), warehouse, rows)
     rest = of_tables(lambda table: few.frame(spark, types[table], rows[table][len(half[table]) :]), warehouse, rows)

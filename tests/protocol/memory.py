@@ -1,9 +1,10 @@
 """Iceberg's narrow interface (`iceberg.Table`, `iceberg.Changes`) in memory, and the steps at which a process may stop.
 
 A table's metadata file is a dictionary as Iceberg's specification has it, its location a number that every commit moves
-on; rows are tuples of strings, one tuple a snapshot. Whoever commits on a location that is not the newest is
-`Overtaken`, but an append to a branch is tried again, as Iceberg does. A step is a look at a table, a commit, a
-transaction or a read of the ledger's database: `step` hands each to the `scheduler` of the process that does it.
+on; the rows of a snapshot are one tuple of whatever the writer calls a row. Whoever commits on a location that is not
+the newest is `Overtaken`, but an append to a branch is tried again, as Iceberg does. A step is a look at a table, a
+commit, a transaction or a read of the ledger's database: `step` hands each to the `scheduler` of the process that does
+it. `tests.ledger_only` has whole runs on these tables, without a scheduler.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import sqlalchemy as sa
 from pipeline.storage import iceberg
 from pipeline.storage.branches import Branches
 
-Rows = tuple[str, ...]
+Rows = tuple[Any, ...]
+ROW_BYTES = 100  # what a row counts as
 Scheduler = Callable[[str, bool], str]  # of the step that comes: what it is, and whether it writes; "go" or "lost"
 
 
@@ -48,16 +50,28 @@ class Catalog:
         self.newest += 1
         before = () if whole or parent is None else self.rows[name][parent]
         metadata = copy.deepcopy(self.metadata[name])
+        files = 0 if whole else self.files(name, parent)
+        summary = {
+            "added-records": len(rows),
+            "total-records": len(before + rows),
+            "total-data-files": files + bool(rows),
+            "total-files-size": ROW_BYTES * len(before + rows),
+        }
         snapshot = {
             "snapshot-id": self.newest,
             "parent-snapshot-id": parent,
             "sequence-number": self.newest,
-            "summary": {"added-records": str(len(rows)), "total-records": str(len(before + rows))},
+            "summary": {key: str(number) for key, number in summary.items()},
         }
         metadata["snapshots"].append(snapshot)
         metadata["refs"][branch] = {"snapshot-id": self.newest}
         self.rows[name][self.newest] = before + rows
         self.put(name, metadata)
+
+    def files(self, name: str, snapshot: int | None) -> int:
+        """How many files a snapshot would have: one for each commit since the table was written whole."""
+        found = {each["snapshot-id"]: each for each in self.metadata[name]["snapshots"]}
+        return int(found[snapshot]["summary"]["total-data-files"]) if snapshot in found else 0
 
     def put(self, name: str, metadata: iceberg.Metadata) -> None:
         self.metadata[name] = metadata

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyspark.sql import functions as F
 
@@ -10,20 +11,25 @@ from ... import landing
 from ...errors import RunFailed, Unavailable
 from ...landing import filters, frames
 from ...state.facts import IngestFacts, QuarantinedRow
-from ...state.records import LANDED, RunKind, StagedBatch
+from ...state.records import LANDED, Batch, RunKind, StagedBatch
 from .. import gate
 from ..context import Run
 
 SAMPLE = 20  # quarantined rows kept for the report
 
 
-def work(run: Run) -> IngestFacts:
-    filters.judge(run.spark, run.home)
-    if run.kind is RunKind.REBUILD and not run.epochs:
-        for table in LANDED:
-            run.write(table, None)
-        run.ledger.put_batches(run.run_id, [])
-        return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
+@dataclass(frozen=True)
+class Accepted:
+    """The batches that a run goes on with, by epoch what is in them, and what is published."""
+
+    batches: list[landing.Landed]
+    counts: dict[int, tuple[int, int]]  # good rows, quarantined rows
+    digests: dict[int, str]
+    published: dict[int, Batch]
+
+
+def accept_batches(run: Run) -> Accepted:
+    """Judge the landed batches of the run's epochs. Raises what is wrong with one that the run may not leave out."""
     everything = landing.listing(run.home)
     batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
     batches = _without(
@@ -46,9 +52,24 @@ def work(run: Run) -> IngestFacts:
     if run.kind is RunKind.RUN and not run.accept:
         good = {batch.epoch: counts[batch.epoch][0] for batch in batches if batch.epoch in counts}
         batches = _without(run, batches, gate.unusual(run.home, published, good, digests))
+    return Accepted(
+        batches,
+        {epoch: found for epoch, found in counts.items() if epoch in run.epochs},
+        {epoch: digest for epoch, digest in digests.items() if epoch in run.epochs},
+        published,
+    )
+
+
+def work(run: Run) -> IngestFacts:
+    filters.judge(run.spark, run.home)
+    if run.kind is RunKind.REBUILD and not run.epochs:
+        for table in LANDED:
+            run.write(table, None)
+        run.ledger.put_batches(run.run_id, [])
+        return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
+    accepted = accept_batches(run)
+    batches, counts, digests, published = accepted.batches, accepted.counts, accepted.digests, accepted.published
     source = run.spark, run.home, batches
-    counts = {epoch: found for epoch, found in counts.items() if epoch in run.epochs}
-    digests = {epoch: digest for epoch, digest in digests.items() if epoch in run.epochs}
     landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
     again = [epoch for epoch in run.epochs if epoch in published]
     rows = frames.good(*source)

@@ -1,0 +1,179 @@
+"""Runs without Spark, in a few hundredths of a second: for what a person decides, reads or types around runs.
+
+Inside `run_without_spark` the ledger, the runner, decisions, held runs, rollback, the command line, pages and readers
+are the real ones. The tables are `tests.protocol.memory`'s, read by DuckDB from memory, and the stages up to the audit
+those of `tests.plain_stages`. Only what these write is not computed by the product: `tests/e2e/test_ledger_only.py`
+plays one scene both ways and compares. A home that moves, and whatever else looks at the files of tables, needs Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from pipeline.errors import AltneuError
+from pipeline.home.directory import Home
+from pipeline.landing import frames
+from pipeline.run import compact, context, plain, rollback, unchanged
+from pipeline.run.context import Run
+from pipeline.state import place
+from pipeline.state.ledger import Ledger
+from pipeline.state.records import Revision
+from pipeline.storage import duck, iceberg, rounds, session, unaided
+from pipeline.storage.branches import Branches
+from pipeline.storage.declared import TABLES, fields, pinned, visible
+from pipeline.storage.duck import DuckTables, Query
+from tests import plain_stages
+from tests.plain_stages import Check, Rows
+from tests.protocol.memory import Catalog, Process
+
+ARROW = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
+
+
+@dataclass
+class LedgerOnly:
+    """The homes of a test. `checks`: what the audits of its runs find besides that all is equal."""
+
+    catalogs: dict[Path, Catalog] = field(default_factory=dict)
+    checks: Callable[[Run], list[Check]] = lambda run: []
+
+    def catalog(self, home: Home) -> Catalog:
+        return self.catalogs.setdefault(home.path.resolve(), Catalog())
+
+    def tables(self, home: Home) -> MemoryTables:
+        return MemoryTables(self, home)
+
+
+class MemoryTables(Branches):
+    """The tables of a home as a writer has them, in place of `Warehouse`."""
+
+    distributed = False
+    plain = ()
+    collections = tuple(TABLES)
+
+    def __init__(self, owner: LedgerOnly, home: Home) -> None:
+        self.home, self.catalog = home, owner.catalog(home)
+        process = Process(self.catalog)
+
+        def look(table: str) -> iceberg.Table:
+            if table not in self.catalog.metadata:
+                raise AltneuError(f"there is no table {table}.", "altneu status")
+            return process.look(table)
+
+        super().__init__(self.collections, look)
+
+    def ensure(self, retype: bool = False) -> None:
+        place.claim(self.home)
+        for table in self.tables:
+            if table not in self.catalog.metadata:
+                self.catalog.make(table)
+
+    def shown(self, table: str, snapshot: int, revision: Revision) -> Rows:
+        """The rows of a snapshot that a revision shows."""
+        hidden = revision.hidden
+
+        def shows(number: int) -> bool:
+            return number <= revision.revision and not any(first <= number <= last for first, last in hidden)
+
+        return tuple(row for row in self.catalog.rows[table][snapshot] if shows(row[-2]))
+
+    def plans(self, revision: Revision) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def remove_orphans(self, table: str) -> int:
+        return 0
+
+
+class MemoryReader(DuckTables):
+    """The same as a reader has them, in place of `DuckTables`."""
+
+    def __init__(self, owner: LedgerOnly, home: Home) -> None:
+        import duckdb
+
+        place.settled(home)
+        self.home, self._tables = home, owner.tables(home)
+        self._connection = duckdb.connect(config=duck._SETTINGS)
+
+    def at(self, table: str, revision: Revision) -> Query:
+        if revision.frontier is None:
+            return self.empty(table)
+        snapshot = pinned(table, revision)
+        rows = self._tables.catalog.rows[table].get(snapshot)
+        if rows is None:
+            raise AltneuError(f"table {table} has no snapshot {snapshot} any more.", "altneu doctor")
+        columns = fields(self.home, table)
+        held = {name: [row[at] for row in rows] for at, name in enumerate(columns)}
+        name = f"held_{table}_{snapshot}"
+        arrow = pa.table({each: pa.array(held[each], ARROW[type_]) for each, type_ in columns.items()})
+        return Query(f"SELECT * FROM {name} WHERE {visible(revision)}", {name: arrow})
+
+    def size(self, revision: Revision, tables: tuple[str, ...]) -> int:
+        pins = revision.snapshots
+        return sum(self._tables.size(table, pins[table]).rows for table in tables if table in pins)
+
+
+def write_again(owner: LedgerOnly, home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
+    """Take the place of `rollback.written_again`."""
+    tables = owner.tables(home)
+    return {
+        table: tables.rewrite(table, run_id, pin, tables.shown(table, pin, target))
+        for table, pin in target.snapshots.items()
+    }
+
+
+def rewrite_table(
+    tables: MemoryTables, table: str, row: Revision, run_id: str, since: int | None, oldest: int, *_: Any
+) -> int:
+    """Take the place of `compact._rewrite`: equal rows of the revisions up to the oldest kept one become one."""
+    assert since is None
+    folded: dict[tuple[Any, ...], int] = {}
+    for *key, revision, diff in tables.shown(table, row.snapshots[table], row):
+        place_ = (*key, max(revision, oldest))
+        folded[place_] = folded.get(place_, 0) + diff
+    rows = tuple((*key, diff) for key, diff in folded.items() if diff)
+    return tables.rewrite(table, run_id, row.snapshots[table], rows)
+
+
+def trust_the_disk(connection: Any, _: Any) -> None:
+    """Let SQLite not wait for the disk: of the machine's power no test takes away any."""
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+@contextlib.contextmanager
+def run_without_spark() -> Iterator[LedgerOnly]:
+    """Inside, runs of this process are as the first lines of this module say."""
+    owner = LedgerOnly()
+    engine = import_module("expectations.engine")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "session_for", lambda *_: None)
+        patch.setattr(session, "plans_for", lambda *_: contextlib.nullcontext())
+        patch.setattr(engine, "prepare", lambda: None)
+        for module in (context, compact):
+            patch.setattr(module, "Warehouse", lambda _, home: owner.tables(home))
+        patch.setattr(duck, "DuckTables", lambda home: MemoryReader(owner, home))
+        patch.setattr(frames, "_read", plain_stages.read_here)
+        for name, work in plain_stages.WORKS.items():
+            patch.setattr(import_module(f"pipeline.run.stages.{name}"), "work", work)
+        audit = import_module("pipeline.run.stages.audit")
+        patch.setattr(audit, "work", lambda run: plain_stages.audit(run, owner.checks))
+        for module in (unaided, rollback):
+            patch.setattr(module, "branches", owner.tables)
+        patch.setattr(rollback, "written_again", partial(write_again, owner))
+        patch.setattr(compact, "_rewrite", rewrite_table)
+        patch.setattr(unchanged, "verify", lambda *_: None)
+        patch.setattr(plain, "verify_folded", lambda *_: None)
+        patch.setattr(rounds, "sweep", lambda *_: None)
+        sa.event.listen(sa.Engine, "connect", trust_the_disk)
+        try:
+            yield owner
+        finally:
+            sa.event.remove(sa.Engine, "connect", trust_the_disk)
