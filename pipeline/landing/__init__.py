@@ -13,7 +13,8 @@ from .landed import SUFFIXES, Landed
 
 if TYPE_CHECKING:
     from .batches import LandReport, land
-    from .form import Form, Options
+    from .form import Form
+    from .options import Options
 
 __all__ = [
     "BYTES_PER_ROW",
@@ -35,6 +36,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(name)
-    from . import batches, form
+    from . import batches, form, options
 
-    return getattr(form if name in ("Form", "Options") else batches, name)
+    return getattr({"Form": form, "Options": options}.get(name, batches), name)
