@@ -199,7 +199,7 @@ def _sample_matrix(source: Source, lines: list[str], banner: re.Match[str]) -> S
 
 
 def _cut_into_rows(source: Source, lines: list[str], options: Options) -> tuple[str, list[list[str]]]:
-    """Find the separator, and cut lines into records (a field in quotes may go on in the next line) and their fields."""
+    """Find the separator, and cut lines into records, whose fields in quotes may go on in the next line."""
     separator = parse_separator(options.separator) or find_separator(source, lines, options.columns)
     return separator, [split_line(record, separator) for record in join_lines(lines, separator)]
 
