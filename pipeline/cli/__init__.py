@@ -17,7 +17,8 @@ import traceback
 from typing import NoReturn
 
 from .. import events, interrupt
-from ..errors import AltneuError, Exit, explained
+from ..errors import AltneuError, Exit, UsageError, explained
+from ..file_names import format_name, is_text
 from ..secret import given
 from ..tasks.base import release
 from . import incident
@@ -58,6 +59,7 @@ def _leave() -> None:
 def _called(arguments: list[str] | None) -> int | str | None:
     """The exit code of a command. What it raises is told, but for what a signal has ended."""
     try:
+        _require_text(sys.argv[1:] if arguments is None else arguments)
         app(arguments, prog_name="altneu")
         return Exit.OK
     except SystemExit as done:
@@ -72,6 +74,13 @@ def _called(arguments: list[str] | None) -> int | str | None:
             return Exit.OK
         _tell(error)
         return error.exit if isinstance(error, AltneuError) else Exit.FAILED
+
+
+def _require_text(arguments: list[str]) -> None:
+    """Raise `UsageError` for an argument that is no UTF-8 text, but for the path of a file, which may be any bytes."""
+    for argument in arguments:
+        if not is_text(argument) and not os.path.lexists(argument):
+            raise UsageError(f"the argument {format_name(argument)} is no UTF-8 text.", "altneu --help")
 
 
 def _alert() -> None:

@@ -20,16 +20,21 @@ if TYPE_CHECKING:
 @command
 def land(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Raw event files: csv, txt, tsv (also .gz), jsonl, parquet.")
+        list[Path] | None,
+        typer.Argument(help="Raw event files: csv, txt, tsv, mtx, json, jsonl (also .gz), parquet; - is a pipe."),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(help="The file's columns in order, e.g. src,dst,rating,ts; _ leaves one out; else its header."),
     ] = None,
-    sep: Annotated[str | None, typer.Option(help="Separator; guessed from the first line when not given.")] = None,
+    sep: Annotated[str | None, typer.Option(help="Separator; found when not given.")] = None,
     header: Annotated[
         bool | None,
         typer.Option("--header/--no-header", help="Whether the first line is a header; found when not said."),
+    ] = None,
+    comment: Annotated[
+        str | None,
+        typer.Option(help="What begins a comment before the first row, e.g. '#'; '' when nothing does."),
     ] = None,
     time_: Annotated[
         str | None, typer.Option("--time", help="The column that holds the event time: a number, or ISO 8601 (UTC).")
@@ -68,6 +73,7 @@ def land(
         columns=tuple(name.strip() for name in columns.split(",")) if columns else (),
         separator=sep,
         header=header,
+        comment=comment,
         time_column=time_,
         time_format=time_format,
         time_unit=time_unit,
@@ -125,9 +131,8 @@ def outcome(home: Home, before: tuple[dict[str, object], str | None]) -> str:
 
 
 def _print_form(form: Form) -> None:
-    err.print(f"understood as {form}", markup=False)
-    for row in form.first:
-        err.print("  " + "  ".join(row), markup=False)
+    for line in form.describe():
+        err.print(line, markup=False)
 
 
 def _print_report(report: LandReport, dry_run: bool, append: bool) -> None:
@@ -147,6 +152,8 @@ def _print_report(report: LandReport, dry_run: bool, append: bool) -> None:
         f"{'would land' if dry_run else 'landed'} {report.rows:,} rows in {len(labels):,} epoch(s): {span}"
         + (f"; {what} {old}" if report.replaced_epochs else "")
     )
+    if report.comments:
+        out.print(f"{report.comments:,} line(s) before the rows are comments", markup=False)
     if report.rejected:
         _, line, reason, _ = report.rejected[0]
         kept = f"; they are kept in {report.rejected_file}" if report.rejected_file else ""

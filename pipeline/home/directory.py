@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import UsageError
+from ..file_names import format_name, is_text
 from .file import NAME, Entries, extended, parse, read_text, template, write_text
 from .schedule import Schedule
 from .settings import Config
@@ -18,6 +19,8 @@ __all__ = ["Config", "Home", "parse"]
 def _folder(path: Path | str) -> Path:
     """Where a home is or can be. Raises `UsageError` when a file is in its place."""
     path = Path(path).expanduser().resolve()
+    if not is_text(str(path)):  # no database would take it
+        raise UsageError(f"{format_name(path)}: the path of a home has to be UTF-8 text.", "altneu --home DIR init")
     for place in (path, *path.parents):
         if place.is_file():
             raise UsageError(f"{place} is a file, and a home is a folder.", "altneu --home DIR init")

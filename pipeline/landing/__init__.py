@@ -1,7 +1,7 @@
 """The landing folder and what puts epochs into it.
 
 `listing` finds what is landed and `digest` whether it changed (`folder`; in an object store `objects`). `land`
-(`batches`) takes raw event files: `form` understands them, `times` their times, `raw` splits them into epochs,
+(`batches`) takes raw event files: `sources` makes them readable, `sampling` and `form` understand them, `times` their times, `raw` splits them into epochs,
 `journal` places all of these or none. What understands files is imported when it is asked for: it takes Arrow, and who
 only looks what has landed needs none.
 """
@@ -13,7 +13,8 @@ from .landed import SUFFIXES, Landed
 
 if TYPE_CHECKING:
     from .batches import LandReport, land
-    from .form import Form, Options
+    from .form import Form
+    from .options import Options
 
 __all__ = [
     "BYTES_PER_ROW",
@@ -35,6 +36,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(name)
-    from . import batches, form
+    from . import batches, form, options
 
-    return getattr(form if name in ("Form", "Options") else batches, name)
+    return getattr({"Form": form, "Options": options}.get(name, batches), name)

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import AltneuError, UsageError
+from ..file_names import make_stem
 from ..home.directory import Config, Home
 from ..home.file import Entries
 from . import objects, raw
 from .folder import COMPLETE, EMPTY, listing, rows, seal
-from .form import HELP, Form, Options, understand
+from .form import Form, understand
 from .journal import Draft, discard_unused, landing_lock, recover, report_undone
+from .options import HELP, Options
+from .sources import prepare_sources, require_files
 
 Say = Callable[[str], None]
 Confirm = Callable[[Form], bool]
@@ -31,6 +34,7 @@ class LandReport:
     replaced_rows: int = 0
     declared: dict[str, Entries] = field(default_factory=dict)
     form: Form | None = None
+    comments: int = 0  # lines before the rows of the files
     rejected: raw.Rejected = field(default_factory=list)
     rejected_file: Path | None = None
 
@@ -48,18 +52,20 @@ def land(
     decides the epoch and becomes `seq`, in microseconds, so that within an epoch the later event wins. Other columns
     are values. Malformed rows are kept in `landing/_rejected/` and reported. Nothing changes after an error.
     """
+    options.require_text()
     epoch = _epoch(home, options)
-    form = None
     if not options.empty:
-        _are_files(files)
-        form = understand(home, files, options)
-        if not confirm(form):
-            raise UsageError("nothing was landed.", HELP)
-    if home.landed_remotely:
-        with landing_lock(home.landing, say):
-            report_undone(objects.recover(home), say)
+        require_files(files)
     draft = Draft(home.landing, say, home.path / "altneu.toml")
     try:
+        form = None
+        if not options.empty:
+            form = understand(home, prepare_sources(files, draft.folder / "inputs"), options)
+            if not confirm(form):
+                raise UsageError("nothing was landed.", HELP)
+        if home.landed_remotely:
+            with landing_lock(home.landing, say):
+                report_undone(objects.recover(home), say)
         if form is None:
             assert epoch is not None
             found = raw.Split()
@@ -67,8 +73,9 @@ def land(
             found.rows[epoch] = 0
         else:
             form, found = _read(form, epoch, draft, say)
-            _validate(form, files, found)
+            _validate(form, found)
         report = LandReport(form.home if form else home, sorted(found.rows), sum(found.rows.values()), form=form)
+        report.comments = found.comments
         report.rejected, report.declared = found.rejected, form.declared if form else {}
         _place(report, draft, found, options, files, say)
     finally:
@@ -87,19 +94,6 @@ def _epoch(home: Home, options: Options) -> int | None:
     if not home.schedule.drawable(epoch):
         raise UsageError(f"--epoch {options.epoch}: beyond the calendar (years 1 to 9999), or 2^62.", HELP)
     return epoch
-
-
-def _are_files(files: list[Path]) -> None:
-    if not files:
-        raise UsageError("no file is given.", HELP)
-    for file in files:
-        if file.is_dir():
-            raise UsageError(f"{file} is a folder, not a file.", f"altneu land {file}/* …")
-        if not file.exists():
-            raise UsageError(f"{file}: no such file.")
-    twice = [file for file in files if files.count(file) > 1]
-    if twice:
-        raise UsageError(f"{twice[0]} is given twice: its rows would count twice.")
 
 
 def _read(form: Form, epoch: int | None, draft: Draft, say: Say) -> tuple[Form, raw.Split]:
@@ -123,7 +117,7 @@ def _read(form: Form, epoch: int | None, draft: Draft, say: Say) -> tuple[Form, 
     return form, found
 
 
-def _validate(form: Form, files: list[Path], found: raw.Split) -> None:
+def _validate(form: Form, found: raw.Split) -> None:
     good, serious = sum(found.rows.values()), found.serious()
     names = sum(reason.startswith(("src is '", "dst is '")) and "integer" in reason for _, _, reason, _ in serious)
     advice = "check --columns, --sep and --header"
@@ -134,7 +128,8 @@ def _validate(form: Form, files: list[Path], found: raw.Split) -> None:
     if not good:
         first = f"; the first: line {serious[0][1]}: {serious[0][2]}" if serious else ""
         raise AltneuError(
-            f"{', '.join(map(str, files))}: no row could be read ({len(found.rejected)} rejected{first}). "
+            f"{', '.join(source.name for source in form.layouts)}: no row could be read "
+            f"({len(found.rejected)} rejected{first}). "
             "Nothing was landed.",
             advice if serious else HELP,
         )
@@ -155,7 +150,7 @@ def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options,
     moves = []
     if found.rejected and not options.dry_run:
         raw.keep(draft.folder / "rejected.jsonl", found.rejected)
-        name = f"{files[0].name.split('.')[0]}-{time.strftime('%Y%m%dT%H%M%S')}-{draft.folder.name[:4]}.jsonl"
+        name = f"{make_stem(files[0].name)}-{time.strftime('%Y%m%dT%H%M%S')}-{draft.folder.name[:4]}.jsonl"
         report.rejected_file = home.landing / "_rejected" / name
         moves.append((f"{draft.folder.relative_to(home.landing)}/rejected.jsonl", f"_rejected/{name}"))
     with landing_lock(home.landing, say):

@@ -1,66 +1,48 @@
 """What raw files hold: a header or not, the separator, columns, their types, the time. Looks at their first rows.
 
 `understand` takes what the user says, finds the rest in the data, and refuses what contradicts the data; it writes
-nothing. A first line is a header when it has no value where the rows below have some: text above numbers, or the names
-of the columns.
+nothing. `sampling` looks at one file; here all files of a land are brought together: each has a header of its own, in
+an order of its own, and all have the same columns. --columns names the columns in the order of the first file that
+names them itself, in every format: `_` leaves one out, another word renames it. The fields of JSON have no order; where
+--columns has all of their words, it renames none.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-
-import pyarrow.parquet as pq
 
 from ..errors import UsageError
+from ..file_names import format_name
 from ..home.directory import Home
 from ..home.file import Entries
 from ..home.rules import reserved
-from .delimited import guess_separator, parse_separator
 from .folder import listing
-from .layout import COMMENTS, FileBroken, Layout
-from .parsing import opened
-from .records import join_lines, split_record
+from .layout import FileBroken, Layout
+from .options import HELP, Options
+from .parsing import read
+from .sampling import SEPARATOR_WORDS, Sample, take_sample
+from .sources import Source
 from .times import UNITS, Clock
 from .values import is_value, kind_of
 
-ROWS = 10_000  # that are looked at in each file
-HELP = "altneu land --help"
+__all__ = ["HELP", "Form", "Options", "understand"]
 
-
-@dataclass(frozen=True)
-class Options:
-    """The options of `altneu land`; see its help. None: found in the data."""
-
-    columns: tuple[str, ...] = ()
-    separator: str | None = None
-    header: bool | None = None
-    time_column: str | None = None
-    time_format: str | None = None
-    time_unit: str | None = None
-    every: str | None = None
-    epoch: str | int | None = None
-    ids: str | None = None
-    append: bool = False
-    empty: bool = False
-    dry_run: bool = False
+SHOWN = 3  # rows of each kind of file
 
 
 @dataclass(frozen=True)
 class Form:
-    """How the files are read, and what has to be declared for it. `first`: the first rows as understood."""
+    """How the files are read, and what has to be declared for it."""
 
     home: Home  # as it will be: with the declared settings
-    names: tuple[str, ...]
-    layouts: dict[Path, Layout]
+    names: tuple[str, ...]  # of the columns, in the order of the first file; "_" is left out
+    layouts: dict[Source, Layout]
     clock: Clock | None
     values: dict[str, str]
     declared: dict[str, Entries]  # section → its new settings
-    first: list[list[str]] = field(default_factory=list)
+    remarks: dict[Source, str] = field(default_factory=dict)  # what else was understood of a file
 
     def types(self) -> dict[str, str]:
         return next(iter(self.layouts.values())).types
@@ -76,50 +58,49 @@ class Form:
         home = replace(self.home, config=config)
         return replace(self, home=home, values=values, declared=declared, layouts=layouts, clock=clock)
 
-    def __str__(self) -> str:
-        """One line: the columns with their types, the separator, the header, the time."""
-        layout = next(iter(self.layouts.values()))
-        types = layout.types
+    def describe(self) -> Iterator[str]:
+        """Yield how the files are understood: a line for those that are read alike, then their first rows as they are
+        read."""
+        alike: dict[str, list[Source]] = {}
+        for source, layout in self.layouts.items():
+            alike.setdefault(self._describe_layout(source, layout), []).append(source)
+        for text, sources in alike.items():
+            names = ", ".join(source.name for source in sources[:3]) + (", …" if len(sources) > 3 else "")
+            yield f"understood {f'{names} ' if len(alike) > 1 else ''}as {text}"
+            yield from (f"  {'  '.join(row)}" for row in read_first_rows(sources[0], self.layouts[sources[0]]))
+
+    def _describe_layout(self, source: Source, layout: Layout) -> str:
+        """Describe in one line the columns with their types, the separator, the header, the time."""
         time = self.clock.column if self.clock else None
-        named = [name if name == "_" else f"{name} ({'time' if name == time else types[name]})" for name in self.names]
-        shown = ", ".join(named)
-        words = {",": "commas", "\t": "tabs", ";": "semicolons", " ": "blanks", None: ""}
-        separated = words.get(layout.separator, f"{layout.separator!r}")
-        headers = sum(layout.header for layout in self.layouts.values())
-        with_header = f"{'a header' if headers else 'no header'}" + (
-            f" in {headers} of {len(self.layouts)} files" if 0 < headers < len(self.layouts) else ""
+        types = layout.types
+        columns = ", ".join(
+            name if name == "_" else f"{name} ({'time' if name == time else types[name]})"
+            for name in layout.names or types
         )
-        parts = [shown, f"separated by {separated}" if separated else "", with_header if separated else ""]
-        return "; ".join(filter(None, [*parts, str(self.clock or "")]))
+        parts = [columns]
+        if source.format == "text":
+            separator = SEPARATOR_WORDS.get(layout.separator or "", repr(layout.separator))
+            parts += [f"separated by {separator}", "a header" if layout.header else "no header"]
+        return "; ".join(filter(None, [*parts, self.remarks.get(source), str(self.clock or "")]))
 
 
-@dataclass
-class _Sample:
-    """The first rows of a file as text; `separator` None: not a file of delimited text."""
-
-    file: Path
-    separator: str | None
-    rows: list[list[str]]
-    names: list[str] | None = None  # of a file that names its columns by itself
-
-
-def understand(home: Home, files: list[Path], options: Options) -> Form:
+def understand(home: Home, sources: list[Source], options: Options) -> Form:
     """Options and first rows → how to read the files. Raises `UsageError` for what cannot be."""
     every, epoch_only = _every(home, options)
     settings: dict[str, Entries] = {"epochs": {"every": every}} if every else {}
     if options.ids and options.ids != home.config.vertices.ids:
         settings["vertices"] = {"ids": _ids(home, options.ids)}
-    samples = [_sample(file, options) for file in files]
-    names = _names(samples, options)
-    _check_names(home, names, options)
+    _require_text_for(options, sources)
     planned, _ = home.declared(**settings) if settings else (home, "")
     id_type = "long" if planned.config.vertices.ids == "integer" else "string"
     types = {"src": id_type, "dst": id_type, "op": "string", "seq": "long"} | planned.config.values
-    headers = {sample.file: _header(sample, names, types, options) for sample in samples}
-    bodies = [row for sample in samples for row in sample.rows[headers[sample.file] :]]
-    columns = {name: [row[at] for row in bodies if at < len(row)] for at, name in enumerate(names)}
+    samples = [take_sample(source, options, types) for source in sources]
+    names = _name_columns(samples, options)
+    order = options.columns or names[0]
+    _check_names(home, order, options, samples[0])
+    columns = _gather_cells(samples, names)
     known = {*types, "_", options.time_column}
-    values = {name: kind_of(columns[name]) for name in names if name not in known}
+    values = {name: kind_of(columns[name]) for name in order if name not in known}
     clock = None
     if not epoch_only:
         assert options.time_column is not None
@@ -128,13 +109,70 @@ def understand(home: Home, files: list[Path], options: Options) -> Form:
     types |= values
     declared = settings | ({"values": values} if values else {})
     final, _ = home.declared(**declared) if declared else (home, "")
-    used = {name: types[name] for name in names if name != "_"}
+    used = {name: types[name] for name in order if name != "_"}
     required = frozenset({"src", "dst"} | ({options.time_column} if options.time_column else set()))
+    optional = frozenset(used) - required
     layouts = {
-        sample.file: Layout(used, frozenset(used) - required, names, sample.separator, headers[sample.file])
-        for sample in samples
+        sample.source: Layout(
+            used, optional, own, sample.separator, bool(sample.header), sample.comment, _list_fields(sample, own)
+        )
+        for sample, own in zip(samples, names, strict=True)
     }
-    return Form(final, names, layouts, clock, values, declared, bodies[:3])
+    remarks = {sample.source: _remark(sample, own) for sample, own in zip(samples, names, strict=True)}
+    return Form(final, order, layouts, clock, values, declared, remarks)
+
+
+def read_first_rows(source: Source, layout: Layout) -> list[list[str]]:
+    """Read the first rows of a file as all of its rows will be read, each field with the name of its column. Raises
+    `UsageError` for a broken file."""
+    try:
+        for block in read(source.path, layout):
+            if block.good.num_rows or block.bad:
+                first = block.good.slice(0, SHOWN).drop_columns(["line"]).to_pylist()
+                return [[f"{name}={_format_cell(cell)}" for name, cell in row.items()] for row in first]
+    except FileBroken as error:
+        raise UsageError(f"{source.name} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
+    return []
+
+
+def _format_cell(cell: object) -> str:
+    text = "" if cell is None else str(cell)
+    return text.removesuffix(".0") if isinstance(cell, float) else format_name(text)
+
+
+def _gather_cells(samples: Iterable[Sample], names: Iterable[tuple[str, ...]]) -> dict[str, list[str]]:
+    """Gather the cells of each column from the first rows of all files."""
+    cells: dict[str, list[str]] = {}
+    for sample, own in zip(samples, names, strict=True):
+        for at, name in enumerate(own):
+            cells.setdefault(name, []).extend(row[at] for row in sample.rows if at < len(row))
+    return cells
+
+
+def _list_fields(sample: Sample, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """List a file's own words for its columns; JSON may have further fields that its first rows do not have."""
+    if sample.names is None or sample.banner:
+        return None
+    return (*sample.names, *names[len(sample.names) :])
+
+
+def _remark(sample: Sample, names: Sequence[str]) -> str:
+    """Say what a reader would not expect of a file: renamed columns, comments, a banner."""
+    own = sample.names or names
+    renamed = [f"{before} → {name}" for before, name in zip(own, names, strict=False) if name not in (before, "_")]
+    lines = f"{sample.comments:,} comment line{'s' if sample.comments > 1 else ''}" if sample.comments else ""
+    banner = f"{sample.banner}, and the line of its size" if sample.banner else ""
+    return "; ".join(filter(None, [f"renamed {', '.join(renamed)}" if renamed else "", lines, banner]))
+
+
+def _require_text_for(options: Options, sources: Sequence[Source]) -> None:
+    """Raise `UsageError` for an option of delimited text where no file is such."""
+    given = {"--sep": options.separator, "--header": options.header, "--comment": options.comment}
+    said = [name for name, value in given.items() if value is not None]
+    if said and not any(source.format == "text" for source in sources):
+        raise UsageError(
+            f"{said[0]} is for delimited text, and {sources[0].name} is {sources[0].format}.", f"leave {said[0]} out"
+        )
 
 
 def _every(home: Home, options: Options) -> tuple[str | None, bool]:
@@ -173,85 +211,97 @@ def _ids(home: Home, ids: str) -> str:
     return ids
 
 
-def _sample(file: Path, options: Options) -> _Sample:
-    name = file.name.removesuffix(".gz")
-    try:
-        if name.endswith(".parquet"):
-            table = next(pq.ParquetFile(file).iter_batches(ROWS), None)
-            names = pq.ParquetFile(file).schema_arrow.names
-            rows = [[_text(value) for value in row.values()] for row in table.to_pylist()] if table else []
-            return _Sample(file, None, rows, names)
-        with opened(file) as stream:
-            lines = _text_lines(stream)
-            if name.endswith((".jsonl", ".ndjson")):
-                return _json_sample(file, lines, options)
-            rest = itertools.dropwhile(lambda line: line.startswith(COMMENTS) or not line.strip(), lines)
-            text = list(itertools.islice(rest, ROWS))
-    except (OSError, EOFError, ValueError, FileBroken) as error:
-        raise UsageError(f"{file} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
-    if not text:
-        raise UsageError(f"{file}: no row could be read: it is empty. Nothing was landed.", HELP)
-    separator = parse_separator(options.separator) or guess_separator(text[0])
-    records = join_lines(text, separator)
-    return _Sample(file, separator, [_cells(record, separator) for record in records if record.strip()])
+# -- Columns -----------------------------------------------------------------------------------------------------
 
 
-def _text_lines(stream: Iterable[bytes]) -> Iterator[str]:
-    for number, raw in enumerate(stream):
-        yield raw.decode("utf-8-sig" if number == 0 else "utf-8", "replace").strip("\r\n")
+def _name_columns(samples: list[Sample], options: Options) -> list[tuple[str, ...]]:
+    """Name the columns of each file, in the file's order. Raises `UsageError`."""
+    first = next((sample for sample in samples if sample.names is not None), None)
+    if first is None and not options.columns:
+        cells = samples[0].rows[0] if samples[0].rows else []
+        raise UsageError(
+            f"{samples[0].source.name}: --columns is missing, and the first line names no src and dst: "
+            f"{', '.join(cells[:8])}",
+            "--columns src,dst,…   (the file's columns in order; _ leaves one out)",
+        )
+    for sample in samples:
+        sample.require_decided_header()
+    if first is None or first.names is None:
+        return [options.columns] * len(samples)
+    columns = options.columns or first.names
+    if not _are_fields_by_name(first, options):
+        _require_own_order(first, columns)
+    return [_name_own_columns(sample, first, columns, options) for sample in samples]
 
 
-def _json_sample(file: Path, lines: Iterator[str], options: Options) -> _Sample:
-    found: list[dict[str, object]] = []
-    for line in itertools.islice(lines, ROWS):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            found.append(row)
-    if not found:
-        raise UsageError(f"{file}: no row could be read: no line is a JSON object. Nothing was landed.", HELP)
-    names = list(dict.fromkeys(name for row in found for name in row))
-    order = list(options.columns) or names
-    return _Sample(file, None, [[_text(row.get(name)) for name in order] for row in found], names)
+def _are_fields_by_name(sample: Sample, options: Options) -> bool:
+    """Whether --columns has all fields of a JSON file by its own words, in whatever order."""
+    return sample.source.format == "json" and set(sample.names or ()) <= set(options.columns)
 
 
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else value.isoformat() if hasattr(value, "isoformat") else json.dumps(value)
+def _require_own_order(sample: Sample, columns: tuple[str, ...]) -> None:
+    """Raise `UsageError` for --columns that contradict how a file names its columns."""
+    own = sample.names
+    assert own is not None
+    what = {"text": "header", "json": "fields", "parquet": "columns"}[sample.source.format]
+    shown = ",".join(own)
+    moved = [name for at, name in enumerate(columns) if name in own and own[at : at + 1] != (name,)]
+    if len(set(own)) == len(own) and moved:
+        kept = ",".join(name if name in columns else "_" for name in own)
+        at = columns.index(moved[0])
+        other = own[at] if at < len(own) else "nothing"
+        raise UsageError(
+            f"{sample.source.name}: its {what} {shown} and --columns {','.join(columns)} contradict each other: "
+            f"is {moved[0]} what the file calls {moved[0]}, or what it calls {other}? Nothing was landed.",
+            f"--columns {kept} for the first   (for the second call {other} otherwise)",
+        )
+    if len(columns) != len(own):
+        filled = ",".join([*columns, *("_" for _ in own)][: len(own)]) if len(columns) < len(own) else "src,dst,…"
+        raise UsageError(
+            f"{sample.source.name}: its {what} has {len(own)} column(s), {shown}, and --columns {len(columns)}, "
+            f"{','.join(columns)}. Nothing was landed.",
+            f"--columns {filled}   (the file's columns in order; _ leaves one out)",
+        )
 
 
-def _cells(line: str, separator: str) -> list[str]:
-    try:
-        return split_record(line, separator)
-    except ValueError:
-        return line.split(separator)
+def _name_own_columns(sample: Sample, first: Sample, columns: tuple[str, ...], options: Options) -> tuple[str, ...]:
+    """Name the columns of a file as the first one that names its columns has them. Raises `UsageError`."""
+    assert first.names is not None
+    if sample.names is None:
+        return columns
+    if _are_fields_by_name(sample, options):
+        return (*sample.names, *(name for name in columns if name not in (*sample.names, "_")))
+    if sample.names == first.names:
+        return columns
+    words = first.names if not _are_fields_by_name(first, options) else columns
+    missing = [name for name in words if name not in sample.names]
+    unknown = [name for name in sample.names if name not in words]
+    if missing or unknown or len(sample.names) != len(words):
+        without = f" has no {', '.join(missing)}" if missing else ""
+        beyond = f" has {', '.join(unknown)}" if unknown else ""
+        between = " and" if without and beyond else ""
+        raise UsageError(
+            f"{sample.source.name} has other columns than {first.source.name}: "
+            f"it{without}{between}{beyond or '' if without or beyond else ' names one twice'}. Nothing was landed.",
+            f"altneu land {sample.source.name} --append …   (by itself, after the others)",
+        )
+    meaning = dict(zip(words, columns, strict=True))
+    return tuple(meaning[name] for name in sample.names)
 
 
-def _names(samples: list[_Sample], options: Options) -> tuple[str, ...]:
-    """The columns in order: as said, else as the file names them."""
-    if options.columns:
-        return options.columns
-    sample = samples[0]
-    if sample.names is not None:
-        return tuple(sample.names)
-    first = [cell.strip() for cell in sample.rows[0]] if options.header is not False and sample.rows else []
-    if {"src", "dst"} <= set(first):
-        return tuple(first)
-    raise UsageError(
-        f"{sample.file}: --columns is missing, and the first line names no src and dst: "
-        f"{', '.join(sample.rows[0][:8]) if sample.rows else ''}",
-        "--columns src,dst,…   (the file's columns in order; _ leaves one out)",
-    )
-
-
-def _check_names(home: Home, names: tuple[str, ...], options: Options) -> None:
-    given = f"--columns {','.join(names)}"
+def _check_names(home: Home, names: tuple[str, ...], options: Options, sample: Sample) -> None:
+    for name in names:
+        if not name.isprintable():
+            raise UsageError(
+                f"column {format_name(name)}: a name has no control characters.", "call it otherwise: --columns …"
+            )
+    given = f"--columns {','.join(names)}" if options.columns else f"{sample.source.name} has {', '.join(names)}"
     for name in ("src", "dst"):
         if name not in names:
-            raise UsageError(f"{given}: {name} is missing.", "--columns src,dst,…")
+            ends = {"source": "src", "from": "src", "target": "dst", "to": "dst"}
+            named = [ends.get(column.lower(), column) for column in names]
+            advice = ",".join(named) if {"src", "dst"} <= set(named) else "src,dst,…"
+            raise UsageError(f"{given}: {name} is missing.", f"--columns {advice}")
     twice = sorted({name for name in names if name != "_" and names.count(name) > 1})
     if twice:
         raise UsageError(f"{given}: {twice[0]} is there twice.", "name a column _ to leave it out")
@@ -276,35 +326,6 @@ def _free(name: str, taken: Sequence[str]) -> str:
     plain = re.sub(r"[^\w -]+", "_", name).strip("_- ")[:60] or "column"
     tried = (plain, *(f"{plain}{n}" for n in range(2, 99)))
     return next(other for other in tried if not reserved(other) and other not in taken)
-
-
-def _header(sample: _Sample, names: tuple[str, ...], types: dict[str, str], options: Options) -> bool:
-    """Whether the first line of a file is a header. Raises `UsageError` when --header says so of a row."""
-    if sample.separator is None:
-        return False
-    if options.header is False or not sample.rows:
-        return False
-    first, rows = sample.rows[0], sample.rows[1:]
-
-    def numeric(cell: str) -> bool:
-        return is_value(cell, "double")
-
-    below = {at: [row[at] for row in rows if at < len(row) and row[at]] for at in range(len(first))}
-    mostly = [at for at, cells in below.items() if cells and sum(map(numeric, cells)) * 2 > len(cells)]
-    typed = [at for at, name in enumerate(names[: len(first)]) if types.get(name, "string") != "string"]
-    if options.header:
-        if (mostly or typed) and all(numeric(first[at]) for at in {*mostly, *typed}):
-            raise UsageError(
-                f"--header: the first line of {sample.file} looks like a row: {', '.join(first)!r}. "
-                "Nothing was landed.",
-                "leave --header out",
-            )
-        return True
-    known = {*names, "source", "target", "from", "to"}
-    if all(cell.strip().lower() in {name.lower() for name in known} for cell in first):
-        return True
-    texts = [at for at in mostly if not numeric(first[at]) and first[at]]
-    return bool(texts) and not any(map(numeric, first))
 
 
 def _clock(options: Options, cells: list[str]) -> Clock:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import AltneuError, UsageError
+from ..file_names import format_name, is_text
 from ..home.directory import Home
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet", ".jsonl", ".jsonl.gz")
@@ -61,7 +62,9 @@ def epoch_of(home: Home, folder: str) -> int:
     try:
         return home.schedule.epoch(folder.removeprefix("epoch="))
     except UsageError as error:
-        raise AltneuError(f"landing/{folder}: {error.what}", f"rename or remove {home.landed_at}/{folder}") from None
+        raise AltneuError(
+            format_name(f"landing/{folder}: {error.what}"), format_name(f"rename or remove {home.landed_at}/{folder}")
+        ) from None
 
 
 def once(batches: Iterable[Landed]) -> dict[int, Landed]:
@@ -80,10 +83,12 @@ def data(home: Home, folder: str, names: Iterable[str]) -> Iterator[str]:
     for name in sorted(names):
         if name.startswith((".", "_")) or name.endswith(UNFINISHED):
             continue
-        if not name.endswith(SUFFIXES) or "/" in name:
+        if not name.endswith(SUFFIXES) or "/" in name or not is_text(name):
+            shown = format_name(name)
+            why = f"is none of {', '.join(SUFFIXES)}" if is_text(name) else "has a name that is no UTF-8 text"
             raise AltneuError(
-                f"landing/{folder}/{name} is none of {', '.join(SUFFIXES)}.",
-                f"remove it, or give it a name that starts with _ ({home.landed_at}/{folder}/{name})",
+                f"landing/{folder}/{shown} {why}.",
+                f"remove it, or give it a name that starts with _ ({home.landed_at}/{folder}/{shown})",
             )
         yield name
 

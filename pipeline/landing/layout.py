@@ -16,9 +16,12 @@ COMMENTS = ("#", "%")  # what marks the comments before a header
 ARROW = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
 BOM = b"\xef\xbb\xbf"
 OTHER_CONTENT = {
-    b"\xff\xfe\x00\x00": "UTF-32, not UTF-8 text: write it as UTF-8",
-    b"\xff\xfe": "UTF-16, not UTF-8 text: write it as UTF-8",
-    b"\xfe\xff": "UTF-16, not UTF-8 text: write it as UTF-8",
+    b"\xff\xfe\x00\x00": "UTF-32, not UTF-8 text: write it as UTF-8 (iconv -f UTF-32 -t UTF-8)",
+    b"\xff\xfe": "UTF-16, not UTF-8 text: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)",
+    b"\xfe\xff": "UTF-16, not UTF-8 text: write it as UTF-8 (iconv -f UTF-16 -t UTF-8)",
+    b"BZh91AY&SY": "packed by bzip2, not text: unpack it (bzip2 -dc)",
+    b"\xfd7zXZ\x00": "packed by xz, not text: unpack it (xz -dc)",
+    b"\x28\xb5\x2f\xfd": "packed by zstd, not text: unpack it (zstd -dc)",
     b"\x1f\x8b": "packed by gzip: let its name end with .gz",
     b"PK\x03\x04": "a ZIP archive or a spreadsheet, not text: write it as CSV",
     b"PAR1": "Parquet, not text: let its name end with .parquet",
@@ -66,7 +69,7 @@ class Block:
 
 def skip_bom(stream: Any) -> None:
     """Skip the mark of UTF-8. Raises `FileBroken` where the first bytes are those of what is no UTF-8 text."""
-    begin = stream.peek(4)[:4]
+    begin = stream.peek(16)[:16]
     if begin.startswith(BOM):
         stream.read(len(BOM))
     for mark, what in OTHER_CONTENT.items():
