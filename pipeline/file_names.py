@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 
+from .terminal import escape_controls
+
 LONGEST = 100  # bytes of a name that land gives its files: the rest of the name has room within the system's 255
 
 
@@ -30,8 +32,7 @@ def format_name(name: str | os.PathLike[str]) -> str:
     >>> format_name("a\\udce9\\x1b[1m.csv")
     'a\\\\xe9\\\\x1b[1m.csv'
     """
-    text = os.fsencode(name).decode("utf-8", "backslashreplace")
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda found: repr(found[0])[1:-1], text)
+    return escape_controls(os.fsencode(name).decode("utf-8", "backslashreplace"))
 
 
 def make_stem(name: str) -> str:
