@@ -127,14 +127,14 @@ def _convert_rows(table: pa.Table, columns: dict[str, pa.ChunkedArray], layout: 
 
 
 def _show(column: pa.ChunkedArray, row: int) -> Any:
-    value = _to_texts(column)[row].as_py()
+    value = to_raw_column(column)[row].as_py()
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
 def convert_column(column: pa.ChunkedArray, type_: str, name: str) -> tuple[pa.Array, dict[int, str]]:
     """Return a column in a declared type, and the rows whose values do not have it, with the reasons."""
     wrong: dict[int, str] = {}
-    column = _to_texts(column)
+    column = to_raw_column(column)
     kind = _kind(column.type)
     if kind == "text":
         column, wrong = _decode(column, name)
@@ -159,20 +159,20 @@ def convert_column(column: pa.ChunkedArray, type_: str, name: str) -> tuple[pa.A
     return pc.replace_with_mask(plain, pa.array(mask), pa.array(values, ARROW[type_])), wrong
 
 
-def _to_texts(column: pa.ChunkedArray) -> pa.Array:
+def to_raw_column(column: pa.ChunkedArray) -> pa.Array:
     """Return a column without dictionaries, and UUIDs as text; texts as bytes, since nobody has decoded them."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # more than 2 GiB of text
         array = pa.concat_arrays([chunk.cast(pa.large_binary()) for chunk in array.chunks])
     type_ = array.type
     if kinds.is_dictionary(type_):
-        return _to_texts(array.dictionary_decode())
+        return to_raw_column(array.dictionary_decode())
     if isinstance(type_, pa.BaseExtensionType):
         if type_.extension_name == "arrow.uuid":
             return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string()).cast(
                 pa.binary()
             )
-        return _to_texts(array.storage)
+        return to_raw_column(array.storage)
     return array.cast(pa.large_binary()) if _kind(type_) == "text" else array
 
 

@@ -15,7 +15,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 
 from ..errors import UsageError
 from .delimited import guess_separator, parse_separator
-from .layout import COMMENTS, FileBroken
+from .layout import COMMENTS, FileBroken, skip_bom
 from .options import HELP, Options
+from .parquet import to_raw_column
 from .parsing import opened
 from .records import join_lines, split_record
 from .sources import Source
@@ -76,7 +77,7 @@ def take_sample(source: Source, options: Options, types: Mapping[str, str]) -> S
     take = {"text": _sample_text, "json": _sample_json, "parquet": _sample_parquet}[source.format]
     try:
         return take(source, options, types)
-    except (OSError, EOFError, ValueError, FileBroken) as error:
+    except (OSError, ValueError, pa.ArrowException, FileBroken) as error:
         raise UsageError(f"{source.name} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
 
 
@@ -88,7 +89,7 @@ def _sample_parquet(source: Source, options: Options, types: Mapping[str, str]) 
 
 
 def _write_column(column: pa.Array) -> list[str]:
-    return ["" if value is None else _write_cell(value) for value in column.to_pylist()]
+    return ["" if value is None else _write_cell(value) for value in to_raw_column(column).to_pylist()]
 
 
 def _sample_json(source: Source, options: Options, types: Mapping[str, str]) -> Sample:
@@ -113,6 +114,8 @@ def _sample_json(source: Source, options: Options, types: Mapping[str, str]) -> 
 def _write_cell(value: object) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
     if isinstance(value, (bool, int, float, list, dict)):
         return json.dumps(value, default=str)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
@@ -121,13 +124,9 @@ def _write_cell(value: object) -> str:
 def _read_lines(source: Source) -> list[str]:
     """The first lines that are not empty."""
     with opened(source.path) as stream:
-        text = (line for line in _decode_lines(stream) if line.strip())
-        return list(itertools.islice(text, ROWS))
-
-
-def _decode_lines(stream: Iterable[bytes]) -> Iterator[str]:
-    for number, raw in enumerate(stream):
-        yield raw.decode("utf-8-sig" if number == 0 else "utf-8", "replace").strip("\r\n")
+        skip_bom(stream)
+        text = (raw.decode("utf-8", "replace").strip("\r\n") for raw in stream)
+        return list(itertools.islice((line for line in text if line.strip()), ROWS))
 
 
 # -- Delimited text ----------------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline import landing
+from pipeline.home.directory import Home
 from pipeline.landing.layout import FileBroken, Layout
 from pipeline.landing.parsing import read
 from tests import seeds
@@ -92,6 +94,18 @@ CASES = [
 )
 def test_what_a_value_of_parquet_becomes(column: pa.Array, type_: str, expected: list[Any], tmp_path: Path) -> None:
     assert repr(values_of(tmp_path, column, type_)) == repr(expected)
+
+
+def test_any_column_may_be_left_out_and_bytes_be_landed(tmp_path: Path) -> None:
+    """By `altneu land`, whose sample shows all columns."""
+    skipped = [column for column, _, _ in CASES if len(column) == 2] + [pa.array([[1], [2]]), pa.array([b"\xff", b""])]
+    texts = pa.array([b"a", b"\xff"])
+    names = [f"c{n}" for n in range(len(skipped))]
+    pq.write_table(pa.table([texts, pa.array([b"b", b"c"]), *skipped], ["src", "dst", *names]), tmp_path / "x.parquet")
+    home = Home.open(tmp_path / "home", create=True).declare(vertices={"ids": "string"}, ingest={"max_bad_share": 0.5})
+    options = landing.Options(("src", "dst", *("_" for _ in skipped)), epoch=1)
+    report = landing.land(home, [tmp_path / "x.parquet"], options)
+    assert (report.rows, [row[1:3] for row in report.rejected]) == (1, [(2, "src is not UTF-8")])
 
 
 REFUSED = [

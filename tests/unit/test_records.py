@@ -142,7 +142,7 @@ def test_names_of_a_header_may_hold_line_breaks(tmp_path: Path) -> None:
     assert rows_of(path, layout) == ([(3, 1, 2, 3)], [])
 
 
-@pytest.mark.parametrize("separator", ["::", "§", " | ", "\\t", "||", "ab", "x\u0001", "\u2003"])
+@pytest.mark.parametrize("separator", ["::", "§", " | ", "\\|", "||", "ab", "x\u0001", "\u2003"])
 @pytest.mark.parametrize("beside", ["", "broken\n"])
 def test_a_separator_is_any_text(separator: str, beside: str, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
