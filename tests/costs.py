@@ -131,7 +131,8 @@ def install() -> None:
     work = telemetry.Stage.work
 
     def counted(self: telemetry.Stage, function: Any, run: Any) -> Any:
-        if isinstance(run.spark, SparkSession) or "connect" in type(run.spark).__module__:
+        spark = getattr(run, "spark", None)
+        if isinstance(spark, SparkSession) or "connect" in type(spark).__module__:
             meter.count_run(run.run_id)
         return work(self, function, run)
 

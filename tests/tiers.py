@@ -101,9 +101,10 @@ def needs_spark(item: pytest.Item) -> bool:
 
 
 def is_quick(item: pytest.Item) -> bool:
-    """Does a test need neither Spark nor a back end?"""
+    """Does a test need neither Spark nor a back end, and next to no time?"""
     folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-    return folder in QUICK and not needs_spark(item) and not list_backends(item) and not item.get_closest_marker("slow")
+    known = name_function(item.nodeid) in read_seconds()
+    return folder in QUICK and not (known or needs_spark(item) or list_backends(item))
 
 
 def name_group(item: pytest.Item) -> str | None:

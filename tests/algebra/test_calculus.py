@@ -57,6 +57,7 @@ def rules(edges: Collection, **kwargs) -> Collection:
     return delta_join([keyed(edges, *ends) for ends in ("ab", "ac", "bc")], **kwargs)
 
 
+@pytest.mark.law(6)
 @pytest.mark.parametrize("lattice", ["epoch", "epoch×revision"])
 def test_integrate_undoes_differentiate(spark, lattice: str) -> None:
     time = LATTICES[lattice]
@@ -67,6 +68,7 @@ def test_integrate_undoes_differentiate(spark, lattice: str) -> None:
     assert not collected(there.leave(time)), "at any other time the blips cancel"
 
 
+@pytest.mark.law(5)
 @pytest.mark.parametrize("lattice", [pytest.param("epoch", marks=pytest.mark.slow), "epoch×revision"])
 def test_three_rules_count_each_triangle_once(spark, lattice: str) -> None:
     cases, time = edge_cases(SEED, lattice), LATTICES[lattice]
@@ -188,6 +190,7 @@ def relation_frames(spark: SparkSession, cases: dict[str, list]) -> dict[str, Co
     return {n: frame(spark, each, ["x", "y", "z"][: ARITY[n]], EPOCH_REVISION) for n, each in cases.items()}
 
 
+@pytest.mark.law(5)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in QUERIES])
 def test_delta_queries(spark, name: str) -> None:
     """Whole, and in the two forms that give what one revision adds; with prefixes exchanged, and broadcast."""
@@ -243,6 +246,7 @@ def test_values_of_many_types_agree_and_nulls_agree_with_nothing(spark) -> None:
             delta_query(Query.parse(wrong), relations)
 
 
+@pytest.mark.law(6)
 def test_a_delta_query_of_bags_is_the_bilinear_join(spark) -> None:
     rng = random.Random(SEED)
     r = [random_triples(rng, EPOCH_REVISION, [2, 2]) for _ in range(20)]
@@ -259,6 +263,7 @@ def test_multisets_are_found_and_made_sets(spark) -> None:
     assert collected(check_sets(bag)) and not collected(check_sets(as_sets({"r": bag})["r"]))
 
 
+@pytest.mark.law(8)
 def test_extension_proposes_no_more_than_the_least_count(spark) -> None:
     """Law 8 on the graph that breaks wedges: a star. A pair join would make d² candidates; here each prefix makes 1."""
     d = 60

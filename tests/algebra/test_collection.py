@@ -49,6 +49,7 @@ def test_fixing_a_coordinate(spark, cases) -> None:
         assert Counter({k: n for k, n in got.items() if n}) == seen(cases, (e, 1))
 
 
+@pytest.mark.law(9)
 def test_compaction_changes_no_answer_at_or_after_since(spark, cases) -> None:
     small = collected(frame(spark, cases, ["x"], EPOCH_REVISION).compact((1, 2)), raw=True)
     assert len(small) < sum(map(len, cases))

@@ -77,6 +77,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.law(6)
 @pytest.mark.parametrize(("name", "lattice"), PAIRS)
 def test_the_result_of_a_delta_is_the_difference_of_recomputations(spark, name: str, lattice: str) -> None:
     time, function = LATTICES[lattice], REDUCTIONS[name][1]

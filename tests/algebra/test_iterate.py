@@ -135,6 +135,7 @@ def strong(x: Collection, k: int, find=by_joins) -> Collection:
     return joins.semijoin(x, linear.filter(degree, f"count >= {k - 2}"), ["case", "a", "b"], right_is_set=True)
 
 
+@pytest.mark.law(6)
 def test_reachability_semi_naive(spark) -> None:
     cases = graphs(SEED, 7)
     edges = frame(spark, cases, ["v", "w"], EPOCH_REVISION)
@@ -182,6 +183,7 @@ def test_k_core(spark) -> None:
     assert_same(collected(got), expected([cases], EPOCH_REVISION, lambda e: core(e, 2)), SEED)
 
 
+@pytest.mark.law(6)
 def test_k_truss(spark) -> None:
     cases = graphs(SEED + 3, 15, most=2, high=2, present=0.9)
     edges = frame(spark, cases, ["a", "b"], EPOCH_REVISION)
@@ -199,6 +201,7 @@ def test_k_truss_with_a_delta_query_in_the_body(spark) -> None:
     assert mismatch(naive, want), "the naive construction should be wrong here"
 
 
+@pytest.mark.law(6)
 def test_a_delta_join_inside_iterate_needs_a_total_tie_break(spark) -> None:
     """Design §2. Inside iterate times are epoch × round: partial. Seed 1's calculus loses triangles whose edges change
     at incomparable times; the total tie-break of `delta_query` gives the right triangles at every epoch and round."""

@@ -89,6 +89,7 @@ LINEAR = {
 }
 
 
+@pytest.mark.law(6)
 @pytest.mark.parametrize("lattice", SOME_LATTICES)
 @pytest.mark.parametrize("name", LINEAR)
 def test_linear(spark, name: str, lattice: str) -> None:
@@ -193,6 +194,7 @@ JOINS = {
 }
 
 
+@pytest.mark.law(6)
 @pytest.mark.parametrize("lattice", SOME_LATTICES)
 @pytest.mark.parametrize("name", JOINS)
 def test_joins(spark, name: str, lattice: str) -> None:
@@ -241,6 +243,7 @@ REDUCTIONS = {
 }
 
 
+@pytest.mark.law(6)
 @pytest.mark.parametrize("lattice", SOME_LATTICES)
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(spark, name: str, lattice: str) -> None:

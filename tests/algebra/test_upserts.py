@@ -92,6 +92,7 @@ def bag(df: DataFrame) -> Counter:
     return Counter(tuple(row) for row in df.collect())
 
 
+@pytest.mark.law(1)
 @pytest.mark.parametrize(("live_for", "where"), [(None, False), (1, False), (3, True)])
 def test_law_1(spark, live_for: int | None, where: bool) -> None:
     rows = rows_of(SEED)
@@ -99,6 +100,7 @@ def test_law_1(spark, live_for: int | None, where: bool) -> None:
     assert got == intervals(values(rows, live_for, where)), f"seed {SEED}"
 
 
+@pytest.mark.law(1)
 def test_one_winner_keeps_all_its_columns(spark) -> None:
     rows = rows_of(SEED)
     best: dict = {}
@@ -171,6 +173,7 @@ def test_two_values_for_a_key_are_reported_as_a_conflict(spark) -> None:
     assert ops == {0: "upsert", 2: "conflict"}
 
 
+@pytest.mark.law(2)
 def test_replacement_publishes_the_difference_and_nothing_twice(spark) -> None:
     old = rows_of(SEED)
     new = [r for r in old if r[6] != 3] + [(*r[:6], 3, r[7]) for r in rows_of(SEED + 1) if r[6] == 3]

@@ -57,6 +57,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.dear("each kind of broken input stops a run of its own")
 @pytest.mark.usefixtures("unaudited")
 def test_broken_input_stops_the_run_and_loses_nothing(altneu: Altneu, home: Path) -> None:
     """One published epoch; then every kind of broken batch: exit 1, the input named, the published state untouched."""

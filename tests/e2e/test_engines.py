@@ -130,6 +130,7 @@ def questions(edge: tuple[str, str], first: str, last: str, text: bool, short: b
             yield replace(plain, span=(first, last))
 
 
+@pytest.mark.dear("a whole history, with a correction and a rollback, which three engines read")
 @pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_every_view_and_argument(spark: SparkSession, tmp_path: Path, short: bool) -> None:
     """Integer ids, values, motifs; then a rollback, a compaction that folds, and on."""

@@ -25,6 +25,7 @@ from tests.reference import Row
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 
+@pytest.mark.law(1, 12)
 def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None:
     seed = seeds.one()
     rng = random.Random(seed)

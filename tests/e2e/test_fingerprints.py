@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 K4 = [(a, b, None, "upsert", 0) for a in range(1, 5) for b in range(a + 1, 5)]
 
 
+@pytest.mark.law(11, 12)
 def test_what_is_stored_is_what_was_published(altneu: Altneu, spark: SparkSession, tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home", "[edges]\nlive_for = 3\n")
     homes.put(home, 1, K4)

@@ -83,6 +83,7 @@ TABLES: dict[str, tuple[str, Callable[[DataFrame], DataFrame], set[str]]] = {
 ALWAYS = ("a lost edge", "a trussness an epoch late", "a row of long ago")
 
 
+@pytest.mark.law(10)
 @pytest.mark.parametrize("fault", [f if f in ALWAYS else pytest.param(f, marks=pytest.mark.slow) for f in TABLES])
 def test_what_a_run_has_written_wrong_is_found(scene: Scene, fault: str) -> None:
     table, change, checks = TABLES[fault]

@@ -173,6 +173,7 @@ def test_damage_is_found_and_repaired(scene: Scene, damage: str) -> None:
     assert scene.failed() == set(), scene.seed
 
 
+@pytest.mark.law(12)
 def test_a_fault_in_the_reading_of_motifs_shows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

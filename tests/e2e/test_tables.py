@@ -106,6 +106,7 @@ def check(home: Home, ledger: Ledger, *tagged: int) -> None:
     assert outside.of(home, ledger).tags == [f"r{revision}" for revision in tagged]
 
 
+@pytest.mark.dear("a revision for each kind of publication")
 def test_main_and_tags_are_what_is_published(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

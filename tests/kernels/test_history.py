@@ -57,6 +57,7 @@ def sums(request, monkeypatch):
         monkeypatch.setattr(sums_kernel, "SMALL", -(2**40))
 
 
+@pytest.mark.law(4)
 @pytest.mark.parametrize("seed", seeds.several(range(100)))
 def test_every_epoch_equals_enumeration(seed):
     history = random_history(np.random.default_rng(seed))

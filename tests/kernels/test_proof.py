@@ -78,6 +78,7 @@ def through_rows(graph: Warm) -> Warm:
     return Warm.restored(*graph.ends(there), values, graph.ends_of_labels, state)
 
 
+@pytest.mark.law(10)
 @pytest.mark.parametrize("whole", [proof.WHOLE, 1, 10**9])  # as planned; hardly ever, and always by an enumeration
 @pytest.mark.parametrize("seed", seeds.several(range(25)))
 def test_what_is_proved_is_so(seed: int, whole: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +156,7 @@ def test_within_as_many_runs_as_there_are_parts_every_vertex_comes(seed: int, ke
     assert reach == 2**63 - 1
 
 
+@pytest.mark.law(10)
 def test_every_day_of_the_demo_is_proved() -> None:
     """Its labels meet: edges that moved behind another, and one that fell to where they are."""
     rows = pd.read_csv(messages())

@@ -91,6 +91,7 @@ def random_history(rng: np.random.Generator, epochs: int) -> dict[int, set[Edge]
     return history
 
 
+@pytest.mark.law(4)
 @pytest.mark.parametrize("method", ["auto", "incremental", "peel"])
 @pytest.mark.parametrize("seed", seeds.several(range(100)))
 def test_random_histories(seed, method):
@@ -101,6 +102,7 @@ def test_random_histories(seed, method):
     check_history(history, times[int(rng.integers(5))], times[-1], method, rng)
 
 
+@pytest.mark.law(4)
 @pytest.mark.parametrize("seed", seeds.several(range(60)))
 def test_certified_maintenance(seed):
     """A peel at the first epoch gives labels; then only maintenance, so that the labels have to stay true."""
@@ -270,6 +272,7 @@ def check_against_peel(a, b, start, until) -> None:
     assert not state.any()
 
 
+@pytest.mark.law(4)
 def test_college_messages_over_thirty_days_equal_the_peel_at_every_epoch():
     check_against_peel(*message_intervals("CollegeMsg.txt.gz", 2, 30, 86400.0))
 

@@ -63,6 +63,7 @@ def test_clique(n):
     assert set(per_edge.tolist()) == {n - 2}
 
 
+@pytest.mark.law(8)
 def test_hub_with_many_neighbours_is_linear():
     """A wheel: the hub's d^2 pairs would be 10^10; the out-degrees are at most 3."""
     d = 100_000

@@ -89,6 +89,7 @@ def staged(world: World, run: RunRecord) -> Side:
     return Side(world.home, world.ledger, held.as_published(world.ledger, run), run)
 
 
+@pytest.mark.law(12)
 @pytest.mark.parametrize(
     ("live_for", "short"), [(2, True), *(pytest.param(each, False, marks=pytest.mark.slow) for each in (None, 2))]
 )

@@ -34,6 +34,7 @@ def listed(frame: DataFrame) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in frame.select(*sorted(frame.columns)).collect())
 
 
+@pytest.mark.law(4)
 @pytest.mark.parametrize("live_for", [None, 2])
 def test_all_pairs_change_as_the_touched_ones_do(spark: SparkSession, live_for: int | None) -> None:
     rng = random.Random(seeds.one())

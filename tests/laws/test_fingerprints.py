@@ -49,6 +49,7 @@ def drawn(rng: random.Random, table: str, column: str, type_: str) -> Any:
     return "".join(rng.choices("aä€ b,\n😀", k=rng.choice([0, 1, 5, 40])))
 
 
+@pytest.mark.law(11)
 def test_of_tables_is_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
     """Rows of all types, with nulls, intervals, diffs that cancel and diffs that are counts."""
     rng = random.Random(seeds.one())
@@ -112,6 +113,7 @@ def held(world: World) -> None:
             assert {table: wanted[table] for table in found} == found, (world.seed, row.revision)
 
 
+@pytest.mark.law(11)
 def test_any_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) -> None:
     """In any order and grouping, corrected, put back, rolled back and forward, rebuilt from the landing, compacted: the
     same by epoch. Other batches give others."""

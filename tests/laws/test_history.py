@@ -148,6 +148,7 @@ def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> N
     world.check(1, 2, 3)  # the old ones keep the old meaning
 
 
+@pytest.mark.law(2, 3)
 def test_a_filter_and_value_columns(spark: SparkSession, tmp_path: Path) -> None:
     """A new value column needs nothing; a filter a rebuild; another type of a column a rebuild from the landing."""
     home, ledger = homes.make(tmp_path / "home")
@@ -278,6 +279,7 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
         planning.plan_rebuild(world.home, world.ledger, from_landing=True)
 
 
+@pytest.mark.law(9)
 @pytest.mark.parametrize(
     ("live_for", "short"), [(3, True), *(pytest.param(each, False, marks=pytest.mark.slow) for each in (3, None))]
 )

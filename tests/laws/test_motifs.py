@@ -94,6 +94,7 @@ def batch(rng: random.Random) -> list[Row]:
 ALWAYS = "delta, with a window and a filter"
 
 
+@pytest.mark.law(3, 4)
 @pytest.mark.parametrize("name", [n if n == ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in HOMES])
 def test_any_order_equals_recomputation(
     spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

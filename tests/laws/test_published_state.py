@@ -55,6 +55,7 @@ CONFIGS = {
 ALWAYS = "a window and a filter"  # test_motifs and test_history have homes of the other kinds
 
 
+@pytest.mark.law(1, 2, 3, 4)
 @pytest.mark.parametrize("name", [n if n == ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS])
 def test_any_order_equals_recomputation(
     spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

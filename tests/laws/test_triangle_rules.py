@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from itertools import combinations
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from algorithms import triangles
@@ -59,6 +60,7 @@ def found_triangles(graph: set[tuple[int, int]]) -> set[tuple[int, int, int]]:
     return {(a, b, c) for a, b in graph for c in near[a] & near[b] if b < c}
 
 
+@pytest.mark.law(5)
 def test_each_triangle_is_claimed_once(spark: SparkSession) -> None:
     seed = seeds.one()
     rng = random.Random(seed)
@@ -108,6 +110,7 @@ def test_the_enumeration_of_all_gives_the_same_diff_triples(spark: SparkSession)
     ), "an emptied graph takes all back"
 
 
+@pytest.mark.law(5)
 def test_the_shift_between_alt_and_neu_matters(spark: SparkSession, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """A test of the test: three new edges at once make one triangle; without the alt/neu order, three or none."""
     from pyspark.sql import functions as F
@@ -131,6 +134,7 @@ def test_pairs_of_one_hash_are_told_apart(spark: SparkSession, monkeypatch) -> N
     assert [tuple(r)[:3] for r in triangles.triangle_changes(index, delta).collect()] == [(1, 2, 3)]
 
 
+@pytest.mark.law(8)
 def test_a_hub_costs_the_smaller_side(spark: SparkSession) -> None:
     """Law 8: an edge at a vertex of degree 5,000 proposes as many as its other end has neighbours."""
     hub = [(0, v, 0, FOREVER, 1) for v in range(2, 5002)]

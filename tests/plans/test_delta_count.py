@@ -51,6 +51,7 @@ def shuffled_scans(plan: str, table: str) -> list[str]:
     return bad
 
 
+@pytest.mark.law(8)
 def test_the_index_is_never_exchanged(spark: SparkSession, tables: Warehouse) -> None:
     index = spark.table(tables.name("edges"))
     delta = spark.createDataFrame([(0, 5, 1, 9, 1)], "a bigint, b bigint, epoch bigint, until bigint, diff bigint")
@@ -81,6 +82,7 @@ def test_the_audit_moves_each_row_once(tables: Warehouse) -> None:
     assert len(exchanges(audit.stored(read, [0]))) == 1  # of four tables
 
 
+@pytest.mark.law(8)
 def test_no_python_in_the_delta_query(spark: SparkSession, tables: Warehouse) -> None:
     index = spark.table(tables.name("edges"))
     delta = spark.createDataFrame([(0, 5, 1, 9, 1)], "a bigint, b bigint, epoch bigint, until bigint, diff bigint")

@@ -67,6 +67,7 @@ def explore(world: Protocol, scene: str, bound: int, wide: bool) -> None:
 QUICK = ("two writers", "a held run", "a compaction and its readers")
 
 
+@pytest.mark.law(7, 9)
 @pytest.mark.parametrize(
     "scene",
     [scene if scene in QUICK else pytest.param(scene, marks=pytest.mark.slow) for scene in SCENES if scene != "all"],
@@ -132,6 +133,7 @@ BROKEN: dict[str, tuple[Variant, Works, int, str]] = {  # how, where it shows, w
 }
 
 
+@pytest.mark.law(7)
 @pytest.mark.parametrize("variant", BROKEN)
 def test_a_broken_variant_is_caught(world: Protocol, monkeypatch: pytest.MonkeyPatch, variant: str) -> None:
     how, works, bound, found = BROKEN[variant]

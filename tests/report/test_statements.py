@@ -496,6 +496,7 @@ def history(path: Path, seed: int, steps: int, toml: str = DAILY) -> None:
         raise AssertionError(f"seed {seed}, after {'; '.join(story)}: {error}") from error
 
 
+@pytest.mark.law(12)
 @pytest.mark.parametrize("seed", range(3))
 def test_every_statement_has_a_source(tmp_path: Path, seed: int) -> None:
     history(tmp_path, seed, 10)

@@ -9,6 +9,8 @@ import doctest
 import importlib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("algorithms", "pipeline", "expectations")
 OTHERS = {"scheduling", "migrations"}
@@ -22,6 +24,7 @@ def modules() -> list[str]:
     return [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in mine]
 
 
+@pytest.mark.dear("imports every module, and compiles the kernels where they have changed")
 def test_every_example_runs() -> None:
     """In one test: to import everything costs seconds, and once is enough."""
     tried = 0

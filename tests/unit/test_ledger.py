@@ -24,6 +24,7 @@ def begin(ledger: Ledger, run_id: str, parent: int = 0) -> None:
     ledger.put_batches(run_id, [StagedBatch(1, run_id, 1, 5, 0)])
 
 
+@pytest.mark.law(7)
 def test_nothing_exists_before_its_row(ledger: Ledger) -> None:
     assert ledger.at() == EMPTY
     begin(ledger, "a")
@@ -37,6 +38,7 @@ def test_nothing_exists_before_its_row(ledger: Ledger) -> None:
         ledger.at(7)
 
 
+@pytest.mark.law(7)
 def test_of_many_writers_one_wins(ledger: Ledger) -> None:
     """Eight at once on one parent: one row, seven conflicts that name the winner."""
     names = [f"w{i}" for i in range(8)]

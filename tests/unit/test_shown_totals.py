@@ -34,6 +34,7 @@ def test_what_is_right_has_no_difference(tmp_path: Path) -> None:
     assert differing_totals(found, COUNTED) == []
 
 
+@pytest.mark.law(12)
 @pytest.mark.parametrize(
     ("planted", "what", "row"),
     [

@@ -1,0 +1,84 @@
+"""The tables of tests/README.md are those of the tests as they are, and no law, command or DAG is without one."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests import table
+
+# what no test names: it goes by another name there, or its name is put together
+UNNAMED = {
+    "`setup`": "tests/infra/test_setup.py calls its steps",
+    "`altneu_maintenance`": "tests/dags/test_imports.py looks at all files of the folder",
+}
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, list[tuple[str, str]]]:
+    return table.make_tables()
+
+
+def test_the_tables_are_in_step(tables: dict[str, list[tuple[str, str]]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "make_tables", lambda: tables)
+    text = table.README.read_text(encoding="utf-8")
+    written = text.partition(table.BEGIN)[2].partition(table.END)[0]
+    assert written.strip() == table.write_tables().strip(), "type: .venv/bin/python -m tests.table"
+
+
+@pytest.mark.parametrize("kind", ["Law", "Command", "DAG", "Page"])
+def test_none_is_without_a_test(tables: dict[str, list[tuple[str, str]]], kind: str) -> None:
+    assert {name for name, tests in tables[kind] if not tests} <= UNNAMED.keys()
+
+
+SOURCE = """
+import pytest
+from tests.x import other
+
+WRONG = ["rollback 1", "nothing else"]
+
+def helper(words):
+    altneu("audit", *words)
+
+@pytest.fixture
+def home():
+    return "no zero diffs"
+
+@pytest.mark.law(3, 4)
+def test_one(home):
+    helper(WRONG)
+    with pytest.raises(errors.Conflict):
+        altneu(f"run {home}")
+
+def test_two():
+    altneu("status")
+"""
+
+
+def test_a_test_holds_what_it_and_its_helpers_name() -> None:
+    module = ast.parse(SOURCE)
+    one, two = (
+        table.Scope("tests/test_x.py", node, module) for node in module.body if "test_" in getattr(node, "name", "")
+    )  # type: ignore[arg-type]
+    assert one.laws == {3, 4} and two.laws == set()
+    assert {"rollback", "audit", "run"} <= one.first_words and "status" in two.first_words
+    assert {"status", "no"}.isdisjoint(one.first_words) and {"run", "audit"}.isdisjoint(two.first_words)
+    assert "Conflict" in one.names and "no zero diffs" in one.texts and two.texts == ["status"]
+
+
+@pytest.mark.parametrize(
+    ("head", "default"),
+    [
+        ("def test():", True),
+        ("@pytest.mark.slow\ndef test():", False),
+        ('@pytest.mark.backend("s3")\ndef test():', False),
+        ("def test(postgres):", False),
+        ('@pytest.mark.parametrize("a", [1, pytest.param(2, marks=pytest.mark.slow)])\ndef test(a):', True),
+    ],
+)
+def test_only_the_default_tier_counts(head: str, default: bool) -> None:
+    (function,) = ast.parse(f"{head} ...").body
+    assert isinstance(function, ast.FunctionDef)
+    arguments = [each.arg for each in function.args.args]
+    assert table.is_of_another_tier(function.decorator_list, arguments) is not default
