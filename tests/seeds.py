@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable
+from typing import Any
+
+import pytest
 
 NAME = "ALTNEU_SEED"
 
@@ -27,3 +30,9 @@ def several(usual: Iterable[int]) -> list[int]:
     """Those of a parametrised test: the one asked for alone, else the usual ones."""
     asked = given()
     return list(usual) if asked is None else [asked]
+
+
+def mark_wide(usual: Iterable[int], quick: int) -> list[Any]:
+    """Those of a parametrised test: the first `quick` ones as they are, and the others for the wide sweeps."""
+    chosen = several(usual)
+    return chosen[:quick] + [pytest.param(seed, marks=pytest.mark.slow) for seed in chosen[quick:]]

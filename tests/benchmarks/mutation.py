@@ -56,6 +56,7 @@ SUITES: dict[str, list[str]] = {
     "pipeline/state/place.py": [f"{UNIT}place.py"],
     "pipeline/state/versions.py": [f"{UNIT}versions.py"],
     "pipeline/run/planning.py": [f"{UNIT}planning.py"],
+    "pipeline/run/proving.py": [f"{UNIT}proving.py"],
     "pipeline/run/decision.py": [f"{UNIT}decisions.py"],
     "pipeline/run/decisions.py": [f"{UNIT}decisions.py"],
     "pipeline/storage/warehouse.py": [f"{UNIT}retries.py", "tests/e2e/test_warehouse.py"],  # starts Spark

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +16,23 @@ from pyspark.sql import SparkSession
 from pipeline.errors import CheckFailed, UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import outside
-from pipeline.run import plain, planning, rollback
+from pipeline.run import held, plain, planning, rollback, runner
 from pipeline.run.compact import compact
 from pipeline.run.decisions import Motifs
 from pipeline.run.forecast import forecast
 from pipeline.state.ledger import Ledger
 from pipeline.storage import unaided
 from pipeline.storage.relocate import relocate
-from tests import homes, reference, seeds
+from tests import homes, seeds
 from tests.e2e.conftest import Altneu
+from tests.laws.plain_tables import ALL, CASES, History, Where, anything, assert_plain_tables, draw_batch
 from tests.prints import another_number
 from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
-FOREVER = 2**63 - 1
-ALL = '[publish]\ntables = ["vertex_history", "edge_now", "epoch_totals"]\n'
-History = dict[int, list[Row]]
 
-
-def tables(home: Home, ledger: Ledger, ref: str = "main") -> dict[str, list[dict[str, Any]]]:
+def read_tables(home: Home, ledger: Ledger, ref: str = "main") -> dict[str, list[dict[str, Any]]]:
     """The plain tables as pyiceberg reads a branch or tag."""
     where = outside.of(home, ledger).catalog
     catalog = load_catalog(where["name"], type="sql", uri=where["uri"], warehouse=where["warehouse"])
@@ -50,167 +45,208 @@ def tables(home: Home, ledger: Ledger, ref: str = "main") -> dict[str, list[dict
     return found
 
 
-def vertices(history: History, at: int, live_for: int | None, where: Any) -> dict[int, tuple[int, int, float, int]]:
-    """vertex → degree, triangles, clustering, greatest trussness."""
-    graph = reference.edges(history, at, live_for, where)
-    truss, closed = reference.trussness(graph), Counter(v for each in reference.triangles(graph) for v in each)
-    found = {}
-    for vertex, near in reference.neighbours(graph).items():
-        d, greatest = len(near), max(k for edge, k in truss.items() if vertex in edge)
-        clustering = 2 * closed[vertex] / (d * (d - 1)) if d > 1 else 0.0
-        found[vertex] = d, closed[vertex], pytest.approx(clustering), greatest
-    return found
-
-
-def check(
-    home: Home,
-    found: dict[str, list[dict[str, Any]]],
-    history: History,
-    live_for: int | None = None,
-    where: Any = lambda value: True,
-    since: int | None = None,
-) -> None:
-    frontier, name = max(history), str if home.config.vertices.ids == "string" else int
-    rows = found["vertex_history"]
-    assert len({(row["vertex"], row["epoch"]) for row in rows}) == len(rows)
-    for at in range(min(history) if since is None else since, frontier + 1):
-        there = [row for row in rows if row["epoch"] <= at < row["until"]]
-        assert len({row["vertex"] for row in there}) == len(there), at
-        expected = vertices(history, at, live_for, where)
-        got = {row["vertex"]: (row["degree"], row["triangles"], row["clustering"], row["trussness"]) for row in there}
-        assert got == {name(vertex): numbers for vertex, numbers in expected.items()}, at
-    assert all(row["is_current"] == (row["until"] == FOREVER) for row in rows)
-    assert all(row["epoch"] < row["until"] and row["epoch"] <= frontier for row in rows)
-    graph = reference.edges(history, frontier, live_for, where)
-    truss = reference.trussness(graph)
-    alive = {
-        key: value
-        for key, (epoch, value) in reference.relation(history, frontier).items()
-        if key[0] != key[1] and where(value) and (live_for is None or frontier < epoch + live_for)
-    }
-    value = next(iter(home.config.values), None)
-    assert Counter(
-        (row["src"], row["dst"], row["trussness"], row["both_ways"], row.get(value)) for row in found["edge_now"]
-    ) == Counter(
-        (name(a), name(b), truss[min(a, b), max(a, b)], (b, a) in alive, number if value else None)
-        for (a, b), number in alive.items()
-    )
-    totals = sorted(found["epoch_totals"], key=lambda row: int(row["epoch"]))
-    assert [row["epoch"] for row in totals] == list(range(min(history), frontier + 1))
-    for row in totals:
-        expected_totals = reference.totals(reference.edges(history, row["epoch"], live_for, where))
-        assert {measure: row[measure] for measure in expected_totals} == pytest.approx(expected_totals), row["epoch"]
-        assert row["label"] == home.schedule.label(row["epoch"])
-
-
-def batch(rng: random.Random, values: bool, n: int = 9, most: int = 14) -> list[Row]:
-    rows: list[Row] = []
-    for _ in range(rng.randrange(most)):
-        op = "delete" if rng.random() < 0.3 else "upsert"
-        value = rng.randrange(-2, 4) if op == "upsert" and values else None
-        rows.append((rng.randrange(n), rng.randrange(n), value, op, rng.randrange(3)))
-    return rows
-
-
 class World:
     """A home, and the batches that are landed in it."""
 
-    def __init__(self, path: Path, toml: str, live_for: int | None = None, where: Any = lambda value: True) -> None:
+    def __init__(self, path: Path, toml: str, live_for: int | None = None, where: Where = anything) -> None:
         self.home, self.ledger = homes.make(path, ALL + toml)
         self.history: History = {}
         self.rule = live_for, where
 
-    def land(self, batches: History) -> None:
+    def land_batches(self, batches: History) -> None:
         for epoch, rows in batches.items():
             homes.put(self.home, epoch, rows)
+
+    def publish(self, batches: History) -> None:
+        self.land_batches(batches)
         self.history |= batches
         homes.run(self.home, self.ledger, batches)
 
-    def check(self, ref: str = "main", history: History | None = None, since: int | None = None) -> None:
-        check(self.home, tables(self.home, self.ledger, ref), history or self.history, *self.rule, since=since)
+    def reopen(self, path: Path) -> None:
+        self.home = Home.open(path)
+        self.ledger = Ledger(self.home.database)
 
-
-def positive(value: int | None) -> bool:
-    return value is not None and value > 0
-
-
-CASES = {
-    "kept until deleted": ("", None, lambda value: True),
-    "a window and a filter": ('[values]\nw = "long"\n[edges]\nlive_for = 3\nwhere = "w > 0"\n', 3, positive),
-    "names": ('[vertices]\nids = "string"\n[values]\nw = "long"\n[edges]\nlive_for = 2\n', 2, lambda value: True),
-    "values": ('[values]\nw = "long"\n', None, lambda value: True),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [("a window and a filter", True), *(pytest.param(name, False, marks=pytest.mark.slow) for name in CASES)],
-)
-def test_any_order_of_batches(spark: SparkSession, unaudited: None, tmp_path: Path, name: str, short: bool) -> None:
-    """Deletions, re-insertions, late, replaced and empty epochs: at each revision's tag, at every epoch."""
-    toml, live_for, where = CASES[name]
-    rng = random.Random(seeds.one())
-    world = World(tmp_path / "home", toml, live_for, where)
-    values = bool(world.home.config.values)
-    whole: Iterable[list[int]] = [[2, 5], [6], [3], [5, 4], [7, 8], [2]]
-    for epochs in [[2, 5], [3, 7], [5, 4]] if short else whole:
-        world.land({epoch: batch(rng, values) if epoch != 7 else [] for epoch in epochs})
-        world.check()
-        world.check(f"r{world.ledger.at().revision}")
+    def assert_right(self, ref: str = "main", history: History | None = None, since: int | None = None) -> None:
+        found = read_tables(self.home, self.ledger, ref)
+        assert_plain_tables(self.home, found, history or self.history, *self.rule, since=since)
 
 
 def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: None, tmp_path: Path) -> None:
+    """Switched off and on, held and approved, rolled back, changed, compacted, renamed."""
+    rng = random.Random(seeds.one())
+    toml = '[vertices]\nids = "string"\n[values]\nw = "long"\n[edges]\nlive_for = 4\n[motifs]\npath = "a-b, b-c"\n'
+    toml += "[retention]\nrevisions = 2\nepochs = 4\n"
+    world = World(tmp_path / "home", toml, 4)
+    home, ledger = world.home, world.ledger
+
+    def draw(*epochs: int) -> History:
+        return {epoch: draw_batch(rng, values=True) for epoch in epochs}
+
+    world.publish({1: [(1, 2, 0, "upsert", 0), (2, 3, 0, "upsert", 0)], **draw(2, 3)})
+    world.assert_right()
+    first, stored = dict(world.history), count_stored_motifs(world)
+
+    (home.path / "altneu.toml").write_text(toml)
+    world.reopen(home.path)
+    world.publish(draw(5, 4))
+    assert not {*home.config.publish.tables} & {*ledger.at().snapshots}
+    assert not any(read_tables(home, ledger).values())  # not kept up: nothing rather than what was
+    (home.path / "altneu.toml").write_text(ALL + toml)
+    world.reopen(home.path)
+    before = dict(world.history)
+    world.land_batches(more := {3: draw_batch(rng, values=True), 7: []})
+    run = homes.hold(world.home, ledger, more)
+    assert not any(read_tables(home, ledger).values())  # nobody sees it
+    held.approve(world.home, ledger, run, None, None)
+    runner.publish(world.home, ledger, run.run_id)
+    world.history |= more
+    world.assert_right()
+    world.assert_right("r3")
+
+    said: list[str] = []
+    rollback.rollback(world.home, ledger, 2, said.append)
+    assert any("vertex_history" in line and "altneu rebuild" in line for line in said)
+    assert not any(read_tables(home, ledger).values())
+    rollback.rollback(world.home, ledger, 1)
+    world.history = first
+    world.assert_right()
+    assert count_stored_motifs(world) == stored > 0, "a plan knows what is stored"
+    world.publish({epoch: before[epoch] for epoch in (4, 5)} | draw(2, 6, 8))  # late, on what was rolled back to
+    world.assert_right()
+    compact(world.home, ledger, spark, 0.0)
+    since = ledger.at().since
+    assert since == 5
+    world.assert_right(since=since)
+    home.path.rename(tmp_path / "elsewhere")
+    world.reopen(tmp_path / "elsewhere")
+    relocate(world.home)
+    world.assert_right(since=since)
+    world.publish(draw(8, 5))  # replaced, and at the first epoch that is kept
+    world.assert_right(since=since)
+
+
+def count_stored_motifs(world: World) -> int:
+    """How many rows of motifs a plan says are stored."""
+    homes.put(world.home, 9, [(1, 9, 0, "upsert", 0)])
+    plan = forecast(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [9]))
+    return next(each.stored for each in plan.decisions if isinstance(each, Motifs))
+
+
+@pytest.fixture(scope="module")
+def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """An audited home of one revision, so that no file holds rows that were taken out since."""
+    toml = '[motifs]\npath = "a-b, b-c"\n[values]\nw = "long"\n'
+    world = World(tmp_path_factory.mktemp("plain") / "home", toml)
+    clique: list[Row] = [(a, b, 1, "upsert", 0) for a in range(5) for b in range(a)]
+    gone: list[Row] = [(3, 4, None, "delete", 1), (4, 3, None, "delete", 1)]
+    world.publish({1: [*clique, (0, 9, 1, "upsert", 0)], 2: [(0, 8, 1, "upsert", 0), *gone]})
+    world.assert_right()
+    return world
+
+
+def test_each_table_is_audited_in_a_run_and_by_the_command(published: World, altneu: Altneu) -> None:
+    home, ledger = published.home, published.ledger
+    checks = {row.name: row for row in ledger.checks() if row.suite == "plain"}
+    assert len(checks) == 3 and all(row.passed for row in checks.values())
+    assert altneu("audit", home=home.path).code == 0
+    whole = {file: file.read_bytes() for file in home.path.glob("warehouse/graph/*/data/*.parquet")}
+    columns = {"vertex_history": "degree", "edge_now": "trussness", "epoch_totals": "wedges"}
+    for table, column in columns.items():
+        another_number(home.path, table, column, seeds.one())
+    try:
+        found = altneu("audit", home=home.path)
+        assert found.code == 1 and all(f"{table} says" in found.out + found.err for table in columns), found
+    finally:
+        for file, content in whole.items():
+            file.write_bytes(content)
+
+
+def test_the_recipes_of_the_page_of_other_programs(
+    published: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they stand there."""
+    said = outside.of(published.home, published.ledger).plain()
+    monkeypatch.setattr("subprocess.check_output", lambda command: json.dumps(said))
+    page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
+    first, second = re.findall(
+        r"^```python\n(.*?)^```$", page.split("\n## Plain tables\n")[1].split("\n## ")[0], re.M | re.S
+    )
+    given: dict[str, Any] = {"spark": spark}
+    exec(first, given)
+    assert given["answer"][0] == (0, 6) and given["edge_now"].num_rows == 9
+    spark.catalog.clearCache()
+    exec(second, given)
+    assert {tuple(row) for row in given["current"].collect()} >= {(0, 6), (9, 1)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_any_order_of_batches(spark: SparkSession, unaudited: None, tmp_path: Path, name: str) -> None:
+    """Deletions, re-insertions, late, replaced and empty epochs: at each revision's tag, at every epoch."""
+    rng = random.Random(seeds.one())
+    world = World(tmp_path / "home", *CASES[name])
+    values = bool(world.home.config.values)
+    for epochs in [[2, 5], [6], [3], [5, 4], [7, 8], [2]]:
+        world.publish({epoch: draw_batch(rng, values=values) if epoch != 7 else [] for epoch in epochs})
+        world.assert_right()
+        world.assert_right(f"r{world.ledger.at().revision}")
+
+
+@pytest.mark.slow
+def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> None:
     """Rollbacks, compactions that fold and let revisions share, a rebuild, a moved home; switched off and on again."""
     rng = random.Random(seeds.one())
     toml = '[values]\nw = "long"\n[edges]\nlive_for = 4\n[retention]\nrevisions = 4\nepochs = 4\n'
     world = World(tmp_path / "home", toml, 4)
     home, ledger = world.home, world.ledger
     for epochs in ([1, 2, 3], [5, 4]):
-        world.land({epoch: batch(rng, True) for epoch in epochs})
+        world.publish({epoch: draw_batch(rng, values=True) for epoch in epochs})
     before = dict(world.history)
-    world.land({3: batch(rng, True), 6: batch(rng, True)})
-    world.check()
+    world.publish({3: draw_batch(rng, values=True), 6: draw_batch(rng, values=True)})
+    world.assert_right()
     rollback.rollback(home, ledger, 2)  # has its own snapshots
     world.history = before
-    world.check()
-    world.land({3: batch(rng, True), 6: batch(rng, True)})  # on what was rolled back to
+    world.assert_right()
+    world.publish({3: draw_batch(rng, values=True), 6: draw_batch(rng, values=True)})  # on what was rolled back to
     shared = dict(world.history)
-    world.land({7: batch(rng, True)})
+    world.publish({7: draw_batch(rng, values=True)})
     at = ledger.at().revision
     compact(home, ledger, spark, 0.0)
     since = ledger.at().since
     assert since == 4
-    world.check(since=since)
-    assert len(tables(home, ledger)["vertex_history"]) < 100
+    world.assert_right(since=since)
+    assert len(read_tables(home, ledger)["vertex_history"]) < 100
     rollback.rollback(home, ledger, at - 1)  # shares its tables with the newest one
     now, world.history = world.history, shared
-    world.check(since=since)
-    world.land({7: now[7], 8: batch(rng, True), 5: batch(rng, True)})  # after what was folded
-    world.check(since=since)
-    written = tables(home, ledger)
+    world.assert_right(since=since)
+    # after what was folded
+    world.publish({7: now[7], 8: draw_batch(rng, values=True), 5: draw_batch(rng, values=True)})
+    world.assert_right(since=since)
+    written = read_tables(home, ledger)
 
     (home.path / "altneu.toml").write_text(toml)
     world.home = Home.open(home.path)
-    homes.put(world.home, 8, rows := batch(rng, True))
+    homes.put(world.home, 8, rows := draw_batch(rng, values=True))
     homes.run(world.home, ledger, [8])
     world.history[8] = rows
     assert not {*home.config.publish.tables} & {*ledger.at().snapshots}
-    assert tables(home, ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
+    assert read_tables(home, ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
     (home.path / "altneu.toml").write_text(ALL + toml)
     world.home = Home.open(home.path)
-    world.land({9: batch(rng, True)})
-    world.check(since=since)
+    world.publish({9: draw_batch(rng, values=True)})
+    world.assert_right(since=since)
     homes.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
-    world.check(since=since)
+    world.assert_right(since=since)
     home.path.rename(tmp_path / "elsewhere")
     world.home = Home.open(tmp_path / "elsewhere")
     world.ledger = Ledger(world.home.database)
     relocate(world.home)
-    world.check(since=since)
-    world.land({10: batch(rng, True)})
-    world.check(since=since)
+    world.assert_right(since=since)
+    world.publish({10: draw_batch(rng, values=True)})
+    world.assert_right(since=since)
 
 
+@pytest.mark.slow
 def test_rollback_to_before_they_were_switched_on(spark: SparkSession, unaudited: None, tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home")
     first: History = {1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]}
@@ -218,21 +254,22 @@ def test_rollback_to_before_they_were_switched_on(spark: SparkSession, unaudited
     homes.run(home, ledger, [1])
     world = World(home.path, "")
     world.history = dict(first)
-    world.land({2: [(1, 3, None, "upsert", 0)]})
-    world.check()
-    world.check("r2")
+    world.publish({2: [(1, 3, None, "upsert", 0)]})
+    world.assert_right()
+    world.assert_right("r2")
     said: list[str] = []
     rollback.rollback(world.home, ledger, 1, said.append)
     assert any("vertex_history" in line and "altneu rebuild" in line for line in said)
-    assert not any(tables(world.home, ledger).values())
+    assert not any(read_tables(world.home, ledger).values())
     world.history = dict(first)
     homes.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
-    world.check()
+    world.assert_right()
     rollback.rollback(world.home, ledger, 0)
     refs = [unaided.branches(home).metadata(table) for table in world.home.config.publish.tables]
     assert all(each.main() == each.first() for each in refs)
 
 
+@pytest.mark.slow
 def test_audited_as_the_rest(altneu: Altneu, tmp_path: Path) -> None:
     """In each run, and by `altneu audit`; what is planted in a published table is found, named, and repaired."""
     home, ledger = homes.make(tmp_path / "home", ALL + '[motifs]\npath = "a-b, b-c"\n[values]\nw = "long"\n')
@@ -254,6 +291,7 @@ def test_audited_as_the_rest(altneu: Altneu, tmp_path: Path) -> None:
     assert altneu("audit").code == 0
 
 
+@pytest.mark.slow
 def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home", '[motifs]\npath = "a-b, b-c"\n')
     for epoch in range(2):
@@ -270,9 +308,10 @@ def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited:
     assert 0 < stored() < before == 6
 
 
+@pytest.mark.slow
 def test_a_fault_in_a_run_stops_it(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path / "home", "")
-    world.land({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)]})
+    world.publish({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)]})
     right = plain._new
 
     def wrong(run: Any, table: str, touched: Any = None) -> Any:
@@ -284,41 +323,23 @@ def test_a_fault_in_a_run_stops_it(spark: SparkSession, tmp_path: Path, monkeypa
     with pytest.raises(CheckFailed, match="vertex_history says"):
         homes.run(world.home, world.ledger, [2])
     assert world.ledger.at().revision == 1
-    world.check()
+    world.assert_right()
     monkeypatch.undo()
-    world.land({2: [(1, 4, None, "upsert", 0)]})
-    world.check()
+    world.publish({2: [(1, 4, None, "upsert", 0)]})
+    world.assert_right()
 
 
-def test_the_recipes(spark: SparkSession, unaudited: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they stand on the page of other programs."""
-    world = World(tmp_path / "home", "")
-    world.land({1: [(a, b, None, "upsert", 0) for a in range(5) for b in range(a)] + [(0, 9, None, "upsert", 0)]})
-    world.land({2: [(0, 8, None, "upsert", 0), (3, 4, None, "delete", 1), (4, 3, None, "delete", 1)]})
-    said = outside.of(world.home, world.ledger).plain()
-    monkeypatch.setattr("subprocess.check_output", lambda command: json.dumps(said))
-    page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
-    first, second = re.findall(
-        r"^```python\n(.*?)^```$", page.split("\n## Plain tables\n")[1].split("\n## ")[0], re.M | re.S
-    )
-    given: dict[str, Any] = {"spark": spark}
-    exec(first, given)
-    assert given["answer"][0] == (0, 6) and given["edge_now"].num_rows == 9
-    spark.catalog.clearCache()
-    exec(second, given)
-    assert {tuple(row) for row in given["current"].collect()} >= {(0, 6), (9, 1)}
-
-
+@pytest.mark.slow
 def test_held_and_discarded(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
     world = World(tmp_path / "home", "")
-    world.land({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]})
+    world.publish({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]})
     for command in ("discard", "publish"):
         homes.put(world.home, 2, rows := [(1, 3, None, "upsert", 0)])
         homes.hold(world.home, world.ledger, [2])
-        world.check()  # nobody sees it
+        world.assert_right()  # nobody sees it
         assert altneu(command).code == 0
     world.history[2] = rows
-    world.check()
+    world.assert_right()
 
 
 @pytest.mark.slow  # tests/e2e/test_move moves homes, and the one of a whole life has them in a renamed one
@@ -327,18 +348,18 @@ def test_moved(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
     world = World(tmp_path / "home", '[values]\nw = "long"\n[edges]\nlive_for = 3\n', 3)
     for epochs in ([1, 3], [2]):
-        world.land({epoch: batch(rng, True) for epoch in epochs})
+        world.publish({epoch: draw_batch(rng, values=True) for epoch in epochs})
     history = dict(world.history)
-    world.land({2: batch(rng, True), 4: [(1, 2, 0, "upsert", 0)]})
+    world.publish({2: draw_batch(rng, values=True), 4: [(1, 2, 0, "upsert", 0)]})
     new = tmp_path / "new"
     assert altneu("move", str(new)).code == 0
     world.home.path.rename(tmp_path / "gone")  # nothing leads back
     world.home = Home.open(new)
     world.ledger = Ledger(world.home.database)
-    world.check()
-    world.check("r2", history)
-    world.land({3: batch(rng, True), 5: batch(rng, True)})
-    world.check()
+    world.assert_right()
+    world.assert_right("r2", history)
+    world.publish({3: draw_batch(rng, values=True), 5: draw_batch(rng, values=True)})
+    world.assert_right()
 
 
 WRONG = {

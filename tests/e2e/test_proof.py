@@ -1,6 +1,7 @@
 """Runs that are proved instead of recomputed: faults that are planted between the stages are found wherever the run has
 changed something; damage elsewhere by the part of the vertices that is recounted, within as many runs as there are
-parts, and not before: each mode finds what it promises."""
+parts, and not before: each mode finds what it promises. What is said of which damage is in tests/unit/test_proving.py
+and tests/laws/test_landed.py, without runs."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ TABLES: dict[str, tuple[str, Callable[[DataFrame], DataFrame], set[str]]] = {
         set(),  # that part of the proof was given by the run before; this run has not touched it
     ),
 }
-ALWAYS = ("a lost edge", "a trussness an epoch late", "a row of long ago")
+ALWAYS = ("a lost edge", "a row of long ago")
 
 
 @pytest.mark.law(10)
@@ -125,11 +126,12 @@ def test_a_proof_that_fails_or_is_of_another_state_blocks(scene: Scene) -> None:
         scene.ledger.put_proof(scene.run_id, proof.to_json())
 
 
-def test_and_without_a_fault_it_passes(scene: Scene) -> None:
+def test_a_run_without_a_fault_passes(scene: Scene) -> None:
     facts = runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
     assert isinstance(facts, AuditFacts) and (facts.critical, facts.mode, facts.epochs) == (0, "local", [])
 
 
+@pytest.mark.slow
 def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: Path) -> None:
     """Edges expire at an epoch at which nothing lands: what is wrong there alone is found."""
     home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n[edges]\nlive_for = 3\n')
@@ -149,6 +151,7 @@ def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: P
     runner.stage(home, ledger, run_id, "audit")
 
 
+@pytest.mark.slow
 def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: SparkSession, tmp_path: Path) -> None:
     """As an earlier version has left it: nothing wrong is said of it, and nothing is claimed that was not looked at."""
     home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n')
@@ -165,7 +168,7 @@ def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: Sp
 
 
 @pytest.mark.slow
-def test_and_an_epoch_without_a_change_is_recomputed_there(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_epoch_without_a_change_is_recomputed_where_nothing_is_known(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home", '[audit]\nmode = "local"\n')
     for epoch, rows_of in enumerate(([(1, 2, None, "upsert", 0)], [], [])):
         homes.put(home, epoch, rows_of)
@@ -177,7 +180,8 @@ def test_and_an_epoch_without_a_change_is_recomputed_there(spark: SparkSession, 
         assert ledger.facts(ledger.at().run_id, AuditFacts).mode == mode
 
 
-@pytest.mark.parametrize("mode", [pytest.param("local", marks=pytest.mark.slow), "rolling 3"])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["local", "rolling 3"])
 def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     """Rows of an old revision that were changed after they were published, and that no run touches again."""
     # the plan that enumerates all triangles would notice by itself, since it writes the difference to what is stored

@@ -20,7 +20,7 @@ from pipeline.storage import relocate, rounds
 from pipeline.storage.declared import CERTIFICATES
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
-from tests.laws.test_history import World
+from tests.laws.world import World
 from tests.plans.executed import broadcast_packs, coalesced_tables, executed, partitions, single_partitions
 
 
@@ -31,13 +31,13 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     """Published from one task; then the limit is lowered, and an epoch is late: those after it are replayed. The home
     says that it holds three million rows: they fill six partitions."""
     world = World(spark, tmp_path / "home", live_for=2)
-    world.deliver(0, 2)
+    world.publish_epochs(0, 2)
     assert world.ledger.facts(world.ledger.at().run_id, TrussFacts).rounds is None
-    world.retention = "[truss]\nlimit_edges = 3\n"
+    world.settings = "[truss]\nlimit_edges = 3\n"
     monkeypatch.setattr(memory, "cell_edges", lambda config: 3)
-    world.configure(world.live_for)
+    world.write_settings(world.live_for)
     shutil.rmtree(world.home.path / "warm")  # of few edges a run would go on from there
-    world.land(1)
+    world.land_batches(1)
     said: list[str] = []
     plan = planning.plan_epochs(world.home, world.ledger, [1])
     monkeypatch.setattr(Run, "stored", lambda run: 3_000_000)
@@ -50,8 +50,8 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     assert [line for text in plans for line in single_partitions(text)] == []
     assert [line for text in plans for line in coalesced_tables(text)] == []
     assert [line for text in plans for line in broadcast_packs(text)] == []
-    world.published()
-    world.check(1, 2)
+    world.record_revision()
+    world.assert_same_as_reference(1, 2)
     facts = world.ledger.facts(world.ledger.at().run_id, TrussFacts)
     told = [line for line in said if line.startswith("truss: epoch ") and ": round " in line]
     looked = [int(re.search(r"looked at ([\d,]+) edges", line)[1].replace(",", "")) for line in told]

@@ -20,6 +20,7 @@ from algorithms.adjacency import KIND, VALUES, Adjacency, Block, Missing
 from algorithms.configured import configured
 from algorithms.fingerprint import Fingerprint
 from algorithms.parts import EDGE, FIXED
+from tests import seeds
 
 Edge = tuple[int, int]
 Values = tuple[int, int, int, int]
@@ -105,7 +106,7 @@ def plans(tiny: SparkSession) -> Iterator[SparkSession]:
         yield tiny
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 12))])
+@pytest.mark.parametrize("seed", seeds.mark_wide(range(12), 3))
 def test_as_a_slow_reference(seed: int, plans: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(seed)
     monkeypatch.setattr(adjacency, "MOST", (1, 3, 1 << 20)[seed % 3])
@@ -179,7 +180,10 @@ def rows_lost(folder: Path, found: Adjacency) -> None:
     found._made.unpersist(blocking=True).persist()
 
 
-@pytest.mark.parametrize(("fault", "made"), [(lost, 2), (half, 2), (damaged, 2), (rows_lost, 1)])
+@pytest.mark.parametrize(
+    ("fault", "made"),
+    [(lost, 2), (rows_lost, 1), *(pytest.param(fault, 2, marks=pytest.mark.slow) for fault in (half, damaged))],
+)
 def test_what_is_lost_is_made_again(
     fault: Callable[[Path, Adjacency], None], made: int, plans: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,7 +34,7 @@ from pipeline.storage import certificates, kept, relocate
 from pipeline.storage.declared import CERTIFICATES
 from pipeline.storage.iceberg import Table
 from pipeline.storage.warehouse import Warehouse
-from tests.laws.test_history import World
+from tests.laws.world import World
 
 LIMIT = "[truss]\nlimit_edges = 3\n"
 ROLLING = '[audit]\nmode = "rolling 2"\n'
@@ -51,7 +51,7 @@ def world(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(memory, "cell_edges", lambda config: 3)
     monkeypatch.setattr(decisions, "REGION", 0)
     monkeypatch.setattr(truss.truss_region, "trussness_changes", roomy)
-    return World(tiny, tmp_path / "home", live_for=3, retention=LIMIT)
+    return World(tiny, tmp_path / "home", live_for=3, settings=LIMIT)
 
 
 @pytest.fixture()
@@ -59,7 +59,7 @@ def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Tasks are on other machines, and any graph is large."""
     monkeypatch.setattr(kept, "place", lambda home: Files(home.path / "nowhere", "elsewhere"))
     monkeypatch.setattr(truss, "CERTIFIED", 1)
-    return World(tiny, tmp_path / "home", live_for=3, retention=ROLLING)
+    return World(tiny, tmp_path / "home", live_for=3, settings=ROLLING)
 
 
 def run(world: World, *epochs: int) -> list[str]:
@@ -71,7 +71,7 @@ def run(world: World, *epochs: int) -> list[str]:
     for decision in (shown["truss"], shown["audit"]):
         found = world.ledger.facts(world.ledger.at().run_id, decision.FACTS)
         assert decision.taken(found) in decision.may, (decision, found)
-    world.published()
+    world.record_revision()
     return said
 
 
@@ -87,7 +87,7 @@ def certified(world: World) -> None:
     state = certificates.read(Warehouse(world.spark, world.home), found)
     assert state is not None and state.at == world.ledger.at().frontier
     rows = truss_region.summed(state.rows).collect()
-    assert {(row.a, row.b, row.level + 2) for row in rows} == set(world.state(world.ledger.at().revision))
+    assert {(row.a, row.b, row.level + 2) for row in rows} == set(world.expected_edges(world.ledger.at().revision))
     assert len(rows) == len({(row.a, row.b) for row in rows}) and all(row.diff == 1 for row in rows)
     names = ("a", "b", "level", "label", "own", "backing")
     a, b, level, label, own, backing = (np.array([row[name] for row in rows], np.int64) for name in names)
@@ -97,65 +97,108 @@ def certified(world: World) -> None:
     assert (label > state.ends[0]).all() and (label < state.ends[1]).all()
 
 
-@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_by_region_as_by_a_peel(world: World, short: bool) -> None:
-    """Runs of one epoch and of several, late ones, replaced ones, one that goes, one that changes nothing."""
-    world.deliver(0, 1)
+def test_a_region_is_as_a_peel_leaves_it(world: World) -> None:
+    """A run of several epochs: late, replaced and new ones, and one that goes."""
+    world.publish_epochs(0, 1, 5)
     assert set(facts_of(world)[0].methods or ()) == {"parts"}
     certified(world)
-    steps = [(4, 5), (1,)] if short else [(2,), (4, 5), (3,), (1,), (6,), (5, 6)]
-    for epochs in steps:
-        for epoch in epochs:
-            world.land(epoch)
-        said = run(world, *epochs)
-        did, judged = facts_of(world)
-        assert did.plan == "region" and did.region and did.rounds, said
-        assert judged.mode == "local" and judged.proved and not judged.critical, said
-        certified(world)
+    world.land_batches(1, 4, 6)
+    remove_batch(world, 5)
+    said = run(world, 1, 4, 5, 6)
+    assert_made_by_region(world, said)
     assert any("truss: hop 1: " in line for line in said)
-    shutil.rmtree(world.home.landing / "epoch=5")
-    del world.landed[5]
+    world.assert_same_as_reference(1, 2)
+
+
+def test_a_run_goes_on_from_the_state_wherever_the_home_goes(
+    elsewhere: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a copy, under another name of the folder, where one task holds the graph and cannot keep it: no peel."""
+    world = elsewhere
+    world.publish_epochs(0, 1)
+    assert facts_of(world)[0].plan == "replay"
+    certified(world)
+    assert_no_copy_without_room(world, tmp_path, monkeypatch)
+    copy(world, tmp_path / "copy")
+    (check,) = doctor._kept(world.home, world.ledger)
+    assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.found), check
+    rename(world, tmp_path / "renamed")
+    world.land_batches(1, 4, 5)
+    assert_made_from_the_state(world, run(world, 1, 4, 5))
+    world.assert_same_as_reference(1, 2)
+
+
+@pytest.mark.slow
+def test_by_region_as_by_a_peel(world: World) -> None:
+    """Runs of one epoch and of several, late ones, replaced ones, one that goes, one that changes nothing."""
+    world.publish_epochs(0, 1)
+    for epochs in WIDE:
+        world.land_batches(*epochs)
+        said = run(world, *epochs)
+        assert_made_by_region(world, said)
+    assert any("truss: hop 1: " in line for line in said)
+    remove_batch(world, 5)
     run(world, 5)
     assert facts_of(world)[0].plan == "region"
     certified(world)
-    world.check(*range(1, len(steps) + 3))
+    world.assert_same_as_reference(*range(1, len(WIDE) + 3))
 
 
-@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_from_the_state_as_by_a_peel(elsewhere: World, short: bool) -> None:
+@pytest.mark.slow
+def test_from_the_state_as_by_a_peel(elsewhere: World) -> None:
     """The same where one task holds the graph and cannot keep it: later runs begin with no peel."""
     world = elsewhere
-    world.deliver(0, 1)
-    assert facts_of(world)[0].plan == "replay"
+    world.publish_epochs(0, 1)
+    for epochs in WIDE:
+        world.land_batches(*epochs)
+        assert_made_from_the_state(world, run(world, *epochs))
+    world.assert_same_as_reference(*range(1, len(WIDE) + 2))
+
+
+WIDE = [(2,), (4, 5), (3,), (1,), (6,), (5, 6)]  # the epochs of each run
+
+
+def assert_made_by_region(world: World, said: list[str]) -> None:
+    did, judged = facts_of(world)
+    assert did.plan == "region" and did.region and did.rounds, said
+    assert judged.mode == "local" and judged.proved and not judged.critical, said
     certified(world)
-    steps = [(4, 5), (1,)] if short else [(2,), (4, 5), (3,), (1,), (6,), (5, 6)]
-    for epochs in steps:
-        for epoch in epochs:
-            world.land(epoch)
-        said = run(world, *epochs)
-        did, judged = facts_of(world)
-        assert (did.plan, did.graph, did.rounds, did.region) == ("state", None, None, None), said
-        assert did.methods and "parts" not in did.methods, did.methods
-        assert judged.mode == "rolling 2" and judged.proved and not judged.critical, said
-        certified(world)
-    world.check(*range(1, len(steps) + 2))
 
 
+def assert_made_from_the_state(world: World, said: list[str]) -> None:
+    did, judged = facts_of(world)
+    assert (did.plan, did.graph, did.rounds, did.region) == ("state", None, None, None), said
+    assert did.methods and "parts" not in did.methods, did.methods
+    assert judged.mode == "rolling 2" and judged.proved and not judged.critical, said
+    certified(world)
+
+
+def remove_batch(world: World, epoch: int) -> None:
+    shutil.rmtree(world.home.landing / f"epoch={epoch}")
+    del world.landed[epoch]
+
+
+def assert_no_copy_without_room(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is no damage of the state, and no reason to leave it behind."""
+    with monkeypatch.context() as full:
+        full.setattr(files, "write", partial(_full, files.write))
+        with pytest.raises(Unavailable, match="No space left"):
+            copy(world, tmp_path / "copy")
+
+
+@pytest.mark.slow
 def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy, another name of the folder, a revision taken back: the next run goes on from the state."""
     world = elsewhere
 
     def goes_on(epoch: int, plan: str = "state") -> None:
-        world.land(epoch)
+        world.land_batches(epoch)
         said = run(world, epoch)
         assert facts_of(world)[0].plan == plan, said
         certified(world)
 
-    world.deliver(0, 1)
-    with monkeypatch.context() as full:  # no damage, and no reason to leave it behind
-        full.setattr(files, "write", partial(_full, files.write))
-        with pytest.raises(Unavailable, match="No space left"):
-            copy(world, tmp_path / "copy")
+    world.publish_epochs(0, 1)
+    assert_no_copy_without_room(world, tmp_path, monkeypatch)
     copy(world, tmp_path / "copy")
     (check,) = doctor._kept(world.home, world.ledger)
     assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.found), check
@@ -164,10 +207,10 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
     goes_on(3)
     rollback.rollback(world.home, world.ledger, world.ledger.at().revision - 1)
     del world.landed[3]
-    world.published()
+    world.record_revision()
     with monkeypatch.context() as broken:  # a run that fails takes nothing from the next one
         broken.setattr(Ledger, "publish", _fail)
-        world.land(3)
+        world.land_batches(3)
         with pytest.raises(RunFailed, match="before it is published"):
             run(world, 3)
     goes_on(3)
@@ -178,7 +221,7 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
 def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: Path) -> None:
     """It is a cache, and no reason to refuse the home or a run."""
     world = elsewhere
-    world.deliver(0, 1)
+    world.publish_epochs(0, 1)
     for epoch, goes in enumerate((stay, copy, rename), 2):
         folder = Path(world.home.warehouse) / "graph" / CERTIFICATES
         for path in folder.glob(lost):
@@ -188,7 +231,7 @@ def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: P
             certificates.read(Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.at()))
             is None
         )
-        world.land(epoch)
+        world.land_batches(epoch)
         said = run(world, epoch)
         assert facts_of(world)[0].plan == "replay", said
         certified(world)
@@ -214,26 +257,21 @@ def stay(world: World, folder: Path) -> None:
 def copy(world: World, folder: Path) -> None:
     """`altneu move`."""
     assert move.move(world.home, destination.read(folder, []), lambda text: None)
-    _at(world, folder)
+    world.reopen(folder)
 
 
 def rename(world: World, folder: Path) -> None:
     """By hand, and `altneu relocate`."""
     world.home.path.rename(folder)
     relocate.relocate(Home.open(folder))
-    _at(world, folder)
-
-
-def _at(world: World, folder: Path) -> None:
-    world.home = Home.open(folder)
-    world.ledger = Ledger(world.home.database)
+    world.reopen(folder)
 
 
 @pytest.mark.slow
 def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then the task begins with the tables, and leaves another one."""
     world = elsewhere
-    world.deliver(0, 1)
+    world.publish_epochs(0, 1)
     warehouse = Warehouse(world.spark, world.home)
 
     def spoilt(column: str, value: str, where: str = "true") -> None:
@@ -250,7 +288,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
     }
     for epoch, (words, spoil) in enumerate(expected.items(), 2):
         spoil()
-        world.land(epoch)
+        world.land_batches(epoch)
         said = run(world, epoch)
         plan = facts_of(world)[0].plan
         # where so much moves that all is counted again, a wrong count does no harm
@@ -258,26 +296,26 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
         assert counted_again or (plan == "replay" and any(words in line for line in said)), said
         monkeypatch.setattr(certificates, "read", READ)
         certified(world)
-    world.check(*range(1, 6))
+    world.assert_same_as_reference(*range(1, 6))
 
 
 @pytest.mark.slow
 def test_who_sees_the_folder_keeps_graphs_in_it_again(elsewhere: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere.deliver(0, 1)
+    elsewhere.publish_epochs(0, 1)
     certified(elsewhere)
     monkeypatch.undo()
     for epoch, plan in ((2, "state"), (3, "resume")):
-        elsewhere.land(epoch)
+        elsewhere.land_batches(epoch)
         run(elsewhere, epoch)
         did = facts_of(elsewhere)[0]
         assert (did.plan, did.certified) == (plan, None) and did.graph
-    elsewhere.check(1, 2, 3)
+    elsewhere.assert_same_as_reference(1, 2, 3)
 
 
 @pytest.mark.slow
 def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state is a cache: without it, with that of another graph, with a region that is too large, all is right."""
-    world.deliver(0, 1)
+    world.publish_epochs(0, 1)
     warehouse = Warehouse(world.spark, world.home)
 
     def gone() -> None:
@@ -300,13 +338,13 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
     }
     for epoch, (words, spoil) in enumerate(expected.items(), 2):
         spoil()
-        world.land(epoch)
+        world.land_batches(epoch)
         said = run(world, epoch)
         did, judged = facts_of(world)
         assert any(words in line for line in said), said
         assert did.plan == "replay" and set(did.methods or ()) == {"parts"} and judged.mode == "full"
     monkeypatch.undo()
-    world.check(*range(1, 5))
+    world.assert_same_as_reference(*range(1, 5))
 
 
 READ, PLAIN = certificates.read, truss_region.trussness_changes
@@ -315,29 +353,29 @@ READ, PLAIN = certificates.read, truss_region.trussness_changes
 @pytest.mark.slow
 def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trussness follows it, and a proof that does not trust it: the run begins again in parts."""
-    world.deliver(0, 1)
+    world.publish_epochs(0, 1)
     found = certificates.read(Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.at()))
     assert found is not None
     lied = found.rows.selectExpr("a", "b", "level", "label", "own", "CAST(0 AS bigint) AS backing", "diff")
     monkeypatch.setattr(certificates, "read", lambda *args: truss_region.State(lied, found.at, found.ends))
     for epoch in (2, 3):
-        world.land(epoch)
+        world.land_batches(epoch)
     said = run(world, 2, 3)
     assert any(" edges of the state that the run before has left are wrong: in parts" in line for line in said), said
     did, judged = facts_of(world)
     assert set(did.methods or ()) == {"parts"} and judged.mode == "full"
     monkeypatch.undo()
     certified(world)
-    world.check(1, 2)
+    world.assert_same_as_reference(1, 2)
 
 
 @pytest.mark.slow
 def test_the_table_is_written_anew_when_it_is_worn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what older runs have left goes: of the snapshots two are kept besides the first, empty one."""
-    world.deliver(0, 1)
+    world.publish_epochs(0, 1)
     rows, metadata = [], lambda: Warehouse(world.spark, world.home).metadata(CERTIFICATES)
     for epoch in range(2, 9):
-        world.land(epoch)
+        world.land_batches(epoch)
         run(world, epoch)
         found = kept.certified(world.ledger, world.ledger.at())
         assert found is not None
