@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -506,23 +506,25 @@ def command(home: Path, files: list[Path], options: dict[str, Any], capsys: pyte
     return Outcome(int(ended.value.code or 0), shown.out + shown.err)
 
 
-def landed_rows(home: Path) -> Rows:
-    """What the landing holds, by the product's reader; Python's csv module has to read the same."""
+def landed_rows(home: Path, names: Sequence[str] = ()) -> Rows:
+    """Read what has landed by the product's reader; Python's csv module has to read the same. `names`: the columns of a
+    row, else those of the landed file in its order."""
     opened = Home.open(home)
-    found, plain = [], []
+    rows: Rows = []
     for batch in landing.listing(opened).values():
         for file in batch.files:
             with Path(file.location).open(newline="") as stream:
-                lines = list(csv.reader(stream)) if file.name.endswith(".csv") else []
-            own = lines[0] if lines else None
+                plain = list(csv.DictReader(stream))
+            own = [] if not plain else list(names) or list(plain[0])
+            landed: Rows = []
             for block in read(file.location, _layout(opened)):
                 assert not block.bad
-                names = own or [name for name in block.good.column_names if name not in ("op", "seq", "line")]
-                found += list(zip(*(block.good[name].to_pylist() for name in names), strict=True))
-            plain += [tuple(cell or None for cell in row) for row in lines[1:]]
-    if plain:
-        assert [tuple(None if cell is None else str(cell) for cell in row) for row in found] == plain
-    return found
+                landed += list(zip(*(block.good[name].to_pylist() for name in own), strict=True))
+            for row, texts in zip(landed, plain, strict=True):
+                for cell, text in zip(row, (texts[name] for name in own), strict=True):
+                    assert (text or None) == cell if cell is None else type(cell)(text) == cell
+            rows += landed
+    return rows
 
 
 def write_files(folder: Path, files: Files) -> list[Path]:
