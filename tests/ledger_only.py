@@ -9,6 +9,7 @@ plays one scene both ways and compares. A home that moves, and whatever else loo
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -145,7 +146,8 @@ def rewrite_table(
 
 def trust_the_disk(connection: Any, _: Any) -> None:
     """Let SQLite not wait for the disk: of the machine's power no test takes away any."""
-    connection.execute("PRAGMA synchronous = OFF")
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from pipeline.errors import CheckFailed, RunFailed
 from pipeline.home.directory import Home
 from pipeline.local.doctor import checks
 from pipeline.run.context import Run
+from pipeline.run.stages import audit as audit_stage
 from pipeline.state.ledger import Ledger
 from pipeline.tasks.base import Question
 from tests import homes
@@ -26,7 +27,7 @@ from . import test_epoch
 from .real import Airflow
 from .test_epoch import DAY, Load, up
 
-light, tiny = test_epoch.light, test_epoch.tiny  # fixtures
+tiny = test_epoch.tiny  # a fixture
 SMTP = "airflow.providers.smtp.notifications.smtp.SmtpNotifier"
 MAIL = {"to": "oncall@example.com", "subject": "{{ alert.title }}", "html_content": "<pre>{{ alert.text | e }}</pre>"}
 
@@ -45,7 +46,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, error: Exception, check: dict[str, An
             run.ledger.put_checks(run.run_id, 1, [check])
         raise error
 
-    monkeypatch.setattr("pipeline.run.stages.audit.work", audit)
+    monkeypatch.setattr(audit_stage, "work", audit)
 
 
 def critical(epoch: int) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def titles(receiver: Receiver) -> list[str]:
     return found
 
 
-@pytest.mark.usefixtures("light", "airflow")
+@pytest.mark.usefixtures("ledger_only", "airflow")
 def test_a_failing_epoch_is_told_once_and_its_end_too(
     load: Load,
     tiny: tuple[Home, Ledger, int],
@@ -88,7 +89,7 @@ def test_a_failing_epoch_is_told_once_and_its_end_too(
     assert ledger.at().revision == 1
 
 
-@pytest.mark.usefixtures("light", "airflow")
+@pytest.mark.usefixtures("ledger_only", "airflow")
 def test_a_task_that_fails_without_an_incident_says_so_itself(
     load: Load,
     tiny: tuple[Home, Ledger, int],
@@ -113,7 +114,7 @@ def test_a_task_that_fails_without_an_incident_says_so_itself(
     assert titles(receiver) == [f"altneu: altneu_backfill.plan failed, run {run.run_id}"]
 
 
-@pytest.mark.usefixtures("light", "airflow")
+@pytest.mark.usefixtures("ledger_only", "airflow")
 def test_by_a_notifier_of_airflow_with_a_connection(
     load: Load,
     tiny: tuple[Home, Ledger, int],
@@ -256,7 +257,7 @@ LATE: dict[str, tuple[Callable[[Home, Ledger], None] | None, dict[str, Any], str
 }
 
 
-@pytest.mark.usefixtures("light")
+@pytest.mark.usefixtures("ledger_only")
 @pytest.mark.parametrize("case", LATE)
 def test_a_late_epoch(case: str, tiny: tuple[Home, Ledger, int], receiver: Receiver) -> None:
     from pipeline.scheduling import alerts

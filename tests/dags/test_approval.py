@@ -17,10 +17,11 @@ from pipeline.run import planning, runner
 from pipeline.state.ledger import Ledger
 from pipeline.tasks import orchestration
 from tests import homes
+from tests.ledger_only import LedgerOnly
 
-from .test_epoch import DAY, begun, light, states, tiny, up
+from .test_epoch import DAY, begun, states, tiny, up
 
-__all__ = ["light", "tiny"]
+__all__ = ["tiny"]
 Load = Callable[..., dict[str, Any]]
 Tiny = tuple[Home, Ledger, int]
 
@@ -29,14 +30,16 @@ def asking(home: Home, approve: str = "always") -> None:
     (home.path / "altneu.toml").write_text(f'[epochs]\nevery = "1d"\n[publish]\napprove = "{approve}"\n')
 
 
-def test_nothing_is_asked_where_nothing_has_to_be_approved(light: None, airflow: None, load: Load, tiny: Tiny) -> None:
+def test_nothing_is_asked_where_nothing_has_to_be_approved(
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny
+) -> None:
     home, ledger, _ = tiny
     asking(home, "on warning")
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
     assert (run.state, states(run)["approve"], ledger.at().revision) == ("success", "success", 1)
 
 
-def test_publish_does_not_publish_what_nobody_has_seen(light: None, tiny: Tiny) -> None:
+def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     """Overtaken after the approval: computed again, held, and the task says what to do."""
     home, ledger, first = tiny
     asking(home)
@@ -58,7 +61,7 @@ def test_publish_does_not_publish_what_nobody_has_seen(light: None, tiny: Tiny) 
     assert orchestration.publish(path, again)["revision"] == 2
 
 
-def test_decided_by_a_command_meanwhile(light: None, tiny: Tiny, tmp_path: Path) -> None:
+def test_decided_by_a_command_meanwhile(ledger_only: LedgerOnly, tiny: Tiny, tmp_path: Path) -> None:
     home, ledger, first = tiny
     asking(home)
     homes.put(home, first, up((1, 2), (2, 3)))
@@ -74,7 +77,7 @@ def test_decided_by_a_command_meanwhile(light: None, tiny: Tiny, tmp_path: Path)
         orchestration.publish(path, planned)
 
 
-def test_nobody_decides_in_time(light: None, tiny: Tiny) -> None:
+def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     """The task fails for good and says how to go on: the run stays held and can be decided later."""
     from airflow.sdk.exceptions import AirflowFailException
 

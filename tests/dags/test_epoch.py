@@ -6,31 +6,28 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import landing
 from pipeline.errors import CheckFailed, UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
-from pipeline.run import planning, runner, stages
+from pipeline.run import planning, stages
 from pipeline.run.context import Run
-from pipeline.state.facts import Facts, PublishFacts, Size, from_json
+from pipeline.run.stages import audit as audit_stage
 from pipeline.state.ledger import Ledger
-from pipeline.state.records import EMPTY, StagedBatch
+from pipeline.state.records import EMPTY
 from pipeline.state.standing import standings
-from pipeline.storage.declared import TABLES
 from pipeline.tasks import base, due, orchestration, passes, upkeep
 from pipeline.tasks.base import Planned
 from tests import homes
+from tests.ledger_only import LedgerOnly
 
 Load = Callable[..., dict[str, Any]]
 BEFORE_PUBLISH = [stage.name for stage in stages.STAGES if stage.before_publish]
@@ -56,38 +53,6 @@ def tiny(tmp_path: Path) -> tuple[Home, Ledger, int]:
     homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
     homes.put(home, first + 1, up((3, 4), (2, 4)))
     return home, ledger, first
-
-
-@pytest.fixture
-def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stages that keep the books but compute nothing, and no Spark: for what is decided around them."""
-
-    def nothing(name: str) -> Facts:
-        return from_json(name, {"version": 1})
-
-    def ingest(run: Run) -> Facts:
-        landed = landing.listing(run.home)
-        digests = landing.digest(run.ledger, [landed[epoch] for epoch in run.epochs])
-        rows = [StagedBatch(e, digests[e], 1, 1, 0) for e in run.epochs]
-        run.ledger.put_batches(run.run_id, rows)
-        return nothing("ingest")
-
-    def publish(run: Run) -> PublishFacts:
-        digest = run.home.config.digest()
-        row = run.ledger.publish(run.run_id, run.parent.revision, run.frontier, {}, digest, None)
-        return PublishFacts(revision=row.revision, tables={})
-
-    tables = Mock(tables=TABLES)
-    tables.head.return_value = tables.first.return_value = tables.base.return_value = 1
-    tables.size.return_value = Size()
-    monkeypatch.setattr(Run, "warehouse", tables)
-    monkeypatch.setattr("pipeline.storage.session.plans_for", lambda *_: nullcontext())
-    monkeypatch.setattr("pipeline.storage.session.session", lambda *_: None)
-    for name in stages.NAMES:
-        monkeypatch.setattr(f"pipeline.run.stages.{name}.work", lambda run, name=name: nothing(name))
-    monkeypatch.setattr("pipeline.run.stages.ingest.work", ingest)
-    monkeypatch.setattr("pipeline.run.stages.publish.work", publish)
-    monkeypatch.setattr(homes, "run_as_planned", runner.run)  # these stages take no decision to hold them to
 
 
 def test_a_real_day_is_published_once_its_poisoned_file_is_gone_and_its_rerun_skipped(
@@ -120,7 +85,7 @@ def test_a_real_day_is_published_once_its_poisoned_file_is_gone_and_its_rerun_sk
 
 
 def test_by_parameter_and_after_a_new_landing(
-    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
 ) -> None:
     home, ledger, first = tiny
 
@@ -132,7 +97,7 @@ def test_by_parameter_and_after_a_new_landing(
     assert skipped(go(logical_date=DAY)) == set()
     assert skipped(go(logical_date=DAY)) == AFTER_LANDED
     homes.put(home, first, up((1, 2), (2, 3)))
-    assert skipped(go(logical_date=DAY)) == {"epochs"}  # these stages compute nothing: the graph is as it was
+    assert skipped(go(logical_date=DAY)) == set()  # an edge less: other epochs
     assert ledger.at().revision == 3
 
     # no date and no parameter: the run says what it needs
@@ -140,7 +105,9 @@ def test_by_parameter_and_after_a_new_landing(
     assert (run.state, states(run)["landed"]) == ("failed", "failed")
 
 
-def test_a_range_in_one_pass(light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]) -> None:
+def test_a_range_in_one_pass(
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
+) -> None:
     home, ledger, first = tiny
 
     def go(**conf: Any) -> Any:
@@ -169,7 +136,7 @@ def test_a_large_range_goes_in_parts(tiny: tuple[Home, Ledger, int]) -> None:
 
 
 def test_a_gap_of_the_history_is_skipped(
-    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, _, _ = tiny
     look = due.landing
@@ -181,7 +148,7 @@ def test_a_gap_of_the_history_is_skipped(
 
 
 def test_a_run_waits_for_its_landing(
-    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deferred until the folder comes: the trigger lands it at its second look, as another process would."""
     home, ledger, first = tiny
@@ -205,7 +172,7 @@ def test_a_run_waits_for_its_landing(
 
 
 def test_a_run_whose_landing_does_not_come_fails(
-    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: tuple[Home, Ledger, int]
 ) -> None:
     home, ledger, _ = tiny
     told: list[dict[str, Any]] = []
@@ -245,7 +212,7 @@ def test_the_trigger_says_what_it_found(tiny: tuple[Home, Ledger, int]) -> None:
 
 
 def test_what_lands_again_is_told_once_and_run_once(
-    light: None, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By batch: a second look, a restarted triggerer and a run that has failed publish nothing again."""
     import asyncio
@@ -288,7 +255,7 @@ def test_what_lands_again_is_told_once_and_run_once(
     def go() -> Any:
         return load(home.path)["altneu_relanded"].test(logical_date=None)
 
-    assert skipped(go()) == {"epochs"}  # these stages compute nothing
+    assert skipped(go()) == set()
     assert (ledger.at().revision, sorted(ledger.batches()), told()) == (2, [first], [])
     assert skipped(go()) == AFTER_PLAN and ledger.at().revision == 2
     homes.put(home, first, up((1, 2)))
@@ -301,7 +268,7 @@ def test_what_lands_again_is_told_once_and_run_once(
 
 
 def test_a_critical_failure_stops_before_publish(
-    light: None,
+    ledger_only: LedgerOnly,
     airflow: None,
     load: Load,
     tiny: tuple[Home, Ledger, int],
@@ -324,7 +291,7 @@ def test_a_critical_failure_stops_before_publish(
         run.ledger.put_checks(run.run_id, 1, [check])
         raise CheckFailed("1 critical check(s) failed. Nothing was published.", "altneu report 2004-04-15")
 
-    monkeypatch.setattr("pipeline.run.stages.audit.work", audit)
+    monkeypatch.setattr(audit_stage, "work", audit)
     alerts: list[dict[str, Any]] = []
     hook = ModuleType("pager")
     hook.call = alerts.append  # type: ignore[attr-defined]
@@ -361,7 +328,7 @@ def branches(home: Home, spark: SparkSession) -> list[str]:
     return sorted(homes.branches(row.name for row in spark.sql(query).collect()))
 
 
-def test_two_interleaved_runs_end_published(light: None, tiny: tuple[Home, Ledger, int]) -> None:
+def test_two_interleaved_runs_end_published(ledger_only: LedgerOnly, tiny: tuple[Home, Ledger, int]) -> None:
     interleave(tiny)
 
 
@@ -396,7 +363,7 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
 
 
 def test_a_conflict_at_the_last_moment(
-    light: None, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, tiny: tuple[Home, Ledger, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other writer wins between our look at the ledger and our insert: the compare-and-swap finds it."""
     home, ledger, first = tiny
@@ -413,7 +380,7 @@ def test_a_conflict_at_the_last_moment(
     assert sorted(ledger.batches()) == [first, first + 1]
 
 
-def test_a_wider_pass_spares_the_rerun(light: None, tiny: tuple[Home, Ledger, int]) -> None:
+def test_a_wider_pass_spares_the_rerun(ledger_only: LedgerOnly, tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
     path = str(home.path)
     one = begun(home, ledger, first)
@@ -525,7 +492,9 @@ def test_waiting_for_the_landing(tiny: tuple[Home, Ledger, int]) -> None:
     assert look(first - 1, now=DAY + timedelta(hours=23)).state == "waiting"
 
 
-def test_an_epoch_whose_folder_has_gone_stays_published(light: None, tiny: tuple[Home, Ledger, int]) -> None:
+def test_an_epoch_whose_folder_has_gone_stays_published(
+    ledger_only: LedgerOnly, tiny: tuple[Home, Ledger, int]
+) -> None:
     home, ledger, first = tiny
     homes.run(home, ledger, [first])
     shutil.rmtree(home.landing / "epoch=2004-04-15")

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pipeline.home.directory import Home
 from pipeline.reading.graph import Graph
 from pipeline.run import rollback
 from tests import homes
+from tests.ledger_only import LedgerOnly
 
 from .conftest import DAGS, REPO
 from .real import Airflow
@@ -50,7 +50,7 @@ class Killed(BaseException):
 
 
 def test_the_copy_is_what_is_published(
-    spark: SparkSession, unaudited: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, ledger = homes.make(tmp_path / "home")
     copy, follow = tmp_path / "copy.db", example().follow

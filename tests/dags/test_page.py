@@ -18,12 +18,13 @@ from pipeline.state import incidents
 from pipeline.state.ledger import Ledger
 from pipeline.tasks import web
 from tests import homes
+from tests.ledger_only import LedgerOnly
 from tests.report.seed import DAY, Seed, audit
 
 from .conftest import PLUGINS
-from .test_epoch import begun, light, tiny
+from .test_epoch import begun, tiny
 
-__all__ = ["light", "tiny"]
+__all__ = ["tiny"]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def page() -> ModuleType:
     return module
 
 
-def test_what_the_page_shows(light: None, page: ModuleType, tiny: tuple[Home, Ledger, int]) -> None:
+def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
     homes.run(home, ledger, [first])
     run = begun(home, ledger, first + 1)
@@ -254,7 +255,7 @@ def test_the_page_is_behind_the_login(airflow: None, page: ModuleType) -> None:
 
 
 def test_a_run_leads_to_the_page_of_its_epoch(
-    light: None,
+    ledger_only: LedgerOnly,
     airflow: None,
     load: Any,
     page: ModuleType,

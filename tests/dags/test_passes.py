@@ -18,17 +18,18 @@ from pipeline.errors import RunFailed, UnderWay
 from pipeline.home.directory import Home
 from pipeline.run import held, planning, runner
 from pipeline.run.context import Run
+from pipeline.run.stages import ingest as ingest_stage
 from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from pipeline.tasks import base, orchestration, passes
 from pipeline.tasks.base import Planned
 from tests import homes
+from tests.ledger_only import LedgerOnly
 from tests.postgres import DATABASE_KINDS
 
-from .test_epoch import AFTER_PLAN, BEFORE_PUBLISH, DAY, begun, light, skipped, up
+from .test_epoch import AFTER_PLAN, BEFORE_PUBLISH, DAY, begun, skipped, up
 
-__all__ = ["light"]
 Load = Callable[..., dict[str, Any]]
 DAYS = 6
 
@@ -82,7 +83,7 @@ def publish(home: Home, planned: Planned) -> base.Published:
     ],
 )
 def test_whom_a_run_takes_along(
-    light: None, week: Week, own: int, others: list[int] | None, toml: str, taken: list[int]
+    ledger_only: LedgerOnly, week: Week, own: int, others: list[int] | None, toml: str, taken: list[int]
 ) -> None:
     home, ledger, first = week
     (home.path / "altneu.toml").write_text(f'[epochs]\nevery = "1d"\n{toml}')
@@ -99,14 +100,14 @@ def test_whom_a_run_takes_along(
     assert ledger.at().revision == 1
 
 
-def test_a_pass_has_a_maximum(light: None, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_has_a_maximum(ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
     home, ledger, first = week
     monkeypatch.setattr(passes, "MOST", 3)
     planned, _ = plan(home, first + 5, range(first, first + DAYS))
     assert planned is not None and epochs(ledger, planned) == [first, first + 1, first + 5]
 
 
-def test_only_what_is_missing_or_changed_is_taken_along(light: None, week: Week) -> None:
+def test_only_what_is_missing_or_changed_is_taken_along(ledger_only: LedgerOnly, week: Week) -> None:
     home, ledger, first = week
     homes.run(home, ledger, [first + 1, first + 2])
     homes.put(home, first + 2, up((7, 8)))
@@ -134,7 +135,7 @@ def test_which_dates_have_a_run_is_found_by_counts(many: int) -> None:
 # -- meanwhile ----------------------------------------------------------------------------------------------------
 
 
-def test_while_a_run_is_at_work_no_other_begins(light: None, week: Week) -> None:
+def test_while_a_run_is_at_work_no_other_begins(ledger_only: LedgerOnly, week: Week) -> None:
     """Whatever its epochs are; a compaction disturbs nobody."""
     home, ledger, first = week
     ledger.begin("compact", 0, [], {}, planning.RunKind("compact"))
@@ -154,7 +155,7 @@ def test_while_a_run_is_at_work_no_other_begins(light: None, week: Week) -> None
 
 @pytest.mark.parametrize("kind", DATABASE_KINDS)
 def test_of_many_that_plan_at_once_one_begins(
-    light: None, tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None has seen another at its first look, and each takes its time between the second look and the end."""
     look = Ledger._refuse_second
@@ -191,7 +192,7 @@ def test_of_many_that_plan_at_once_one_begins(
 
 
 def test_who_plans_while_another_publishes_plans_again(
-    light: None, week: Week, monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other has published between the look at the ledger and the begin: nothing is begun on the old revision."""
     home, ledger, first = week
@@ -218,7 +219,7 @@ ENDS = {
 
 @pytest.mark.parametrize("how", ENDS)
 def test_when_the_leader_is_gone_another_does_the_work(
-    light: None, week: Week, monkeypatch: pytest.MonkeyPatch, how: str
+    ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     home, ledger, first = week
     every = range(first, first + DAYS)
@@ -243,7 +244,7 @@ def test_when_the_leader_is_gone_another_does_the_work(
 
 
 def test_a_cleared_run_publishes_the_difference_and_takes_nobody_along_that_is_published(
-    light: None, week: Week
+    ledger_only: LedgerOnly, week: Week
 ) -> None:
     home, ledger, first = week
     every = range(first, first + DAYS)
@@ -257,7 +258,7 @@ def test_a_cleared_run_publishes_the_difference_and_takes_nobody_along_that_is_p
     assert plan(home, first, every, again=True)[1].count(f"by run {leader['run_id']} as revision 1") == 1
 
 
-def test_the_trigger_says_when_the_other_run_is_over(light: None, week: Week) -> None:
+def test_the_trigger_says_when_the_other_run_is_over(ledger_only: LedgerOnly, week: Week) -> None:
     from pipeline.scheduling.plan import RunTrigger
 
     home, ledger, first = week
@@ -282,7 +283,7 @@ def test_the_trigger_says_when_the_other_run_is_over(light: None, week: Week) ->
 
 
 def test_a_dag_run_waits_for_the_run_before_and_then_says_who_published(
-    light: None, airflow: None, load: Load, week: Week, monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, airflow: None, load: Load, week: Week, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, ledger, first = week
     leader, _ = plan(home, first, [first + 1])
@@ -318,7 +319,7 @@ def ask(home: Home, epoch: int, every: Iterable[int], **how: Any) -> Planned:
     return planned
 
 
-def test_a_person_is_asked_once_for_all(light: None, week: Week) -> None:
+def test_a_person_is_asked_once_for_all(ledger_only: LedgerOnly, week: Week) -> None:
     home, ledger, first = week
     every = range(first, first + 3)
     planned = ask(home, first, every)
@@ -334,7 +335,9 @@ def test_a_person_is_asked_once_for_all(light: None, week: Week) -> None:
 
 
 @pytest.mark.parametrize("then", ["nothing", "landed again", "cleared", "another revision"])
-def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(light: None, week: Week, then: str) -> None:
+def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(
+    ledger_only: LedgerOnly, week: Week, then: str
+) -> None:
     home, ledger, first = week
     every = range(first, first + 3)
     planned = ask(home, first, every)
@@ -369,13 +372,13 @@ def wrong_at(monkeypatch: pytest.MonkeyPatch, *bad: int) -> None:
             run.leave_out(wrong)
         return before(run)
 
-    monkeypatch.setattr("pipeline.run.stages.ingest.work", work)
+    monkeypatch.setattr(ingest_stage, "work", work)
 
 
 @pytest.mark.parametrize("own", range(4))
 @pytest.mark.parametrize("bad", [[], [0], [3], [1, 2], [0, 1, 2, 3]], ids=str)
 def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
-    light: None, week: Week, monkeypatch: pytest.MonkeyPatch, own: int, bad: list[int]
+    ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch, own: int, bad: list[int]
 ) -> None:
     """As Airflow does it: every DAG run plans when the one before is over, the first of them `own`."""
     home, ledger, first = week
@@ -405,7 +408,7 @@ def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
 
 @pytest.mark.parametrize("asks", [False, True])
 def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another(
-    light: None, week: Week, monkeypatch: pytest.MonkeyPatch, asks: bool
+    ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch, asks: bool
 ) -> None:
     """The leader is killed before it has read the batches; another leads, without the broken one; the leader is tried
     again. Its own epoch is published: that of the others is theirs to run, or to fail with."""
@@ -434,7 +437,9 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
     assert len(ledger.runs()) == len(runs)
 
 
-def test_what_was_left_out_is_shown_as_failed_at_once(light: None, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_left_out_is_shown_as_failed_at_once(
+    ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pipeline.landing.survey import grid
 
     home, ledger, first = week
@@ -451,7 +456,7 @@ def test_what_was_left_out_is_shown_as_failed_at_once(light: None, week: Week, m
 
 
 def test_a_pass_whose_audit_fails_is_not_tried_again_as_one(
-    light: None, week: Week, monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whose fault it is nobody knows: each of its epochs goes alone, and the others go together."""
     home, ledger, first = week

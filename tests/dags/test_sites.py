@@ -15,11 +15,12 @@ from pipeline.errors import UsageError
 from pipeline.scheduling import sites
 from pipeline.state.ledger import Ledger
 from tests import homes
+from tests.ledger_only import LedgerOnly
 
-from .test_epoch import light, skipped, up
+from .test_epoch import skipped, up
 from .test_page import page
 
-__all__ = ["light", "page"]
+__all__ = ["page"]
 Load = Callable[..., dict[str, Any]]
 DAY = datetime(2004, 4, 15, tzinfo=UTC)
 FILE = "# the DAGs for airflow\nfrom pipeline.scheduling.sites import make\n"
@@ -116,7 +117,7 @@ def test_the_environment_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_of_one_home_touches_no_other(
-    light: None,
+    ledger_only: LedgerOnly,
     airflow: None,
     written: Callable[[str], dict[str, Any]],
     tmp_path: Path,

@@ -19,16 +19,19 @@ from pipeline.errors import CheckFailed, Conflict, LeaseLost, UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.run.context import Run
+from pipeline.run.stages import audit as audit_stage
 from pipeline.run.stages import edges as edges_stage
+from pipeline.run.stages import ingest as ingest_stage
 from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
 from pipeline.state.totals import MEASURES
 from tests import homes
+from tests.ledger_only import LedgerOnly
 
-from .test_epoch import AFTER_LANDED, DAY, begun, light, skipped, states, tiny, up
+from .test_epoch import AFTER_LANDED, DAY, begun, skipped, states, tiny, up
 from .test_imports import STAGES
 
-__all__ = ["light", "tiny"]
+__all__ = ["tiny"]
 Load = Callable[..., dict[str, Any]]
 Tiny = tuple[Home, Ledger, int]
 HISTORY = {"ALTNEU_START": "2004-04-15", "ALTNEU_END": "2004-04-16"}
@@ -57,7 +60,7 @@ def of_epochs(run: Any) -> dict[str, dict[str, Any]]:
 
 
 def test_a_run_by_hand_has_tasks_on_a_history_that_has_ended(
-    light: None, airflow: None, load: Load, tiny: Tiny
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny
 ) -> None:
     """The trigger form as it comes up: now, and no epoch. Green without a task it was."""
     home, ledger, first = tiny
@@ -91,11 +94,11 @@ def overtaking(monkeypatch: pytest.MonkeyPatch, home: Home, ledger: Ledger, epoc
             homes.run(home, ledger, epochs)
         return before(run)
 
-    monkeypatch.setattr("pipeline.run.stages.edges.work", edges)
+    monkeypatch.setattr(edges_stage, "work", edges)
 
 
 def test_a_run_that_publishes_nothing_updates_no_asset(
-    light: None, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, ledger, first = tiny
     overtaking(monkeypatch, home, ledger, [first, first + 1])
@@ -106,7 +109,7 @@ def test_a_run_that_publishes_nothing_updates_no_asset(
 
 
 def test_an_event_lists_the_epochs_that_its_run_has_published(
-    light: None, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both were planned; another run published the first meanwhile."""
     home, ledger, first = tiny
@@ -131,7 +134,7 @@ def test_an_event_lists_the_epochs_that_its_run_has_published(
 
 
 def test_a_warning_is_red_in_a_run_that_succeeds(
-    light: None, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, _, first = tiny
 
@@ -142,7 +145,7 @@ def test_a_warning_is_red_in_a_run_that_succeeds(
         run.ledger.put_checks(run.run_id, run.revision, rows)
         return AuditFacts(checks=3, failed=1, critical=0)
 
-    monkeypatch.setattr("pipeline.run.stages.audit.work", audit)
+    monkeypatch.setattr(audit_stage, "work", audit)
     alerts: list[Any] = []
     hook = ModuleType("pager")
     hook.call = alerts.append  # type: ignore[attr-defined]
@@ -179,7 +182,7 @@ WORTH_ANOTHER_TRY = [
 
 @pytest.mark.parametrize("error", ONLY_FIXING_HELPS + WORTH_ANOTHER_TRY, ids=repr)
 def test_only_what_may_go_away_by_itself_is_tried_again(
-    light: None, tiny: Tiny, load: Load, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ledger_only: LedgerOnly, tiny: Tiny, load: Load, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -190,7 +193,7 @@ def test_only_what_may_go_away_by_itself_is_tried_again(
     def stage(run: Run) -> dict[str, Any]:
         raise error
 
-    monkeypatch.setattr("pipeline.run.stages.ingest.work", stage)
+    monkeypatch.setattr(ingest_stage, "work", stage)
     with pytest.raises(AirflowException) as raised:
         ingest(planned)
     assert isinstance(raised.value, AirflowFailException) is (error in ONLY_FIXING_HELPS)
@@ -204,28 +207,30 @@ def test_a_database_that_is_away_is_tried_again() -> None:
 
 
 def test_a_stage_that_takes_too_long_fails_as_a_timeout(
-    light: None, tiny: Tiny, load: Load, monkeypatch: pytest.MonkeyPatch
+    ledger_only: LedgerOnly, tiny: Tiny, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Airflow's own way to end a task passes through, and the ledger says how the run ended."""
     from airflow.sdk.exceptions import AirflowTaskTimeout
     from airflow.sdk.execution_time.timeout import timeout
 
     home, ledger, first = tiny
-    edges = load(home.path)["altneu_epoch"].get_task("edges").python_callable
+    dag = load(home.path)["altneu_epoch"]
+    ingest, edges = (dag.get_task(name).python_callable for name in ("ingest", "edges"))
     planned = begun(home, ledger, first)
+    ingest(planned)
 
     def stage(run: Run) -> dict[str, Any]:
         threading.Event().wait(60)
         raise AssertionError("nobody ended it")
 
-    monkeypatch.setattr("pipeline.run.stages.edges.work", stage)
+    monkeypatch.setattr(edges_stage, "work", stage)
     with pytest.raises(AirflowTaskTimeout), timeout(1):
         edges(planned)
     run = ledger.runs()[0]
     assert run.state == "interrupted" and "AirflowTaskTimeout" in run.error and ledger.at().revision == 0
 
 
-def test_an_epoch_that_landed_again_is_told(light: None, airflow: None, load: Load, tiny: Tiny) -> None:
+def test_an_epoch_that_landed_again_is_told(ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny) -> None:
     home, ledger, first = tiny
 
     def look() -> tuple[Any, list[str]]:

@@ -24,10 +24,10 @@ from pipeline.state.ledger import Ledger
 from pipeline.state.standing import standings
 from pipeline.tasks import orchestration
 from tests import homes
+from tests.ledger_only import LedgerOnly
 
-from .test_epoch import begun, light
+from .test_epoch import begun
 
-__all__ = ["light"]
 Load = Callable[..., dict[str, Any]]
 DAY = datetime(2004, 4, 15, tzinfo=UTC)
 SUBMITTED = ["ingest", "edges", "triangles", "truss", "audit", "publish"]
@@ -56,7 +56,7 @@ def test_each_stage_is_a_submission_with_its_settings(load: Load, tmp_path: Path
 
 
 def test_a_submission_answers_with_what_it_did_or_its_error(
-    light: None, day: tuple[Home, Ledger, int], tmp_path: Path
+    ledger_only: LedgerOnly, day: tuple[Home, Ledger, int], tmp_path: Path
 ) -> None:
     home, ledger, first = day
     path = str(home.path)
@@ -84,7 +84,7 @@ def test_a_submission_answers_with_what_it_did_or_its_error(
     assert (code, told) == (1, {"error": {"says": "there is no run 'none'.\nnext: altneu status", "retry": False}})
 
 
-def test_ten_thousand_epochs_are_handed_over_by_their_run(light: None, tmp_path: Path) -> None:
+def test_ten_thousand_epochs_are_handed_over_by_their_run(ledger_only: LedgerOnly, tmp_path: Path) -> None:
     """An argument holds 128 KiB: what is handed over does not grow with the epochs, and the stages find all of them."""
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     first = home.schedule.epoch_of(DAY)

@@ -1,14 +1,14 @@
-"""Pages after real runs: a correction of the first epoch rewrites those of the later ones, with the numbers that a
-reader of the tables gets, and none says `equal` of what was not compared since; a run that fails leaves its page."""
+"""Pages after runs: a correction of the first epoch rewrites those of the later ones, with the numbers that a reader of
+the tables gets, and none says `equal` of what was not compared since; a run that fails leaves its page.
+
+Without Spark: `test_ledger_only.py` compares such pages with those of real runs."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pipeline.errors import CheckFailed, RunFailed, UsageError
 from pipeline.reading import views
@@ -19,6 +19,7 @@ from pipeline.report.rows import describe, page_name
 from pipeline.report.vertex import describe as vertex_of
 from pipeline.state.ledger import Ledger
 from tests import homes
+from tests.ledger_only import LedgerOnly
 from tests.report.seed import DAILY, write
 from tests.report.test_statements import history
 
@@ -29,7 +30,8 @@ def land(home: homes.Home, epoch: int, edges: list[tuple[int, int]]) -> None:
     homes.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in edges])
 
 
-def test_pages_of_later_epochs_follow_a_correction(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("ledger_only")
+def test_pages_of_later_epochs_follow_a_correction(tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home")
     for epoch, edges in ((1, TRIANGLE), (2, [(3, 4)]), (3, [(2, 4)])):
         land(home, epoch, edges)
@@ -79,8 +81,7 @@ def of_a_vertex(home: homes.Home, ledger: Ledger, vertex: str, revision: int) ->
     assert Path(write_vertex(home, ledger, 3, vertex, row)).read_text().count("<tr>") == 1 + len(ends)
 
 
-@pytest.mark.usefixtures("unaudited")
-def test_the_page_of_rows_says_what_a_reader_gets(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_path: Path) -> None:
     """Its tables and drawn trusses are those of `Graph` at the revision in its name, also when a correction has come;
     a run writes it, and a table that cannot be read does not fail one."""
     home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n')
@@ -112,7 +113,7 @@ def test_the_page_of_rows_says_what_a_reader_gets(spark: SparkSession, tmp_path:
     with pytest.raises(UsageError, match="no edge at any epoch up to 1"):
         write_vertex(home, ledger, 1, "b0", ledger.at())
     newest.unlink()
-    shutil.rmtree(home.path / "warehouse" / "graph" / "trussness" / "data")
+    ledger_only.catalog(home).rows["trussness"].clear()
     write(home, ledger, [3])
     assert not newest.exists() and newest.name not in (home.reports / "epoch=3.html").read_text()
 
