@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from ..storage import few
 from ..storage.declared import ddl, value_columns
 from ..storage.session import cores
 from . import OPERATIONS, Landed
+from .headers import HARMLESS, reject_repeated_headers
 from .layout import FileBroken, Layout
 from .parsing import read
 
@@ -137,6 +139,8 @@ _Bad = list[tuple[int, str, str]]  # line, reason, text
 def _blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
     """The rows of a file with their operations, and the malformed ones. Raises `FileBroken`."""
     for block in read(file.location, file.form, file.s3):
+        if ".csv" in Path(file.name).suffixes:
+            block = reject_repeated_headers(block, file.form)
         rows = block.good.combine_chunks()
         operation = rows["op"].fill_null("upsert")
         fine = pc.is_in(operation, pa.array(OPERATIONS))
@@ -181,7 +185,7 @@ def _counted(file: _File) -> Iterator[pa.Table]:
     first: tuple[int, str, str] | tuple[None, None, None] = (None, None, None)
     try:
         for rows, malformed in _blocks(file):
-            serious = [row for row in malformed if row[1] not in ("empty line", COMMENTS_NOTED)]
+            serious = [row for row in malformed if row[1] not in (*HARMLESS, COMMENTS_NOTED)]
             found["good"] += rows.num_rows
             found["bad"] += len(malformed)
             found["serious"] += len(serious)

@@ -5,7 +5,6 @@ Malformed rows are collected, with their reasons, to be reported and kept.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -14,23 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from ..errors import AltneuError
 from ..file_names import make_stem
 from .form import Form
-from .layout import Block, FileBroken, Layout
+from .headers import HARMLESS, reject_repeated_headers
+from .layout import FileBroken
 from .parsing import read
-from .sampling import split_line
 from .times import Times
 from .values import is_value
 
 Rejected = list[tuple[str, int, str, str]]  # file, line, reason, text
-
-
-REPEATED_HEADER = "the header again"  # of files that were joined
-HARMLESS = ("empty line", REPEATED_HEADER)  # reasons of lines in which no row is lost
 
 
 @dataclass
@@ -54,7 +48,7 @@ def split(form: Form, epoch: int | None, into: Path, progress: Callable[[str], N
         try:
             for block in read(source.path, layout):
                 found.comments += block.comments
-                block = reject_repeated_headers(block, layout)
+                block = reject_repeated_headers(block, layout) if source.format == "text" else block
                 found.rejected += [(source.label, line, reason, text) for line, reason, text in block.bad]
                 rows, of = _dated(block.good, form, source.label, epoch, found.rejected)
                 _write(rows, of, form, into, name, found.rows)
@@ -63,27 +57,6 @@ def split(form: Form, epoch: int | None, into: Path, progress: Callable[[str], N
                 f"{source.name}: {error}. Nothing was landed.", "fix the file and land it again"
             ) from None
     return found
-
-
-def reject_repeated_headers(block: Block, layout: Layout) -> Block:
-    """Move the lines that are the file's header once more, as in joined files, to the malformed rows."""
-    if not (layout.header and layout.names and layout.fields):
-        return block
-    own = dict(zip(layout.names, layout.fields, strict=True))
-    header = list(layout.fields)
-    bad = [
-        (line, REPEATED_HEADER if split_line(text, layout.separator or ",") == header else reason, text)
-        for line, reason, text in block.bad
-    ]
-    if any(type_ != "string" for name, type_ in layout.types.items() if name in own):
-        return Block(block.good, bad, block.comments)
-    same = [pc.fill_null(pc.equal(block.good[name], own[name]), False) for name in layout.types if name in own]
-    repeated = functools.reduce(pc.and_, same)
-    if not pc.any(repeated).as_py():
-        return Block(block.good, bad, block.comments)
-    text = (layout.separator or ",").join(header)
-    bad += [(line, REPEATED_HEADER, text) for line in block.good.filter(repeated)["line"].to_pylist()]
-    return Block(block.good.filter(pc.invert(repeated)), sorted(bad), block.comments)
 
 
 def widened(form: Form, rejected: Rejected) -> dict[str, str]:
