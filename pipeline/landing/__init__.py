@@ -1,9 +1,9 @@
 """The landing folder and what puts epochs into it.
 
 `listing` finds what is landed and `digest` whether it changed (`folder`; in an object store `objects`). `land`
-(`batches`) takes raw event files: `sources` makes them readable, `sampling` and `form` understand them, `times` their
-times, `raw` splits them into epochs, `journal` places all of these or none. What understands files is imported when it
-is asked for: it takes Arrow, and who only looks what has landed needs none.
+(`batches`) takes raw event files: `sources` makes them readable, `sampling` and `form` understand them, `parsing` reads
+their rows, `times` their times, `raw` splits them into epochs, `journal` places all of these or none. What understands
+files is imported when it is asked for: it takes Arrow, and who only looks what has landed needs none.
 """
 
 from typing import TYPE_CHECKING, Any
