@@ -37,8 +37,8 @@ def home(tmp_path: Path) -> Path:
     return path
 
 
-FLIPPED = bytearray(gzip.compress(K4.encode() * 500))
-FLIPPED[30] ^= 16
+PACKED = gzip.compress(K4.encode() * 500)
+FLIPPED = PACKED[:30] + bytes([PACKED[30] ^ 16]) + PACKED[31:]
 BROKEN = {
     "a missing column": (b"src,op\n1,upsert\n", "rows.csv", "column dst is missing"),
     "a truncated gzip": (gzip.compress(K4.encode() * 500)[:-30], "rows.csv.gz", "truncated"),

@@ -27,8 +27,8 @@ TOML = '[epochs]\nevery = "1d"\n[vertices]\nids = "string"\n'
 DAYS = 5  # the first is published, and has landed again
 K4 = [(f"v{a}", f"v{b}", None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)]
 HALF = b"src,dst,op,seq\nv0,v9,upsert,0\n,,,\nv1,v9,replace,0\n"  # two of three rows are malformed
-BROKEN = bytearray(gzip.compress(b"src,dst,op,seq\n" + b"v0,v9,upsert,0\n" * 40))
-BROKEN[20] ^= 16
+PACKED = gzip.compress(b"src,dst,op,seq\n" + b"v0,v9,upsert,0\n" * 40)
+BROKEN = PACKED[:20] + bytes([PACKED[20] ^ 16]) + PACKED[21:]  # a flipped bit
 WRONG: dict[str, dict[int, tuple[str, bytes]]] = {
     "broken": {2: ("more.csv.gz", BROKEN)},
     "malformed": {4: ("more.csv", HALF)},

@@ -17,9 +17,10 @@ from tests import seeds
 TEXTS = Layout({"src": "string", "dst": "string", "note": "string"}, frozenset({"dst", "note"}))
 
 
-def rows_of(path: Path, layout: Layout = TEXTS) -> tuple[list[tuple], list[tuple[int, str, str]]]:
+def rows_of(path: Path, layout: Layout = TEXTS) -> tuple[list[tuple[object, ...]], list[tuple[int, str, str]]]:
     """The good rows with their lines, and the malformed ones."""
-    good, bad = [], []
+    good: list[tuple[object, ...]] = []
+    bad: list[tuple[int, str, str]] = []
     for block in read(path, layout):
         good += [(row.pop("line"), *row.values()) for row in block.good.to_pylist()]
         bad += block.bad
