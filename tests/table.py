@@ -174,47 +174,56 @@ def list_dags() -> list[str]:
     return sorted(path.stem for path in (TESTS.parent / "dags").glob("*.py"))
 
 
-def list_files(tests: Iterable[Scope]) -> str:
-    """Say in which files tests are: in all, or in the three that have most of them and so many more."""
-    counts = Counter(test.file.removeprefix("tests/") for test in tests)
-    most = sorted(counts, key=lambda file: (-counts[file], file))[:3]
-    return ", ".join(sorted(most)) + (", …" if len(counts) > len(most) else "")
+def list_holders(names: Iterable[str], tests: list[Scope], holds: Callable[[Scope, str], bool]) -> dict[str, list[str]]:
+    """Return for each name the files of the tests that hold it, the one with most of them first."""
+    counts = {name: Counter(test.file.removeprefix("tests/") for test in tests if holds(test, name)) for name in names}
+    return {f"`{name}`": sorted(files, key=lambda file: (-files[file], file)) for name, files in counts.items()}
 
 
-def make_rows(names: Iterable[str], tests: list[Scope], holds: Callable[[Scope, str], bool]) -> list[tuple[str, str]]:
-    """Return for each name the files of the tests that hold it."""
-    return [(f"`{name}`", list_files(test for test in tests if holds(test, name))) for name in names]
-
-
-def make_tables() -> dict[str, list[tuple[str, str]]]:
-    """Return all tables: what is held, and by which tests."""
+def make_tables() -> dict[str, dict[str, list[str]]]:
+    """Return all tables: what is held, and by which tests or files of tests."""
     tests = list(find_tests())
-    laws = [
-        (
-            f"{number}. {text}",
-            ", ".join(f"`{test.name.removeprefix('tests/')}`" for test in tests if number in test.laws),
-        )
-        for number, text in LAWS.items()
-    ]
 
     def is_in_texts(test: Scope, name: str) -> bool:
         return any(name in text for text in test.texts)
 
     return {
-        "Law": laws,
-        "Command": make_rows(list_commands(), tests, lambda test, name: name in test.first_words),
-        "Check": make_rows(list_checks(), tests, is_in_texts),
-        "Error": make_rows(list_errors(), tests, lambda test, name: name in test.names),
-        "DAG": make_rows(list_dags(), tests, is_in_texts),
-        "Page": make_rows(PAGES, tests, is_in_texts),
+        "Law": {
+            f"{number}. {text}": [f"`{test.name.removeprefix('tests/')}`" for test in tests if number in test.laws]
+            for number, text in LAWS.items()
+        },
+        "Command": list_holders(list_commands(), tests, lambda test, name: name in test.first_words),
+        "Check": list_holders(list_checks(), tests, is_in_texts),
+        "Error": list_holders(list_errors(), tests, lambda test, name: name in test.names),
+        "DAG": list_holders(list_dags(), tests, is_in_texts),
+        "Page": list_holders(PAGES, tests, is_in_texts),
     }
 
 
 def write_tables() -> str:
+    """Return the tables as text: of a law all tests, of the others the three files that have most."""
     lines = []
     for head, rows in make_tables().items():
-        lines += [f"| {head} | Tests |", "|---|---|", *(f"| {name} | {tests} |" for name, tests in rows), ""]
+        lines += [f"| {head} | Tests |", "|---|---|"]
+        for name, holders in rows.items():
+            shown = holders if head == "Law" else holders[:3]
+            lines.append(f"| {name} | {', '.join(shown)}{', …' if len(shown) < len(holders) else ''} |")
+        lines.append("")
     return "\n".join(lines)
+
+
+def read_tables() -> dict[str, dict[str, list[str]]]:
+    """Return the tables that tests/README.md has."""
+    tables: dict[str, dict[str, list[str]]] = {}
+    for line in README.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("|---"):
+            continue
+        if line.startswith("|") and cells[1] == "Tests":
+            rows = tables[cells[0]] = {}
+        elif line.startswith("|"):
+            rows[cells[0]] = [each for each in cells[1].split(", ") if each not in ("", "…")]
+    return tables
 
 
 def main() -> None:
