@@ -2,14 +2,15 @@
 
 `Condition.parse` reads the text and refuses what a condition may not be: a query, an aggregate, or anything that is
 another on the next run. What it cannot know (whether a function exists, the types of its arguments) Spark judges before
-a run reads anything.
+a run reads anything. A condition that `can_fail` raises an error on some rows (`tag > 5` on a tag that is no number);
+`fails_on` is the expression that says on which.
 Errors   ValueError in words, with the position in the text (from 1).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,6 +22,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 _DIALECT = "spark"
 _OPENING, _CLOSING = {TokenType.L_PAREN, TokenType.L_BRACKET}, {TokenType.R_PAREN, TokenType.R_BRACKET}
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_KINDS = {"long": "number", "double": "number", "string": "text", "boolean": "truth"}
+_SAFE_DIGITS = 15  # of a literal: with so many, what it is compared with is converted without an overflow
 _OF_MANY_ROWS = (exp.AggFunc, exp.Window, exp.UDTF, exp.Explode, exp.RowNumber)
 _UNSTEADY = {
     "rand",
@@ -137,6 +141,72 @@ def spark_sql(text: str) -> str:
     return _rewritten(
         text, lambda token, found: f"`{found}`" if token.token_type == TokenType.VAR and not found.isascii() else found
     )
+
+
+def can_fail(text: str, types: Mapping[str, str]) -> bool:
+    """Tell whether Spark may raise an error when it evaluates a condition on a row. `types`: column → long, double,
+    string or boolean.
+
+    Certain not to fail are comparisons of columns with literals and columns of their own kind, and what joins these;
+    whatever else there is (functions, arithmetic, comparisons that convert text) may fail.
+
+    >>> types = {"w": "long", "tag": "string"}
+    >>> [can_fail(text, types) for text in ("w > 1 OR tag IN ('a', 'b')", "w + 1 > 2", "tag > 5")]
+    [False, True, True]
+    """
+    kinds = {name.casefold(): _KINDS[type_] for name, type_ in types.items()}
+    return _safe_kind(sqlglot.parse_one(text, into=exp.Condition, dialect=_DIALECT), kinds) != "truth"
+
+
+def only_where(test: str, condition: str) -> str:
+    """Return a condition that is asked only where another one holds, and does not hold elsewhere.
+
+    `test AND condition` says the same, but where the test is null Spark asks both, and it may move either away from the
+    other. It is never null, also where Spark takes a condition that is null for one that cannot be (`element_at`).
+    """
+    return f"coalesce(CASE WHEN {test} THEN ({condition}) END, false)"
+
+
+def fails_on(condition: str, test: str) -> str:
+    """Return the SQL expression that is true of the rows for which `test` holds and the condition cannot be evaluated.
+
+    `try_to_binary` is null where anything that it is given raises an error. The outer CASE keeps Spark from evaluating
+    what occurs twice in the condition ahead of all, where nothing would catch its error.
+    """
+    answer = f"CASE WHEN {test} THEN CASE WHEN {condition} THEN 'y' ELSE 'n' END ELSE 'n' END"
+    return f"try_to_binary({answer}, 'utf-8') IS NULL"
+
+
+def _safe_kind(node: exp.Expr | None, kinds: Mapping[str, str]) -> str | None:
+    """The kind of an expression's values: number, text, truth, or null; None where it may fail."""
+    match node:
+        case exp.Column():
+            return kinds.get(node.name.casefold())
+        case exp.Literal():
+            return "text" if node.is_string else "number" if len(node.name) <= _SAFE_DIGITS else None
+        case exp.Boolean():
+            return "truth"
+        case exp.Null():
+            return "null"
+        case exp.Paren():
+            return _safe_kind(node.this, kinds)
+        case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return _safe_kind(node.this, kinds)
+        case exp.And() | exp.Or() | exp.Not():
+            parts = [part for part in (node.this, node.args.get("expression")) if part is not None]
+            return "truth" if {_safe_kind(part, kinds) for part in parts} <= {"truth", "null"} else None
+        case exp.Is():
+            parts = [node.this, node.expression]
+        case exp.In() if node.expressions:
+            parts = [node.this, *node.expressions]
+        case exp.Between() if not node.args.get("symmetric"):
+            parts = [node.this, node.args["low"], node.args["high"]]
+        case _ if isinstance(node, _COMPARISONS):
+            parts = [node.this, node.expression]
+        case _:
+            return None
+    found = {_safe_kind(part, kinds) for part in parts} - {"null"}
+    return "truth" if len(found) <= 1 and None not in found else None
 
 
 def _rewritten(text: str, word: Callable[[Token, str], str]) -> str:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from algorithms import incremental
 from algorithms.collection import Collection
+from algorithms.conditions import only_where
 from algorithms.incremental import Change
 from algorithms.patterns import condition
 from algorithms.times import FOREVER, Total
@@ -96,8 +97,10 @@ def relation_changes(
     """
     versions = _versions(base, delta, pairs, values, broadcast)
     each = versions.withColumn("_relation", F.explode(F.array(*[F.lit(name) for name in relations])))
-    asks = [(name, " AND ".join(f"({test})" for test in (where, condition(name)) if test)) for name in relations]
-    test = F.coalesce(*[F.when(F.col("_relation") == name, F.expr(ask or "true")) for name, ask in asks])
+    asks = [(name, condition(name) or "true") for name in relations]
+    if where is not None:
+        asks = [(name, only_where(where, ask)) for name, ask in asks]
+    test = F.coalesce(*[F.when(F.col("_relation") == name, F.expr(ask)) for name, ask in asks])
     found = lives(each, _KEY, values, live_for, test, by=["_version", "_relation"])
     directed = F.col("_relation").startswith("->")
     x = F.when(directed, F.col("src")).otherwise(F.col("a")).alias("x")

@@ -81,11 +81,12 @@ def checked(rows: DataFrame) -> DataFrame:
 
 
 def has_value(where: Column | str | None = None) -> Column:
-    """Whether an upsert's key has a value by it, one that passes `where`."""
+    """Whether an upsert's key has a value by it, one that passes `where`. That is not asked of a delete: it might fail
+    on the values of one, and Spark may take the two parts of an AND apart."""
     present = F.col("op") != DELETE
     if where is None:
         return present
-    return present & F.coalesce(F.expr(where) if isinstance(where, str) else where, F.lit(False))
+    return F.coalesce(F.when(present, F.expr(where) if isinstance(where, str) else where), F.lit(False))
 
 
 def expiry(live_for: int | None) -> Column:

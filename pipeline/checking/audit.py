@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from algorithms import patterns
 from algorithms import third_party as third
+from algorithms.conditions import only_where
 from algorithms.third_party import reference
 from expectations.model import Check
 
@@ -65,7 +66,9 @@ def in_force(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     )
     if config.edges.live_for is not None:
         last = last.where(F.col("_at") < F.col("epoch") + config.edges.live_for)
-    return last if config.condition is None else last.where(config.condition)
+    if config.condition is None:
+        return last
+    return last.where(only_where("_is_value", config.condition))  # Spark may ask it before the other filters
 
 
 def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:

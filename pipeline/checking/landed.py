@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from algorithms.conditions import only_where
 from algorithms.times import FOREVER
 
 from ..home.directory import Home
@@ -46,9 +47,9 @@ def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
             .where("_n > 0")
             .groupBy("a", "b", "src", "dst", "epoch")
             .agg(F.max(F.struct("seq", is_value.alias("_is_value"), value.alias("_value"))).alias("_last"))
-            .select("a", "b", "src", "epoch", "_last._is_value", "_last._value.*")
+            .select("a", "b", "src", "dst", "epoch", "_last._is_value", "_last._value.*")
         )
-        on = F.col("_is_value") & F.coalesce(F.expr(config.condition), F.lit(False))
+        on = F.expr(only_where("_is_value", config.condition))  # it may fail on the values of a delete
         zero, one = (F.lit(n).cast("bigint") for n in (0, 1))
         kept = last.select("a", "b", "src", "epoch", zero.alias("seq"), on.alias("on"), one.alias("diff"))
     forth = (F.col("src") == F.col("a")).alias("forth")

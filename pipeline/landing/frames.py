@@ -51,10 +51,15 @@ def bad(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
 
 
 def judge(
-    spark: SparkSession, home: Home, landed: Iterable[Landed], apart: bool = False
+    spark: SparkSession,
+    home: Home,
+    landed: Sequence[Landed],
+    apart: bool = False,
+    count_failures: Callable[[Sequence[Landed]], Iterable[Row]] | None = None,
 ) -> tuple[dict[int, tuple[int, int]], dict[int, BatchWrong]]:
     """Epoch → (good rows, quarantined rows), and what is wrong with batches that have a broken file or too large a bad
-    share. `apart`: each epoch by itself; else all are one. Raises `Unavailable` when a file cannot be reached.
+    share. `apart`: each epoch by itself; else all are one. `count_failures`: of batches without a broken file, how many
+    rows the settings make malformed (`filters.count_failures`). Raises `Unavailable` when a file cannot be reached.
 
     A reading of its own, in which no row leaves the task: cheaper than to keep them all until their number is known.
     """
@@ -66,6 +71,10 @@ def judge(
         raise Unavailable(
             f"landing/{away.file}: {away.reason}. Nothing was published.", "altneu doctor; then the same command again"
         )
+    broken = {row.epoch for row in files if row.fatal}
+    if count_failures is not None and (apart or not broken):
+        failed = {row.file: row for row in count_failures([batch for batch in landed if batch.epoch not in broken])}
+        files = [_add_failures(row, failed[row.file]) if row.file in failed else row for row in files]
     counts: dict[int, tuple[int, int]] = {}
     for row in files:
         before = counts.get(row.epoch, (0, 0))
@@ -75,6 +84,15 @@ def judge(
         error = _wrong(home, [row for row in files if row.epoch in epochs])
         wrong |= dict.fromkeys(epochs, error) if error else {}
     return counts, wrong
+
+
+def _add_failures(counted: Row, failed: Row) -> Row:
+    """What `judge` has counted of a file, with the rows that the settings make malformed."""
+    n = failed.failed
+    found = counted.asDict() | {"good": counted.good - n, "bad": counted.bad + n, "serious": counted.serious + n}
+    if counted.line is None or failed.line < counted.line:
+        found |= {"line": failed.line, "reason": failed.reason, "text": failed.text}
+    return Row(**found)
 
 
 def _wrong(home: Home, files: Sequence[Row]) -> BatchWrong | None:

@@ -216,15 +216,19 @@ def _landed(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]],
     that said so; `_passes`, whether they pass the filter."""
     config, types = tables.home.config, value_columns(tables.home)
     asked = types | dict.fromkeys(("src", "dst", "a", "b", "epoch"), "bigint")
-    passes = "true" if config.condition is None else f"coalesce({tables.condition(config.condition, asked)}, false)"
+    passes = "true"
+    if config.condition is not None:
+        # of other rows it is not asked anywhere, and may fail on their values
+        counts = "op <> 'delete' AND _n > 0"
+        passes = f"coalesce(CASE WHEN {counts} THEN {tables.condition(config.condition, asked)} END, false)"
     data = ", ".join(map(tables.quoted, ["src", "dst", *types, "op", "seq", "epoch", "file", "line"]))
     few = ", ".join(f"({a}, {b})" for a, b in pairs)
     query = (
-        f"SELECT {data}, _passes, CAST(sum(diff) AS BIGINT) AS _n, max(revision) AS _revision FROM "
-        f"(SELECT {data}, {passes} AS _passes, revision, diff FROM "
-        f"(SELECT u.*, few.a, few.b FROM {{upserts}} u JOIN (VALUES {few}) AS few(a, b) "
-        f"ON least(u.src, u.dst) = few.a AND greatest(u.src, u.dst) = few.b WHERE u.epoch <= {epoch}) mine) judged "
-        f"GROUP BY {data}, _passes"
+        f"SELECT {data}, {passes} AS _passes, _n, _revision FROM "
+        f"(SELECT {data}, a, b, CAST(sum(diff) AS BIGINT) AS _n, max(revision) AS _revision "
+        f"FROM {{upserts}} u JOIN (VALUES {few}) AS few(a, b) "
+        f"ON least(u.src, u.dst) = few.a AND greatest(u.src, u.dst) = few.b WHERE u.epoch <= {epoch} "
+        f"GROUP BY {data}, a, b) landed"
     )
     return tables.listed(tables.sql(query, upserts=tables.at("upserts", revision)))
 

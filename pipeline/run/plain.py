@@ -14,6 +14,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from algorithms.conditions import only_where
 from algorithms.edges import on_pair
 from algorithms.kernels.rows import TRUSS
 from algorithms.plans import BROADCAST_ROWS
@@ -239,7 +240,7 @@ def _edges(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None
     if config.edges.live_for is not None:
         kept = kept.where(F.col("epoch") + config.edges.live_for > frontier)
     if config.condition is not None:
-        kept = kept.where(config.condition)
+        kept = kept.where(only_where(f"op <> '{DELETE}'", config.condition))
     truss = chosen(read("trussness").where(F.col("epoch") <= frontier))
     now = truss.groupBy(*ends, "k").agg(F.sum("diff").alias("_n")).where("_n > 0")
     ways = kept.groupBy(*ends).agg((F.count("*") > 1).alias("both_ways"))

@@ -99,11 +99,19 @@ def is_right(warehouse: Warehouse, row: Revision, epochs: range) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_a_run_through_connect(spark: SparkSession, tmp_path: Path, shared: str) -> None:
-    home, ledger = homes.make(tmp_path / "home", TOML)
+    """With a condition that cannot be evaluated on some rows: these are in quarantine."""
+    settings = '[values]\ntag = "string"\n[edges]\nwhere = "tag > 5"\n[ingest]\nmax_bad_share = 0.5\n'
+    home, ledger = homes.make(tmp_path / "home", settings + TOML)
     rng = random.Random(seeds.one(4))
+    bad = 0
     for epoch in range(2):
-        homes.put(home, epoch, draw_batch(rng, **BATCH))
+        rows = [
+            (src, dst, rng.choice(["7", "9", "1", "abc"]), op, seq) for src, dst, _, op, seq in draw_batch(rng, **BATCH)
+        ]
+        bad += sum(tag == "abc" and op == "upsert" for _, _, tag, op, _ in rows)
+        homes.put(home, epoch, rows)  # type: ignore[arg-type]
     finished(home.path, "backfill", "--all", server=shared)
+    assert bad and sum(batch.bad_rows for batch in ledger.batches().values()) == bad
     is_right(Warehouse(spark, home), ledger.at(), range(2))
 
 

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from algorithms import edges, patterns
 from algorithms.plans import WHOLE_ROWS
 
+from ...landing import filters
 from ...state.facts import EdgesFacts
 from ..context import Run
 from ..decision import Way
@@ -31,10 +32,11 @@ def work(run: Run) -> EdgesFacts:
             new = edges.first_edges(delta, values, config.edges.live_for, config.condition)
         else:
             new = edges.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, few)
-        rows = run.write("edges", new)
-        if relations:
-            how = (values, relations, config.edges.live_for, config.condition)
-            motif_edges = run.write("motif_edges", edges.relation_changes(base, delta, pairs, *how, few))
+        with filters.name_conditions(run.home):
+            rows = run.write("edges", new)
+            if relations:
+                how = (values, relations, config.edges.live_for, config.condition)
+                motif_edges = run.write("motif_edges", edges.relation_changes(base, delta, pairs, *how, few))
     else:
         rows = run.write("edges", None)
     if config.motifs and not motif_edges:

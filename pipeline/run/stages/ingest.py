@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from ... import landing
@@ -46,7 +47,14 @@ def accept_batches(run: Run) -> Accepted:
     )
     digests = landing.digest(run.ledger, batches)
     run.say(f"reading {sum(len(batch.files) for batch in batches)} files of {len(batches)} epochs")
-    counts, wrong = frames.judge(run.spark, run.home, batches, apart=bool(run.spare))
+    conditions = filters.fallible_conditions(run.home)
+
+    def count_failures(some: Sequence[landing.Landed]) -> list[Row]:
+        with filters.name_conditions(run.home):
+            return filters.count_failures(frames.good(run.spark, run.home, some), conditions).collect()
+
+    judged = count_failures if conditions else None
+    counts, wrong = frames.judge(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
     batches = _without(run, batches, wrong)
     published = run.ledger.batches(run.parent.revision) if run.keeps("upserts") else {}
     if run.kind is RunKind.RUN and not run.accept:
@@ -61,8 +69,11 @@ def accept_batches(run: Run) -> Accepted:
 
 
 def work(run: Run) -> IngestFacts:
-    filters.judge(run.spark, run.home)
+    filters.require_conditions(run.spark, run.home)
     if run.kind is RunKind.REBUILD and not run.epochs:
+        same_filter = run.ledger.run(run.parent.run_id).config.get("where") == run.home.config.edges.where
+        stored = run.before("upserts"), run.before("quarantine")
+        filters.require_decided(run.home, *stored, same_filter=same_filter)
         for table in LANDED:
             run.write(table, None)
         run.ledger.put_batches(run.run_id, [])
@@ -72,7 +83,11 @@ def work(run: Run) -> IngestFacts:
     source = run.spark, run.home, batches
     landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
     again = [epoch for epoch in run.epochs if epoch in published]
-    rows = frames.good(*source)
+    rows, malformed = frames.good(*source), frames.bad(*source)
+    conditions = filters.fallible_conditions(run.home)
+    if conditions and quarantined:
+        malformed = malformed.unionByName(filters.quarantine_failures(rows, conditions))
+        rows = filters.keep_decided(rows, conditions)
     try:
         if run.home.config.vertices.ids == "string":
             always = F.lit(min(run.epochs)).cast("bigint").alias("epoch"), F.lit(1).cast("bigint").alias("diff")
@@ -84,7 +99,7 @@ def work(run: Run) -> IngestFacts:
         old_bad = run.before("quarantine").where(F.col("epoch").isin(again)) if again else None
         changed = run.write("upserts", frames.difference(rows, old_rows))
         some = again or quarantined
-        run.write("quarantine", frames.difference(frames.bad(*source), old_bad) if some else None)
+        run.write("quarantine", frames.difference(malformed, old_bad) if some else None)
     finally:  # what went wrong may be for that very reason
         if not landing.unchanged(run.ledger, batches, digests):
             raise Unavailable(

@@ -1,0 +1,371 @@
+"""Rows on which a condition of the settings cannot be evaluated: they do not land, and everything else is as if they
+were not there. References are plain Python."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from algorithms import edges
+from algorithms.conditions import can_fail
+from algorithms.configured import configured
+from pipeline.checking import audit, landed
+from pipeline.errors import BatchWrong, RunFailed, UsageError
+from pipeline.landing import filters
+from pipeline.landing.filters import RowCondition
+from pipeline.reading import explain, views
+from pipeline.run import planning, runner
+from pipeline.state.ledger import Ledger
+from pipeline.storage import few
+from pipeline.storage.warehouse import Warehouse
+from tests import homes, reference, seeds
+
+TYPES = {"tag": "string", "c": "long", "w": "double", "d": "string"}
+COLUMNS = {"src": "bigint", "dst": "bigint", "tag": "string", "c": "bigint", "w": "double", "d": "string"}
+COLUMNS |= {"op": "string", "seq": "bigint", "file": "string", "line": "bigint", "epoch": "bigint", "diff": "bigint"}
+EPOCHS = range(4)
+GREATEST = 2**63 - 1
+
+
+class Landed(NamedTuple):
+    """A landed row."""
+
+    src: int
+    dst: int
+    tag: str | None
+    c: int | None
+    w: float | None
+    d: str | None
+    op: str
+    seq: int
+    file: str
+    line: int
+    epoch: int
+    diff: int = 1
+
+
+class Fails(Exception):
+    """The condition cannot be evaluated."""
+
+
+def to_number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[+-]?\d+", text) or not -GREATEST - 1 <= int(text) <= GREATEST:
+        raise Fails
+    return int(text)
+
+
+def to_date(text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise Fails from None
+
+
+def add(x: int | None, y: int) -> int | None:
+    if x is not None and not -GREATEST - 1 <= x + y <= GREATEST:
+        raise Fails
+    return None if x is None else x + y
+
+
+def divide(x: float | None, y: float | None) -> float | None:
+    if x is None or y is None:
+        return None
+    if y == 0:
+        raise Fails
+    return x / y
+
+
+def greater(x: Any, y: Any) -> bool | None:
+    return None if None in (x, y) else x > y
+
+
+def either(x: bool | None, *others: Callable[[], bool | None]) -> bool | None:
+    """OR as Spark has it: what follows is not asked once something holds."""
+    for other in others:
+        if x is True:
+            return True
+        y = other()
+        x = True if y is True else None if None in (x, y) else False
+    return x
+
+
+NEW_YEAR = date(2024, 1, 1)
+CONDITIONS: dict[str, Callable[[Landed], bool | None]] = {
+    "tag > 5": lambda row: greater(to_number(row.tag), 5),
+    "tag IS NULL OR tag > 5": lambda row: either(row.tag is None, lambda: greater(to_number(row.tag), 5)),
+    "w / (c - 1) > 2": lambda row: greater(divide(row.w, add(row.c, -1)), 2),
+    "w / (c - 1) > 2 OR w / (c - 1) < 2": lambda row: either(
+        greater(divide(row.w, add(row.c, -1)), 2), lambda: greater(2, divide(row.w, add(row.c, -1)))
+    ),
+    "c + 1 > 3": lambda row: greater(add(row.c, 1), 3),
+    "to_date(d) > date'2024-01-01'": lambda row: greater(to_date(row.d), NEW_YEAR),
+    "d > date'2024-01-01'": lambda row: greater(to_date(row.d), NEW_YEAR),
+    "element_at(array(true, false), int(c % 4))": lambda row: at_place(None if row.c is None else row.c % 4),
+    "src / (dst - 3) > 0": lambda row: greater(divide(row.src, row.dst - 3), 0),
+}
+
+
+def at_place(place: int | None) -> bool | None:
+    if place not in (None, 1, 2):
+        raise Fails
+    return None if place is None else place == 1
+
+
+def draw(rng: random.Random, n: int) -> list[Landed]:
+    """Landed rows of few pairs, of which `seq` orders each epoch's; many have values on which something fails."""
+    return [
+        Landed(
+            rng.randrange(5),
+            rng.randrange(5),
+            rng.choice(["abc", "7", "-3", "6", "9223372036854775808", "", "7.5", None]),
+            rng.choice([0, 1, 2, 3, 7, GREATEST, None]),
+            rng.choice([0.0, 1.5, -8.0, 9.0, None]),
+            rng.choice(["2024-02-29", "2023-05-01", "2023-02-29", "soon", None]),
+            rng.choice(["upsert", "upsert", "delete"]),
+            line,
+            f"epoch={line % len(EPOCHS)}/rows.csv",
+            line,
+            line % len(EPOCHS),
+        )
+        for line in range(1, n + 1)
+    ]
+
+
+def is_decided(row: Landed, holds: Callable[[Landed], bool | None]) -> bool:
+    try:
+        return row.op == "delete" or holds(row) in (True, False, None)
+    except Fails:
+        return False
+
+
+def frame(spark: SparkSession, rows: list[Landed]) -> DataFrame:
+    return few.frame(spark, COLUMNS, rows).repartition(2)  # so that it is computed by tasks, as what is landed is
+
+
+def contents(steps: DataFrame) -> dict[int, set[tuple[int, int]]]:
+    """The pairs that diff triples leave at each epoch."""
+    found = steps.select("a", "b", "epoch", "diff").collect()
+    sums: dict[int, dict[tuple[int, int], int]] = {}
+    for epoch in EPOCHS:
+        sums[epoch] = {}
+        for row in found:
+            if row.epoch <= epoch:
+                sums[epoch][row.a, row.b] = sums[epoch].get((row.a, row.b), 0) + row.diff
+    return {epoch: {pair for pair, n in at.items() if n} for epoch, at in sums.items()}
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_rows_are_undecided_where_python_says_so_and_the_others_make_the_edges(
+    spark: SparkSession, compiled: bool
+) -> None:
+    """For every condition, with and without generated code: which rows fail, and the edges of the others as the stage
+    maintains them, as a first load has them, and as the proof and the audit derive them."""
+    rows = draw(random.Random(seeds.one()), 160)
+    settings = {"spark.sql.codegen.factoryMode": "CODEGEN_ONLY"} if compiled else {}
+    for text, holds in CONDITIONS.items():
+        assert can_fail(text, {**TYPES, "src": "long", "dst": "long"}), text
+        condition = [RowCondition("[edges] where", text)]
+        decided = [row for row in rows if is_decided(row, holds)]
+        with configured(spark, settings | {"spark.sql.codegen.wholeStage": str(compiled).lower()}):
+            bad = filters.quarantine_failures(frame(spark, rows), condition).collect()
+            assert sorted(row.line for row in bad) == sorted({r.line for r in rows} - {r.line for r in decided}), text
+            assert all(row.reason.startswith("[edges] where cannot be evaluated on {") for row in bad)
+            kept = filters.keep_decided(frame(spark, rows), condition)
+            home: Any = SimpleNamespace(
+                config=SimpleNamespace(condition=text, values=TYPES, edges=SimpleNamespace(live_for=None), motifs={})
+            )
+            values = list(TYPES)
+            surviving = audit.surviving(kept, home, list(EPOCHS)).distinct()
+            ways = {
+                "stage": contents(edges.steps(edges.edge_changes(None, kept, None, values, None, text), ["a", "b"])),
+                "first": contents(edges.steps(edges.first_edges(kept, values, None, text), ["a", "b"])),
+                "proof": contents(landed.edge_steps(landed.with_pairs(kept), home)),
+                "audit": {e: {(r.a, r.b) for r in surviving.collect() if r.epoch == e} for e in EPOCHS},
+            }
+        history: dict[int, list[reference.Row]] = {epoch: [] for epoch in EPOCHS}
+        for row in decided:
+            history[row.epoch].append((row.src, row.dst, row.line, row.op, row.seq))
+        by_line = {row.line: row for row in decided}
+        for epoch in EPOCHS:
+            passes = lambda line: holds(by_line[line]) is True  # noqa: B023, E731
+            expected = reference.edges(history, epoch, None, passes)
+            assert {name: found[epoch] for name, found in ways.items()} == dict.fromkeys(ways, expected), (text, epoch)
+
+
+def test_a_condition_is_asked_only_of_rows_that_pass_the_one_before(spark: SparkSession) -> None:
+    rows = draw(random.Random(seeds.one()), 120)
+    first, second = CONDITIONS["c + 1 > 3"], CONDITIONS["tag > 5"]
+
+    def expected(row: Landed) -> str | None:
+        if not is_decided(row, first):
+            return "filter"
+        return "motif" if row.op == "upsert" and first(row) and not is_decided(row, second) else None
+
+    asked = [RowCondition("filter", "c + 1 > 3"), RowCondition("motif", "tag > 5", precondition="c + 1 > 3")]
+    bad = filters.quarantine_failures(frame(spark, rows), asked).collect()
+    assert {row.line: row.reason.split()[0] for row in bad} == {r.line: e for r in rows if (e := expected(r))}
+    kept = filters.keep_decided(frame(spark, rows), asked)
+    relations = ["-> where tag > 5", "->"]
+    found = edges.relation_changes(None, kept, None, list(TYPES), relations, None, "c + 1 > 3").collect()
+    assert {row.relation for row in found} == {*relations}
+
+
+def test_what_cannot_fail_does_not(spark: SparkSession) -> None:
+    """Conditions at random that `can_fail` is certain of, evaluated on extreme values as they are."""
+    rng = random.Random(seeds.one())
+    terms = {
+        "number": ["c", "w", "src", "7", "-2.5", "1e300", "999999999999999", "-.000000000001", "NULL"],
+        "text": ["tag", "d", "'abc'", "'7'", "''", "NULL"],
+    }
+
+    def draw_condition(depth: int) -> str:
+        if depth and rng.random() < 0.5:
+            joined = f" {rng.choice(['AND', 'OR'])} ".join(draw_condition(depth - 1) for _ in range(2))
+            return f"NOT ({joined})" if rng.random() < 0.3 else f"({joined})"
+        kind = rng.choice(list(terms))
+        x, y, z = (rng.choice(terms[kind]) for _ in range(3))
+        forms = [f"{x} {rng.choice(['=', '<>', '<', '>=', '<=>', 'IS DISTINCT FROM'])} {y}", f"{x} IN ({y}, {z})"]
+        return rng.choice([*forms, f"{x} NOT BETWEEN {y} AND {z}", f"{x} IS NOT NULL"])
+
+    conditions = [draw_condition(2) for _ in range(60)]
+    assert not [text for text in conditions if can_fail(text, {**TYPES, "src": "long"})]
+    extreme = [-GREATEST - 1, GREATEST, 0, None], [float("nan"), float("inf"), -1e308, 5e-324, None]
+    rows = [row._replace(c=rng.choice(extreme[0]), w=rng.choice(extreme[1])) for row in draw(rng, 60)]
+    chosen = frame(spark, rows).select(*[F.expr(text).alias(f"_{i}") for i, text in enumerate(conditions)])
+    assert len(chosen.collect()) == len(rows)
+
+
+VALUES = '[values]\ntag = "string"\nc = "long"\nw = "double"\nd = "string"\n'
+
+
+@pytest.mark.parametrize("text", [text for text in CONDITIONS if "src" not in text])
+def test_conditions_are_not_tried_on_a_value(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    home, _ = homes.make(tmp_path / "home", f'{VALUES}[edges]\nwhere = "{text}"\n')
+    filters.require_conditions(spark, home)
+    assert [condition.sql for condition in filters.fallible_conditions(home)] == [text]
+
+
+def test_which_conditions_are_judged_as_rows_land(tmp_path: Path) -> None:
+    """Those that can fail, once each, with the setting; of string ids not those that ask for the numbers of ids."""
+    motif = "a->b where tag > 5, b->c where c > 1, a->d where src % c = 0"
+    toml = f'{VALUES}[edges]\nwhere = "c > 0"\n[motifs]\nm = "{motif}"\n'
+    home, _ = homes.make(tmp_path / "home", toml)
+    found = filters.fallible_conditions(home)
+    assert [each.setting for each in found] == [
+        "[motifs] m: a->b where tag > 5",
+        "[motifs] m: a->d where src % c = 0",
+    ]
+    assert {each.precondition for each in found} == {"c > 0"} and found[1].columns == ["src", "c"]
+    home, _ = homes.make(tmp_path / "names", f'[vertices]\nids = "string"\n{toml}')
+    assert [each.setting for each in filters.fallible_conditions(home)] == ["[motifs] m: a->b where tag > 5"]
+    home, _ = homes.make(tmp_path / "odd", f'[vertices]\nids = "string"\n{toml.replace("c > 0", "src > 0")}')
+    assert filters.fallible_conditions(home) == []
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    {
+        "a function that nobody knows": ('[edges]\nwhere = "no_such(c) > 1"\n', r"\[edges\] where = .*no_such"),
+        "no truth": ('[edges]\nwhere = "abs(c)"\n', r"\[edges\] where = 'abs\(c\)': .*BOOLEAN"),
+        "types that do not go together": ('[edges]\nwhere = "c > true"\n', r"\[edges\] where = 'c > true'"),
+        "arguments of wrong types": ('[edges]\nwhere = "size(c) > 1"\n', r"\[edges\] where = 'size\(c\) > 1'"),
+        "a constant that is no number": ("[edges]\nwhere = \"c > 'many'\"\n", r"\[edges\] where = .*many"),
+        "a constant that cannot be computed": ('[edges]\nwhere = "c > 1 / 0"\n', r"\[edges\] where = 'c > 1 / 0'"),
+        "of a motif": ('[motifs]\nm = "a->b where no_such(c), b->c"\n', r"\[motifs\] m: a->b where no_such\(c\)"),
+    }.values(),
+)
+def test_what_is_no_condition_is_refused_by_name(spark: SparkSession, tmp_path: Path, toml: str, says: str) -> None:
+    home, _ = homes.make(tmp_path / "home", VALUES + toml)
+    with pytest.raises(UsageError, match=says):
+        filters.require_conditions(spark, home)
+
+
+TOML = '[values]\ntag = "string"\n[ingest]\nmax_bad_share = 0.2\n[edges]\nwhere = "{}"\n'
+K4 = [(a, b, "7", "upsert", 0) for a in range(4) for b in range(a + 1, 4)]
+
+
+def put(ledger_home: Any, epoch: int, *more: tuple[int, int, str, str, int]) -> None:
+    homes.put(ledger_home, epoch, [*K4, *more])  # type: ignore[list-item]
+
+
+def stored(spark: SparkSession, home: Any, ledger: Ledger) -> dict[str, list[str]]:
+    """The rows of all tables, whatever the revision that brought them."""
+    warehouse, row = Warehouse(spark, home), ledger.at()
+    found = {}
+    for table in warehouse.tables:
+        rows = warehouse.at(table, row).drop("revision")
+        data = [name for name in rows.columns if name != "diff"]
+        found[table] = sorted(map(str, rows.groupBy(*data).agg(F.sum("diff").alias("n")).where("n <> 0").collect()))
+    return found
+
+
+def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """From landing to a change of the setting: what is published is what would be, had the row not landed, and under
+    another condition it lands."""
+    home, ledger = homes.make(tmp_path / "home", TOML.format("tag > 5"))
+    put(home, 0, (0, 4, "abc", "upsert", 0), (1, 4, "abc", "delete", 0))
+    put(home, 1, (2, 4, "9", "upsert", 0))
+    homes.run(home, ledger, [0, 1])
+    warehouse = Warehouse(spark, home)
+    (bad,) = warehouse.at("quarantine", ledger.at()).collect()
+    assert (bad.file, bad.line, bad.epoch) == ("epoch=0/rows.csv", 8, 0)
+    assert bad.reason == """[edges] where = 'tag > 5' cannot be evaluated on {"tag":"abc"}"""
+    assert bad.text == '{"src":0,"dst":4,"tag":"abc","op":"upsert","seq":0}'
+    assert (ledger.batches()[0].rows, ledger.batches()[0].bad_rows) == (7, 1)
+    assert [point["edges"] for point in views.totals(home, ledger, all_epochs=True)] == [6, 7]
+    checks = audit.audit_published(warehouse, ledger.at(), [0, 1], lambda text: None)
+    assert [check["name"] for check in checks if not check["passed"]] == []
+    told = explain.edge(warehouse, ledger.at(), 1, ("1", "4"))  # its delete has a tag on which the condition fails
+    assert [row["fate"] for row in told["rows"]] == ["a deletion"] and not told["there"]
+
+    # above the share its batch is wrong, and no other
+    put(home, 2, (0, 5, "x", "upsert", 0), (0, 6, "y", "upsert", 0), (0, 7, "z", "upsert", 0))
+    put(home, 3, (0, 8, "8", "upsert", 0))
+    with pytest.raises(BatchWrong, match="3 of 9 rows are malformed") as wrong:
+        homes.run(home, ledger, [2])
+    assert "landing/epoch=2/rows.csv line 8: [edges] where = 'tag > 5' cannot be evaluated on" in wrong.value.what
+    runner.run(home, ledger, planning.plan_epochs(home, ledger, [2, 3]), keep_going=True)
+    assert sorted(ledger.batches()) == [0, 1, 3]
+
+    # another condition: the stored rows are not all that would have landed
+    toml = home.path / "altneu.toml"
+    toml.write_text(TOML.format("length(tag) > 0"))
+    home = type(home).open(home.path)
+    with pytest.raises(RunFailed, match=r"epoch=0/rows\.csv line 8: .*tag > 5") as refused:
+        runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
+    assert (refused.value.next or "").startswith("altneu rebuild --from-landing")
+    runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    twin, twin_ledger = homes.make(tmp_path / "twin", TOML.format("length(tag) > 0"))
+    for epoch, more in enumerate(
+        [[(0, 4, "abc"), (1, 4, "abc")], [(2, 4, "9")], [(0, 5, "x"), (0, 6, "y"), (0, 7, "z")]]
+    ):
+        ops = ["upsert", "delete"] if epoch == 0 else ["upsert"] * 3
+        put(twin, epoch, *[(*row, op, 0) for row, op in zip(more, ops, strict=False)])  # type: ignore[misc]
+    put(twin, 3, (0, 8, "8", "upsert", 0))
+    homes.run(twin, twin_ledger, range(4))
+    assert stored(spark, home, ledger) == stored(spark, twin, twin_ledger)
+    # and back: a stored row is one on which the condition fails
+    toml.write_text(TOML.format("tag > 5"))
+    home = type(home).open(home.path)
+    with pytest.raises(RunFailed, match=r"epoch=0/rows\.csv line 8: .*tag > 5"):
+        runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
+
+
+def test_what_is_evaluated_on_the_numbers_of_names_fails_with_the_setting(tmp_path: Path) -> None:
+    home, ledger = homes.make(tmp_path / "home", '[vertices]\nids = "string"\n[edges]\nwhere = "10 / src > 1"\n')
+    homes.put(home, 0, [("x", "y", None, "upsert", 0)])  # type: ignore[list-item]
+    with pytest.raises(RunFailed, match=r"\[edges\] where = '10 / src > 1' cannot be evaluated: .*DIVIDE_BY_ZERO"):
+        homes.run(home, ledger, [0])
