@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 TINY = SIMPLE
 
 
-pytest_plugins = [f"tests.{name}" for name in ("tools", "tiers", "costs", "browser", "postgres", "rest", "s3")]
+pytest_plugins = [
+    f"tests.{name}" for name in ("tools", "tiers", "costs", "browser", "canonical", "postgres", "rest", "s3")
+]
 
 
 @pytest.fixture(autouse=True)

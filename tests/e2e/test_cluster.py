@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ from tests import homes, seeds
 from tests import postgres as postgresql
 from tests.benchmarks import put_changes, put_rows
 from tests.benchmarks.triangles import by_rmat
+from tests.builders import draw_batch
 from tests.cluster import Cluster
 from tests.e2e import test_connect as connect
 from tests.network import Network
@@ -40,12 +42,9 @@ from tests.reference import Row
 from tests.s3 import Store
 
 REPO = Path(__file__).resolve().parents[2]
+BATCH: dict[str, Any] = {"vertices": range(20), "size": 80, "deletes": 1 / 6}
+
 pytestmark = pytest.mark.backend("cluster")
-
-
-def batch(rng: random.Random) -> list[Row]:
-    ops = rng.choices(["upsert", "delete"], [5, 1], k=80)
-    return [(rng.randrange(20), rng.randrange(20), None, op, seq) for seq, op in enumerate(ops)]
 
 
 def toml(cluster: Cluster, storage: str = "") -> str:
@@ -55,7 +54,7 @@ def toml(cluster: Cluster, storage: str = "") -> str:
 
 def land(homes_: list[Home], epochs: range, rng: random.Random) -> None:
     for epoch in epochs:
-        rows = batch(rng)
+        rows = draw_batch(rng, **BATCH)
         for home in homes_:
             homes.put(home, epoch, rows)
 

@@ -14,9 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli import app
+from tests.canonical import History
 from tests.e2e.conftest import Altneu
-
-pytestmark = pytest.mark.usefixtures("tiny")
 
 K4 = "src,dst\n" + "".join(f"{a},{b}\n" for a in range(1, 5) for b in range(a + 1, 5))
 
@@ -57,55 +56,54 @@ BROKEN = {
 }
 
 
-@pytest.mark.dear("each kind of broken input stops a run of its own")
-@pytest.mark.usefixtures("unaudited")
-def test_broken_input_stops_the_run_and_loses_nothing(altneu: Altneu, home: Path) -> None:
+@pytest.mark.usefixtures("ledger_only")
+def test_broken_input_stops_the_run_and_loses_nothing(typed: Altneu, home: Path) -> None:
     """One published epoch; then every kind of broken batch: exit 1, the input named, the published state untouched."""
     land(home, "1", K4)
-    assert altneu("run", "1").code == 0
-    before = altneu("show", "totals", "--all-epochs", "--format", "json").out
+    assert typed("run", "1").code == 0
+    before = typed("show", "totals", "--all-epochs", "--format", "json").out
     for name, (content, file, says) in BROKEN.items():
         broken = land(home, "2", content, file)
-        found = altneu("run", "2")
+        found = typed("run", "2")
         assert found.code == 1, name
         assert says in found.err, (name, found.err)
         assert "next:" in found.err, name
         if file != "notes.doc":
-            status = json.loads(altneu("status", "--format", "json").out)
+            status = json.loads(typed("status", "--format", "json").out)
             states = {row["epoch"]: row["state"] for row in status["epochs"]}
             assert states == {1: "published", 2: "failed"}, name
         broken.unlink()
-        assert altneu("show", "totals", "--all-epochs", "--format", "json").out == before, name
+        assert typed("show", "totals", "--all-epochs", "--format", "json").out == before, name
     # fixed, it goes through; a few bad rows among many are quarantined, an empty line and a comment are nothing lost
     good = "".join(f"{a},{a + 1}\n" for a in range(1, 40))
     land(home, "2", f"# a comment\nsrc,dst\n{good}\n7,seven\n")
-    repaired = altneu("run", "2")
+    repaired = typed("run", "2")
     assert repaired.code == 0, repaired.err
     assert "quarantined 3" in repaired.err
-    row = json.loads(altneu("show", "totals", "--format", "json").out)[0]
+    row = json.loads(typed("show", "totals", "--format", "json").out)[0]
     assert (row["edges"], row["triangles"], row["revision"]) == (42, 4, 2)
 
 
-@pytest.mark.usefixtures("unaudited")
-def test_an_empty_batch_and_removal(altneu: Altneu, home: Path) -> None:
+@pytest.mark.usefixtures("ledger_only")
+def test_an_empty_batch_and_removal(typed: Altneu, home: Path) -> None:
     (home / "altneu.toml").write_text("[edges]\nlive_for = 2\n")
     land(home, "1", K4)
-    assert altneu("run", "1").code == 0
+    assert typed("run", "1").code == 0
     land(home, "3", "src,dst\n")  # nothing happened in epoch 3: the edges of epoch 1 have expired by then
-    assert altneu("run", "3").code == 0
-    rows = json.loads(altneu("show", "totals", "--all-epochs", "--format", "json").out)
+    assert typed("run", "3").code == 0
+    rows = json.loads(typed("show", "totals", "--all-epochs", "--format", "json").out)
     assert [(row["epoch"], row["edges"], row["max_trussness"]) for row in rows] == [(1, 6, 4), (2, 6, 4), (3, 0, 0)]
     for file in (home / "landing" / "epoch=1").iterdir():
         file.unlink()
     (home / "landing" / "epoch=1").rmdir()
-    refused = altneu("run", "1")
+    refused = typed("run", "1")
     assert (refused.code, "--remove" in refused.err) == (2, True)
-    assert altneu("run", "1", "--remove").code == 0
-    rows = json.loads(altneu("show", "totals", "--all-epochs", "--format", "json").out)
+    assert typed("run", "1", "--remove").code == 0
+    rows = json.loads(typed("show", "totals", "--all-epochs", "--format", "json").out)
     assert {row["edges"] for row in rows} == {0}
 
 
-@pytest.mark.usefixtures("unaudited")
+@pytest.mark.usefixtures("tiny", "unaudited")
 def test_string_ids(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     (home / "altneu.toml").write_text('[vertices]\nids = "string"\n')
     land(home, "1", "src,dst\nada,bob\nbob,cy\ncy,ada\n")
@@ -126,6 +124,7 @@ def test_string_ids(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     assert altneu("audit").code == 0
 
 
+@pytest.mark.usefixtures("tiny")
 def test_looking_around(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     land(home, "5", K4)
     nothing = altneu("show", "totals")
@@ -158,52 +157,59 @@ def test_looking_around(altneu: Altneu, home: Path, tmp_path: Path) -> None:
     assert all(Path(line).exists() for line in report.out.split())
 
 
-@pytest.mark.usefixtures("unaudited")
-def test_correcting_history(altneu: Altneu, home: Path) -> None:
-    """The commands around history, as they are typed: plan, a backfill in parts, other settings, rollback, compact."""
+@pytest.mark.usefixtures("ledger_only")
+def test_correcting_history(typed: Altneu, home: Path) -> None:
+    """The commands around history, as they are typed: plan, a backfill in parts, other settings, rollback."""
     for epoch in (1, 2, 4):
         land(home, str(epoch), K4.replace("1,2\n", f"1,{epoch + 8}\n"))
     (home / "altneu.toml").write_text("[ingest]\nmax_revision_mb = 0.00005\n[edges]\nlive_for = 2\n")
-    planned = json.loads(altneu("plan", "--format", "json").out)
+    planned = json.loads(typed("plan", "--format", "json").out)
     assert (planned["counts"], planned["revisions"], planned["seconds"]) == ({"missing": 3}, 3, None)
     assert planned["rows"] == 3 * (len(K4.splitlines()) - 1)  # small enough to be counted
-    ran = altneu("backfill", "--all")
+    ran = typed("backfill", "--all")
     assert (ran.code, ran.out.count("published revision")) == (0, 3), ran.err
     assert "s left" in ran.err
     (home / "altneu.toml").write_text("[edges]\nlive_for = 2\n")
     land(home, "1", K4)
-    planned = json.loads(altneu("plan", "--format", "json").out)
+    planned = json.loads(typed("plan", "--format", "json").out)
     assert (planned["late"], planned["restated"], planned["rows"] > 0) == ([1], [2], True)
     assert planned["seconds"] > 0 and set(planned["stages"]) >= {"ingest", "audit"}
-    shown = altneu("plan").out
+    shown = typed("plan").out
     assert "1 changed, 2 published" in shown and "replay 1 … 4 in one task" in shown
     (home / "altneu.toml").write_text("[edges]\nlive_for = 3\n")
-    refused = altneu("run", "1")
+    refused = typed("run", "1")
     assert (refused.code, "live_for: 2 → 3" in refused.err, "next: altneu rebuild" in refused.err) == (2, True, True)
-    assert "live_for: 2 → 3" in altneu("plan").out
-    assert altneu("rebuild").code == 0
-    totals = json.loads(altneu("show", "totals", "--all-epochs", "--format", "json").out)
+    assert "live_for: 2 → 3" in typed("plan").out
+    assert typed("rebuild").code == 0
+    totals = json.loads(typed("show", "totals", "--all-epochs", "--format", "json").out)
     assert [(row["epoch"], row["edges"]) for row in totals] == [(1, 6), (2, 7), (3, 7), (4, 7)]
-    status = json.loads(altneu("status", "--format", "json").out)
+    status = json.loads(typed("status", "--format", "json").out)
     assert (status["revision"], status["readable_revisions"], status["since"]) == (4, [1, 2, 3, 4], None)
     assert status["tables"]["edges"]["files"] == 1
-    back = altneu("rollback", "2")
+    back = typed("rollback", "2")
     assert (back.code, "revision 5: the state of revision 2" in back.out) == (0, True), back.err
     assert "live_for: 2 → 3" in back.out
-    assert json.loads(altneu("status", "--format", "json").out)["frontier"] == 2
-    changes = altneu("show", "changes", "--since-revision", "4", "--format", "json")
+    assert json.loads(typed("status", "--format", "json").out)["frontier"] == 2
+    changes = typed("show", "changes", "--since-revision", "4", "--format", "json")
     assert {row["diff"] for row in json.loads(changes.out)} == {1, -1}
     assert "from revision 4 to revision 5" in changes.err
-    assert altneu("rollback", "77").code == 1
-    (home / "altneu.toml").write_text("[edges]\nlive_for = 2\n[retention]\nepochs = 1\nrevisions = 1\n")
+    assert typed("rollback", "77").code == 1
+
+
+@pytest.mark.usefixtures("tiny")
+def test_what_a_compaction_has_folded_is_an_error_that_says_so(
+    altneu: Altneu, numbers: History, tmp_path: Path
+) -> None:
+    home, _ = numbers.copy(tmp_path / "home")
+    (home.path / "altneu.toml").write_text("[edges]\nlive_for = 3\n[retention]\nepochs = 1\nrevisions = 1\n")
     compacted = altneu("compact", "--grace", "0")
-    assert (compacted.code, "epochs from 2 on, at revisions 5;" in compacted.out) == (0, True), compacted.err
+    assert (compacted.code, "epochs from 3 on, at revisions 2;" in compacted.out) == (0, True), compacted
     folded = altneu("show", "edges", "--as-of", "1")
     assert (folded.code, "epoch 1 was folded by a compaction" in folded.err) == (2, True)
-    gone = altneu("show", "edges", "--revision", "2")
-    assert (gone.code, "revision 2 cannot be read any more" in gone.err) == (1, True)
-    assert json.loads(altneu("show", "totals", "--revision", "2", "--format", "json").out)[0]["edges"] == 7
-    assert altneu("audit", "2").code == 0
+    gone = altneu("show", "edges", "--revision", "1")
+    assert (gone.code, "revision 1 cannot be read any more" in gone.err) == (1, True)
+    assert json.loads(altneu("show", "totals", "--revision", "1", "--format", "json").out)[0]["edges"] == 9
+    assert altneu("audit", "3").code == 0
 
 
 def test_no_home_is_an_error_that_helps(altneu: Altneu, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -30,9 +31,9 @@ from pipeline.storage.declared import TABLES
 from pipeline.storage.session import QUICK
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
+from tests.builders import draw_batch
 from tests.conftest import TINY
 from tests.proxy import Proxy
-from tests.reference import Row
 
 REPO = Path(__file__).resolve().parents[2]
 SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
@@ -40,6 +41,7 @@ pytestmark = pytest.mark.backend("connect")
 TOKEN = uuid.uuid4().hex  # of the shared server
 SETTINGS += f'"spark.driver.extraJavaOptions" = "{" ".join(QUICK)}", '  # it serves for minutes
 TOML = f'[retention]\nrevisions = 2\n[spark]\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g" }}\n'
+BATCH: dict[str, Any] = {"vertices": range(14), "size": 60, "deletes": 0.2, "seqs": 3}
 
 
 def altneu(
@@ -81,11 +83,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert TOKEN not in told + rest
 
 
-def batch(rng: random.Random) -> list[Row]:
-    ops = rng.choices(["upsert", "delete"], [4, 1], k=60)
-    return [(rng.randrange(14), rng.randrange(14), None, op, rng.randrange(3)) for op in ops]
-
-
 def finished(home: Path, *arguments: str, server: str) -> str:
     """What a command through the server says, once it has succeeded."""
     process = altneu(home, *arguments, server=server)
@@ -105,7 +102,7 @@ def test_a_run_through_connect(spark: SparkSession, tmp_path: Path, shared: str)
     home, ledger = homes.make(tmp_path / "home", TOML)
     rng = random.Random(seeds.one(4))
     for epoch in range(2):
-        homes.put(home, epoch, batch(rng))
+        homes.put(home, epoch, draw_batch(rng, **BATCH))
     finished(home.path, "backfill", "--all", server=shared)
     is_right(Warehouse(spark, home), ledger.at(), range(2))
 
@@ -115,15 +112,15 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     home, ledger = homes.make(tmp_path / "home", TOML)
     rng = random.Random(seeds.one(4))
     for epoch in range(4):
-        homes.put(home, epoch, batch(rng))
+        homes.put(home, epoch, draw_batch(rng, **BATCH))
 
     def done(*arguments: str) -> str:
         return finished(home.path, *arguments, server=shared)
 
     done("backfill", "--all")
-    homes.put(home, 1, batch(rng))
+    homes.put(home, 1, draw_batch(rng, **BATCH))
     done("run", "1")
-    homes.put(home, 4, batch(rng))
+    homes.put(home, 4, draw_batch(rng, **BATCH))
     homes.run(home, ledger, [4])  # one revision through the JVM in this process, on top of those
     assert ledger.at().revision == 3
     assert "all equal" in done("audit")
@@ -199,7 +196,7 @@ def test_tables_that_a_rest_catalog_lists(tmp_path: Path, shared: str, rest: Pro
     home, ledger = homes.make(tmp_path / "home", catalog + TOML)
     rng = random.Random(seeds.one())
     for epoch in range(4):
-        homes.put(home, epoch, batch(rng))
+        homes.put(home, epoch, draw_batch(rng, **BATCH))
     for command in (["backfill", "--all"], ["audit"], ["rollback", "0"], ["backfill", "--all"], ["compact"]):
         process = altneu(home.path, *command, server=shared)
         output, _ = process.communicate(timeout=300)
@@ -338,7 +335,7 @@ def test_a_server_is_killed_during_a_run(spark: SparkSession, tmp_path: Path, sh
     home, ledger = homes.make(tmp_path / "home", TOML)
     rng = random.Random(seeds.one())
     for epoch in range(2):
-        homes.put(home, epoch, batch(rng))
+        homes.put(home, epoch, draw_batch(rng, **BATCH))
     server, address, _ = serve(home.path)
     client = altneu(home.path, "run", "0", "1", server=address)
     assert client.stdout is not None

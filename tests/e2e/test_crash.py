@@ -30,9 +30,9 @@ from pipeline.state.ledger import Ledger
 from pipeline.storage.declared import TABLES
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
+from tests.builders import draw_batch
 from tests.conftest import TINY
 from tests.postgres import DATABASE_KINDS
-from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
@@ -40,11 +40,7 @@ REPO = Path(__file__).resolve().parents[2]
 SETTINGS = "".join(f'"{key}" = "{value}", ' for key, value in TINY.items())
 TOML = f'[edges]\nlive_for = 4\n[spark]\nmaster = "local[1]"\nconf = {{ {SETTINGS} "spark.driver.memory" = "1g" }}\n'
 PATIENCE = 10  # kills of one step, before it is left to finish
-
-
-def batch(rng: random.Random) -> list[Row]:
-    ops = rng.choices(["upsert", "delete"], [4, 1], k=40)
-    return [(rng.randrange(14), rng.randrange(14), None, op, rng.randrange(3)) for op in ops]
+BATCH: dict[str, Any] = {"vertices": range(14), "size": 40, "deletes": 0.2, "seqs": 3}
 
 
 def start(home: Home, epoch: int) -> subprocess.Popen[str]:
@@ -95,7 +91,7 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
     moments: Counter[str] = Counter()
     while done < kills:
         epoch = step if rng.random() < 0.6 else rng.randrange(step + 1)  # in order, late, or replaced
-        rows = batch(rng)
+        rows = draw_batch(rng, **BATCH)
         for each in (calm, home):
             homes.put(each, epoch, rows)
         before = (totals(calm, calm_ledger), state(spark, calm, calm_ledger, [step]) if step else Counter())
@@ -159,7 +155,7 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
 ) -> None:
     home, ledger = homes.make(tmp_path / "home", TOML)
     for epoch in range(3):
-        homes.put(home, epoch, batch(random.Random(epoch)))
+        homes.put(home, epoch, draw_batch(random.Random(epoch), **BATCH))
     homes.run(home, ledger, [0])
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "follow", lambda *_: exec("raise ConnectionRefusedError"))
@@ -213,7 +209,7 @@ def race(spark: SparkSession, folder: Path, database: str | None, races: int) ->
     storage = f'[storage]\ndatabase = "{database}"\n' if database else ""
     home, ledger = homes.make(folder / "home", TOML + storage)
     rng = random.Random(races)
-    landed = {epoch: batch(rng) for epoch in range(2 * races)}
+    landed = {epoch: draw_batch(rng, **BATCH) for epoch in range(2 * races)}
     for epoch, rows in landed.items():
         homes.put(home, epoch, rows)
     env = os.environ | {"PYTHONPATH": str(REPO)}

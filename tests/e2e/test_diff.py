@@ -11,16 +11,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import homes
+from tests.canonical import History
 from tests.e2e.conftest import Altneu
-from tests.e2e.test_hold import K4, MORE, begun
+from tests.e2e.test_hold import K4, MORE
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 
-def test_what_would_change(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> None:
+def test_what_would_change(tmp_path: Path, altneu: Altneu, held_correction: History) -> None:
     """Without (0, 1) the K4 is two triangles; 9 hangs on 0 and 1, which are not joined any more."""
-    home, ledger = begun(tmp_path / "home")
-    run = homes.hold(home, ledger, [0, 1])
+    _, ledger = held_correction.copy(tmp_path / "home")
+    (run,) = ledger.held()
     said = altneu("diff")
     assert said.code == 0, said
     for words in (

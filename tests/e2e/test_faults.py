@@ -29,6 +29,7 @@ from pipeline.state.ledger import Ledger
 from pipeline.storage.branches import branch_of
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
+from tests.builders import draw_batch
 from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -44,11 +45,7 @@ square = "a-b, b-c, c-d, a-d"
 """
 CLIQUE = list(combinations(range(100, 105), 2))  # lands with it: 10 edges of trussness 5, 10 triangles
 Change = Callable[[DataFrame], DataFrame]
-
-
-def batch(rng: random.Random) -> list[Row]:
-    pairs = (rng.sample(range(12), 2) for _ in range(40))
-    return [(src, dst, None, rng.choice(["upsert"] * 5 + ["delete"]), i) for i, (src, dst) in enumerate(pairs)]
+BATCH: dict[str, Any] = {"vertices": range(12), "size": 40, "deletes": 1 / 6, "loops": False}
 
 
 @dataclass
@@ -91,10 +88,10 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     home, ledger = homes.make(tmp_path_factory.mktemp("faults") / "home", TOML)
     rng = random.Random(seeds.one(9))
     for epoch in range(LAST):
-        homes.put(home, epoch, batch(rng))
+        homes.put(home, epoch, draw_batch(rng, **BATCH))
     homes.run(home, ledger, range(LAST))
     clique: list[Row] = [(a, b, None, "upsert", i) for i, (a, b) in enumerate(CLIQUE)]
-    homes.put(home, LAST, batch(rng)[:30] + clique)
+    homes.put(home, LAST, draw_batch(rng, **BATCH)[:30] + clique)
     run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
@@ -350,7 +347,7 @@ def test_a_wrong_landing_is_found(spark: SparkSession, tmp_path: Path, fault: st
     home, ledger = homes.make(tmp_path / "home", "")
     rng = random.Random(seeds.one(1))
     for epoch in range(LAST):
-        homes.put(home, epoch, batch(rng))
+        homes.put(home, epoch, draw_batch(rng, **BATCH))
     homes.run(home, ledger, range(LAST))
     folder = home.landing / f"epoch={LAST}"
     folder.mkdir()

@@ -16,10 +16,10 @@ from pipeline.reading.graph import Graph
 from pipeline.run import rollback
 from pipeline.run.compact import compact
 from pipeline.state import place
-from pipeline.state.ledger import Ledger
 from pipeline.state.schema import fingerprints
 from pipeline.storage.relocate import relocate
 from tests import homes
+from tests.canonical import History
 
 from .conftest import Altneu
 from .test_old_home import answers
@@ -46,14 +46,10 @@ def test_a_home_moves_and_goes_on(tmp_path: Path, spark: SparkSession, altneu: A
 
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_a_copy_that_broke_is_copied_again(
-    tmp_path: Path, spark: SparkSession, altneu: Altneu, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, altneu: Altneu, monkeypatch: pytest.MonkeyPatch, numbers: History
 ) -> None:
     """Found by its fingerprints, since it has the bytes that it should have; a home that is broken itself is told."""
-    home, _ = homes.make(tmp_path / "home")
-    ledger = Ledger(home.database)
-    for epoch, rows in enumerate(([(1, 2), (1, 3), (2, 3)], [(1, 4), (2, 4)])):
-        homes.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in rows])
-        homes.run(home, ledger, [epoch])
+    home, _ = numbers.copy(tmp_path / "home")
     new, other = tmp_path / "new", tmp_path / "other"
 
     from pipeline.run import move

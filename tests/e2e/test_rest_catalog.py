@@ -28,13 +28,10 @@ from pipeline.storage.prints import of_published
 from pipeline.storage.relocate import relocate
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
+from tests.builders import draw_batch
 from tests.proxy import Proxy
-from tests.reference import Row
 
-
-def batch(rng: random.Random) -> list[Row]:
-    pairs = [rng.sample(range(8), 2) for _ in range(14)]
-    return [(a, b, None, rng.choice(["upsert"] * 4 + ["delete"]), seq) for seq, (a, b) in enumerate(pairs)]
+BATCH: dict[str, Any] = {"vertices": range(8), "size": 14, "deletes": 0.2, "loops": False}
 
 
 def settings(rest: Proxy, namespace: str, **more: str) -> str:
@@ -57,7 +54,7 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
 def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path, rest: Proxy) -> None:
     """With a correction, a rollback and a compaction; with 503s and broken connections all along."""
     rng, faults = random.Random(seeds.one()), random.Random(seeds.one())
-    batches = [batch(rng) for _ in range(4)]
+    batches = [draw_batch(rng, **BATCH) for _ in range(4)]
     both = [homes.make(tmp_path / "sql"), homes.make(tmp_path / "rest", settings(rest, "a"))]
     rest.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0] if method == "GET" else None
     for home, ledger in both:
@@ -92,14 +89,14 @@ def test_a_home_moves_into_a_catalog_and_out_of_it(
     rng, faults = random.Random(seeds.one()), random.Random(seeds.one())
     home, ledger = homes.make(tmp_path / "home")
     for epoch in range(history):
-        homes.put(home, epoch, batch(rng))
+        homes.put(home, epoch, draw_batch(rng, **BATCH))
         homes.run(home, ledger, [epoch])
     rest.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0] if method == "GET" else None
     to = destination.read(tmp_path / "there", [f"{rest.endpoint}?namespace=moved{history}"])
     there = move(home, to, lambda text: None)
     assert there is not None and [*there.proved] == [*range(1, history + 1)]
     assert shown(there.home, spark) == shown(home, spark)
-    homes.put(there.home, 0, batch(rng))
+    homes.put(there.home, 0, draw_batch(rng, **BATCH))
     homes.run(there.home, Ledger(there.home.database), [0])
     compact(there.home, Ledger(there.home.database), spark)
     other = destination.read(tmp_path / "other", [f"{rest.endpoint}?namespace=moved{history}"])
@@ -181,7 +178,7 @@ def test_an_answer_that_is_lost(spark: SparkSession, tmp_path: Path, rest: Proxy
     home, ledger = homes.make(tmp_path / "home", settings(rest, "d"))
     expected, books = homes.make(tmp_path / "expected")
     for epoch in range(4):
-        rows = batch(rng)
+        rows = draw_batch(rng, **BATCH)
         for each in (home, expected):
             homes.put(each, epoch, rows)
         homes.run(expected, books, [epoch])

@@ -29,15 +29,12 @@ from pipeline.storage.prints import of_published
 from pipeline.storage.relocate import relocate
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
-from tests.reference import Row
+from tests.builders import draw_batch
 from tests.s3 import Store
 
 pytestmark = pytest.mark.needs("s3 library")
 
-
-def batch(rng: random.Random) -> list[Row]:
-    pairs = [rng.sample(range(8), 2) for _ in range(14)]
-    return [(a, b, None, rng.choice(["upsert"] * 4 + ["delete"]), seq) for seq, (a, b) in enumerate(pairs)]
+BATCH: dict[str, Any] = {"vertices": range(8), "size": 14, "deletes": 0.2, "loops": False}
 
 
 def shown(home: Home, spark: SparkSession) -> list[Any]:
@@ -55,7 +52,7 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
 def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s3: str, store: Store) -> None:
     """With a correction, a compaction, a lost file and a move; with 503s and broken connections all along."""
     rng = random.Random(seeds.one())
-    batches = [[batch(rng) for _ in range(3)], [batch(rng)]]
+    batches = [[draw_batch(rng, **BATCH) for _ in range(3)], [draw_batch(rng, **BATCH)]]
     faults = random.Random(seeds.one())
     store.faults = lambda method, path: faults.choices([None, "503", "cut"], [90, 5, 5])[0]
     both = [homes.make(tmp_path / "disk"), homes.make(tmp_path / "s3", f'[storage]\nwarehouse = "{s3}/tables"\n')]
@@ -129,7 +126,7 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     rng = random.Random(seeds.one())
     home, ledger = homes.make(tmp_path / "home")
     for epoch in range(2):
-        homes.put(home, epoch, batch(rng))
+        homes.put(home, epoch, draw_batch(rng, **BATCH))
         homes.run(home, ledger, [epoch])
     faults = random.Random(seeds.one())
     store.faults = lambda method, path: faults.choices([None, "503", "cut"], [94, 3, 3])[0]
@@ -137,7 +134,7 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     assert there is not None and [*there.proved] == [1, 2] and set(there.proved[1]) == set(ledger.at().snapshots)
     assert shown(there.home, spark)[:3] == shown(home, spark)[:3]
     raw = tmp_path / "raw.csv"
-    raw.write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b, *_ in batch(rng)))
+    raw.write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b, *_ in draw_batch(rng, **BATCH)))
     landing.land(there.home, [raw], landing.Options(epoch=0))
     homes.run(there.home, Ledger(there.home.database), [0])
     back = move(there.home, destination.read(tmp_path / "back", []), lambda text: None)

@@ -24,7 +24,7 @@ from pipeline.reading import views
 from pipeline.state import schema as books
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
-from tests.reference import Row
+from tests.builders import draw_batch
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
@@ -37,11 +37,7 @@ live_for = 3
 square = "a-b, b-c, c-d, a-d"
 """
 LAST = 4
-
-
-def batch(rng: random.Random) -> list[Row]:
-    pairs = (rng.sample(range(9), 2) for _ in range(30))
-    return [(src, dst, None, rng.choice(["upsert"] * 5 + ["delete"]), i) for i, (src, dst) in enumerate(pairs)]
+BATCH: dict[str, Any] = {"vertices": range(9), "size": 30, "deletes": 1 / 6, "loops": False}
 
 
 class Scene:
@@ -52,7 +48,7 @@ class Scene:
         self.rng = random.Random(self.seed)
         self.home, self.ledger = homes.make(path, TOML)
         for epoch in range(0, LAST + 1, 2):  # holes, in which edges expire
-            homes.put(self.home, epoch, batch(self.rng))
+            homes.put(self.home, epoch, draw_batch(self.rng, **BATCH))
         homes.run(self.home, self.ledger, range(0, LAST + 1, 2))
         self.warehouse = Warehouse(spark, self.home)
 
@@ -168,7 +164,7 @@ def test_damage_is_found_and_repaired(scene: Scene, damage: str) -> None:
     assert check in {found.name for found in scene.ledger.checks()[known:] if not found.passed}, scene.seed
     assert scene.command("repair") == 0, scene.seed
     assert (scene.totals(), scene.batches()) == right, scene.seed
-    homes.put(scene.home, LAST, batch(scene.rng))  # and later runs go on
+    homes.put(scene.home, LAST, draw_batch(scene.rng, **BATCH))  # and later runs go on
     homes.run(scene.home, scene.ledger, [LAST])
     assert scene.failed() == set(), scene.seed
 

@@ -29,6 +29,8 @@ from pipeline.storage import unaided
 from pipeline.storage.branches import Branches
 from pipeline.storage.relocate import relocate
 from tests import homes
+from tests.builders import make_clique
+from tests.canonical import History
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
@@ -46,10 +48,6 @@ def recipe(program: str) -> str:
     section = (REPO / "docs" / "engines.md").read_text().split(f"\n## {program}\n")[1].split("\n## ")[0]
     (found,) = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
     return str(found)
-
-
-def clique(*vertices: int) -> list[tuple[int, int, None, str, int]]:
-    return [(a, b, None, "upsert", 0) for a in vertices for b in vertices if a < b]
 
 
 def names(home: Home) -> dict[str, dict[str, int]]:
@@ -113,10 +111,10 @@ def test_main_and_tags_are_what_is_published(
     home, ledger = homes.make(tmp_path / "home", TOML)
     with pytest.raises(AltneuError, match="nothing is published"):
         outside.of(home, ledger)
-    homes.put(home, 1, clique(1, 2, 3, 4))
-    homes.put(home, 3, clique(4, 5, 6))
+    homes.put(home, 1, make_clique(1, 2, 3, 4))
+    homes.put(home, 3, make_clique(4, 5, 6))
     homes.run(home, ledger, [1, 3])
-    homes.put(home, 2, clique(2, 3, 5, 7))
+    homes.put(home, 2, make_clique(2, 3, 5, 7))
     homes.run(home, ledger, [2])
     check(home, ledger, 1, 2)
     told: list[str] = []
@@ -124,7 +122,7 @@ def test_main_and_tags_are_what_is_published(
     assert not told and ledger.at().snapshots == ledger.at(1).snapshots != ledger.at(2).snapshots
     check(home, ledger, 1, 2, 3)
     homes.run(home, ledger, [2])
-    homes.put(home, 1, clique(1, 2, 3))
+    homes.put(home, 1, make_clique(1, 2, 3))
     homes.run(home, ledger, [1])
     # a compaction lets 3, 4 and 5 share their tables: the newest alone has a tag
     compact(home, ledger, spark, grace=0)
@@ -150,7 +148,7 @@ def test_main_and_tags_are_what_is_published(
     relocate(moved)
     check(moved, Ledger(moved.database), 5, 6, 7)
     # revisions that a compaction drops, and the empty state
-    homes.put(home, 4, clique(1, 2, 3))
+    homes.put(home, 4, make_clique(1, 2, 3))
     homes.run(home, ledger, [4])
     compact(home, ledger, spark, grace=0)
     check(home, ledger, 8)
@@ -159,20 +157,11 @@ def test_main_and_tags_are_what_is_published(
         assert refs["main"] == refs["r9"] == unaided.branches(home).first(table)
 
 
-@pytest.fixture
-def landed(tmp_path: Path) -> tuple[Home, Ledger]:
-    home, ledger = homes.make(tmp_path / "home", TOML)
-    homes.put(home, 1, clique(1, 2, 3, 4))
-    homes.put(home, 2, clique(4, 5, 6))
-    homes.put(home, 3, clique(1, 7))
-    homes.run(home, ledger, [1, 2])
-    homes.run(home, ledger, [3])
-    return home, ledger
-
-
-def test_the_recipes(spark: SparkSession, landed: tuple[Home, Ledger], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recipes_answer_what_altneu_answers(
+    numbers: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As they stand on the page, and `altneu tables` as they call it."""
-    home = landed[0]
+    home, _ = numbers.copy(tmp_path / "home")
     program = home.path / "bin" / "altneu"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pipeline.cli "$@"\n')
@@ -203,14 +192,14 @@ def test_the_recipes(spark: SparkSession, landed: tuple[Home, Ledger], monkeypat
 
 
 def test_a_commit_without_spark_is_refused_when_another_was_first(
-    spark: SparkSession, landed: tuple[Home, Ledger]
+    spark: SparkSession, numbers: History, tmp_path: Path
 ) -> None:
     """And it changes the names of a table, and nothing else of its metadata."""
     from pipeline.state import files
     from pipeline.storage import iceberg
     from pipeline.storage.warehouse import Warehouse
 
-    home, ledger = landed
+    home, ledger = numbers.copy(tmp_path / "home")
     tables = unaided.branches(home)
     pin = ledger.at(1).snapshots["edges"]
     early, late = tables.metadata("edges"), tables.metadata("edges")

@@ -19,8 +19,8 @@ from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.ledger_only import LedgerOnly
-from tests.reference import Row
 from tests.postgres import DATABASE_KINDS
+from tests.reference import Row
 
 
 @pytest.mark.parametrize("kind", DATABASE_KINDS)
