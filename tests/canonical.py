@@ -1,31 +1,66 @@
-"""Histories on real tables that many tests read: made once in a process, and a copy for each test.
+"""Histories on real tables that many tests read: each is made once in a process, and every test gets a copy. A plugin.
 
 A copy is relocated, which takes a fraction of a second and no Spark, and is the test's own: it may damage it or go on
 from there. Tests whose subject is how a history comes about make their own.
-
-numbers  cliques of integers that live for three epochs: epochs 1 and 2 are revision 1, epoch 3 is revision 2
-held     a K4 at epoch 0, published; a correction of it (without 0-1) and a triangle on 0-1 at epoch 1 are held
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.home.directory import Home
-from pipeline.run.stages import audit
-from pipeline.state.ledger import Ledger
-from pipeline.storage.relocate import relocate
-from tests import homes, prints
+from tests import homes
 from tests.builders import make_clique, upsert
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.home.directory import Home
+    from pipeline.state.ledger import Ledger
 
 NUMBERS = "[edges]\nlive_for = 3\n[retention]\nrevisions = 3\n"
 
 
-def make_numbers(path: Path) -> None:
+class History:
+    """A history that was made in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def copy(self, to: Path) -> tuple[Home, Ledger]:
+        """Copy it to a folder that is not there yet."""
+        from pipeline.home.directory import Home
+        from pipeline.state.ledger import Ledger
+        from pipeline.storage.relocate import relocate
+
+        shutil.copytree(self._folder, to)
+        home = Home.open(to)
+        relocate(home)
+        return home, Ledger(home.database)
+
+
+def make_history(spark: SparkSession, folder: Path, make: Callable[[Path], object]) -> History:
+    """Make a history with plans for tiny data, and without the audits of its runs but for the fingerprints."""
+    from pipeline.run.stages import audit
+    from pipeline.storage.session import SIMPLE
+    from tests.prints import stage
+
+    before = {name: spark.conf.get(name) for name in SIMPLE}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit, "work", stage)
+        for name, value in SIMPLE.items():
+            spark.conf.set(name, value)
+        make(folder)
+    for name, value in before.items():
+        spark.conf.set(name, value)
+    return History(folder)
+
+
+def publish_numbers(path: Path) -> None:
     home, ledger = homes.make(path, NUMBERS)
     homes.put(home, 1, make_clique(1, 2, 3, 4))
     homes.put(home, 2, make_clique(4, 5, 6))
@@ -34,8 +69,8 @@ def make_numbers(path: Path) -> None:
     homes.run(home, ledger, [3])
 
 
-def land_held(path: Path) -> tuple[Home, Ledger]:
-    """Make the history `held` but for its last run."""
+def land_correction(path: Path) -> tuple[Home, Ledger]:
+    """Publish a K4 at epoch 0; land it again without 0-1, and a triangle on 0-1 at epoch 1."""
     home, ledger = homes.make(path)
     k4 = make_clique(0, 1, 2, 3)
     homes.put(home, 0, k4)
@@ -45,32 +80,14 @@ def land_held(path: Path) -> tuple[Home, Ledger]:
     return home, ledger
 
 
-def make_held(path: Path) -> None:
-    homes.hold(*land_held(path), [0, 1])
-
-
-HISTORIES: dict[str, Callable[[Path], None]] = {"numbers": make_numbers, "held": make_held}
-
-
-class Canonical:
-    """The histories of a process, each made when it is first asked for. Needs Spark then."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def copy(self, name: str, to: Path) -> tuple[Home, Ledger]:
-        """Copy a history to a folder that is not there yet."""
-        original = self._folder / name
-        if not original.exists():
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(audit, "work", prints.stage)
-                HISTORIES[name](original)
-        shutil.copytree(original, to)
-        home = Home.open(to)
-        relocate(home)
-        return home, Ledger(home.database)
+@pytest.fixture(scope="session")
+def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Cliques of integers that live for three epochs: epochs 1 and 2 are revision 1, epoch 3 is revision 2."""
+    return make_history(spark, tmp_path_factory.mktemp("numbers") / "home", publish_numbers)
 
 
 @pytest.fixture(scope="session")
-def canonical(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canonical]:
-    yield Canonical(tmp_path_factory.mktemp("canonical"))
+def held_correction(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """What `land_correction` lands, computed and held."""
+    folder = tmp_path_factory.mktemp("held") / "home"
+    return make_history(spark, folder, lambda path: homes.hold(*land_correction(path), [0, 1]))

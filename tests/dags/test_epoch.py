@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -226,7 +228,17 @@ def test_what_lands_again_is_told_once_and_run_once(
     homes.run(home, ledger, [first])  # the second day is landed, not published: a new epoch is no correction
 
     def told(between: Callable[[], None] = lambda: None) -> list[list[str]]:
-        """What a fresh triggerer tells in some looks, of which one comes after `between`."""
+        """What a fresh triggerer tells in twelve looks, of which the last nine come after `between`."""
+        looks, over, look_at = count(1), threading.Event(), upkeep.corrected
+
+        def corrected(path: str) -> dict[str, str]:
+            look = next(looks)
+            if look == 4:
+                between()
+            elif look > 12:
+                over.set()
+            return look_at(path)
+
         name, kwargs = RelandedTrigger(str(home.path), interval=0.01).serialize()
         assert name == "pipeline.scheduling.watch.RelandedTrigger"
         heard: list[list[str]] = []
@@ -237,12 +249,12 @@ def test_what_lands_again_is_told_once_and_run_once(
 
         async def some_looks() -> None:
             task = asyncio.create_task(listen())
-            await asyncio.sleep(0.5)
-            between()
-            await asyncio.sleep(0.5)
+            await asyncio.to_thread(over.wait)
             task.cancel()
 
-        asyncio.run(some_looks())
+        with monkeypatch.context() as patch:
+            patch.setattr(upkeep, "corrected", corrected)
+            asyncio.run(some_looks())
         return heard
 
     assert told() == []

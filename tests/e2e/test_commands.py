@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli import app
-from tests.canonical import Canonical
+from tests.canonical import History
 from tests.e2e.conftest import Altneu
 
 K4 = "src,dst\n" + "".join(f"{a},{b}\n" for a in range(1, 5) for b in range(a + 1, 5))
@@ -198,9 +198,9 @@ def test_correcting_history(typed: Altneu, home: Path) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_what_a_compaction_has_folded_is_an_error_that_says_so(
-    altneu: Altneu, canonical: Canonical, tmp_path: Path
+    altneu: Altneu, numbers: History, tmp_path: Path
 ) -> None:
-    home, _ = canonical.copy("numbers", tmp_path / "home")
+    home, _ = numbers.copy(tmp_path / "home")
     (home.path / "altneu.toml").write_text("[edges]\nlive_for = 3\n[retention]\nepochs = 1\nrevisions = 1\n")
     compacted = altneu("compact", "--grace", "0")
     assert (compacted.code, "epochs from 3 on, at revisions 2;" in compacted.out) == (0, True), compacted

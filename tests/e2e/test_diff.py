@@ -11,16 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests import homes
-from tests.canonical import Canonical
+from tests.canonical import History
 from tests.e2e.conftest import Altneu
 from tests.e2e.test_hold import K4, MORE
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 
-def test_what_would_change(tmp_path: Path, altneu: Altneu, canonical: Canonical) -> None:
+def test_what_would_change(tmp_path: Path, altneu: Altneu, held_correction: History) -> None:
     """Without (0, 1) the K4 is two triangles; 9 hangs on 0 and 1, which are not joined any more."""
-    _, ledger = canonical.copy("held", tmp_path / "home")
+    _, ledger = held_correction.copy(tmp_path / "home")
     (run,) = ledger.held()
     said = altneu("diff")
     assert said.code == 0, said

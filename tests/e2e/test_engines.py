@@ -11,7 +11,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from pipeline.run import planning, rollback
 from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
 from tests import homes, seeds
-from tests.canonical import Canonical
+from tests.canonical import History
 from tests.e2e.conftest import Altneu
 from tests.postgres import DATABASE_KINDS
 
@@ -99,9 +99,19 @@ def compare(home: Home, ledger: Ledger, spark: SparkSession, questions: Iterator
     return found
 
 
-def questions(edge: tuple[str, str], first: str, last: str, text: bool, short: bool) -> Iterator[Question]:
-    """Every view, with every option that it takes; `short`: and one of the option's values."""
-    rng = random.Random(seeds.one())
+Choose = Callable[[list[Any]], list[Any]]  # of the values of an option those that are asked with
+
+
+def choose_all(values: list[Any]) -> list[Any]:
+    return values
+
+
+def choose_one(rng: random.Random) -> Choose:
+    return lambda values: [rng.choice(values)] if values else []
+
+
+def questions(edge: tuple[str, str], first: str, last: str, choose: Choose, *, text: bool) -> Iterator[Question]:
+    """Ask every view with every option that it takes."""
     arguments: dict[str, list[Any]] = {
         "as_of": [first],
         "all_epochs": [True],
@@ -124,7 +134,7 @@ def questions(edge: tuple[str, str], first: str, last: str, text: bool, short: b
                 continue
             values = arguments.get(option, [])
             may = [value for value in values if option != "sort" or value.removeprefix("-") in view.columns]
-            for value in [rng.choice(may)] if short and may else may:
+            for value in choose(may):
                 yield replace(plain, **{option: value})
         if "[FROM [TO]]" in view.words:
             yield replace(plain, span=(last,))
@@ -132,10 +142,18 @@ def questions(edge: tuple[str, str], first: str, last: str, text: bool, short: b
 
 
 @pytest.mark.dear("a whole history, with a correction and a rollback, which three engines read")
-@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_every_view_and_argument(spark: SparkSession, tmp_path: Path, short: bool) -> None:
+def test_every_view_and_option(spark: SparkSession, tmp_path: Path) -> None:
+    compare_over_values(spark, tmp_path, choose_one(random.Random(seeds.one())), [{}, {"as_of": 4, "revision": 2}])
+
+
+@pytest.mark.slow
+def test_every_view_and_every_value_of_each_option(spark: SparkSession, tmp_path: Path) -> None:
+    compare_over_values(spark, tmp_path, choose_all, [{}, {"as_of": 4, "revision": 2}, {"as_of": 1}])
+
+
+def compare_over_values(spark: SparkSession, folder: Path, choose: Choose, explained_at: list[dict[str, Any]]) -> None:
     """Integer ids, values, motifs; then a rollback, a compaction that folds, and on."""
-    home, ledger = homes.make(tmp_path / "home [a]*", VALUES)  # what DuckDB takes for a pattern of files
+    home, ledger = homes.make(folder / "home [a]*", VALUES)  # what DuckDB takes for a pattern of files
     land(home, 1, HEAD + clique(1, 2, 3, 4) + clique(4, 5, 6, w=2) + "7,x,1,on,1,true,\n7,8,1,off,,,\n7,9,-1,on,,,\n")
     land(home, 2, HEAD + clique(1, 2, 5, 7, w=2) + "1,2,,,,,delete\n" + "3,4,5,a{b},,,\n")
     land(home, 3, HEAD + clique(2, 3, 4, 5, 6, w=3))
@@ -144,14 +162,14 @@ def test_every_view_and_argument(spark: SparkSession, tmp_path: Path, short: boo
     land(home, 4, HEAD + clique(1, 5, 6, 10, also="off") + clique(1, 2, 3))
     homes.run(home, ledger, [2, 4])
     rollback.rollback(home, ledger, 1)
-    asked = [question for question in questions(("1", "3"), "2", "3", False, short)]
+    asked = [question for question in questions(("1", "3"), "2", "3", choose, text=False)]
     found = compare(home, ledger, spark, iter(asked))
     assert {option for question in asked for option in question.given()} == set(FLAGS) - {"revision"}
     filled = [len(answer[3]) for answer in found if len(answer) == 4]
     assert len(filled) == len(asked) and sum(map(bool, filled)) > len(filled) * 0.8
     compare(home, ledger, spark, (Question("edges", revision=r) for r in (1, 2, 3)))
     for thing in (("vertex", 5), ("edge", 1, 2), ("edge", 3, 4), ("triangle", 2, 3, 4), ("edge", 1, 99)):
-        for at in ({}, {"as_of": 4, "revision": 2}, *([] if short else [{"as_of": 1}])):
+        for at in explained_at:
             mine, sparks = (explained(home, ledger, spark, e, *thing, **at) for e in (Engine.duckdb, Engine.spark))
             assert mine == sparks and (thing[-1] == 99 or isinstance(mine, dict) or at.get("revision")), (thing, at)
     homes.run(home, ledger, [2, 4])
@@ -171,23 +189,33 @@ def test_every_view_and_argument(spark: SparkSession, tmp_path: Path, short: boo
     tells = compare(home, ledger, spark, iter(asks))
     assert [len(each) for each in tells[:4]] == [3] * 4 and all(len(each) == 4 for each in tells[5:])
     # a home that was moved says so before either engine looks
-    shutil.copytree(home.path, tmp_path / "moved")
+    shutil.copytree(home.path, folder / "moved")
     with pytest.raises(UsageError, match="copied, moved"):
-        Graph(tmp_path / "moved")
+        Graph(folder / "moved")
 
 
-@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_names(spark: SparkSession, tmp_path: Path, short: bool) -> None:
+NAMED = {"where", "vertices", "edge", "since_revision"}  # options where names are given
+
+
+def test_names_in_every_option_that_takes_them(spark: SparkSession, tmp_path: Path) -> None:
+    compare_over_names(spark, tmp_path, choose_one(random.Random(seeds.one())), NAMED)
+
+
+@pytest.mark.slow
+def test_names_beside_every_value_of_each_option(spark: SparkSession, tmp_path: Path) -> None:
+    compare_over_names(spark, tmp_path, choose_all, set(FLAGS))
+
+
+def compare_over_names(spark: SparkSession, folder: Path, choose: Choose, options: set[str]) -> None:
     """String ids, some that a query has to quote; corrections, a rollback, and numbers that a rebuild gives anew."""
-    home, ledger = homes.make(tmp_path / "home", NAMES)
+    home, ledger = homes.make(folder / "home", NAMES)
     land(home, 1, 'src,dst\nada,bob\nbob,cy\ncy,ada\n"o\'neil",{dee}\n{dee},ada\nback\\slash,ada\n')
     land(home, 2, "src,dst\nada,bob\nzoë,ada\nbob,zoë\n")
     homes.run(home, ledger, [1, 2])
     land(home, 1, 'src,dst\nzed,bob\nbob,cy\ncy,zed\n"o\'neil",{dee}\n')
     homes.run(home, ledger, [1])
-    asked = questions(("bob", "cy"), "1", "2", True, short)
-    named = {"where", "vertices", "edge", "since_revision"}  # where names are given
-    compare(home, ledger, spark, (each for each in asked if not short or set(each.given()) <= named))
+    asked = questions(("bob", "cy"), "1", "2", choose, text=True)
+    compare(home, ledger, spark, (each for each in asked if set(each.given()) <= options))
     odd = [("o'neil", "{dee}"), ("{dee}", "o'neil"), ("back\\slash", "ada"), ("nobody", "ada"), ("zoë", "ada")]
     found = compare(home, ledger, spark, (Question("edges", as_of="1", revision=1, edge=edge) for edge in odd))
     assert [len(each) for each in found] == [4, 4, 4, 3, 4] and len(found[0][3]) == 1
@@ -211,10 +239,10 @@ def test_names(spark: SparkSession, tmp_path: Path, short: bool) -> None:
 
 
 def test_duckdb_answers_while_little_is_stored(
-    altneu: Altneu, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, canonical: Canonical
+    altneu: Altneu, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, numbers: History
 ) -> None:
     """DuckDB while little is stored and the condition is sure to mean the same; else Spark. Either can be asked for."""
-    home, _ = canonical.copy("numbers", tmp_path / "home")
+    home, _ = numbers.copy(tmp_path / "home")
     started: list[str] = []
 
     def session(*_: Any) -> SparkSession:
@@ -263,10 +291,10 @@ def test_duckdb_answers_while_little_is_stored(
 
 @pytest.mark.parametrize("kind", DATABASE_KINDS)
 def test_a_reader_needs_no_java(
-    kind: str, tmp_path: Path, altneu: Altneu, canonical: Canonical, request: pytest.FixtureRequest
+    kind: str, tmp_path: Path, altneu: Altneu, numbers: History, request: pytest.FixtureRequest
 ) -> None:
     """In a process of its own, where there is neither Java nor Spark to import."""
-    home, _ = canonical.copy("numbers", tmp_path / "home")
+    home, _ = numbers.copy(tmp_path / "home")
     if kind == "postgresql":
         assert altneu("move", str(tmp_path / "moved"), "--to", request.getfixturevalue("postgres")).code == 0
         home = Home.open(tmp_path / "moved")

@@ -19,8 +19,8 @@ from pipeline.reading import explain
 from pipeline.storage.duck import DuckTables
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
+from tests.builders import Batch, draw_batch
 from tests.e2e.conftest import Altneu
-from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
@@ -31,19 +31,14 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
     rng = random.Random(seed)
     home, ledger = homes.make(tmp_path / "home", '[values]\nw = "long"\n[edges]\nlive_for = 2\nwhere = "w > 0"\n')
 
-    def batch() -> list[Row]:
-        rows: list[Row] = []
-        for _ in range(30):
-            op = rng.choice(["upsert", "upsert", "upsert", "delete"])
-            value = None if op == "delete" else rng.randrange(-2, 4)
-            rows.append((rng.randrange(6), rng.randrange(6), value, op, rng.randrange(2)))
-        return rows
+    def draw() -> Batch:
+        return draw_batch(rng, range(6), 30, values=range(-2, 4), deletes=1 / 4, seqs=2)
 
-    landed = {epoch: batch() for epoch in range(4)}
+    landed = {epoch: draw() for epoch in range(4)}
     for epoch in landed:
         homes.put(home, epoch, landed[epoch])
     homes.run(home, ledger, [0, 1, 2, 3])
-    landed[1] = batch()
+    landed[1] = draw()
     homes.put(home, 1, landed[1])
     homes.run(home, ledger, [1])
     warehouse, row = Warehouse(spark, home), ledger.at()

@@ -15,7 +15,7 @@ from pipeline.state import schema
 from pipeline.storage.warehouse import Warehouse
 from pipeline.tasks import upkeep
 from tests import seeds
-from tests.canonical import Canonical
+from tests.canonical import History
 from tests.docs.pages import blocks, read
 from tests.e2e.conftest import Altneu
 from tests.prints import another_number
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 @pytest.mark.law(11, 12)
 def test_what_is_stored_is_what_was_published(
-    altneu: Altneu, spark: SparkSession, tmp_path: Path, canonical: Canonical
+    altneu: Altneu, spark: SparkSession, tmp_path: Path, numbers: History
 ) -> None:
-    home, ledger = canonical.copy("numbers", tmp_path / "home")
+    home, ledger = numbers.copy(tmp_path / "home")
     fine = altneu("audit", "--fingerprints")
     assert (fine.code, "7 tables hold what was published as revision 2, at every epoch" in fine.out) == (0, True), fine
     status = json.loads(altneu("status", "--format", "json").out)
@@ -68,8 +68,8 @@ def test_what_is_stored_is_what_was_published(
     assert altneu("audit", "1", "--fingerprints").code == 2
 
 
-def test_the_weekly_audit_looks_at_them_too(tmp_path: Path, canonical: Canonical) -> None:
-    home, ledger = canonical.copy("numbers", tmp_path / "home")
+def test_the_weekly_audit_looks_at_them_too(tmp_path: Path, numbers: History) -> None:
+    home, ledger = numbers.copy(tmp_path / "home")
     assert upkeep.full_audit(str(home.path), 0, "")["tables"] == 7
     mine, once = schema.fingerprints.c.collection == "edges", schema.fingerprints.c.fingerprint != ""
     with ledger.engine.begin() as connection:  # as if other rows had been published: no recomputation can see that

@@ -28,7 +28,7 @@ from pipeline.storage.branches import Branches, branch_of
 from pipeline.storage.relocate import relocate
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
-from tests.canonical import Canonical, land_held
+from tests.canonical import History, land_correction
 from tests.e2e.conftest import Altneu
 from tests.ledger_only import LedgerOnly, run_without_spark
 from tests.reference import Row
@@ -69,7 +69,7 @@ def publish(home: Home, ledger: Ledger, run: RunRecord) -> None:
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """On real tables, through two compactions; what a run publishes that is not held is played without Spark."""
-    home, ledger = land_held(tmp_path / "home")
+    home, ledger = land_correction(tmp_path / "home")
     tables, before = Warehouse(spark, home), seen(home, ledger)
     run = homes.hold(home, ledger, [0, 1])
     assert (run.state, run.owner, run.parent, seen(home, ledger)) == (RunState.HELD, None, 1, before)
@@ -83,7 +83,7 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, 
     publish(home, ledger, ledger.run(run.run_id))
     mine = seen(home, ledger)
     with run_without_spark():
-        other = land_held(tmp_path / "other")
+        other = land_correction(tmp_path / "other")
         homes.run(*other, [0, 1])
         theirs = seen(*other)
     assert mine["prints"] == theirs["prints"]
@@ -96,8 +96,10 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, 
 
 
 @pytest.mark.usefixtures("tiny", "unaudited")
-def test_a_home_that_has_moved_publishes_what_was_held(tmp_path: Path, altneu: Altneu, canonical: Canonical) -> None:
-    home, ledger = canonical.copy("held", tmp_path / "home")
+def test_a_home_that_has_moved_publishes_what_was_held(
+    tmp_path: Path, altneu: Altneu, held_correction: History
+) -> None:
+    home, ledger = held_correction.copy(tmp_path / "home")
     (run,) = ledger.held()
     homes.put(home, 1, LESS)
     moved = home.path.with_name("moved")
@@ -110,7 +112,7 @@ def test_a_home_that_has_moved_publishes_what_was_held(tmp_path: Path, altneu: A
 
 
 def test_whatever_is_published_meanwhile_overtakes_it(ledger_only: LedgerOnly, tmp_path: Path, typed: Altneu) -> None:
-    home, ledger = land_held(tmp_path / "home")
+    home, ledger = land_correction(tmp_path / "home")
     tables = ledger_only.tables(home)
     first, second = homes.hold(home, ledger, [0]), homes.hold(home, ledger, [1])
     listed = json.loads(typed("status", "--format", "json").out)
@@ -145,7 +147,7 @@ def test_whatever_is_published_meanwhile_overtakes_it(ledger_only: LedgerOnly, t
 def test_rollback_expiry_and_settings(
     ledger_only: LedgerOnly, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Altneu
 ) -> None:
-    home, ledger = land_held(tmp_path / "home")
+    home, ledger = land_correction(tmp_path / "home")
     tables = ledger_only.tables(home)
     run = homes.hold(home, ledger, [1])
     rollback.rollback(home, ledger, 0)
@@ -177,7 +179,7 @@ def test_stopped_while_it_publishes(
     ledger_only: LedgerOnly, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Altneu
 ) -> None:
     """It stays held, and the same command goes on."""
-    home, ledger = land_held(tmp_path / "home")
+    home, ledger = land_correction(tmp_path / "home")
     run, before = homes.hold(home, ledger, [0, 1]), seen(home, ledger)
 
     def stopped(_: Any) -> None:

@@ -18,17 +18,16 @@ from pipeline.state.ledger import Ledger
 from pipeline.storage import kept
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
+from tests.builders import Batch, draw_batch
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 History = dict[int, list[reference.Row]]
 
 
-def rows(rng: random.Random, n: int = 40) -> list[reference.Row]:
-    """Changes of a graph of a dozen vertices, of which some are in no other batch."""
-    vertices = [*range(12), rng.randrange(100, 200)]
-    ends = [rng.sample(vertices, 2) for _ in range(n)]
-    return [(u, v, None, rng.choice(["upsert", "upsert", "delete"]), seq) for seq, (u, v) in enumerate(ends)]
+def draw_changes(rng: random.Random, size: int = 40) -> Batch:
+    """Draw changes of a graph of a dozen vertices, of which some are in no other batch."""
+    return draw_batch(rng, [*range(12), rng.randrange(100, 200)], size, deletes=1 / 3, loops=False)
 
 
 def check(spark: SparkSession, home: homes.Home, ledger: Ledger, history: History, live_for: int | None) -> None:
@@ -108,7 +107,7 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
     rng = random.Random(seeds.one(11))
     window = f"[edges]\nlive_for = {live_for}\n" if live_for else ""
     home, ledger = homes.make(tmp_path / "home", '[triangles]\nplan = "resume"\n' + window)
-    history: History = {epoch: rows(rng, 80) for epoch in (1, 2)}
+    history: History = {epoch: draw_changes(rng, 80) for epoch in (1, 2)}
     for epoch, batch in history.items():
         homes.put(home, epoch, batch)
     homes.run(home, ledger, [1, 2])
@@ -117,7 +116,7 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
         if how not in ("kept", "no folder yet"):
             damage(home, ledger, how)
         for epoch in epochs:
-            history[epoch] = rows(rng)
+            history[epoch] = draw_changes(rng)
             homes.put(home, epoch, history[epoch])
         homes.run(home, ledger, epochs)
         assert plan(ledger) == expected, (how, epochs)
@@ -137,16 +136,16 @@ def test_rollback_compaction_and_a_moved_home(tmp_path: Path, spark: SparkSessio
     history: History = {}
     for epochs in ((1, 2, 3), (4,)):
         for epoch in epochs:
-            history[epoch] = rows(rng, 60)
+            history[epoch] = draw_changes(rng, 60)
             homes.put(home, epoch, history[epoch])
         homes.run(home, ledger, epochs)
     compact(home, ledger, spark, grace=0)
-    history[5] = rows(rng)
+    history[5] = draw_changes(rng)
     homes.put(home, 5, history[5])
     homes.run(home, ledger, [5])
     assert plan(ledger) == "resume"  # the same contents, in other snapshots
     rollback.rollback(home, ledger, 2)
-    history[5] = rows(rng)
+    history[5] = draw_changes(rng)
     homes.put(home, 5, history[5])
     homes.run(home, ledger, [5])
     assert plan(ledger) == "resume"  # from what the run of revision 2 has left

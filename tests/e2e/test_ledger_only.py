@@ -4,6 +4,7 @@ the ledger, the tables, the commands and the pages hold then is compared."""
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -15,14 +16,15 @@ import pytest
 from pipeline.home.directory import Home
 from pipeline.reading.graph import Graph
 from pipeline.report import document
+from pipeline.run import rollback
+from pipeline.run.compact import compact
 from pipeline.run.context import Run
 from pipeline.state.ledger import Ledger
-from tests import homes
+from tests import homes, seeds
+from tests.builders import Batch, assert_same_state, draw_batch
 from tests.e2e.conftest import Altneu
-from tests.ledger_only import run_without_spark
+from tests.ledger_only import LedgerOnly, run_without_spark
 from tests.report.seed import check
-
-pytestmark = pytest.mark.usefixtures("tiny")
 
 TOML = """
 [vertices]
@@ -137,6 +139,7 @@ def find_as_suites_do(run: Run) -> list[dict[str, Any]]:
     return [check(1, name, run.revision > 1, severity="warning")] if 1 in run.epochs else []
 
 
+@pytest.mark.usefixtures("tiny")
 def test_a_scene_played_without_spark_ends_as_with_it(tmp_path: Path, altneu: Altneu) -> None:
     real = list(play(altneu, tmp_path / "real"))
     with run_without_spark() as homes:
@@ -146,3 +149,32 @@ def test_a_scene_played_without_spark_ends_as_with_it(tmp_path: Path, altneu: Al
     differences = [(what, one, other) for (what, one), (_, other) in zip(real, light, strict=True) if one != other]
     assert differences == []
     assert len(real) > 60 and json.dumps(real, default=str).count("fay") > 5
+
+
+@pytest.mark.parametrize("ids", ["integer", "string"])
+def test_readers_see_what_a_history_of_batches_leaves(ledger_only: LedgerOnly, tmp_path: Path, ids: str) -> None:
+    """Late, replaced and empty batches, a rollback and a compaction, over real ledgers and readers."""
+    rng = random.Random(seeds.one())
+    home, ledger = homes.make(tmp_path / "home", f'[vertices]\nids = "{ids}"\n[edges]\nlive_for = 3\n')
+    vertices = range(7) if ids == "integer" else [f"v{number}" for number in range(7)]
+    landed: dict[int, Batch] = {}
+
+    def deliver(*epochs: int, size: int = 9) -> None:
+        for epoch in epochs:
+            landed[epoch] = draw_batch(rng, vertices, size, seqs=3)
+            homes.put(home, epoch, landed[epoch])
+        homes.run(home, ledger, epochs)
+        assert_same_state(home, ledger, landed)
+
+    deliver(2, 4)
+    deliver(1)
+    before = dict(landed)
+    deliver(2, size=0)
+    deliver(6, 1)
+    rollback.rollback(home, ledger, 2)
+    landed = before
+    assert_same_state(home, ledger, landed)
+    deliver(5, 2)
+    compact(home, ledger, None, grace=0)
+    assert_same_state(home, ledger, landed)
+    deliver(4)

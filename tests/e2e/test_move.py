@@ -19,7 +19,7 @@ from pipeline.state import place
 from pipeline.state.schema import fingerprints
 from pipeline.storage.relocate import relocate
 from tests import homes
-from tests.canonical import Canonical
+from tests.canonical import History
 
 from .conftest import Altneu
 from .test_old_home import answers
@@ -46,10 +46,10 @@ def test_a_home_moves_and_goes_on(tmp_path: Path, spark: SparkSession, altneu: A
 
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_a_copy_that_broke_is_copied_again(
-    tmp_path: Path, altneu: Altneu, monkeypatch: pytest.MonkeyPatch, canonical: Canonical
+    tmp_path: Path, altneu: Altneu, monkeypatch: pytest.MonkeyPatch, numbers: History
 ) -> None:
     """Found by its fingerprints, since it has the bytes that it should have; a home that is broken itself is told."""
-    home, _ = canonical.copy("numbers", tmp_path / "home")
+    home, _ = numbers.copy(tmp_path / "home")
     new, other = tmp_path / "new", tmp_path / "other"
 
     from pipeline.run import move

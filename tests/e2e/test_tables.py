@@ -30,7 +30,7 @@ from pipeline.storage.branches import Branches
 from pipeline.storage.relocate import relocate
 from tests import homes
 from tests.builders import make_clique
-from tests.canonical import Canonical
+from tests.canonical import History
 
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
@@ -158,10 +158,10 @@ def test_main_and_tags_are_what_is_published(
 
 
 def test_the_recipes_answer_what_altneu_answers(
-    canonical: Canonical, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    numbers: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they stand on the page, and `altneu tables` as they call it."""
-    home, _ = canonical.copy("numbers", tmp_path / "home")
+    home, _ = numbers.copy(tmp_path / "home")
     program = home.path / "bin" / "altneu"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pipeline.cli "$@"\n')
@@ -192,14 +192,14 @@ def test_the_recipes_answer_what_altneu_answers(
 
 
 def test_a_commit_without_spark_is_refused_when_another_was_first(
-    spark: SparkSession, canonical: Canonical, tmp_path: Path
+    spark: SparkSession, numbers: History, tmp_path: Path
 ) -> None:
     """And it changes the names of a table, and nothing else of its metadata."""
     from pipeline.state import files
     from pipeline.storage import iceberg
     from pipeline.storage.warehouse import Warehouse
 
-    home, ledger = canonical.copy("numbers", tmp_path / "home")
+    home, ledger = numbers.copy(tmp_path / "home")
     tables = unaided.branches(home)
     pin = ledger.at(1).snapshots["edges"]
     early, late = tables.metadata("edges"), tables.metadata("edges")
