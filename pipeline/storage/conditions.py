@@ -2,8 +2,9 @@
 
 `for_duckdb("trussness >= 5 AND NOT src IN (1, 2)", {...})` gives DuckDB's text, or raises `Uncertain`. Certain are
 comparisons of a column with literals and columns of its own kind, IN, BETWEEN, IS NULL, AND, OR, NOT, LIKE with `%`
-alone, and on integers also +, -, * and the remainder by a literal other than 0. Everything else (functions, casts,
-division, `_` in LIKE, comparisons between kinds, which the two engines convert by rules of their own) is for Spark.
+alone, and the remainder of an integer by a literal other than 0. Everything else is for Spark: functions, casts, `_` in
+LIKE, comparisons between kinds, which the two engines convert by rules of their own, and sums, which DuckDB may rewrite
+so that none overflows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .duck import Refused, Uncertain
 
 _COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _INTEGER, _NUMBER, _TEXT, _TRUTH = "bigint", "double", "string", "boolean"
-_LITERAL = "integer literal"  # of itself an INT, whose sums overflow elsewhere than a column's
+_LITERAL = "integer literal"  # of itself an INT
 _DECIMAL = "decimal literal"
 _GREATEST = 2**63 - 1
 
@@ -79,11 +80,8 @@ def _kind(node: exp.Expr, known: Mapping[str, tuple[str, str]], missing: set[str
         case exp.Like() if isinstance(node.expression, exp.Literal) and "_" not in node.expression.name:
             _same(node, [kind(node.this), kind(node.expression)], _TEXT)
             return _TRUTH
-        case exp.Add() | exp.Sub() | exp.Mul():
-            _integers(node, [kind(node.this), kind(node.expression)])
-            return _INTEGER
         case exp.Mod() if _value(node.expression) not in (None, 0):
-            _integers(node, [kind(node.this), _LITERAL])
+            _require_column(node, kind(node.this))
             return _INTEGER
         case exp.Column() if not node.table:
             if node.name in missing:
@@ -125,9 +123,9 @@ def _same(node: exp.Expr, kinds: list[str | None], wanted: str) -> None:
         raise _uncertain(node)
 
 
-def _integers(node: exp.Expr, kinds: list[str | None]) -> None:
-    """Integers of which at least one is a column's: else Spark computes in 32 bits."""
-    if any(kind not in (_INTEGER, _LITERAL, None) for kind in kinds) or set(kinds) == {_LITERAL}:
+def _require_column(node: exp.Expr, kind: str | None) -> None:
+    """An integer of a column: of literals Spark computes in 32 bits."""
+    if kind not in (_INTEGER, None):
         raise _uncertain(node)
 
 
