@@ -80,7 +80,7 @@ class Form:
         parts = [columns]
         if source.format == "text":
             separator = SEPARATOR_WORDS.get(layout.separator or "", repr(layout.separator))
-            parts += [f"separated by {separator}", "a header" if layout.header else "no header"]
+            parts += [f"separated by {separator}", "a header" if layout.header and layout.fields else "no header"]
         return "; ".join(filter(None, [*parts, self.remarks.get(source), str(self.clock or "")]))
 
 

@@ -49,8 +49,12 @@ class Text:
 
     def write(self, rows: list[Row], order: tuple[str, ...]) -> bytes:
         stream = io.StringIO()
-        quoting = csv.QUOTE_ALL if self.quoted else csv.QUOTE_MINIMAL
-        writer = csv.writer(stream, delimiter=self.separator, lineterminator=self.end, quoting=quoting)
+        writer = csv.writer(
+            stream,
+            delimiter=self.separator,
+            lineterminator=self.end,
+            quoting=csv.QUOTE_ALL if self.quoted else csv.QUOTE_MINIMAL,
+        )
         writer.writerows([order] if self.header else [])
         writer.writerows([row[name] for name in order] for row in rows)
         text = stream.getvalue() if self.last_end else stream.getvalue().removesuffix(self.end)
@@ -119,7 +123,8 @@ def test_delimited_text(form: Text, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", [".jsonl", ".ndjson", ".json", ".jsonl.gz", ".json.gz", ""])
 def test_json_lines(ending: str, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
-    for number, (rows, ids) in enumerate([(INTEGERS, "integer"), (HARD_TEXTS, "string")]):
+    for number, ids in enumerate(["integer", "string"]):
+        rows = INTEGERS if ids == "integer" else HARD_TEXTS
         content = write_json(rows, rng)
         file = tmp_path / f"{number}" / f"a{ending}"
         file.parent.mkdir()

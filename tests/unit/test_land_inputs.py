@@ -330,6 +330,14 @@ FORMATS = [
     ),
 ]
 
+FIRST_ROWS: list[tuple[str, str, Rows]] = [
+    ("a vertex occurs again", "src,dst", [("ann", "bob"), ("cat", "ann"), ("dan", "eve")]),
+    ("it is formed as the others", "src,dst", [("u1", "u2"), ("u3", "u4"), ("u5", "u6")]),
+    ("it has a sign", "src,dst", [("a@x", "b@x"), ("c@x", "d@x")]),
+    ("a value occurs again", "src,dst,kind", [("a", "b", "likes"), ("c", "d", "likes")]),
+    ("it is alone", "src,dst", [("von", "nach")]),
+]
+
 GUESSES = [
     Input(
         "a .tsv with a comma within a field",
@@ -424,13 +432,7 @@ GUESSES = [
             NAMES | {"columns": columns},
             rows=rows,
         )
-        for why, columns, rows in [
-            ("a vertex occurs again", "src,dst", [("ann", "bob"), ("cat", "ann"), ("dan", "eve")]),
-            ("it is formed as the others", "src,dst", [("u1", "u2"), ("u3", "u4"), ("u5", "u6")]),
-            ("it has a sign", "src,dst", [("a@x", "b@x"), ("c@x", "d@x")]),
-            ("a value occurs again", "src,dst,kind", [("a", "b", "likes"), ("c", "d", "likes")]),
-            ("it is alone", "src,dst", [("von", "nach")]),
-        ]
+        for why, columns, rows in FIRST_ROWS
     ),
     Input(
         "a first line of another length is no header",
