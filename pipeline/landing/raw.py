@@ -23,7 +23,7 @@ from .form import Form
 from .layout import Block, FileBroken, Layout
 from .parsing import read
 from .sampling import split_line
-from .times import Times
+from .time_forms import Times
 from .values import is_value
 
 Rejected = list[tuple[str, int, str, str]]  # file, line, reason, text
