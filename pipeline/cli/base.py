@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from .. import events
 from ..errors import UsageError
@@ -126,9 +128,28 @@ def _apply(home: Path | None, log_format: Log | None, quiet: bool, verbose: bool
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
+class SignedCommand(TyperCommand):
+    """A command to which -5 is an argument, such as a vertex or an epoch, and no option."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        parser = super().make_parser(ctx)
+        read_option = getattr(parser, "_process_opts", None)  # without it, -- has to stand before such arguments
+
+        def read_option_or_number(text: str, state: Any) -> None:
+            if re.match(r"-\d", text):
+                state.largs.append(text)
+            else:
+                assert read_option is not None
+                read_option(text, state)
+
+        if read_option is not None:
+            parser._process_opts = read_option_or_number  # type: ignore[assignment]
+        return parser
+
+
 def command(function: Command) -> Command:
     """Make a function a command; it takes the common options as well."""
-    app.command()(common(function))
+    app.command(cls=SignedCommand)(common(function))
     return function
 
 

@@ -53,7 +53,9 @@ def land(
     ] = False,
     empty: Annotated[bool, typer.Option("--empty", help="Land an empty batch for --epoch.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask on a terminal.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; epochs 100 years from all others are right.")
+    ] = False,
 ) -> None:
     """Split raw event files into epochs of the landing, or land files as one epoch.
 
@@ -68,6 +70,7 @@ def land(
     """
     from .. import landing
     from ..home.directory import Home
+    from ..landing.folded import REMEDY, describe_folded, record_folded
 
     options = landing.Options(
         columns=tuple(name.strip() for name in columns.split(",")) if columns else (),
@@ -83,6 +86,7 @@ def land(
         append=append,
         empty=empty,
         dry_run=dry_run,
+        far=yes,
     )
 
     def confirm(form: Form) -> bool:
@@ -102,9 +106,10 @@ def land(
     with Progress() as progress:
         progress("land", "")
         report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm)
-    if not dry_run:
-        opened(writes=True)
+    folded = [] if dry_run else record_folded(*opened(writes=True))
     _print_report(report, dry_run, append)
+    if folded:
+        err.print(f"{describe_folded(folded)}\n  next: {REMEDY}", markup=False)
 
 
 def placed(home: Home) -> tuple[dict[str, object], str | None]:

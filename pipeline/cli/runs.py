@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.filesize import decimal
+from rich.markup import escape
 
 from ..errors import BatchWrong, UsageError
 from .base import command, opened
@@ -61,6 +62,15 @@ def _print_incomplete(epochs: list[Epoch]) -> None:
         err.print(f"(and {len(epochs) - 5:,} more: altneu status)")
 
 
+def _print_folded(epochs: list[Epoch]) -> None:
+    """Epochs that have landed before the history that is kept: no run takes them up."""
+    from ..landing.folded import REMEDY, describe_folded
+
+    if epochs:
+        err.print(f"[yellow]not run:[/] {escape(describe_folded(epochs))}")
+        err.print(f"  next: {REMEDY}", markup=False)
+
+
 def _print_absent(home: Home, epochs: int, gone: int) -> None:
     """What is not in the landing: everything, or folders of published epochs."""
     if not epochs:
@@ -80,8 +90,9 @@ def _print_plan(home: Home, found: Forecast) -> None:
         out.print(", ".join(f"{n:,} {state}" for state, n in counts.items()))
     _print_absent(home, sum(counts.values()), counts.get("gone", 0))
     _print_incomplete(found.incomplete)
+    _print_folded(found.plan.in_state("folded"))
     if not found.chosen:
-        if counts.get("published") and not found.incomplete:
+        if counts.get("published") and not counts.get("incomplete") and not counts.get("folded"):
             out.print("nothing to run: every landed epoch is published as it is")
         return
     several = found.revisions > 1
@@ -267,18 +278,24 @@ def execute(
     home: Home, ledger: Ledger, found: Plan, hold: bool = False, keep_going: bool = False, accept: bool = False
 ) -> None:
     """Run a plan, and tell what came of it. `hold`: without publishing. `keep_going`: without the epochs whose own
-    batches are wrong; raises `BatchWrong` at the end, when there are any. `accept`: with any number of rows."""
+    batches are wrong; raises `BatchWrong` at the end, when there are any, and when a compaction has folded epochs that
+    have landed. `accept`: with any number of rows."""
+    from ..landing.folded import record_folded
     from ..run import planning, runner
     from ..run.forecast import forecast
     from ..state.facts import IngestFacts
     from ..state.records import RunKind, RunRecord
 
-    _print_incomplete([entry for entry in found.epochs if entry.state == "incomplete"])
+    folded = found.in_state("folded") if found.kind is RunKind.RUN else []
+    if found.kind is RunKind.RUN:
+        record_folded(home, ledger)
+    _print_incomplete(found.in_state("incomplete"))
     if not found.run and found.kind is RunKind.RUN:
         same = sum(entry.state == "published" for entry in found.epochs)
         if same:
             out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {found.parent.revision})")
-        _print_absent(home, len(found.epochs), sum(entry.state == "gone" for entry in found.epochs))
+        _print_absent(home, len(found.epochs), len(found.in_state("gone")))
+        _refuse_left_out(home, ledger, [], folded)
         return
     _print_others(home, ledger)
     parts = planning.parts(home, found) if found.kind is RunKind.RUN else [found.run]
@@ -313,7 +330,7 @@ def execute(
             if len(parts) > 1:
                 rest = sum(map(len, parts[number + 1 :]))
                 out.print(f"{rest:,} epoch(s) are left: the same command again, once it is published")
-            _refuse_left_out(home, ledger, left_out)
+            _refuse_left_out(home, ledger, left_out, folded)
             return
         mark = f", with a {revision.mark}" if revision.mark else ""
         seconds = time.time() - began
@@ -331,15 +348,20 @@ def execute(
             left = (time.time() - started) * (total - done) / done
             err.print(f"  {decimal(done)} of {decimal(total)}, about {left:,.0f} s left")
     print_totals(home, ledger)
-    _refuse_left_out(home, ledger, left_out)
+    _refuse_left_out(home, ledger, left_out, folded)
 
 
-def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int]) -> None:
-    """Raises `BatchWrong` when epochs were left out, with what is wrong with each of the first of them."""
+def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list[Epoch]) -> None:
+    """Raises `BatchWrong` when epochs were left out: wrong ones, with what is wrong with each of the first of them, or
+    those that a compaction has folded."""
+    from ..landing.folded import REMEDY, describe_folded
     from ..state import attempts
 
+    if folded and not epochs:
+        raise BatchWrong(f"{describe_folded(folded)}.", REMEDY)
     if not epochs:
         return
+    _print_folded(folded)
     tried = attempts.unpublished(ledger)
     lines = [f"  {home.schedule.label(epoch)}: {tried[epoch][-1].error}" for epoch in epochs[:20] if epoch in tried]
     more = [f"  (and {len(epochs) - 20:,} more: altneu status)"] if len(epochs) > 20 else []

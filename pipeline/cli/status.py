@@ -38,6 +38,7 @@ def status(
 
     In a long history the months in which all is well are one line each; `--all` lists every epoch.
     """
+    from ..landing.folded import REMEDY
     from ..landing.survey import grid
     from ..run import held
     from ..state import prints
@@ -90,6 +91,8 @@ def status(
     print_rows(lines, ("epoch", "state", "rows", "revision", "audited"))
     for line in errors(shown):
         out.print(line, markup=False)
+    if any(row["state"] == "folded" for row in shown):
+        out.print(f"  next: {REMEDY}", markup=False)
 
 
 def _held(run: Entry) -> str:

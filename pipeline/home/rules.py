@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from ..errors import UsageError
 from ..secret import is_secret
+from .columns import reserved
 from .schedule import Schedule
 
 _MASTER = re.compile(
@@ -30,8 +31,6 @@ _TOKEN = "it holds a token, and this file holds none: set SPARK_CONNECT_AUTHENTI
 
 _COLUMNS = {"epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity"}
 _COLUMNS |= {"vertex", "degree", "clustering"}  # of `show totals` and `show vertices`: a motif is one more
-_RESERVED = {"src", "dst", "op", "seq", "file", "line", "epoch", "revision", "diff", "until", "a", "b"}
-_RESERVED |= {"copies", "foreign", "rivals", "not_finite", "no_value", "self_loop"}  # of the checks on upserts
 _ASKED = ("src", "dst", "a", "b", "epoch")  # what a condition may ask besides the values
 
 
@@ -114,21 +113,6 @@ def is_memory(text: str) -> bool:
     return found is not None and int(found[1]) * 1024 ** "kmgt".index(found[2]) >= 512 * 1024
 
 
-def reserved(column: str) -> str | None:
-    """Why a value column cannot have this name; None: it can.
-
-    >>> reserved("b"), reserved("my col")
-    ("the name is altneu's own: its tables have such a column", None)
-    """
-    if column.startswith("_"):
-        return "the name is altneu's own, as all that begin with an underscore"
-    if column.lower() in _RESERVED:
-        return "the name is altneu's own: its tables have such a column"
-    if not re.fullmatch(r"\w([\w -]{0,62}\w)?", column):
-        return "a name is of letters, digits, _, - and blanks within, up to 64 of them"
-    return None
-
-
 def _such(fits: Callable[[str], bool]) -> AfterValidator:
     """Text that fits; what is allowed instead says the setting."""
 
@@ -201,7 +185,12 @@ def fault(condition: str, values: Mapping[str, object]) -> str | None:
         if column.name.casefold() not in types:
             similar = near(column.name, [*values, "src", "dst"])
             there = ", ".join(["src", "dst", *values])
-            similar = similar or f'; a value column is declared: [values] {toml_key(column.name)} = "long"'
+            own = reserved(column.name)
+            similar = similar or (
+                f", and no value column can have this name: {own}"
+                if own
+                else f'; a value column is declared: [values] {toml_key(column.name)} = "long"'
+            )
             return f"there is no column {column.name!r} (position {column.position}){similar}; there are: {there}"
     if read.alone and types[read.columns[0].name.casefold()] != "boolean":
         return f"{read.columns[0].name} is a value and no condition: compare it with something"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -59,6 +60,28 @@ class Schedule:
         except OverflowError:
             return False
 
+    def is_far(self, epoch: int, known: Iterable[int], now: datetime | None = None) -> bool:
+        """Whether an epoch begins 100 years or more from today and from all epochs that are known; never of plain
+        integers."""
+        if self.seconds is None:
+            return False
+        century = 36_525 * _UNITS["d"] // self.seconds
+        near = (self.epoch_of(now or datetime.now(UTC)), *known)
+        return all(abs(epoch - other) >= century for other in near)
+
+    def date_in(self, text: str) -> str | None:
+        """The label of the epoch that a date of digits alone is in, such as 20240515; None: it is no such date.
+
+        >>> Schedule.parse("1h").date_in("20240515"), Schedule.parse("1h").date_in("476520")
+        ('2024-05-15T00', None)
+        """
+        if self.seconds is None or not re.fullmatch(r"(19|20|21)\d{6}", text):
+            return None
+        try:
+            return self.label(self.epoch_of(datetime.strptime(text, "%Y%m%d").replace(tzinfo=UTC)))
+        except ValueError:
+            return None
+
     def label(self, epoch: int) -> str:
         """What a person reads: `2004-04-15`, `2004-04-15T12`, `2004-04-15T12-15`, or the integer."""
         if self.seconds is None:
@@ -85,12 +108,16 @@ class Schedule:
         try:
             when = datetime.fromisoformat(iso)
         except ValueError:
-            raise UsageError(f"epoch {text!r} is neither an integer nor a date such as {self.label(0)}.") from None
+            raise UsageError(
+                f"epoch {text!r} is neither an integer nor a date such as {self.label(0)}.",
+                "altneu status   (lists the epochs)",
+            ) from None
         when = when.replace(tzinfo=when.tzinfo or UTC)
         epoch = self.epoch_of(when)
         if self.start(epoch) != when:
             raise UsageError(
-                f"epoch {text!r} is no interval's start; the interval that holds it is {self.label(epoch)}."
+                f"epoch {text!r} is no interval's start; the interval that holds it is {self.label(epoch)}.",
+                f"the same with {self.label(epoch)}",
             )
         return epoch
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import AltneuError, UsageError
@@ -92,8 +92,28 @@ def _epoch(home: Home, options: Options) -> int | None:
         return None
     epoch = options.epoch if isinstance(options.epoch, int) else home.schedule.epoch(options.epoch)
     if not home.schedule.drawable(epoch):
-        raise UsageError(f"--epoch {options.epoch}: beyond the calendar (years 1 to 9999), or 2^62.", HELP)
+        date = home.schedule.date_in(str(options.epoch))
+        raise UsageError(
+            f"--epoch {options.epoch}: beyond the calendar (years 1 to 9999), or 2^62.",
+            f"--epoch {date}" if date else HELP,
+        )
     return epoch
+
+
+def _require_near_epochs(report: LandReport, landed: Iterable[int], options: Options) -> None:
+    """Raises `UsageError` for an epoch that lies 100 years or more from all that are landed and from today."""
+    schedule, known = report.home.schedule, list(landed)
+    far = next((epoch for epoch in report.epochs if schedule.is_far(epoch, known)), None)
+    if far is None:
+        return
+    date = schedule.date_in(str(options.epoch))
+    raise UsageError(
+        f"epoch {far} is {schedule.label(far)}: 100 years or more from today and from all that is landed. "
+        "Nothing was landed.",
+        f"--epoch {date}   (if it is right after all: --yes)"
+        if date
+        else "--yes   (if that is right; else correct it)",
+    )
 
 
 def _read(form: Form, epoch: int | None, draft: Draft, say: Say) -> tuple[Form, raw.Split]:
@@ -105,15 +125,12 @@ def _read(form: Form, epoch: int | None, draft: Draft, say: Say) -> tuple[Form, 
         if not wider and (clock is None or other in (None, clock.unit)):
             break
         if clock is not None:
-            clock = replace(clock, unit=other or clock.unit, seen=type(clock.seen)())
+            clock = clock.with_unit(other or clock.unit)
         form = form.widened(wider, clock)
         shutil.rmtree(draft.new)
         draft.new.mkdir()
-    if form.clock and form.clock.only_dates() and not form.clock.given:
-        raise UsageError(
-            f"--time {form.clock.column}: the numbers look like dates, such as 20040415. Nothing was landed.",
-            "--time-format %Y%m%d   (seconds since 1970 after all: --time-unit s)",
-        )
+    if form.clock is not None:
+        form.clock.require_no_dates()
     return form, found
 
 
@@ -123,8 +140,9 @@ def _validate(form: Form, found: raw.Split) -> None:
     advice = "check --columns, --sep and --header"
     if names * 2 > len(serious):
         advice = 'for names instead of integers: [vertices] ids = "string" in altneu.toml (a new home: --ids string)'
-    elif any("outside the years" in row[2] or "looks like" in row[2] for row in serious):
-        advice = "say the unit of the times: --time-unit s, ms, us or ns"
+    elif form.clock is not None:
+        about_times = (form.clock.advise(reason, text) for _, _, reason, text in serious)
+        advice = next(filter(None, about_times), advice)
     if not good:
         first = f"; the first: line {serious[0][1]}: {serious[0][2]}" if serious else ""
         raise AltneuError(
@@ -157,6 +175,8 @@ def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options,
         report_undone(recover(home.landing), say)
         settings = _settings(report)
         there = listing(report.home)
+        if not options.far:
+            _require_near_epochs(report, there, options)
         old = [there[epoch] for epoch in report.epochs if epoch in there]
         for landed in old:
             if landed.incomplete and landed.files and options.append:

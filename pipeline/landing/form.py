@@ -15,15 +15,16 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import UsageError
 from ..file_names import format_name
+from ..home.columns import reserved
 from ..home.directory import Home
 from ..home.file import Entries
-from ..home.rules import reserved
 from .folder import listing
 from .layout import FileBroken, Layout
 from .options import HELP, Options
 from .parsing import read
 from .sampling import SEPARATOR_WORDS, Sample, take_sample
 from .sources import Source
+from .time_forms import read_form
 from .times import UNITS, Clock
 from .values import is_value, kind_of
 
@@ -304,21 +305,31 @@ def _check_names(home: Home, names: tuple[str, ...], options: Options, sample: S
             raise UsageError(f"{given}: {name} is missing.", f"--columns {advice}")
     twice = sorted({name for name in names if name != "_" and names.count(name) > 1})
     if twice:
-        raise UsageError(f"{given}: {twice[0]} is there twice.", "name a column _ to leave it out")
+        first = names.index(twice[0])
+        left = ",".join("_" if name == twice[0] and at > first else name for at, name in enumerate(names))
+        raise UsageError(f"{given}: {twice[0]} is there twice.", f"leave one out: --columns {left}")
     if options.time_column is not None and options.time_column not in names:
         raise UsageError(f"--time {options.time_column}: no such column in {given}.", "--time " + names[-1])
     if options.time_column in ("src", "dst", "op"):
         raise UsageError(f"--time {options.time_column}: that column is no time.", HELP)
     if "" in names:
-        raise UsageError(f"{given}: a column has no name.", "name it _ to leave it out")
+        raise UsageError(f"{given}: a column has no name.", f"leave it out: --columns {_named(names, '', '_')}")
     for name in names:
         why = reserved(name)
         if why and name not in ("src", "dst", "op", "seq", "_", options.time_column):
-            free = _free(name, names)
-            renamed = ",".join(free if other == name else other for other in names)
+            renamed = _named(names, name, _free(name, names))
             raise UsageError(f"column {name}: {why}.", f"call it otherwise: --columns {renamed}")
         if name.lower() in {other.lower() for other in (*names, *home.config.values) if other != name}:
-            raise UsageError(f"column {name}: another column differs in its capitals alone.", "call it otherwise")
+            renamed = _named(names, name, _free(f"{name}2", [*names, *home.config.values]))
+            raise UsageError(
+                f"column {name}: another column differs in its capitals alone.",
+                f"call it otherwise: --columns {renamed}",
+            )
+
+
+def _named(names: Sequence[str], name: str, other: str) -> str:
+    """What --columns has to say for a column to have another name."""
+    return ",".join(other if each == name else each for each in names)
 
 
 def _free(name: str, taken: Sequence[str]) -> str:
@@ -335,13 +346,16 @@ def _clock(options: Options, cells: list[str]) -> Clock:
     if options.time_format:
         if given:
             raise UsageError("--time-format is for text, --time-unit for numbers: say one of them.", HELP)
-        return Clock(options.time_column, text=True, form=options.time_format)
+        return Clock(options.time_column, text=True, form=read_form(options.time_format).text, given=True)
     filled = [cell for cell in cells if cell]
     numbers = [cell for cell in filled if is_value(cell, "double")]
     iso = sum(bool(re.match(r"\d{4}-\d\d(-\d\d)?([T ]|$)", cell)) for cell in filled)
     if iso > len(numbers):
         if given:
-            raise UsageError(f"--time-unit {options.time_unit}: {options.time_column} is text, such as {filled[0]!r}.")
+            raise UsageError(
+                f"--time-unit {options.time_unit}: {options.time_column} is text, such as {filled[0]!r}.",
+                f"leave --time-unit {options.time_unit} out",
+            )
         return Clock(options.time_column, text=True)
     if filled and not numbers:
         raise UsageError(

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..home.columns import reserved
+
 BLOCK = 16 << 20  # bytes of text that are read at once
 COMMENTS = ("#", "%")  # what marks the comments before a header
 ARROW = {"long": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_()}
@@ -91,6 +93,12 @@ def require_known_columns(names: Sequence[str], layout: Layout, guess_types: Cal
     unknown = [name for name in names if name not in layout.types and name != "_"]
     if unknown:
         types = guess_types()
+        own = next((name for name in unknown if reserved(name)), None)
+        if own is not None:
+            raise FileBroken(
+                f"column {own} is unknown; the header has: {shown}. It cannot be declared ({reserved(own)}): call it "
+                "otherwise in the file, or leave it out"
+            )
         entries = ", ".join(f'{json.dumps(n, ensure_ascii=False)} = "{types.get(n, "string")}"' for n in unknown)
         raise FileBroken(
             f"column {', '.join(unknown)} is unknown; the header has: {shown}. "

@@ -27,6 +27,7 @@ class Options:
     empty: bool = False
     dry_run: bool = False
     comment: str | None = None
+    far: bool = False  # epochs 100 years or more from all others and from today are meant so
 
     def require_text(self) -> None:
         """Raise `UsageError` for an option that no UTF-8 file can hold: it would be declared or compared in vain."""

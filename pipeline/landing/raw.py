@@ -21,7 +21,7 @@ from .form import Form
 from .headers import HARMLESS, reject_repeated_headers
 from .layout import FileBroken
 from .parsing import read
-from .times import Times
+from .time_forms import Times
 from .values import is_value
 
 Rejected = list[tuple[str, int, str, str]]  # file, line, reason, text

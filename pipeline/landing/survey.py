@@ -19,9 +19,9 @@ from . import folder
 class Epoch:
     """One epoch as the landing and the ledger have it.
 
-    States: missing, changed, published; gone (published, and its folder is not there any more); folded (its landing has
-    changed, but a compaction has folded the history before `since`, so that it cannot be replaced); incomplete (its
-    folder is no batch yet: `why` says so).
+    States: missing, changed, published; gone (published, and its folder is not there any more); folded (it has landed,
+    or landed again, but a compaction has folded the history before `since`, so that no run can take it up); incomplete
+    (its folder is no batch yet). `why` says it of the last two.
     """
 
     epoch: int
@@ -55,6 +55,10 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
             state = "folded"
         else:
             state = "changed" if batch else "missing"
+        why = there.incomplete if there else None
+        if state == "folded":
+            assert parent.since is not None
+            why = f"a compaction has folded the history before epoch {home.schedule.label(parent.since)}"
         found[epoch] = Epoch(
             epoch,
             home.schedule.label(epoch),
@@ -64,7 +68,7 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
             batch.revision if batch else None,
             batch.rows if batch else 0,
             there.bytes if there else 0,
-            there.incomplete if there else None,
+            why,
         )
     return parent, found
 
@@ -81,7 +85,7 @@ def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
     for entry in found.values():
         open_ = entry.state in ("missing", "changed")
         said = stand.pending(entry.epoch) if open_ else None
-        unready = entry.why if entry.state == "incomplete" else None
+        unready = entry.why if entry.state in ("incomplete", "folded") else None
         audit = stand.at(entry.epoch).audit
         rows.append(
             {

@@ -1,14 +1,15 @@
 """Event times of raw rows → microseconds since 1970 UTC: numbers in seconds, ms, µs or ns, ISO 8601, or a given form.
 
 The unit of numbers is the one in which most of them lie between the years 1900 and 2200. A time outside these years is
-malformed, and one that lies there in a coarser unit than the others (seconds among milliseconds). Who names the unit
-may use the years 1 to 9999.
+malformed, and one that lies there in a coarser unit than the others (seconds among milliseconds). Who names the unit or
+the form may use the years 1 to 9999. Numbers that would be times before 1990 and may as well be dates are refused.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,10 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..errors import UsageError
+from .number_dates import Readings
+from .time_forms import Mask, Times, read_form
+
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # ticks a second
 WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-Times = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 def _second(year: int) -> int:
@@ -33,7 +36,8 @@ CALENDAR = _second(1), _second(9999)
 
 @dataclass
 class Clock:
-    """How a time column is understood. `seen`: how many numbers looked like which unit, or like a date (20040415)."""
+    """How a time column is understood. `given`: the unit or the form was said. `seen`: how many numbers looked like
+    which unit; `readings`: what else they may be."""
 
     column: str
     text: bool = False
@@ -41,6 +45,7 @@ class Clock:
     unit: str = "s"
     given: bool = False
     seen: Counter[str] = field(default_factory=Counter)
+    readings: Readings = field(default_factory=Readings)
 
     def __str__(self) -> str:
         if self.text:
@@ -64,26 +69,49 @@ class Clock:
             return self._of_text(column)
         return self._of_numbers(column)
 
-    def _of_text(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
-        import pandas as pd  # half a second, which most commands have no use for
+    def with_unit(self, unit: str) -> Clock:
+        """The same with another unit; nothing is seen yet."""
+        return replace(self, unit=unit, seen=Counter(), readings=Readings())
 
-        if self.form:
-            parsed = pc.strptime(column.combine_chunks(), format=self.form, unit="us", error_is_null=True)
-            broken = np.asarray(parsed.is_null())
-            since = np.asarray(pc.fill_null(parsed.cast(pa.int64()), 0))
-            reason = f"{self.column} is no time of the form {self.form}"
+    def require_no_dates(self) -> None:
+        """Raises `UsageError` where the numbers would be times before 1990, and may as well be dates."""
+        plausible = [] if self.given else self.readings.plausible()
+        if not plausible:
+            return
+        forms = [reading for reading in plausible if reading.startswith("%")]
+        after_all = f"{WORDS[self.unit]} since 1970 after all: --time-unit {self.unit}"
+        if forms:
+            others = "".join(f"or {form}; " for form in forms[1:])
+            then = f"--time-format {forms[0]}   ({others}{after_all})"
         else:
-            broken, since = np.ones(len(column), bool), np.zeros(len(column), np.int64)
-            zoned = pc.match_substring_regex(column, r"[T ].*([Zz]|[+-]\d\d(:?\d\d)?)$").to_numpy()
-            for rows in (zoned, ~zoned):  # pandas gives a time without zone the zone of a row before it
-                texts = column.filter(pa.array(rows)).to_pandas()
-                stamps = pd.to_datetime(texts, utc=True, format="ISO8601", errors="coerce")
-                broken[rows] = stamps.isna().to_numpy()
-                stamps = stamps.fillna(pd.Timestamp(0, tz="UTC")).dt.as_unit("us")
-                since[rows] = stamps.astype("int64").to_numpy()
-            reason = f"{self.column} is no ISO 8601 time"
-        outside = ~broken & ~_between(since, *(CALENDAR if self.given else USUAL), 10**6)
-        return np.where(outside, 0, since), self._reasons({reason: broken}, outside)
+            then = f"--time-unit {self.unit}   (if they are {WORDS[self.unit]} since 1970; else write dates such as "
+            then += "2004-05-15 12:30 into the file)"
+        what = "; ".join(map(self.readings.describe, plausible[:3]))
+        raise UsageError(f"--time {self.column}: the numbers look like dates: {what}. Nothing was landed.", then)
+
+    def advise(self, reason: str, text: str) -> str | None:
+        """What to type about a malformed time; None: the reason is about another column."""
+        if not reason.startswith(f"{self.column} "):
+            return None
+        if "looks like" in reason or (not self.text and "outside the years" in reason):
+            others = ", ".join(unit for unit in UNITS if not self.given or unit != self.unit)
+            return f"say the unit of the times: --time-unit {others.replace(', ns', ' or ns')}"
+        if not self.text:
+            return None
+        if self.form and ("no time of the form" not in reason or form_of(text) == self.form):
+            return "correct the file"
+        return f"say the form of the times: --time-format {form_of(text)!r}"
+
+    def _of_text(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
+        if self.form:
+            since, reasons = read_form(self.form).read_times(column, self.column)
+            beyond = np.zeros(len(since), bool)
+        else:
+            since, broken, beyond = _read_iso(column)
+            reasons = {f"{self.column} is no ISO 8601 time": broken & ~beyond}
+        broken = np.logical_or.reduce(list(reasons.values()))
+        outside = ~broken & (beyond | ~_between(since, *self._years(), 10**6))
+        return np.where(broken | outside, 0, since), self._reasons(reasons, outside)
 
     def _of_numbers(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
         numbers = column.to_numpy()
@@ -91,7 +119,10 @@ class Clock:
         numbers = np.where(broken, 0, numbers)
         like = self._like(numbers)
         ticks = UNITS[self.unit]
-        outside = ~broken & ~_between(numbers, *(CALENDAR if self.given else USUAL), ticks)
+        outside = ~broken & ~_between(numbers, *self._years(), ticks)
+        if not self.given:
+            fine = ~broken & ~outside
+            self.readings.count(numbers[fine], numbers[fine] / ticks)
         reasons = self._reasons({f"{self.column} is no time": broken}, outside)
         if not self.given:
             for coarser in list(UNITS)[: list(UNITS).index(self.unit)]:
@@ -106,17 +137,12 @@ class Clock:
         like = np.full(len(numbers), "", dtype="<U4")
         for unit in reversed(UNITS):
             like[_between(numbers, *USUAL, UNITS[unit])] = unit
-        whole = np.where(_between(numbers, 0, 1, 30_000_000), numbers, 0).astype(np.int64)
-        month, day, year = whole // 100 % 100, whole % 100, whole // 10_000
-        dates = (whole == numbers) & (year >= 1900) & (year < 2200) & (month >= 1) & (month <= 12)
-        self.seen["date"] += int((dates & (day >= 1) & (day <= 31)).sum())
         for unit, count in zip(*np.unique(like, return_counts=True), strict=True):
             self.seen[str(unit)] += int(count)
         return like
 
-    def only_dates(self) -> bool:
-        """Were all of the numbers dates without separators, such as 20040415?"""
-        return 0 < sum(self.seen[unit] for unit in UNITS) == self.seen["date"]
+    def _years(self) -> tuple[int, int]:
+        return CALENDAR if self.given else USUAL
 
     def _reasons(self, reasons: dict[str, Mask], outside: Mask) -> dict[str, Mask]:
         years = "1 to 9999" if self.given else "1900 to 2200"
@@ -125,3 +151,44 @@ class Clock:
 
 def _between(numbers: npt.NDArray[Any], low: int, high: int, ticks: int) -> Mask:
     return np.asarray((numbers >= low * ticks) & (numbers < high * ticks))
+
+
+def _read_iso(column: pa.ChunkedArray) -> tuple[Times, Mask, Mask]:
+    """Microseconds since 1970 UTC of each row, which rows are no ISO 8601 times, and which of these are nonetheless,
+    but of a year that pandas does not know."""
+    import pandas as pd  # half a second, which most commands have no use for
+
+    broken, since = np.ones(len(column), bool), np.zeros(len(column), np.int64)
+    zoned = pc.match_substring_regex(column, r"[T ].*([Zz]|[+-]\d\d(:?\d\d)?)$").to_numpy()
+    for rows in (zoned, ~zoned):  # pandas gives a time without zone the zone of a row before it
+        texts = column.filter(pa.array(rows)).to_pandas()
+        stamps = pd.to_datetime(texts, utc=True, format="ISO8601", errors="coerce")
+        broken[rows] = stamps.isna().to_numpy()
+        stamps = stamps.fillna(pd.Timestamp(0, tz="UTC")).dt.as_unit("us")
+        since[rows] = stamps.astype("int64").to_numpy()
+    beyond = np.zeros(len(column), bool)
+    beyond[broken] = [_is_iso(text) for text in column.filter(pa.array(broken)).to_pylist()]
+    return since, broken, beyond
+
+
+def _is_iso(text: str | None) -> bool:
+    try:
+        return text is not None and datetime.fromisoformat(text) is not None
+    except ValueError:
+        return False
+
+
+def form_of(text: str) -> str:
+    """The form of a time that is nearly one of ISO 8601; of any other text an example.
+
+    >>> form_of("1777-01-01"), form_of("1777-01-01T00:00:00.5Z"), form_of("15.04.2004")
+    ('%Y-%m-%d', '%Y-%m-%dT%H:%M:%S.%f%z', '%d.%m.%Y')
+    """
+    found = re.fullmatch(r"\d{4}-\d\d-\d\d(?:([T ])\d\d:\d\d(:\d\d(\.\d{1,6})?)?( ?)(Z|[+-]\d\d:?\d\d)?)?", text)
+    if found is None:
+        return "%d.%m.%Y"
+    separator, seconds, fraction, blank, zone = found.groups()
+    if separator is None:
+        return "%Y-%m-%d"
+    seconds = f"{':%S' if seconds else ''}{'.%f' if fraction else ''}"
+    return f"%Y-%m-%d{separator}%H:%M{seconds}{blank}{'%z' if zone else ''}"

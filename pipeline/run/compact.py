@@ -26,6 +26,7 @@ from algorithms.upserts import DELETE, winners
 from ..errors import LeaseLost, UsageError, explained
 from ..home.directory import Home
 from ..interrupt import asked
+from ..landing.folded import record_folded
 from ..report import refresh
 from ..state import lease
 from ..state.facts import CompactFacts, Size
@@ -148,6 +149,7 @@ def compact(
         facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
     kept.keep_only(home, kept.of(ledger, row), kept.of(ledger, ledger.at()))  # what killed runs have left goes
     rounds.sweep(warehouse, ledger)
+    record_folded(home, ledger)
     refresh(home, ledger)
     return replace(facts, before=sizes)
 

@@ -71,7 +71,7 @@ class Forecast:
 
     @property
     def incomplete(self) -> list[Epoch]:
-        return [entry for entry in self.plan.epochs if entry.state == "incomplete"]
+        return self.plan.in_state("incomplete")
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -94,6 +94,7 @@ class Forecast:
                 for e in self.chosen
             ],
             "incomplete": [{"label": e.label, "why": e.why} for e in self.incomplete],
+            "folded": [{"label": e.label, "why": e.why} for e in self.plan.in_state("folded")],
             "late": self.late,
             "restated": self.restated,
             "rows": self.rows,

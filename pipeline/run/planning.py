@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..errors import UsageError
 from ..home.directory import Home
+from ..landing.folded import REMEDY
 from ..landing.survey import Epoch, survey
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind
@@ -25,6 +26,10 @@ class Plan:
     @property
     def scope(self) -> Scope:
         return Scope(self.parent, self.run, self.kind)
+
+    def in_state(self, state: str) -> list[Epoch]:
+        """The epochs of the plan that are in a state of the landing."""
+        return [entry for entry in self.epochs if entry.state == state]
 
 
 def plan(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: bool = False) -> Plan:
@@ -65,7 +70,7 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool 
             raise UsageError(
                 f"epoch {label} cannot be replaced: a compaction has folded the history before epoch "
                 f"{home.schedule.label(parent.since)} ([retention] epochs).",
-                "altneu rebuild --from-landing   (everything again, from what is landed)",
+                REMEDY,
             )
         chosen.append(entry)
         if entry.state != "published":

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from airflow.sdk import Asset, BaseHook, get_current_context
 
-from ..errors import AltneuError, UsageError
+from ..errors import UsageError
 from ..tasks import base, due
 from .folders import dags_folder
 
@@ -75,6 +75,10 @@ class Site:
                 given[name] = float(value) if name in HOURS else str(value)
             except (TypeError, ValueError):
                 raise UsageError(f"{where}: {name} = {value!r} is no number of hours.", f"{name} = 24") from None
+        try:
+            due.bounds(given.get("start"), given.get("end"))
+        except UsageError as error:
+            raise UsageError(f"{where}: {error.what}", error.next) from None
         return cls(prefix=prefix, **given)
 
     @property
@@ -92,12 +96,8 @@ class Site:
 
     @property
     def bounds(self) -> tuple[datetime | None, datetime | None]:
-        """The schedule's first and last instant; wrong ones must not break the import: no catch-up then."""
-        try:
-            return due.bounds(self.start, self.end)
-        except AltneuError as error:
-            log.error(error.what)
-            return None, None
+        """The schedule's first and last instant."""
+        return due.bounds(self.start, self.end)
 
     def dag(self, name: str) -> str:
         """The id of a DAG."""

@@ -6,14 +6,17 @@ no task, and calls it a success. So the DAG has no bounds, and its timetable has
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from airflow.configuration import conf
 from airflow.sdk.timezone import coerce_datetime
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.interval import DeltaDataIntervalTimetable
 from airflow.utils.types import DagRunType
 
+from ..errors import UsageError
 from ..home.schedule import Schedule
 
 
@@ -44,7 +47,11 @@ class Epochs(DeltaDataIntervalTimetable):
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """The bounds are those of the schedule; a backfill brings bounds of its own (`latest`), and they hold."""
+        """The bounds are those of the schedule; a backfill brings bounds of its own (`latest`), and they hold. Raises
+        `UsageError` for one that was typed as a date and read in another zone than UTC."""
+        if restriction.latest is not None:
+            for bound in filter(None, (restriction.earliest, restriction.latest)):
+                self._require_utc(bound)
         if restriction.latest is None:
             earliest = max(filter(None, (restriction.earliest, self.first)), default=None)
             restriction = TimeRestriction(coerce_datetime(earliest), coerce_datetime(self.last), restriction.catchup)
@@ -66,6 +73,18 @@ class Epochs(DeltaDataIntervalTimetable):
         """The last whole interval before an instant."""
         end = coerce_datetime(self._start(run_after))
         return DataInterval(start=self._get_prev(end), end=end)
+
+    def _require_utc(self, bound: datetime) -> None:
+        """Raises `UsageError` for midnight of Airflow's default zone, where no epoch begins: a backfill's first epoch,
+        or its last one, would be missing."""
+        name = conf.get("core", "default_timezone")
+        local = bound.astimezone(None if name == "system" else ZoneInfo("UTC" if name == "utc" else name))
+        if self._start(bound) != bound and local.time() == time() and local.utcoffset():
+            raise UsageError(
+                f"{local.isoformat(timespec='minutes')} is a date in the zone {name} ([core] default_timezone), and no "
+                "epoch begins then: epochs begin in UTC.",
+                f"the same backfill with {local:%Y-%m-%d}T00:00Z instead of {local:%Y-%m-%d}",
+            )
 
     def _start(self, when: datetime, up: bool = False) -> datetime:
         """The start of an interval: the last one until an instant, or the next one from it on."""

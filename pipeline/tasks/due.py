@@ -31,7 +31,7 @@ def calendar(path: str) -> Calendar:
 
 
 def bounds(first: str | None, last: str | None) -> tuple[datetime | None, datetime | None]:
-    """`ALTNEU_START` and `ALTNEU_END`, ISO dates, as UTC instants. Raises `UsageError`."""
+    """The settings `start` and `end`, ISO dates, as UTC instants. Raises `UsageError`."""
 
     def instant(name: str, text: str | None) -> datetime | None:
         if not text:
@@ -39,10 +39,13 @@ def bounds(first: str | None, last: str | None) -> tuple[datetime | None, dateti
         try:
             when = datetime.fromisoformat(text)
         except ValueError:
-            raise UsageError(f"{name} = {text!r} is no date.", f"{name}=2004-04-15") from None
+            raise UsageError(f"{name} = {text!r} is no date.", f"{name} = 2004-04-15") from None
         return when.replace(tzinfo=when.tzinfo or UTC)
 
-    return instant("ALTNEU_START", first), instant("ALTNEU_END", last)
+    start, end = instant("start", first), instant("end", last)
+    if start is not None and end is not None and end < start:
+        raise UsageError(f"end = {last!r} is before start = {first!r}.", f"end = {first}")
+    return start, end
 
 
 def epoch_of(

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AltneuError, CheckFailed, Conflict, Disturbed, RunFailed, UsageError
+from ..errors import AltneuError, BatchWrong, CheckFailed, Conflict, Disturbed, RunFailed, UsageError
 from ..home.directory import Home
 from ..run.stages import STAGES
 from ..state.facts import PublishFacts, ReportFacts, to_json, without_version
@@ -57,10 +57,11 @@ def plan_range(
     with any number of rows, where `[checks] rows` would stop it).
 
     Over more landed files than `[ingest] max_revision_mb` it takes the first part; `rest` then holds the parameters of
-    the next run: first, last, again, accept.
+    the next run: first, last, again, accept. Raises `BatchWrong` when a compaction has folded all that is left to do.
     """
     from dataclasses import replace
 
+    from ..landing.folded import REMEDY, describe_folded, record_folded
     from ..run import planning
 
     home, ledger = opened(path)
@@ -70,6 +71,12 @@ def plan_range(
         raise UsageError(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
         )
+    record_folded(home, ledger)
+    folded = found.in_state("folded")
+    if folded and not found.run:
+        raise BatchWrong(f"{describe_folded(folded)}.", REMEDY)
+    if folded:
+        say(f"left out: {describe_folded(folded)}\nnext: {REMEDY}")
     parts = planning.parts(home, found)
     planned = begin(home, ledger, replace(found, run=parts[0]) if parts else found, say)
     if planned is not None and accept:

@@ -87,14 +87,20 @@ def full_audit(
 
 def relanded(path: str, say: Say = quiet, prefix: str = PREFIX) -> dict[str, Any]:
     """Are the published epochs as they are landed? Raises `CheckFailed` that names those that have landed again and
-    whose new batch nobody has published."""
+    whose new batch nobody has published, and the landed ones that a compaction has folded."""
 
     home, ledger = opened(path)
     from ..landing import survey
+    from ..landing.folded import REMEDY, describe_folded, record_folded
 
     _, rows = survey.grid(home, ledger)
-    changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed", "folded")]
+    changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed")]
+    folded = record_folded(home, ledger)
+    if folded and not changed:
+        raise CheckFailed(f"{describe_folded(folded)}.", REMEDY)
     if changed:
+        if folded:
+            say(f"{describe_folded(folded)}\nnext: {REMEDY}")
         raise CheckFailed(
             f"{len(changed)} published epoch(s) have landed again, and the new batch is not published: "
             f"{', '.join(changed[:MANY_CHECKS])}{' …' if len(changed) > MANY_CHECKS else ''}.",

@@ -66,7 +66,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, An
             monkeypatch.setenv(name, value)
         forget()
         bag = DagBag(DAGS)
-        assert bag.import_errors == {}
+        assert not bag.import_errors, "\n".join(bag.import_errors.values())
         for dag in bag.dags.values():  # a failure shows at once
             for task in dag.tasks:
                 task.retries = 0

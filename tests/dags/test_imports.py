@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import sqlalchemy.exc
@@ -107,7 +109,53 @@ def test_a_start_makes_the_schedule_catch_up(load: Load, tmp_path: Path) -> None
     assert load(tmp_path)["altneu_epoch"].catchup is False
     dag = load(tmp_path, ALTNEU_START="2004-04-15", ALTNEU_END="2004-05-14")["altneu_epoch"]
     assert dag.catchup is True
-    assert load(tmp_path, ALTNEU_START="soon")["altneu_epoch"].catchup is False
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ({"ALTNEU_START": "soon"}, "start = 'soon' is no date"),
+        ({"ALTNEU_END": "2004-02-30"}, "end = '2004-02-30' is no date"),
+        ({"ALTNEU_START": "2004-05-14", "ALTNEU_END": "2004-04-15"}, "end = '2004-04-15' is before start"),
+    ],
+)
+def test_a_wrong_bound_is_an_import_error(load: Load, tmp_path: Path, bounds: dict[str, str], says: str) -> None:
+    """In a log it would be found when the schedule has run without it."""
+    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    with pytest.raises(AssertionError, match=re.escape(says)):  # what `load` says of import errors
+        load(tmp_path, **bounds)
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo", "utc"])
+def test_dates_of_another_zone_make_no_backfill(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    """Airflow reads --from-date 2004-04-15 in its default zone: the first epoch, or the last one, would be missing."""
+    from airflow.sdk import timezone
+    from airflow.serialization.encoders import coerce_to_core_timetable
+    from airflow.timetables.base import TimeRestriction
+
+    homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
+    timetable = coerce_to_core_timetable(load(tmp_path)["altneu_epoch"].timetable)
+    monkeypatch.setenv("AIRFLOW__CORE__DEFAULT_TIMEZONE", zone)
+    name = "UTC" if zone == "utc" else zone
+
+    def first(start: datetime, end: datetime) -> datetime:
+        asked = TimeRestriction(timezone.coerce_datetime(start), timezone.coerce_datetime(end), True)
+        info = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=asked)
+        assert info is not None and info.data_interval is not None
+        return info.data_interval.start
+
+    typed = [datetime(2004, 4, day, tzinfo=ZoneInfo(name)) for day in (15, 17)]
+    meant = [datetime(2004, 4, day, tzinfo=UTC) for day in (15, 17)]
+    assert first(*meant) == meant[0]
+    if zone == "utc":
+        assert first(*typed) == meant[0]
+        return
+    for start, end in (typed, (typed[0], meant[1]), (meant[0], typed[1])):
+        with pytest.raises(UsageError, match="epochs begin in UTC") as refused:
+            first(start, end)
+        assert "T00:00Z instead of 2004-04-1" in str(refused.value.next)
 
 
 @pytest.mark.parametrize(

@@ -93,13 +93,97 @@ def test_times_that_cannot_be_meant(land: Land, cells: list[str], says: str) -> 
 
 def test_a_unit_that_is_named_may_use_the_whole_calendar(land: Land) -> None:
     file = land.file(f"1,2,{250_000_000_000}\n3,4,-62000000000\n")
-    code, shown = land("land", file, "--columns", "src,dst,t", "--time", "t", "--time-unit", "s", "--every", "1d")
+    words = ["land", file, "--columns", "src,dst,t", "--time", "t", "--time-unit", "s", "--every", "1d"]
+    code, shown = land(*words)
+    assert (code, land.home.exists()) == (2, False) and "0005-04-19: 100 years or more from today" in shown
+    code, shown = land(*words, "--yes")
     assert code == 0, shown
     home = Home.open(land.home)
     for epoch, batch in landing.listing(home).items():
         assert home.schedule.epoch(batch.label) == epoch and home.schedule.drawable(epoch)
     code, shown = land("land", land.file("1,2,1e12\n"), "--columns", "src,dst,t", "--time", "t", "--time-unit", "s")
     assert code == 1 and "outside the years 1 to 9999" in shown
+
+
+# numbers that are no seconds, what is said of the first, and what decides
+NUMBERS = [
+    (["20040515123000", "20040516000000"], "would be 1970-08-20", "--time-format %Y%m%d%H%M%S", "2004-05-15"),
+    (["20040515123000123"], "is 2004-05-15 12:30:00.123000 as %Y", "--time-format %Y%m%d%H%M%S%f", "2004-05-15"),
+    (["200405151230"], "would be 1976-05-08", "--time-format %Y%m%d%H%M", "2004-05-15"),
+    (["2004051512"], "would be 2033-07-", "--time-format %Y%m%d%H", "2004-05-15"),
+    (["20040515", "20040516", "0"] * 7, "would be 1970-08-20", "--time-format %Y%m%d", None),
+    (["20040515", "20040516"] * 20 + ["0"], "would be 1970-08-20", "--time-format %Y%m%d", "2004-05-15"),
+    (["20040515.0"], "would be 1970-08-20", "--time-format %Y%m%d", "2004-05-15"),
+    (["200405"], "would be 1970-01-03", "--time-format %Y%m", "2004-05-01"),
+    (["990515"], "is 1999-05-15 00:00:00 as %y%m%d", "--time-format %y%m%d", "1999-05-15"),
+    (["2004"], "would be 1970-01-01 00:33:24", "--time-format %Y", "2004-01-01"),
+    (["38122.5", "38123"], "is 2004-05-15 12:00:00 as the days of a spreadsheet", "--time-unit s", "1970-01-01"),
+    (["2004.37"], "is a day of 2004 as years with a fraction", "--time-unit s", "1970-01-01"),
+]
+
+
+@pytest.mark.parametrize(("cells", "says", "then", "first"), NUMBERS)
+def test_dates_as_numbers_are_no_seconds_unless_somebody_says_so(
+    land: Land, cells: list[str], says: str, then: str, first: str | None
+) -> None:
+    words = ["land", land.file("".join(f"1,2,{cell}\n" for cell in cells)), "--time", "ts", "--every", "1d"]
+    words += ["--columns", "src,dst,ts"]
+    code, shown = land(*words)
+    if first is None:  # a third of the numbers is no date: they are what they seem
+        assert code == 0 and set(land.content()) == {"1970-08-20", "1970-01-01"}
+        return
+    assert (code, land.home.exists()) == (2, False) and says in shown and f"next: {then} " in shown, shown
+    code, shown = land(*words, *then.split())
+    assert code in (0, 1) and (code == 0 or "max_bad_share" in shown), shown
+    if code == 0:
+        assert min(land.content()) == first
+
+
+def test_seconds_of_this_century_are_never_dates(land: Land) -> None:
+    """And seconds from 0 on, such as those of a simulation, which no date of digits follows for long."""
+    for number, start in enumerate((1_082_040_961, 631_152_000, 0, 40_000)):
+        rows = "".join(f"1,2,{start + 977 * n}\n" for n in range(300))
+        words = ["--columns", "src,dst,ts", "--time", "ts", "--every", "1d"]
+        code, shown = land("land", land.file(rows, f"{number}.csv"), *words)
+        assert code == 0, shown
+
+
+def test_an_epoch_far_from_all_others_is_asked_about(land: Land) -> None:
+    """20240515 hours after 1970 are the year 4279; and a time of another century among those of this one."""
+    one = land.file("1,2\n", "one.csv")
+    assert land("land", land.file("1,2,1082040961\n"), "--columns", "src,dst,t", "--time", "t", "--every", "1h")[0] == 0
+    before = land.state()
+    for more in ([], ["--dry-run"]):
+        code, shown = land("land", one, "--columns", "src,dst", "--epoch", "20240515", *more)
+        assert code == 2 and land.state() == before
+        assert "epoch 20240515 is 4279-" in shown and "next: --epoch 2024-05-15T00 " in shown
+    assert land("land", one, "--columns", "src,dst", "--epoch", "2024-05-15T00")[0] == 0
+    code, shown = land("land", one, "--columns", "src,dst", "--epoch", "2199-01-01T00")
+    assert code == 2 and "next: --yes" in shown
+    assert land("land", one, "--columns", "src,dst", "--epoch", "2199-01-01T00", "--yes")[0] == 0
+    assert land("land", one, "--columns", "src,dst", "--epoch", "2250-01-01T00")[0] == 0  # near one that is there
+    when = land.file("1,2,1082040961\n1,2,-2208988000\n", "when.csv")
+    code, shown = land("land", when, "--columns", "src,dst,t", "--time", "t")
+    assert code == 2 and "is 1900-01-01T00: 100 years or more" in shown
+
+
+def test_an_epoch_beyond_the_calendar_that_is_a_date_is_told(land: Land) -> None:
+    file = land.file("1,2,1082040961\n")
+    assert land("land", file, "--columns", "src,dst,t", "--time", "t", "--every", "1d")[0] == 0
+    code, shown = land("land", file, "--columns", "src,dst,_", "--epoch", "20240515")
+    assert code == 2 and "beyond the calendar" in shown and "next: --epoch 2024-05-15" in shown
+    assert land("land", land.file("1,2\n"), "--columns", "src,dst", "--epoch", "2024-05-15")[0] == 0
+
+
+def test_years_long_ago_are_taken_by_a_form(land: Land) -> None:
+    """1899 is malformed where nobody has said the form; pandas does not know the year 1600."""
+    for year in ("1899", "1600", "0005"):
+        words = ["land", land.file(f"1,2,{year}-05-15T12:30:00Z\n"), "--columns", "src,dst,t", "--time", "t"]
+        code, shown = land(*words, "--every", "1d")
+        assert code == 1 and "outside the years 1900 to 2200" in shown
+        assert "next: say the form of the times: --time-format '%Y-%m-%dT%H:%M:%S%z'" in shown
+        code, shown = land(*words, "--every", "1d", "--time-format", "%Y-%m-%dT%H:%M:%S%z", "--yes")
+        assert code == 0 and f"{year}-05-15" in land.content()
 
 
 def test_iso_times_with_and_without_zone(land: Land) -> None:

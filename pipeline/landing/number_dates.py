@@ -1,0 +1,89 @@
+"""Numbers that may be dates: 20040515, 20040515123000, 2004, or the days of a spreadsheet (38122.5).
+
+As seconds since 1970 such numbers are an instant of 1970, or one that is yet to come. `Readings` counts, beside the
+times that a column was taken for, what else its numbers may mean.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+YEARS = 1900, 2200
+SERIALS = 20_000, 73_050  # days of a spreadsheet: the years 1954 to 2099
+SHARE = 0.9  # of the numbers, from which on another reading is plausible
+_DIGITS = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "M": 2, "S": 2, "f": 3}
+_LIMITS = {"m": (1, 12), "d": (1, 31), "H": (0, 23), "M": (0, 59), "S": (0, 59), "f": (0, 999)}
+FORMS = ("%Y%m%d%H%M%S%f", "%Y%m%d%H%M%S", "%Y%m%d%H%M", "%Y%m%d%H", "%Y%m%d", "%Y%m", "%y%m%d", "%Y")
+SERIAL, DECIMAL = "the days of a spreadsheet", "years with a fraction"
+
+
+@dataclass
+class Readings:
+    """What the numbers of a column may be, besides the times that they were taken for. `shown`: a number for each
+    reading, and the time that it was taken for."""
+
+    total: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    shown: dict[str, tuple[float, int]] = field(default_factory=dict)
+
+    def count(self, numbers: Numbers, seconds: Numbers) -> None:
+        """Count numbers and the seconds since 1970 that they were taken for."""
+        self.total += len(numbers)
+        odd = (seconds < datetime(1990, 1, 1, tzinfo=UTC).timestamp()) | (seconds > datetime.now(UTC).timestamp())
+        if not odd.any():
+            return
+        numbers, seconds = numbers[odd], seconds[odd]
+        for reading in (*FORMS, SERIAL, DECIMAL):
+            fits = _fits(numbers, reading)
+            if fits.any():
+                first = int(np.argmax(fits))
+                self.counts[reading] += int(fits.sum())
+                self.shown.setdefault(reading, (numbers[first], int(seconds[first])))
+
+    def plausible(self) -> list[str]:
+        """The readings that nearly all of the numbers have, the most likely first."""
+        return [reading for reading in (*FORMS, SERIAL, DECIMAL) if self.counts[reading] > SHARE * self.total]
+
+    def describe(self, reading: str) -> str:
+        """A number, what it was taken for and what it may be: 2004 is 1970-01-01 00:33:24, or 2004-01-01 00:00:00."""
+        number, seconds = self.shown[reading]
+        taken = datetime(1970, 1, 1) + timedelta(seconds=seconds)
+        text = f"{number:.10g}" if number != int(number) else str(int(number))
+        return f"{text} would be {taken}, and is {_meant(number, reading)} as {reading}"
+
+
+def _meant(number: float, reading: str) -> str:
+    if reading == SERIAL:
+        return str((datetime(1899, 12, 30) + timedelta(days=float(number))).replace(microsecond=0))
+    if reading == DECIMAL:
+        return f"a day of {int(number)}"
+    width = sum(_DIGITS[each] for each in reading if each != "%")
+    try:
+        return str(datetime.strptime(str(int(number)).zfill(width), reading))
+    except ValueError:  # a day such as 31 April, which nobody has looked at so far
+        return "a date"
+
+
+def _fits(numbers: Numbers, reading: str) -> Mask:
+    """Which of the numbers are of a form, or lie where those of a reading lie."""
+    if reading == SERIAL:
+        return np.asarray((numbers >= SERIALS[0]) & (numbers < SERIALS[1]))
+    if reading == DECIMAL:
+        return np.asarray((numbers >= YEARS[0]) & (numbers < YEARS[1]) & (numbers != np.floor(numbers)))
+    inside = (numbers >= 1) & (numbers < 10**18)
+    rest = np.where(inside, numbers, 0).astype(np.int64)
+    fits = inside & (rest == numbers)
+    for part in reversed(reading.replace("%", "")):
+        rest, value = np.divmod(rest, 10 ** _DIGITS[part]) if part != "Y" else (np.zeros_like(rest), rest)
+        low, high = _LIMITS.get(part, (YEARS[0], YEARS[1] - 1) if part == "Y" else (0, 99))
+        fits &= (value >= low) & (value <= high)
+    return np.asarray(fits & (rest == 0))
