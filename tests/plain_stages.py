@@ -102,7 +102,16 @@ def recompute_graphs(run: Run) -> Graphs:
         batches.setdefault(row["epoch"], []).extend([(row["src"], row["dst"], None, row["op"], row["seq"])] * number)
     live_for = run.home.config.edges.live_for
     epochs = {*batches, *(epoch + live_for for epoch in batches if live_for is not None)}
-    return {epoch: reference.edges(batches, epoch, live_for) for epoch in sorted(epochs)}
+    in_force: dict[reference.Edge, int] = {}  # key → the epoch of its last upsert
+    graphs: Graphs = {}
+    for epoch in sorted(epochs):
+        rows = batches.get(epoch, [])
+        for src, dst, *_ in rows:
+            in_force.pop((src, dst), None)
+        in_force |= dict.fromkeys(reference.relation({epoch: rows}, epoch), epoch)
+        live = [key for key, at in in_force.items() if live_for is None or epoch < at + live_for]
+        graphs[epoch] = {(min(key), max(key)) for key in live if key[0] != key[1]}
+    return graphs
 
 
 def differentiate(states: Mapping[int, Mapping[tuple[Any, ...], int]]) -> Net:
@@ -197,7 +206,8 @@ def ingest(run: Run) -> IngestFacts:
     accepted = accept_batches(run)
     source: Any = (None, run.home, accepted.batches)
     good = [row.asDict() for row in frames.good(*source).collect()]
-    bad = [row.asDict() for row in frames.bad(*source).collect()]
+    malformed = any(bad_rows for _, bad_rows in accepted.counts.values())
+    bad = [row.asDict() for row in frames.bad(*source).collect()] if malformed else []
     if run.home.config.vertices.ids == "string":
         good = number_vertices(run, good)
     else:
