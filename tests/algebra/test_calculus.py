@@ -57,7 +57,7 @@ def rules(edges: Collection, **kwargs) -> Collection:
     return delta_join([keyed(edges, *ends) for ends in ("ab", "ac", "bc")], **kwargs)
 
 
-@pytest.mark.parametrize("lattice", ["epoch", "epoch×revision"])
+@pytest.mark.parametrize("lattice", [pytest.param("epoch", marks=pytest.mark.slow), "epoch×revision"])
 def test_integrate_undoes_differentiate(spark, lattice: str) -> None:
     time = LATTICES[lattice]
     rng = random.Random(SEED)
