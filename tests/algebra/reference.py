@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from algorithms.collection import Collection
 from algorithms.times import (
@@ -127,6 +129,29 @@ def collected(collection: Collection, raw: bool = False) -> Contents:
         got[row[: len(data)], row[len(data) : -1]] += row[-1]
     assert not raw or (len(rows) == len(got) and all(got.values())), "the output was to be consolidated"
     return Counter({row: n for row, n in got.items() if n})
+
+
+def unite_labelled(outputs: Mapping[str, Collection]) -> Collection:
+    """The results of several operators as one collection, for one job: a label, then the data, filled up with nulls."""
+    width = max(len(each.data) for each in outputs.values())
+    frames, time = [], next(iter(outputs.values())).time
+    for label, each in outputs.items():
+        filled = [F.col(f"`{name}`") for name in each.data] + [F.lit(None)] * (width - len(each.data))
+        data = [column.cast("long").alias(f"data{i}") for i, column in enumerate(filled)]
+        frames.append(each.df.select(F.lit(label).alias("label"), *data, *time.columns, "diff"))
+    return Collection(reduce(DataFrame.unionByName, frames), time)
+
+
+def label_rows(wanted: Mapping[str, Contents]) -> Contents:
+    """What `unite_labelled` gives of results that are as wanted."""
+    width = max(len(data) for each in wanted.values() for data, _ in each)
+    return Counter(
+        {
+            ((label, *data, *[None] * (width - len(data))), time): diff
+            for label, each in wanted.items()
+            for (data, time), diff in each.items()
+        }
+    )
 
 
 def expected(inputs: Sequence[Sequence[list[Triple]]], lattice: Lattice, function: Callable[..., Contents]) -> Contents:

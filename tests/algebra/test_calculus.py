@@ -58,7 +58,7 @@ def rules(edges: Collection, **kwargs) -> Collection:
 
 
 @pytest.mark.law(6)
-@pytest.mark.parametrize("lattice", ["epoch", "epoch×revision"])
+@pytest.mark.parametrize("lattice", [pytest.param("epoch", marks=pytest.mark.slow), "epoch×revision"])
 def test_integrate_undoes_differentiate(spark, lattice: str) -> None:
     time = LATTICES[lattice]
     rng = random.Random(SEED)

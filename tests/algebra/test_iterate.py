@@ -273,7 +273,8 @@ def test_a_toggle_is_a_clear_error(spark) -> None:
         iterate(p, lambda x: p.minus(x), limit=3)
 
 
-def test_the_rounds_of_the_outer_times_before_are_taken_up(spark) -> None:
+@pytest.mark.parametrize("since", [pytest.param(2, marks=pytest.mark.slow), 3])
+def test_the_rounds_of_the_outer_times_before_are_taken_up(spark, since: int) -> None:
     """Revision by revision, with deletions: the rounds, and so the fixpoints, are those of one call over all of it."""
     cases = graphs(SEED + 6, 7)
     every = frame(spark, cases, ["v", "w"], EPOCH_REVISION)
@@ -295,8 +296,8 @@ def test_the_rounds_of_the_outer_times_before_are_taken_up(spark) -> None:
 
         return body
 
-    trace = rounds({"x": roots}, whole(edges(0, 1)))
-    for revision in (2, 3):
+    trace = rounds({"x": roots}, whole(edges(0, since - 1)))
+    for revision in range(since, 4):
         more = rounds_again(trace, {"x": none}, change(Change(edges(0, revision - 1), edges(revision, revision))))
         assert {t[1] for _, t in collected(more["x"])} == {revision}, "nothing is said of the outer times before"
         trace = {"x": trace["x"].concat(more["x"])}
@@ -305,9 +306,9 @@ def test_the_rounds_of_the_outer_times_before_are_taken_up(spark) -> None:
 
 def test_only_changes_go_through_the_rounds_that_are_taken_up(spark) -> None:
     """One more edge behind a long path: each round gets at most the one vertex that it brings."""
-    known, root = path(spark, 6)
+    known, root = path(spark, 4)
     none = Collection(root.df.limit(0), EPOCH)
-    new = Collection(spark.createDataFrame([(3, 99, 5, 1)], "v long, w long, epoch long, diff long"), EPOCH)
+    new = Collection(spark.createDataFrame([(2, 99, 5, 1)], "v long, w long, epoch long, diff long"), EPOCH)
     seen: list[int] = []
 
     def body(xs: dict[str, Change]) -> dict[str, Change]:
@@ -319,7 +320,7 @@ def test_only_changes_go_through_the_rounds_that_are_taken_up(spark) -> None:
     trace = rounds({"x": root}, lambda xs: {"x": reductions.distinct(root.concat(step(xs["x"])))})
     more = rounds_again(trace, {"x": none}, body)
     assert collected(more["x"].leave(EPOCH)) == Counter({((99,), (5,)): 1})
-    assert len(seen) == 7 and max(seen) == 1
+    assert len(seen) == 5 and max(seen) == 1
 
 
 def persisted(spark: SparkSession) -> int:
@@ -372,7 +373,9 @@ def test_rounds_are_let_go_and_no_more_than_the_result_is_left(spark, how: str) 
         assert collected(found) == Counter({((v,), (0,)): 1 for v in range(11)})
 
 
-@pytest.mark.parametrize("times", [0, 1, 4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "times", [pytest.param(0, marks=pytest.mark.slow), 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 20))]
+)
 def test_exactly_so_many_rounds(spark, times: int) -> None:
     """Walks of a given length: the body has no fixpoint, and is not asked for one."""
     edges, root = path(spark, 8)

@@ -1,8 +1,8 @@
 """Linear operators, joins and reductions: full diff lists against recomputation, at every time, for every
 lattice.
 
-Each test is one Spark job over many cases. Inputs have retractions, negative and large diffs, ties at one
-time, incomparable times; `want` comes from tests/algebra/reference.py alone.
+Each test is one Spark job over many cases, and of all operators that take the same. Inputs have retractions, negative
+and large diffs, ties at one time, incomparable times; `want` comes from tests/algebra/reference.py alone.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from tests.algebra.reference import (
     differences,
     expected,
     frame,
+    label_rows,
     random_triples,
     recompute,
+    unite_labelled,
 )
 
 SEED, CASES = seeds.one(20), 60
@@ -41,6 +43,12 @@ SOME_LATTICES = [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow])
 def inputs(seed: int, lattice_name: str, domains: list[int], cases: int = CASES) -> list:
     rng = random.Random(f"{seed}{lattice_name}")
     return [random_triples(rng, LATTICES[lattice_name], domains) for _ in range(cases)]
+
+
+def assert_same_of_each(got: Counter, want: dict[str, Counter]) -> None:
+    """`want`: of each operator, by its label."""
+    assert all(want.values()), f"seed {SEED}: a reference is empty, so the case shows nothing"
+    assert_same(got, label_rows(want), SEED)
 
 
 def by_record(function: Callable[[tuple], list[tuple[tuple, int]]]) -> Callable[[Counter], Counter]:
@@ -91,12 +99,12 @@ LINEAR = {
 
 @pytest.mark.law(6)
 @pytest.mark.parametrize("lattice", SOME_LATTICES)
-@pytest.mark.parametrize("name", LINEAR)
-def test_linear(spark, name: str, lattice: str) -> None:
-    operator, record = LINEAR[name]
-    cases = inputs(SEED, lattice, [3, 3])
-    got = collected(operator(frame(spark, cases, ["x", "y"], LATTICES[lattice])))
-    assert_same(got, expected([cases], LATTICES[lattice], by_record(record)), SEED)
+def test_linear_operators_act_record_by_record(spark, lattice: str) -> None:
+    time, cases = LATTICES[lattice], inputs(SEED, lattice, [3, 3])
+    c = frame(spark, cases, ["x", "y"], time)
+    got = collected(unite_labelled({name: operator(c) for name, (operator, _) in LINEAR.items()}))
+    want = {name: expected([cases], time, by_record(record)) for name, (_, record) in LINEAR.items()}
+    assert_same_of_each(got, want)
 
 
 BOUNDS: dict[str, Callable[[int, int, int], bool]] = {  # of a record (x, y): is it live at epoch e?
@@ -196,13 +204,12 @@ JOINS = {
 
 @pytest.mark.law(6)
 @pytest.mark.parametrize("lattice", SOME_LATTICES)
-@pytest.mark.parametrize("name", JOINS)
-def test_joins(spark, name: str, lattice: str) -> None:
-    operator, function = JOINS[name]
+def test_joins_are_bilinear(spark, lattice: str) -> None:
     left, right = inputs(SEED, lattice, [2, 2]), inputs(SEED + 1, lattice, [2, 2])
     time = LATTICES[lattice]
-    got = collected(operator(frame(spark, left, ["k", "x"], time), frame(spark, right, ["k", "y"], time)))
-    assert_same(got, expected([left, right], time, function), SEED)
+    r, s = frame(spark, left, ["k", "x"], time), frame(spark, right, ["k", "y"], time)
+    got = collected(unite_labelled({name: operator(r, s) for name, (operator, _) in JOINS.items()}))
+    assert_same_of_each(got, {name: expected([left, right], time, each) for name, (_, each) in JOINS.items()})
 
 
 def per_key(function: Callable[[dict], tuple | None]) -> Callable[[Counter], Counter]:
@@ -245,12 +252,11 @@ REDUCTIONS = {
 
 @pytest.mark.law(6)
 @pytest.mark.parametrize("lattice", SOME_LATTICES)
-@pytest.mark.parametrize("name", REDUCTIONS)
-def test_reductions(spark, name: str, lattice: str) -> None:
-    operator, function = REDUCTIONS[name]
-    cases = inputs(SEED, lattice, [2, 3])
-    got = collected(operator(frame(spark, cases, ["k", "x"], LATTICES[lattice])), raw=True)
-    assert_same(got, expected([cases], LATTICES[lattice], function), SEED)
+def test_reductions_are_the_differences_of_their_recomputations(spark, lattice: str) -> None:
+    time, cases = LATTICES[lattice], inputs(SEED, lattice, [2, 3])
+    c = frame(spark, cases, ["k", "x"], time)
+    got = collected(unite_labelled({name: operator(c) for name, (operator, _) in REDUCTIONS.items()}), raw=True)
+    assert_same_of_each(got, {name: expected([cases], time, each) for name, (_, each) in REDUCTIONS.items()})
 
 
 def test_reduce_without_a_key_is_one_group(spark) -> None:

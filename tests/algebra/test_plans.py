@@ -93,7 +93,9 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "4-clique" else name for name in QUERIES]
+)
 def test_the_rules_of_a_delta_query_share_their_exchanges(spark, name: str) -> None:
     """At most 12 for a triangle and 40 for a 4-clique were asked; with broadcast prefixes none but those that count."""
     text, most = QUERIES[name]

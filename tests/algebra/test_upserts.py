@@ -93,11 +93,20 @@ def bag(df: DataFrame) -> Counter:
 
 
 @pytest.mark.law(1)
-@pytest.mark.parametrize(("live_for", "where"), [(None, False), (1, False), (3, True)])
-def test_law_1(spark, live_for: int | None, where: bool) -> None:
+def test_law_1_the_last_value_of_a_key_is_there_until_it_ends(spark) -> None:
+    """Kept until deleted, in windows, and with a filter."""
     rows = rows_of(SEED)
-    got = bag(timelines(frame(spark, rows), KEY, VALUE, live_for, "v = 1" if where else None))
-    assert got == intervals(values(rows, live_for, where)), f"seed {SEED}"
+    upserts, kinds = frame(spark, rows), [(None, False), (1, False), (3, True)]
+    lines = [
+        timelines(upserts, KEY, VALUE, live_for, "v = 1" if where else None).withColumn("kind", F.lit(kind))
+        for kind, (live_for, where) in enumerate(kinds)
+    ]
+    want = [intervals(values(rows, live_for, where)) for live_for, where in kinds]
+    assert all(want), f"seed {SEED}"
+    got = bag(lines[0].unionByName(lines[1]).unionByName(lines[2]))
+    assert got == Counter({(*row, kind): n for kind, each in enumerate(want) for row, n in each.items()}), (
+        f"seed {SEED}"
+    )
 
 
 @pytest.mark.law(1)

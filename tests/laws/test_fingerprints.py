@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from collections import Counter
 from pathlib import Path
@@ -24,8 +23,9 @@ from pipeline.storage.declared import MOTIFS, TABLES
 from pipeline.storage.prints import ALWAYS, of_published, of_tables
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
-from tests.laws.test_history import EPOCHS, World
+from tests.laws.world import EPOCHS, World
 from tests.prints import another_number, recompute_fingerprints
+from tests.reference import Row
 
 VALUES = '[values]\nk = "long"\nmy-weight = "double"\nnote = "string"\nseen = "boolean"\n'
 MOTIF = '[motifs]\nsquare = "a-b, b-c, c-d, d-a"\n'
@@ -97,80 +97,102 @@ def test_similar_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
     assert one(x="a") == one(x="a", y=None) == one(y=None, x="a")
 
 
-def recorded(world: World, revision: int | None = None) -> Prints:
+def record_of(world: World, revision: int | None = None) -> Prints:
     """What the ledger says of a revision (default: the newest), for what its tables answer for."""
     row = world.ledger.at(revision)
     return prints.folded(world.ledger.fingerprints(row.revision), row.since)
 
 
-def held(world: World) -> None:
+def assert_tables_have_what_is_recorded(world: World) -> None:
     """What the ledger says of each revision that can be read is what its tables hold."""
     warehouse = Warehouse(world.spark, world.home)
     for row in world.ledger.revisions():
         if row.snapshots:
             found = prints.folded(of_published(warehouse, row), row.since)
-            wanted = recorded(world, row.revision)
+            wanted = record_of(world, row.revision)
             assert {table: wanted[table] for table in found} == found, (world.seed, row.revision)
 
 
 @pytest.mark.law(11)
 def test_any_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) -> None:
-    """In any order and grouping, corrected, put back, rolled back and forward, rebuilt from the landing, compacted: the
-    same by epoch. Other batches give others."""
-    world = World(spark, tmp_path / "one", live_for=4)
-    for epoch in range(EPOCHS):
-        world.land(epoch)
-    batches = copy.deepcopy(world.landed)
-    homes.run(world.home, world.ledger, world.landed)
-    expected = recorded(world)
-    assert all(expected[table] for table in ("upserts", "edges", "degrees", "trussness"))
-
+    """In any order and grouping, corrected, rolled back and forward, compacted: the same by epoch. Other batches give
+    others. (A rebuild: test_history.)"""
+    world, batches, expected = publish_all_at_once(spark, tmp_path)
     other = World(spark, tmp_path / "other", seed=world.seed + 1, live_for=4)
     order = other.rng.sample(range(EPOCHS), EPOCHS)
-    wrong = order[0]  # the epoch whose batch is wrong at first
+    other.publish_epochs(*order[:2])  # both are wrong
+    assert record_of(other)["upserts"] != expected["upserts"]
+    for epoch in order:
+        homes.put(other.home, epoch, batches[epoch])
+    homes.run(other.home, other.ledger, order)
+    right = other.ledger.at().revision
+    assert record_of(other) == expected, world.seed
+    rollback.rollback(other.home, other.ledger, 1)
+    assert record_of(other) == record_of(other, 1)
+    rollback.rollback(other.home, other.ledger, 0)
+    assert not any(record_of(other).values())
+    rollback.rollback(other.home, other.ledger, right)
+    assert compact(other.home, other.ledger, spark, grace=0).verified
+    assert record_of(other) == expected, world.seed
+    assert_tables_have_what_is_recorded(other)
+
+
+def publish_all_at_once(spark: SparkSession, folder: Path) -> tuple[World, dict[int, list[Row]], Prints]:
+    """A home, its batches, and the fingerprints of its one revision."""
+    world = World(spark, folder / "one", live_for=4)
+    world.publish_epochs(*range(EPOCHS))
+    expected = record_of(world)
+    assert all(expected[table] for table in ("upserts", "edges", "degrees", "trussness"))
+    return world, world.landed, expected
+
+
+@pytest.mark.slow
+def test_a_longer_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """One epoch is wrong at first and put right by itself, and all is rebuilt from the landing."""
+    world, batches, expected = publish_all_at_once(spark, tmp_path)
+    other = World(spark, tmp_path / "other", seed=world.seed + 1, live_for=4)
+    order = other.rng.sample(range(EPOCHS), EPOCHS)
+    wrong = order[0]
     for group in (order[:2], order[2:]):
         for epoch in group:
-            homes.put(other.home, epoch, other.batch() if epoch == wrong else batches[epoch])
+            homes.put(other.home, epoch, other.draw_batch() if epoch == wrong else batches[epoch])
         homes.run(other.home, other.ledger, group)
-    assert recorded(other)["upserts"] != expected["upserts"]
+    assert record_of(other)["upserts"] != expected["upserts"]
     homes.put(other.home, wrong, batches[wrong])
     homes.run(other.home, other.ledger, [wrong])
     right = other.ledger.at().revision
-    assert recorded(other) == expected, world.seed
+    assert record_of(other) == expected, world.seed
     rollback.rollback(other.home, other.ledger, 1)
-    assert recorded(other) == recorded(other, 1)
     rollback.rollback(other.home, other.ledger, right)
-    assert recorded(other) == expected, world.seed
+    assert record_of(other) == expected, world.seed
     homes.run_as_planned(other.home, other.ledger, planning.plan_rebuild(other.home, other.ledger, from_landing=True))
     assert not any(other.ledger.staged_fingerprints(other.ledger.at().run_id).values()), world.seed
-    rollback.rollback(other.home, other.ledger, 0)
-    assert not any(recorded(other).values())
     rollback.rollback(other.home, other.ledger, right)
     assert compact(other.home, other.ledger, spark, grace=0).verified
-    assert recorded(other) == expected, world.seed
-    held(other)
+    assert record_of(other) == expected, world.seed
+    assert_tables_have_what_is_recorded(other)
 
 
 @pytest.mark.slow
 def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """At each kept revision, with epochs that are folded, late and corrected ones; and a rebuild after it."""
-    world = World(spark, tmp_path / "home", live_for=3, retention="[retention]\nepochs = 4\nrevisions = 2\n")
+    world = World(spark, tmp_path / "home", live_for=3, settings="[retention]\nepochs = 4\nrevisions = 2\n")
     for epochs in ([0, 2], [1, 3, 4], [1, 5]):
-        world.deliver(*epochs)
-    before = recorded(world)
+        world.publish_epochs(*epochs)
+    before = record_of(world)
     assert compact(world.home, world.ledger, spark, grace=0).verified
     since = world.ledger.at().since
-    assert since == 2 and recorded(world) == prints.folded(before, since)
-    held(world)
+    assert since == 2 and record_of(world) == prints.folded(before, since)
+    assert_tables_have_what_is_recorded(world)
     with world.ledger.engine.begin() as connection:  # as in a home of before there were fingerprints
         connection.execute(schema.fingerprints.delete())
-    world.deliver(3)
-    after = recorded(world)
+    world.publish_epochs(3)
+    after = record_of(world)
     held_by_tables = prints.folded(of_published(Warehouse(spark, world.home), world.ledger.at()), since)
     assert after == held_by_tables, world.seed
     assert compact(world.home, world.ledger, spark, grace=0).verified
     homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
-    assert recorded(world) == after
+    assert record_of(world) == after
     assert prints.folded(of_published(Warehouse(spark, world.home), world.ledger.at()), since) == after, world.seed
 
 
@@ -178,9 +200,8 @@ def test_a_compaction_that_changes_something_replaces_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in a home of before there were fingerprints: then the old tables are read for them."""
-    world = World(spark, tmp_path / "home")
-    world.deliver(0, 1)
-    world.deliver(2)
+    world = World(spark, tmp_path / "home", settings="[retention]\nepochs = 2\n")
+    world.publish_epochs(0, 1, 2)
     row, fold = world.ledger.at(), compaction.fold
     victim = world.rng.choice(["upserts", "edges", "degrees", "trussness"])
     print(f"{victim=}")
@@ -191,7 +212,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
 
     monkeypatch.setattr(compaction, "fold", lossy)
     for _ in ("known", "not known"):
-        what = f"the new tables are not the old ones at revision 2: table {victim}, epoch "
+        what = f"the new tables are not the old ones at revision 1: table {victim}, epoch "
         with pytest.raises(CheckFailed, match=what) as said:
             compact(world.home, world.ledger, spark, grace=0)
         assert "altneu compact" in (said.value.next or "")
@@ -200,7 +221,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
             connection.execute(schema.fingerprints.delete())
     monkeypatch.setattr(compaction, "fold", fold)
     assert compact(world.home, world.ledger, spark, grace=0).verified
-    world.check(1, 2)
+    world.assert_same_as_reference(1)
 
 
 @pytest.mark.slow

@@ -1,341 +1,156 @@
 """Laws 2, 3, 7 and 9 over operations on history itself: rebuild, rollback, compaction, and following the ledger.
 
-A `World` remembers what was landed and which window was in force at each published revision; every revision that can
-be read is compared, edge by edge and vertex by vertex, with the plain reference of what was landed then.
-"""
+Two histories run in the ordinary suite, and hold laws 9, 11 and 12 on their way: one that is corrected, rolled back,
+given another window, and followed; one that is compacted while a run is at work, and then loses a file."""
 
 from __future__ import annotations
 
 import copy
-import random
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.checking import audit
-from pipeline.errors import AltneuError, RunFailed, UsageError
+from pipeline.errors import AltneuError, RunFailed, UsageError, explained
 from pipeline.home.directory import Home
 from pipeline.landing import frames as ingest
 from pipeline.landing.survey import grid, survey
-from pipeline.reading import epochs, views
+from pipeline.reading import views
 from pipeline.reading.graph import Graph
 from pipeline.run import meaning, planning, rollback, runner
 from pipeline.run.compact import compact
-from pipeline.state.ledger import Ledger
 from pipeline.storage.declared import TABLES
 from pipeline.storage.warehouse import Warehouse
-from tests import homes, reference, seeds
-from tests.reference import Row
-
-GRAPHS, EPOCHS = 6, 5
-
-
-@dataclass
-class World:
-    """A home, and what its readers should see at every revision."""
-
-    spark: SparkSession
-    path: Path
-    seed: int = field(default_factory=seeds.one)
-    landed: dict[int, list[Row]] = field(default_factory=dict)
-    live_for: int | None = None
-    retention: str = ""
-    expected: dict[int, tuple[dict[int, list[Row]], int | None]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.rng = random.Random(self.seed)
-        self.path.mkdir()
-        self.configure(self.live_for)
-
-    def configure(self, live_for: int | None) -> None:
-        self.live_for = live_for
-        window = "" if live_for is None else f"[edges]\nlive_for = {live_for}\n"
-        plan = f'[triangles]\nplan = "{self.rng.choice(["delta", "bulk", "resume"])}"\n'  # both hold the laws, and mix
-        (self.path / "altneu.toml").write_text(window + self.retention + plan)
-        self.home = Home.open(self.path)
-        self.ledger = Ledger(self.home.database)
-
-    def batch(self) -> list[Row]:
-        rows: list[Row] = []
-        for graph in range(GRAPHS):
-            n = self.rng.randrange(3, 7)
-            for _ in range(self.rng.randrange(0, 9)):
-                src, dst = (graph * 100 + self.rng.randrange(n) for _ in range(2))
-                op = "delete" if self.rng.random() < 0.25 else "upsert"
-                rows.append((src, dst, None, op, self.rng.randrange(3)))
-        return rows
-
-    def land(self, epoch: int) -> None:
-        self.landed[epoch] = self.batch()
-        homes.put(self.home, epoch, self.landed[epoch])
-
-    def published(self) -> None:
-        self.expected[self.ledger.at().revision] = (copy.deepcopy(self.landed), self.live_for)
-
-    def deliver(self, *epochs: int) -> None:
-        for epoch in epochs:
-            self.land(epoch)
-        homes.run(self.home, self.ledger, epochs)
-        self.published()
-
-    def check(self, *revisions: int) -> None:
-        """Every edge's trussness and every vertex's triangles, at every epoch that the revision answers for."""
-        warehouse = Warehouse(self.spark, self.home)
-        for revision in revisions:
-            row = self.ledger.at(revision)
-            landed, live_for = self.expected[revision]
-            assert row.frontier is not None
-            epochs = list(range(row.since or 0, row.frontier + 1))
-            kept = audit.maintained(lambda table, row=row: warehouse.at(table, row), epochs)
-            found = {(r.epoch, r.what, r.a, r.b): r.value for r in kept.collect() if r.what in KINDS}
-            wanted: Counter[Any] = Counter()
-            for epoch in epochs:
-                graph = reference.edges(landed, epoch, live_for)
-                for (a, b), k in reference.trussness(graph).items():
-                    wanted[epoch, "trussness_of_edge", a, b] = k
-                    wanted[epoch, "edge", a, b] = 1
-                for corners in reference.triangles(graph):
-                    wanted.update((epoch, "triangles_at_vertex", v, None) for v in corners)
-            assert found == dict(wanted), (self.seed, revision)
-            points = {p["epoch"]: p for p in views.totals(self.home, self.ledger, revision=revision, all_epochs=True)}
-            for epoch in range(min(points), row.frontier + 1):  # totals answer for all epochs, folded ones too
-                expected = reference.totals(reference.edges(landed, epoch, live_for))
-                assert {key: points[epoch][key] for key in expected} == expected, (self.seed, revision, epoch)
-
-    def changed_epochs(self, revision: int) -> dict[int, tuple[bool, bool]]:
-        """The landed epochs whose graph is another one than a revision before; whether they were there, and are."""
-        (old, old_window), (new, window) = self.expected.get(revision - 1, ({}, None)), self.expected[revision]
-        return {
-            epoch: (epoch in old, epoch in new)
-            for epoch in sorted({*old, *new})
-            if (epoch in old) != (epoch in new)
-            or reference.edges(old, epoch, old_window) != reference.edges(new, epoch, window)
-        }
-
-    def state(self, revision: int) -> Counter[Any]:
-        landed, live_for = self.expected[revision]
-        frontier = self.ledger.at(revision).frontier
-        assert frontier is not None
-        return Counter((a, b, k) for (a, b), k in self.trusses(landed, frontier, live_for).items())
-
-    @staticmethod
-    def trusses(landed: dict[int, list[Row]], epoch: int, live_for: int | None) -> dict[tuple[int, int], int]:
-        return reference.trussness(reference.edges(landed, epoch, live_for))
+from tests import homes, reference
+from tests.laws.difference import assert_difference, side_of, side_of_base, side_of_run
+from tests.laws.world import Consumer, World, expected_trussness
 
 
-KINDS = ("edge", "trussness_of_edge", "triangles_at_vertex")
-
-
-@pytest.mark.slow  # test_a_filter_and_value_columns rebuilds in the ordinary tier
-def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.law(2, 3, 12)
+def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark: SparkSession, tmp_path: Path) -> None:
+    """A consumer who applies what each revision changes has every revision, and in the end every epoch."""
     world = World(spark, tmp_path / "home", live_for=2)
-    world.deliver(0, 1, 3)
-    world.configure(4)
-    world.land(2)
-    with pytest.raises(UsageError, match="live_for: 2 → 4") as refused:
-        homes.run(world.home, world.ledger, [2])
-    assert "altneu rebuild" in (refused.value.next or "")
-    world.landed.pop(2)
-    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
-    world.published()
-    assert world.ledger.at().revision == 2
-    world.deliver(2)
-    world.check(1, 2, 3)  # the old ones keep the old meaning
-
-
-@pytest.mark.law(2, 3)
-def test_a_filter_and_value_columns(spark: SparkSession, tmp_path: Path) -> None:
-    """A new value column needs nothing; a filter a rebuild; another type of a column a rebuild from the landing."""
-    home, ledger = homes.make(tmp_path / "home")
-    triangle = [(0, 1), (1, 2), (0, 2)]
-    homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in triangle])
-    homes.run(home, ledger, [0])
-
-    def again(toml: str) -> Home:
-        (home.path / "altneu.toml").write_text(toml)
-        return Home.open(home.path)
-
-    home = again('[values]\nw = "long"\n')
-    homes.put(home, 1, [(2, 3, 5, "upsert", 0), (0, 3, -5, "upsert", 0)])
-    assert homes.run(home, ledger, [1]) is not None
-    assert views.totals(home, ledger)[0]["triangles"] == 2
-    pins = ledger.at().snapshots
-    for values, words in {"": "w: long → none", '[values]\nw = "double"\n': "w: long → double"}.items():
-        with pytest.raises(UsageError, match=f"{words}. A compaction would lose"):
-            compact(again(values), ledger, spark)
-        assert ledger.at().snapshots == pins
-    home = again('[values]\nw = "long"\n[edges]\nwhere = "w IS NULL OR w > 0"\n')
-    homes.put(home, 2, [])
-    with pytest.raises(UsageError, match="where: none → w IS NULL"):
-        homes.run(home, ledger, [2])
-    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
-    assert (views.totals(home, ledger)[0]["triangles"], views.totals(home, ledger)[0]["edges"]) == (1, 4)
-    home = again('[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
-    with pytest.raises(UsageError, match="w: long → double") as refused:
-        homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
-    assert "--from-landing" in (refused.value.next or "")
-    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
-    assert ledger.at().frontier == 2  # the landed epoch is taken along
-    warehouse = Warehouse(spark, home)
-    assert dict(warehouse.at("upserts", ledger.at()).dtypes)["w"] == "double"
-    assert views.totals(home, ledger)[0]["edges"] == 4
-    old = views.as_of(warehouse, ledger.at(2), "edges", 1)  # as published before the column had that type
-    assert old.count() == 5
-
-
-@pytest.mark.slow
-def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(spark, tmp_path / "home", live_for=3)
-    world.deliver(0, 1)
-    world.deliver(1, 2)
-    world.deliver(4)
+    consumer = Consumer(world)
+    world.publish_epochs(0, 2)
+    consumer.follow()
+    world.settings = '[values]\nw = "long"\n'  # another value column needs no rebuild
+    world.write_settings(2)
+    world.publish_epochs(1, 2, 3)  # late, corrected and new
     right = copy.deepcopy(world.landed)
-    row, epochs = rollback.rollback(world.home, world.ledger, 1)
-    assert (row.revision, row.frontier, epochs) == (4, 1, [1, 2, 4])
-    world.expected[4] = world.expected[1]
-    world.check(1, 2, 3, 4)
-    _, rows = grid(world.home, world.ledger)
-    assert {e["epoch"]: e["state"] for e in rows} == {0: "published", 1: "changed", 2: "missing", 4: "missing"}
-    homes.run(world.home, world.ledger, [1, 2, 4])
+    world.roll_back(1)
+    assert world.ledger.at().frontier == 2
+    assert {e["epoch"]: e["state"] for e in grid(world.home, world.ledger)[1]} == {
+        0: "published", 1: "missing", 2: "changed", 3: "missing",
+    }  # fmt: skip
+    consumer.follow()  # two revisions at once
+    assert_difference(world, side_of(world, 2), side_of(world, 1), (right, world.landed))  # backwards
+    assert_difference(world, side_of(world, 2), side_of(world, 3), (right, world.landed))  # over what was taken back
+
+    world.write_settings(4)
+    with pytest.raises(UsageError, match="live_for: 2 → 4") as refused:
+        homes.run(world.home, world.ledger, [1])
+    assert "altneu rebuild" in (refused.value.next or "")
+    world.rebuild(from_landing=False)
+    consumer.follow()
     world.landed = right
-    world.published()
-    world.check(5)
-    assert world.state(5) == world.state(3)
-    with pytest.raises(AltneuError, match="revision 9 was not published"):
-        rollback.rollback(world.home, world.ledger, 9)
-    # after a compaction the kept revisions share a snapshot: what a rollback takes back stays in it, and is not seen
-    compact(world.home, world.ledger, spark, grace=3600)
-    rollback.rollback(world.home, world.ledger, 1)
-    world.expected[6] = world.expected[1]
-    world.landed = copy.deepcopy(world.expected[1][0])
-    world.check(1, 3, 5, 6)
-    world.deliver(0, 5)
-    world.check(6, 7)
-    compact(world.home, world.ledger, spark, grace=0)
-    world.check(5, 6, 7)
+    homes.run(world.home, world.ledger, [1, 2, 3])  # forward again
+    world.record_revision()
+    consumer.follow()
+    world.assert_same_as_reference(1, 2, 3, 4, 5)  # the old ones keep the old meaning
+    for epoch in range(4):
+        wanted = {(*edge, k): 1 for edge, k in expected_trussness(right, epoch, 4).items()}
+        assert consumer.edges_at(epoch) == wanted, (world.seed, epoch)
+    names = Graph(world.home.path, spark).register("t_")
+    assert {"t_edges", "t_totals", "t_diffs_upserts"} <= set(names)
+    found = spark.sql("SELECT src, dst, trussness FROM t_edges").collect()
+    assert Counter(map(tuple, found)) == world.expected_edges(5)
+    assert spark.sql("SELECT max(edges) FROM t_totals").first()[0] is not None
 
 
-@pytest.mark.slow  # test_a_consumer_follows_names rolls back to nothing in the ordinary tier
-def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(spark, tmp_path / "home")
-    world.deliver(0, 1)
-    graph = Graph(world.home.path, spark)
-    had = Counter((r.src, r.dst, r.trussness) for r in graph.edges().collect())
-    row, epochs = rollback.rollback(world.home, world.ledger, 0)
-    assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [0, 1])
-    with pytest.raises(AltneuError, match="nothing is published"):
-        graph.edges()
-    taken = graph.changes_since(1).collect()
-    assert Counter((r.src, r.dst, r.trussness) for r in taken) == had and {r.diff for r in taken} <= {-1}
-    with pytest.raises(AltneuError, match="nothing is published"):
-        compact(world.home, world.ledger, spark, grace=0)
-    homes.run(world.home, world.ledger, [0, 1])
-    world.expected[1] = (copy.deepcopy(world.landed), world.live_for)
-    world.published()
-    world.check(1, 3)
-    assert graph.changes_since(1, 3).count() == 0
-    compact(world.home, world.ledger, spark, grace=0)
-    world.check(3)
-    names = {name for table in TABLES for name in Warehouse(spark, world.home).metadata(table).refs()}
-    assert names == {"main", "r1", "r2", "r3"}
-
-
-def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
-    world = World(spark, tmp_path / "home")
-    world.deliver(0, 1)
-    data = sorted((tmp_path / "home" / "warehouse" / "graph" / "trussness" / "data").rglob("*.parquet"))
-    assert data
-    for file in data:
-        file.unlink()
-    shutil.rmtree(tmp_path / "home" / "warm")  # else a stage may do without the old rows, and the audit reads them
-    world.land(2)
-    with pytest.raises(RunFailed, match=r"stage truss .*trussness.*\.parquet") as broken:
-        homes.run(world.home, world.ledger, [2])
-    assert "altneu rebuild" in (broken.value.next or "")
-    landed = world.landed.pop(2)
-    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
-    world.published()
-    world.landed[2] = landed
-    homes.run(world.home, world.ledger, [2])
-    world.published()
-    world.check(2, 3)
-    # the landed rows themselves: only the landing has them
-    for file in (tmp_path / "home" / "warehouse" / "graph" / "upserts" / "data").rglob("*.parquet"):
-        file.unlink()
-    with pytest.raises(RunFailed):
-        homes.run_as_planned(
-            world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False)
-        )
-    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=True))
-    world.published()
-    world.check(4)
-    shutil.rmtree(world.home.landing / "epoch=1")
-    with pytest.raises(UsageError, match="not in the landing any more"):
-        planning.plan_rebuild(world.home, world.ledger, from_landing=True)
-
-
-@pytest.mark.law(9)
-@pytest.mark.parametrize(
-    ("live_for", "short"), [(3, True), *(pytest.param(each, False, marks=pytest.mark.slow) for each in (3, None))]
-)
-def test_compaction_changes_no_kept_answer(
-    spark: SparkSession, tmp_path: Path, live_for: int | None, short: bool
-) -> None:
-    """Law 9, with late and replaced epochs before and after, and a run at work while it happens."""
-    world = World(spark, tmp_path / "home", live_for=live_for, retention="[retention]\nepochs = 4\nrevisions = 3\n")
-    world.deliver(0, 2)
-    world.deliver(1, 3)
-    world.deliver(2, 4)  # replaced
-    world.deliver(1, 5)  # replaced, and it will lie before `since`: later than the oldest revision that is kept
-    world.land(6)  # a run at work: it has read its batch and made its edges when the compaction comes
-    run_id = runner.begin(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [6]))
-    assert run_id
-    for name in ("ingest", "edges"):
-        runner.stage(world.home, world.ledger, run_id, name)
+@pytest.mark.law(9, 11, 12)
+def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession, tmp_path: Path) -> None:
+    """Law 9, with late and replaced epochs before and after; then a file is lost, and made again."""
+    world = World(spark, tmp_path / "home", live_for=3, settings="[retention]\nepochs = 4\nrevisions = 2\n")
+    consumer = Consumer(world)
+    world.publish_epochs(0, 2, 3)
+    world.publish_epochs(2, 4)  # replaced
+    world.publish_epochs(1, 5)  # late: it will lie before `since`, and came after the oldest revision that is kept
+    consumer.follow()
+    world.land_batches(6)
+    run_id = begin_run(
+        world, 6, "ingest", "edges"
+    )  # it has read its batch and made its edges when the compaction comes
+    reader = Graph(world.home.path, spark).edges(revision=2)  # somebody reads just now
+    rows = sorted(map(tuple, reader.collect()))
     facts = compact(world.home, world.ledger, spark, grace=3600)
-    assert (facts.since, facts.revisions, facts.dropped_revisions) == (2, [2, 4], 1)
-    assert all(size.files <= 1 for size in facts.tables.values())
-    world.check(2, 3, 4)
-    with pytest.raises(AltneuError, match="revision 1 cannot be read any more"):
-        Warehouse(spark, world.home).at("edges", world.ledger.at(1))
-    with pytest.raises(AltneuError, match="cannot be read any more"):
-        rollback.rollback(world.home, world.ledger, 1)
-    for name in ("triangles", "truss", "audit", "publish", "report"):
-        runner.stage(world.home, world.ledger, run_id, name)
-    world.published()
-    world.check(4, 5)
+    assert (facts.since, facts.revisions, facts.dropped_revisions) == (2, [2, 3], 1)
+    assert facts.verified and facts.expired_snapshots == 0 and all(size.files <= 1 for size in facts.tables.values())
+    assert sorted(map(tuple, reader.collect())) == rows
+    world.assert_same_as_reference(2, 3)
+    assert_cannot_be_read_any_more(world, 1)
+
+    run_stages(world, run_id, "triangles", "truss")
+    run = world.ledger.run(run_id)
+    sides = side_of_base(world, run), side_of_run(world, run)
+    assert_difference(world, *sides, (world.expected[3][0], world.landed))  # its base was written again meanwhile
+    run_stages(world, run_id, "audit", "publish", "report")
+    world.record_revision()
+    consumer.follow()  # over the compaction
     graph = Graph(world.home.path, spark)
     with pytest.raises(UsageError, match="epoch 1 was folded"):
-        graph.edges(as_of=1, revision=4)
-    assert graph.edges(as_of=1).count() == len(reference.edges(world.landed, 1, live_for))  # the run's own base
-    world.deliver(2, 4, 7)  # late, at the first epoch that is kept, replaced, and new
+        graph.edges(as_of=1, revision=3)
+    assert graph.edges(as_of=1).count() == len(reference.edges(world.landed, 1, 3))  # the run's own base
+    world.publish_epochs(2, 4, 7)  # late, at the first epoch that is kept, replaced, and new
     facts = compact(world.home, world.ledger, spark, grace=0)
-    assert (facts.since, facts.revisions) == (4, [4, 6])
-    assert facts.expired_snapshots > 0
-    world.check(4, 5, 6)
-    if short:
-        return
-    kept = world.landed[0]
-    world.land(0)
-    with pytest.raises(UsageError, match="epoch 0 cannot be replaced"):
-        homes.run(world.home, world.ledger, [0])
-    assert survey(world.home, world.ledger)[1][0].state == "folded"
-    world.landed[0] = kept
-    again = compact(world.home, world.ledger, spark, grace=0)
-    assert again.tables == facts.tables  # nothing left to gain
-    world.deliver(6)
-    world.check(6, 7)
+    assert (facts.since, facts.revisions) == (4, [4, 5]) and facts.expired_snapshots > 0
+    assert count_data_files(world) == sum(size.files for size in facts.tables.values()), "what nobody can read is gone"
+    world.assert_same_as_reference(4, 5)
     assert_consolidated(world)
-    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
-    world.published()
-    world.check(8)  # and the totals of the folded epochs are still those of history
-    world.configure(None if live_for else 9)
+
+    prints = world.ledger.fingerprints(5)
+    what, then = lose_files(world, "trussness")
+    assert "trussness" in what and ".parquet" in what and "altneu rebuild" in (then or "")
+    world.rebuild(from_landing=False)
+    world.assert_same_as_reference(6)  # and the totals of the folded epochs are still those of history
+    assert world.ledger.fingerprints(6) == prints, "law 11: of the same contents"
+    world.write_settings(None)
     assert meaning.changed_meaning(world.home, world.ledger)[1] == "reload"
+
+
+def begin_run(world: World, epoch: int, *stages: str) -> str:
+    """A run of one epoch that has done some of its stages."""
+    run_id = runner.begin(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [epoch]))
+    assert run_id
+    run_stages(world, run_id, *stages)
+    return run_id
+
+
+def run_stages(world: World, run_id: str, *stages: str) -> None:
+    for stage in stages:
+        runner.stage(world.home, world.ledger, run_id, stage)
+
+
+def assert_cannot_be_read_any_more(world: World, revision: int) -> None:
+    with pytest.raises(AltneuError, match=f"revision {revision} cannot be read any more"):
+        Warehouse(world.spark, world.home).at("edges", world.ledger.at(revision))
+    with pytest.raises(AltneuError, match="cannot be read any more"):
+        rollback.rollback(world.home, world.ledger, revision)
+
+
+def count_data_files(world: World) -> int:
+    return len(list((world.path / "warehouse").rglob("*.parquet")))
+
+
+def lose_files(world: World, table: str) -> tuple[str, str | None]:
+    """Delete a table's data files; what is then said of reading it, and the next command."""
+    for file in (world.path / "warehouse" / "graph" / table / "data").rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(Exception, match=r"\.parquet") as broken:
+        Warehouse(world.spark, world.home).at(table, world.ledger.at()).collect()
+    return explained(broken.value)
 
 
 def assert_consolidated(world: World) -> None:
@@ -348,23 +163,40 @@ def assert_consolidated(world: World) -> None:
         assert frame.where("diff = 0").count() == 0, table
 
 
-@pytest.mark.slow  # tests/protocol has a compaction and a writer in every order in the ordinary tier
-def test_compaction_leaves_a_revision_published_meanwhile_alone(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World(spark, tmp_path / "home")
-    world.deliver(0, 1)
-    world.deliver(2)
-    ensure = Warehouse.ensure
+def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    """A filter one of the stored rows; another type of a column one from the landing."""
+    home, ledger = homes.make(tmp_path / "home", '[values]\nw = "long"\n')
+    homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in [(0, 1), (1, 2), (0, 2)]])
+    homes.put(home, 1, [(2, 3, 5, "upsert", 0), (0, 3, -5, "upsert", 0)])
+    homes.run(home, ledger, [0, 1])
+    assert views.totals(home, ledger)[0]["triangles"] == 2
+    pins = ledger.at().snapshots
 
-    def overtaken(warehouse: Warehouse, retype: bool = False) -> None:
-        monkeypatch.setattr(Warehouse, "ensure", ensure)
-        world.deliver(3)
-        ensure(warehouse, retype)
+    def reopen(toml: str) -> Home:
+        (home.path / "altneu.toml").write_text(toml)
+        return Home.open(home.path)
 
-    monkeypatch.setattr(Warehouse, "ensure", overtaken)
-    assert compact(world.home, world.ledger, spark, grace=0).revisions == [1, 2]
-    world.check(1, 2, 3)
+    for values, words in {"": "w: long → none", '[values]\nw = "double"\n': "w: long → double"}.items():
+        with pytest.raises(UsageError, match=f"{words}. A compaction would lose"):
+            compact(reopen(values), ledger, spark)
+        assert ledger.at().snapshots == pins
+    home = reopen('[values]\nw = "long"\n[edges]\nwhere = "w IS NULL OR w > 0"\n')
+    homes.put(home, 2, [])
+    with pytest.raises(UsageError, match="where: none → w IS NULL"):
+        homes.run(home, ledger, [2])
+    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
+    assert (views.totals(home, ledger)[0]["triangles"], views.totals(home, ledger)[0]["edges"]) == (1, 4)
+    home = reopen('[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
+    with pytest.raises(UsageError, match="w: long → double") as refused:
+        homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
+    assert "--from-landing" in (refused.value.next or "")
+    homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    assert ledger.at().frontier == 2  # the landed epoch is taken along
+    warehouse = Warehouse(spark, home)
+    assert dict(warehouse.at("upserts", ledger.at()).dtypes)["w"] == "double"
+    assert views.totals(home, ledger)[0]["edges"] == 4
+    old = views.as_of(warehouse, ledger.at(1), "edges", 1)  # as published before the column had that type
+    assert old.count() == 5
 
 
 @pytest.mark.parametrize(
@@ -375,8 +207,7 @@ def test_a_landing_that_changes_while_it_is_read(
 ) -> None:
     """Files are read twice, to judge them and for their rows: a change in between is reported, and loses nothing."""
     world = World(spark, tmp_path / "home")
-    world.deliver(0)
-    world.land(1)
+    world.land_batches(1)
     judge = ingest.judge
 
     def judge_and_change(*arguments: Any, **options: Any) -> Any:
@@ -391,17 +222,196 @@ def test_a_landing_that_changes_while_it_is_read(
     monkeypatch.setattr(ingest, "judge", judge_and_change)
     with pytest.raises(RunFailed, match="the landing changed while it was read"):
         homes.run(world.home, world.ledger, [1])
-    assert world.ledger.at().revision == 1
+    assert world.ledger.at().revision == 0
     monkeypatch.setattr(ingest, "judge", judge)
-    world.deliver(1)
-    world.check(1, 2)
+    world.publish_epochs(1)
+    world.assert_same_as_reference(1)
 
 
+@pytest.mark.slow
+def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(spark, tmp_path / "home", live_for=2)
+    world.publish_epochs(0, 1, 3)
+    world.write_settings(4)
+    world.land_batches(2)
+    with pytest.raises(UsageError, match="live_for: 2 → 4") as refused:
+        homes.run(world.home, world.ledger, [2])
+    assert "altneu rebuild" in (refused.value.next or "")
+    world.landed.pop(2)
+    world.rebuild(from_landing=False)
+    assert world.ledger.at().revision == 2
+    world.publish_epochs(2)
+    world.assert_same_as_reference(1, 2, 3)  # the old ones keep the old meaning
+
+
+@pytest.mark.slow
+def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(spark, tmp_path / "home", live_for=3)
+    world.publish_epochs(0, 1)
+    world.publish_epochs(1, 2)
+    world.publish_epochs(4)
+    right = copy.deepcopy(world.landed)
+    row, epochs = rollback.rollback(world.home, world.ledger, 1)
+    assert (row.revision, row.frontier, epochs) == (4, 1, [1, 2, 4])
+    world.expected[4] = world.expected[1]
+    world.assert_same_as_reference(1, 2, 3, 4)
+    _, rows = grid(world.home, world.ledger)
+    assert {e["epoch"]: e["state"] for e in rows} == {0: "published", 1: "changed", 2: "missing", 4: "missing"}
+    homes.run(world.home, world.ledger, [1, 2, 4])
+    world.landed = right
+    world.record_revision()
+    world.assert_same_as_reference(5)
+    assert world.expected_edges(5) == world.expected_edges(3)
+    with pytest.raises(AltneuError, match="revision 9 was not published"):
+        rollback.rollback(world.home, world.ledger, 9)
+    # after a compaction the kept revisions share a snapshot: what a rollback takes back stays in it, and is not seen
+    compact(world.home, world.ledger, spark, grace=3600)
+    rollback.rollback(world.home, world.ledger, 1)
+    world.expected[6] = world.expected[1]
+    world.landed = copy.deepcopy(world.expected[1][0])
+    world.assert_same_as_reference(1, 3, 5, 6)
+    world.publish_epochs(0, 5)
+    world.assert_same_as_reference(6, 7)
+    compact(world.home, world.ledger, spark, grace=0)
+    world.assert_same_as_reference(5, 6, 7)
+
+
+@pytest.mark.slow  # tests/laws/test_fingerprints rolls back to nothing in the ordinary suite
+def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(spark, tmp_path / "home")
+    world.publish_epochs(0, 1)
+    graph = Graph(world.home.path, spark)
+    had = Counter((r.src, r.dst, r.trussness) for r in graph.edges().collect())
+    row, epochs = rollback.rollback(world.home, world.ledger, 0)
+    assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [0, 1])
+    with pytest.raises(AltneuError, match="nothing is published"):
+        graph.edges()
+    taken = graph.changes_since(1).collect()
+    assert Counter((r.src, r.dst, r.trussness) for r in taken) == had and {r.diff for r in taken} <= {-1}
+    with pytest.raises(AltneuError, match="nothing is published"):
+        compact(world.home, world.ledger, spark, grace=0)
+    homes.run(world.home, world.ledger, [0, 1])
+    world.expected[1] = (copy.deepcopy(world.landed), world.live_for)
+    world.record_revision()
+    world.assert_same_as_reference(1, 3)
+    assert graph.changes_since(1, 3).count() == 0
+    compact(world.home, world.ledger, spark, grace=0)
+    world.assert_same_as_reference(3)
+    names = {name for table in TABLES for name in Warehouse(spark, world.home).metadata(table).refs()}
+    assert names == {"main", "r1", "r2", "r3"}
+
+
+@pytest.mark.slow
+def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -> None:
+    world = World(spark, tmp_path / "home")
+    world.publish_epochs(0, 1)
+    data = sorted((tmp_path / "home" / "warehouse" / "graph" / "trussness" / "data").rglob("*.parquet"))
+    assert data
+    for file in data:
+        file.unlink()
+    shutil.rmtree(tmp_path / "home" / "warm")  # else a stage may do without the old rows, and the audit reads them
+    world.land_batches(2)
+    with pytest.raises(RunFailed, match=r"stage truss .*trussness.*\.parquet") as broken:
+        homes.run(world.home, world.ledger, [2])
+    assert "altneu rebuild" in (broken.value.next or "")
+    landed = world.landed.pop(2)
+    world.rebuild(from_landing=False)
+    world.landed[2] = landed
+    homes.run(world.home, world.ledger, [2])
+    world.record_revision()
+    world.assert_same_as_reference(2, 3)
+    # the landed rows themselves: only the landing has them
+    for file in (tmp_path / "home" / "warehouse" / "graph" / "upserts" / "data").rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(RunFailed):
+        homes.run_as_planned(
+            world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False)
+        )
+    world.rebuild(from_landing=True)
+    world.assert_same_as_reference(4)
+    shutil.rmtree(world.home.landing / "epoch=1")
+    with pytest.raises(UsageError, match="not in the landing any more"):
+        planning.plan_rebuild(world.home, world.ledger, from_landing=True)
+
+
+@pytest.mark.law(9)
+@pytest.mark.slow
+@pytest.mark.parametrize("live_for", [3, None])
+def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, live_for: int | None) -> None:
+    """Law 9, with late and replaced epochs before and after, and a run at work while it happens."""
+    world = World(spark, tmp_path / "home", live_for=live_for, settings="[retention]\nepochs = 4\nrevisions = 3\n")
+    world.publish_epochs(0, 2)
+    world.publish_epochs(1, 3)
+    world.publish_epochs(2, 4)  # replaced
+    world.publish_epochs(1, 5)  # replaced, and it will lie before `since`: later than the oldest revision that is kept
+    world.land_batches(6)  # a run at work: it has read its batch and made its edges when the compaction comes
+    run_id = runner.begin(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [6]))
+    assert run_id
+    for name in ("ingest", "edges"):
+        runner.stage(world.home, world.ledger, run_id, name)
+    facts = compact(world.home, world.ledger, spark, grace=3600)
+    assert (facts.since, facts.revisions, facts.dropped_revisions) == (2, [2, 4], 1)
+    assert all(size.files <= 1 for size in facts.tables.values())
+    world.assert_same_as_reference(2, 3, 4)
+    with pytest.raises(AltneuError, match="revision 1 cannot be read any more"):
+        Warehouse(spark, world.home).at("edges", world.ledger.at(1))
+    with pytest.raises(AltneuError, match="cannot be read any more"):
+        rollback.rollback(world.home, world.ledger, 1)
+    for name in ("triangles", "truss", "audit", "publish", "report"):
+        runner.stage(world.home, world.ledger, run_id, name)
+    world.record_revision()
+    world.assert_same_as_reference(4, 5)
+    graph = Graph(world.home.path, spark)
+    with pytest.raises(UsageError, match="epoch 1 was folded"):
+        graph.edges(as_of=1, revision=4)
+    assert graph.edges(as_of=1).count() == len(reference.edges(world.landed, 1, live_for))  # the run's own base
+    world.publish_epochs(2, 4, 7)  # late, at the first epoch that is kept, replaced, and new
+    facts = compact(world.home, world.ledger, spark, grace=0)
+    assert (facts.since, facts.revisions) == (4, [4, 6])
+    assert facts.expired_snapshots > 0
+    world.assert_same_as_reference(4, 5, 6)
+    kept = world.landed[0]
+    world.land_batches(0)
+    with pytest.raises(UsageError, match="epoch 0 cannot be replaced"):
+        homes.run(world.home, world.ledger, [0])
+    assert survey(world.home, world.ledger)[1][0].state == "folded"
+    world.landed[0] = kept
+    again = compact(world.home, world.ledger, spark, grace=0)
+    assert again.tables == facts.tables  # nothing left to gain
+    world.publish_epochs(6)
+    world.assert_same_as_reference(6, 7)
+    assert_consolidated(world)
+    world.rebuild(from_landing=False)
+    world.assert_same_as_reference(8)  # and the totals of the folded epochs are still those of history
+    world.write_settings(None if live_for else 9)
+    assert meaning.changed_meaning(world.home, world.ledger)[1] == "reload"
+
+
+@pytest.mark.slow  # tests/protocol has a compaction and a writer in every order in the ordinary tier
+def test_compaction_leaves_a_revision_published_meanwhile_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(spark, tmp_path / "home")
+    world.publish_epochs(0, 1)
+    world.publish_epochs(2)
+    ensure = Warehouse.ensure
+
+    def overtaken(warehouse: Warehouse, retype: bool = False) -> None:
+        monkeypatch.setattr(Warehouse, "ensure", ensure)
+        world.publish_epochs(3)
+        ensure(warehouse, retype)
+
+    monkeypatch.setattr(Warehouse, "ensure", overtaken)
+    assert compact(world.home, world.ledger, spark, grace=0).revisions == [1, 2]
+    world.assert_same_as_reference(1, 2, 3)
+
+
+@pytest.mark.slow
 def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> None:
     """What nobody can read goes only after the grace period, and the files that killed tasks have left go too."""
-    world = World(spark, tmp_path / "home", retention="[retention]\nrevisions = 1\n")
+    world = World(spark, tmp_path / "home", settings="[retention]\nrevisions = 1\n")
     for epoch in range(3):
-        world.deliver(epoch)
+        world.publish_epochs(epoch)
 
     def files() -> int:
         return len(list((tmp_path / "home" / "warehouse").rglob("*.parquet")))
@@ -413,66 +423,35 @@ def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> Non
     facts = compact(world.home, world.ledger, spark, grace=0)
     assert facts.expired_snapshots >= 2 * 4
     assert files() == sum(size.files for size in facts.tables.values()) < before
-    world.check(3)
-    world.deliver(4)
-    world.check(4)
+    world.assert_same_as_reference(3)
+    world.publish_epochs(4)
+    world.assert_same_as_reference(4)
 
 
-def changed_epochs(world: World, revision: int) -> dict[int, tuple[bool, bool]]:
-    """As `epochs.changed_epochs` says it."""
-    found = epochs.changed_epochs(world.home, world.ledger, revision)
-    return {each.epoch: (each.before is not None, each.after is not None) for each in found}
-
-
+@pytest.mark.slow
 def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> None:
     """Changes since a revision, applied exactly once each, give every revision: late ones, corrected, rolled back,
     rebuilt and compacted ones; and the collection with its epochs gives the state at every epoch."""
     world = World(spark, tmp_path / "home", live_for=3)
-    graph = Graph(world.home.path, spark)
-    held: Counter[Any] = Counter()
-    triples: Counter[Any] = Counter()
-    at = 0
-
-    def follow() -> None:
-        nonlocal at
-        newest = world.ledger.at().revision
-        for revision in range(at + 1, newest + 1):
-            assert changed_epochs(world, revision) == world.changed_epochs(revision), (world.seed, revision)
-        for row in graph.changes_since(at).collect():
-            held[row.src, row.dst, row.trussness] += row["diff"]
-        assert {key: n for key, n in held.items() if n} == dict(world.state(newest)), (world.seed, at, newest)
-        for row in graph.changes_since(at, all_epochs=True).collect():
-            triples[row.src, row.dst, row.trussness, row.epoch] += row["diff"]
-        at = newest
-
-    world.deliver(0, 2)
-    follow()
-    assert graph.changes_since(at).count() == 0
-    world.deliver(1)
-    world.deliver(3)
-    follow()  # two at once
+    consumer = Consumer(world)
+    world.publish_epochs(0, 2)
+    consumer.follow()
+    assert Graph(world.home.path, spark).changes_since(consumer.at).count() == 0
+    world.publish_epochs(1)
+    world.publish_epochs(3)
+    consumer.follow()  # two at once
     rollback.rollback(world.home, world.ledger, 1)
     world.expected[4] = world.expected[1]
-    follow()
-    homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=True))
-    world.published()
+    consumer.follow()
+    world.rebuild(from_landing=True)
     compact(world.home, world.ledger, spark, grace=3600)
-    follow()
-    world.deliver(2)
-    follow()
-    landed, live_for = world.expected[at]
+    consumer.follow()
+    world.publish_epochs(2)
+    consumer.follow()
+    landed, live_for = world.expected[consumer.at]
     for epoch in range(4):
-        state: Counter[Any] = Counter()
-        for (a, b, k, when), n in triples.items():
-            if when <= epoch:
-                state[a, b, k] += n
-        wanted = {(a, b, k): 1 for (a, b), k in World.trusses(landed, epoch, live_for).items()}
-        assert {key: n for key, n in state.items() if n} == wanted, (world.seed, epoch)
-    names = graph.register("t_")
-    assert {"t_edges", "t_totals", "t_diffs_upserts"} <= set(names)
-    found = spark.sql("SELECT src, dst, trussness FROM t_edges").collect()
-    assert Counter(map(tuple, found)) == world.state(at)
-    assert spark.sql("SELECT max(edges) FROM t_totals").first()[0] is not None
+        wanted = {(*edge, k): 1 for edge, k in expected_trussness(landed, epoch, live_for).items()}
+        assert consumer.edges_at(epoch) == wanted, (world.seed, epoch)
 
 
 @pytest.mark.slow

@@ -1,17 +1,27 @@
-"""The edges that landed rows leave, as the proof derives them a second time, against a slow reading of the rules."""
+"""The edges that landed rows leave, as the proof derives them a second time, against a slow reading of the rules; and
+what is said where stored rows are other ones, of the pairs that landed again and of the part that is recounted."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
+from algorithms.fingerprint import Fingerprint
 from pipeline.checking.landed import _last, _steps
+from pipeline.run import proving
+from pipeline.run.decision import Way
 from pipeline.run.suites import _alone
-from tests import seeds
+from pipeline.storage import few
+from pipeline.storage.declared import fields
+from tests import homes, seeds
 
 Stored = tuple[int, int, bool, int, int, bool, int]  # a, b, forth, epoch, seq, on, diff
 
@@ -73,3 +83,108 @@ def test_edges_follow_from_the_rows(seed: int, live_for: int | None) -> None:
 def test_whether_rows_are_alone(tiny: SparkSession, rows: list[tuple[int, ...]], alone: bool) -> None:
     frame = tiny.createDataFrame(rows, "epoch bigint, src bigint, dst bigint, seq bigint, diff bigint")
     assert _alone(frame) is alone
+
+
+FRONTIER, WINDOW, OPEN = 4, 5, 2**63 - 1
+PART = (1, 2)  # the vertices that are recounted
+Stored = dict[str, list[tuple[Any, ...]]]
+# a triangle that landed at epoch 1, and an edge that landed at 4, the run's: all expire five epochs later
+LANDED = {1: [(1, 2), (2, 3), (1, 3)], 4: [(7, 8)]}
+
+
+def stored_rows() -> Stored:
+    """All tables as they should be."""
+    edges = [(a, b, epoch) for epoch, pairs in LANDED.items() for a, b in pairs]
+    return {
+        "upserts": [(a, b, "upsert", 0, "f", 1, e, 1 + (e == FRONTIER), 1) for a, b, e in edges],
+        "edges": [(a, b, e + WINDOW, e, 1 + (e == FRONTIER), 1) for a, b, e in edges],
+        "degrees": [(v, 1, 1, 2) for v in (1, 2, 3)] + [(v, FRONTIER, 2, 1) for v in (7, 8)],
+        "triangle_counts": [(v, 1, 1, 1) for v in (1, 2, 3)],
+        "trussness": [(1, 2, 3, 1, 1, 1), (1, 3, 3, 1, 1, 1), (2, 3, 3, 1, 1, 1), (7, 8, 2, FRONTIER, 2, 1)],
+    }
+
+
+def print_rows(*rows: tuple[int, ...]) -> Fingerprint:
+    """`rows`: the data, and how often."""
+    columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)]
+    return Fingerprint.of_rows(columns[:-1], columns[-1])
+
+
+RECOUNTED = {  # of vertices 1 and 2, and of the edges that begin there
+    "edges": print_rows((1, 2, 1), (2, 3, 1), (1, 3, 1)),
+    "degrees": print_rows((1, 2), (2, 2)),
+    "triangle_counts": print_rows((1, 1), (2, 1)),
+    "trussness": print_rows((1, 2, 3, 1), (2, 3, 3, 1), (1, 3, 3, 1)),
+}
+
+
+def replace_row(table: str, old: tuple[Any, ...], new: tuple[Any, ...]) -> Callable[[Stored], None]:
+    def spoil(stored: Stored) -> None:
+        at = stored[table].index(old)
+        stored[table][at] = new
+
+    return spoil
+
+
+def double_degree_of(vertex: int) -> Callable[[Stored], None]:
+    row = next(row for row in stored_rows()["degrees"] if row[0] == vertex)
+    return replace_row("degrees", row, (*row[:-1], 2 * row[-1]))
+
+
+PAIRS = "edges of the pairs that landed"
+NEW_EDGE = (7, 8, FRONTIER + WINDOW, FRONTIER, 2, 1)
+OLD_EDGE = (1, 3, 1 + WINDOW, 1, 1, 1)
+# what is stored instead → what is said: epoch, what, of what
+SPOILT: dict[str, tuple[Callable[[Stored], None], list[tuple[int, str, str]]]] = {
+    "nothing": (lambda stored: None, []),
+    "a new edge is lost": (lambda stored: stored["edges"].remove(NEW_EDGE), [(4, "landed", PAIRS)]),
+    "a new edge is another one": (
+        replace_row("edges", NEW_EDGE, (7, 9, *NEW_EDGE[2:])), [(4, "landed", PAIRS)],
+    ),
+    "a new edge ends early": (
+        replace_row("edges", NEW_EDGE, (7, 8, FRONTIER + 2, *NEW_EDGE[3:])),
+        [(4, "landed", f"{PAIRS}, at epoch {FRONTIER + 2}")],
+    ),
+    "a new edge never ends": (
+        replace_row("edges", NEW_EDGE, (7, 8, OPEN, *NEW_EDGE[3:])), [(4, "landed", f"{PAIRS}, at epoch 9")],
+    ),
+    "an old edge of the part is lost": (
+        lambda stored: stored["edges"].remove(OLD_EDGE),
+        [(1, "landed", PAIRS), (4, "landed", PAIRS), (4, "part", "the rows of edges")],
+    ),
+    "a degree of the part": (double_degree_of(2), [(4, "part", "the rows of degrees")]),
+    "a count of the part": (
+        replace_row("triangle_counts", (1, 1, 1, 1), (1, 1, 1, 2)), [(4, "part", "the rows of triangle_counts")],
+    ),
+    "a trussness of the part": (
+        replace_row("trussness", (1, 3, 3, 1, 1, 1), (1, 3, 4, 1, 1, 1)), [(4, "part", "the rows of trussness")],
+    ),
+    "a degree of another part": (double_degree_of(3), []),  # its turn comes
+}  # fmt: skip
+
+
+@pytest.mark.law(1, 10)
+@pytest.mark.parametrize("name", SPOILT)
+def test_rows_of_landed_pairs_and_of_the_recounted_part_are_compared(
+    tiny: SparkSession, tmp_path: Path, name: str
+) -> None:
+    spoil, wanted = SPOILT[name]
+    home, _ = homes.make(tmp_path / "home", f"[edges]\nlive_for = {WINDOW}\n")
+    stored = stored_rows()
+    spoil(stored)
+
+    def read(table: str) -> Any:
+        return few.frame(tiny, fields(home, table), stored[table])
+
+    run = SimpleNamespace(
+        home=home,
+        frontier=FRONTIER,
+        parent=SimpleNamespace(since=None),
+        keeps=lambda table: True,
+        decide=lambda kind: SimpleNamespace(way=Way.BROADCAST),
+        after=read,
+        delta=lambda table: read(table).where("revision = 2"),
+    )
+    proof = SimpleNamespace(between=PART, part=RECOUNTED)
+    found = proving._landed(run, 1, [1, FRONTIER], False, proof)  # type: ignore[arg-type]
+    assert [(row["epoch"], row["what"], row["a"]) for row in found] == wanted

@@ -3,12 +3,15 @@
 The graphs share a home (their vertices are apart), so that one run of the pipeline carries them all. The batches arrive
 out of order, in groups, wrong and then corrected, and again unchanged; after every revision the totals of every epoch
 up to the frontier, and at the end every vertex and every edge at every epoch, equal a recomputation from the batches.
+One home of the ordinary suite has all at once: values, a filter, a window and motifs.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -21,6 +24,7 @@ from pipeline.state import schema as books
 from pipeline.state.ledger import Ledger
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
+from tests.laws.test_motifs import MOTIFS
 from tests.reference import Row
 
 EPOCHS = 6
@@ -40,6 +44,8 @@ def batch(rng: random.Random, epoch: int) -> list[Row]:
     return rows
 
 
+ALWAYS = "a window, a filter and motifs"
+NAMES = ("square", "loop", "mutual")
 CONFIGS = {
     "kept until deleted": ('[triangles]\nplan = "delta"\n', None, lambda value: True),
     "kept until deleted, from kept graphs": ('[triangles]\nplan = "resume"\n', None, lambda value: True),
@@ -49,10 +55,13 @@ CONFIGS = {
         3,
         lambda value: value is not None and value > 0,
     ),
+    ALWAYS: (
+        '[values]\nw = "long"\n[edges]\nlive_for = 3\nwhere = "w > -2"\n[triangles]\nplan = "delta"\n[motifs]\n'
+        + "".join(f"{name} = {MOTIFS[name][0]}\n" for name in NAMES),
+        3,
+        lambda value: value is not None and value > -2,
+    ),
 }
-
-
-ALWAYS = "a window and a filter"  # test_motifs and test_history have homes of the other kinds
 
 
 @pytest.mark.law(1, 2, 3, 4)
@@ -61,39 +70,67 @@ def test_any_order_equals_recomputation(
     spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toml, live_for, where = CONFIGS[name]
-    if name != ALWAYS:  # as in large homes: the stored rows that a change touches, and no others
+    if name != "a window and a filter":  # as in large homes: the stored rows that a change touches, and no others
         monkeypatch.setattr(edges, "WHOLE_ROWS", -1)
     seed = seeds.one()
     rng = random.Random(seed)
     home, ledger = homes.make(tmp_path / "home", toml)
     if not home.config.values:  # without value columns all values are alike
         where = lambda value: True  # noqa: E731
+    motifs = list(home.config.motifs)
     final = {epoch: batch(rng, epoch) for epoch in range(EPOCHS)}
     final[rng.randrange(EPOCHS)] = []  # an empty epoch
     landed: dict[int, list[Row]] = {}
 
-    def deliver(epochs: list[int], wrong: bool = False) -> None:
+    def deliver(epochs: list[int], batches: dict[int, list[Row]]) -> None:
         for epoch in epochs:
-            landed[epoch] = batch(rng, epoch) if wrong else final[epoch]
+            landed[epoch] = batches[epoch]
             homes.put(home, epoch, landed[epoch])
         homes.run(home, ledger, epochs)
-        assert_totals(ledger, landed)
-
-    def assert_totals(ledger: Ledger, landed: dict[int, list[Row]]) -> None:
-        points = views.totals(home, ledger, all_epochs=True)
-        for point in points:
+        for point in views.totals(home, ledger, all_epochs=True):
             expected = reference.totals(reference.edges(landed, point["epoch"], live_for, where))
             assert {key: point[key] for key in expected} == expected, (seed, point["epoch"])
+            counted = {each: count_motif(each, landed, point["epoch"], live_for, where)[0] for each in motifs}
+            assert point["motifs"] == counted, (seed, point["epoch"])
 
     order = rng.sample(range(EPOCHS), EPOCHS)
-    deliver(order[:2], wrong=True)  # a group, with content that is corrected later
-    deliver(order[2:3])
+    deliver(order[:2], {epoch: batch(rng, epoch) for epoch in order[:2]})  # a group, wrong at first
+    forget_wedges(ledger)
+    deliver(order[2:], final)
     before = ledger.at()
-    assert homes.run(home, ledger, order[2:3]) is None  # law 2: the same batch again publishes nothing
+    assert homes.run(home, ledger, order[2:]) is None  # law 2: the same batches again publish nothing
     assert ledger.at() == before
-    deliver(order[3:])
-    deliver(order[:2])  # the correction: a late replacement of two epochs at once
+    deliver(order[:2], final)  # the correction: a late replacement of two epochs at once
     assert_everything(spark, home, ledger, landed, live_for, where, seed)
+    if motifs:
+        assert_motif_counts(spark, home, ledger, landed, live_for, where, seed)
+
+
+def count_motif(name: str, landed: dict[int, list[Row]], epoch: int, live_for: int | None, where: Any) -> Any:
+    """How often a motif occurs, and at which vertices."""
+    return reference.motif(MOTIFS[name][1], landed, epoch, live_for, where)
+
+
+def forget_wedges(ledger: Ledger) -> None:
+    """As in a home from before they were counted: the next run counts those of all epochs."""
+    with ledger.engine.begin() as connection:
+        assert connection.execute(sa.delete(books.totals).where(books.totals.c.measure == "wedges")).rowcount
+
+
+def assert_motif_counts(spark, home, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
+    """Of every vertex at every epoch, and as a reader sees those of the last one."""
+    row, names = ledger.at(), list(home.config.motifs)
+    warehouse = Warehouse(spark, home)
+    rows = warehouse.at("motif_counts", row).collect()
+    for epoch in range(row.frontier + 1):
+        found: Counter[Any] = Counter()
+        for r in rows:
+            found[r.motif, r.vertex] += r["diff"] if r.epoch <= epoch else 0
+        counted = {name: count_motif(name, landed, epoch, live_for, where)[1] for name in names}
+        wanted = {(name, vertex): n for name, each in counted.items() for vertex, n in each.items()}
+        assert {key: n for key, n in found.items() if n} == wanted, (seed, epoch)
+    shown = views.as_of(warehouse, row, "vertices", row.frontier, names).collect()
+    assert {(name, r.vertex): r[name] for r in shown for name in names if r[name]} == wanted, seed
 
 
 def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
@@ -155,6 +192,7 @@ def spark_when(condition: str, then: str, otherwise: str):  # type: ignore[no-un
     return F.expr(f"CASE WHEN {condition} THEN {then} ELSE {otherwise} END")
 
 
+@pytest.mark.slow
 def test_a_home_from_before_wedges_were_counted_counts_them_all(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home")
     rows: dict[int, list[Row]] = {0: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]}

@@ -296,7 +296,7 @@ def asked(name: str, default: int) -> int:
 @pytest.mark.law(2, 3, 4, 7, 9)
 def test_short_stories(spark: SparkSession, unaudited: None) -> None:
     """The long stories have the audit stage; the model checks more."""
-    tell(spark, asked("ALTNEU_STORIES", 4), asked("ALTNEU_STEPS", 2))
+    tell(spark, asked("ALTNEU_STORIES", 3), asked("ALTNEU_STEPS", 2))
 
 
 @pytest.mark.slow

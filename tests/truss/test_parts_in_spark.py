@@ -284,10 +284,12 @@ class Losing(OnExecutors):
         return super().keep(rows, after)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
-def test_what_executors_lose_is_heard_again(spark: SparkSession, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "graphs"), [(0, 1), *(pytest.param(seed, 3, marks=pytest.mark.slow) for seed in range(6))]
+)
+def test_what_executors_lose_is_heard_again(spark: SparkSession, seed: int, graphs: int) -> None:
     """Some parts go on from what they left, others from all that was said, in one round."""
-    history = packed(range(10 * seed + 1, 10 * seed + 4), 2)
+    history = packed(range(10 * seed + 1, 10 * seed + 1 + graphs), 2)
     for epoch, gone in enumerate([set(), {min(TORUS)}]):
         history[epoch] |= TORUS - gone
     losing = Losing(spark, 1000 * seed)
