@@ -1,4 +1,4 @@
-"""Runs without Spark, in a few hundredths of a second: for what a person decides, reads or types around runs.
+"""Runs without Spark, in a few tenths of a second: for what a person decides, reads or types around runs.
 
 Inside `run_without_spark` the ledger, the runner, decisions, held runs, rollback, the command line, pages and readers
 are the real ones. The tables are `tests.protocol.memory`'s, read by DuckDB from memory, and the stages up to the audit
