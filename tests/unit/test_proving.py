@@ -134,6 +134,7 @@ DAMAGES: dict[str, tuple[Callable[[Stored, str], None], set[int]]] = {
     "a row of the newest epoch": (lambda s, table: change_by(s, table, FRONTIER, 7), {FRONTIER}),
     "an epoch late": (lambda s, table: move(s, table, EXPIRY, EXPIRY + 1), {EXPIRY}),
     "an epoch early": (lambda s, table: move(s, table, EXPIRY, EXPIRY - 1), {EXPIRY - 1}),
+    "dated into the state before": (lambda s, table: move(s, table, FIRST, BASE), {FIRST}),
     "of an epoch to come": (lambda s, table: change_by(s, table, LATER, 7), set()),  # nothing is said of it yet
     "a row of the state before": (lambda s, table: change_by(s, table, BASE, 7), {FIRST, EXPIRY, FRONTIER}),
 }
@@ -158,16 +159,28 @@ def test_totals_that_are_not_those_that_are_proved_are_named(name: str, epoch: i
 
 def test_numbers_of_edges_of_a_trussness_are_named() -> None:
     stored = Stored()
-    stored.totals += [("truss", 3, FRONTIER, 2, -1), ("truss", 4, FRONTIER, 2, 1)]
+    stored.totals += [("truss", 3, FRONTIER, 2, -6), ("truss", 4, FRONTIER, 2, 6)]
     assert judge(stored) == {("totals", f"edges of trussness {k}"): {FRONTIER} for k in (3, 4)}
+    shown = {"edges": 6, "vertices": 3, "wedges": 3, "triangles": 2, "trusses": {4: 6}}
+    proved = Counts(6, 3, 3, 2, {3: 6})
+    assert [*proving._unlike(shown, proved)] == [("edges of trussness 3", (0, 6)), ("edges of trussness 4", (6, 0))]
     run = stored.run()
     assert proving.published(run, BASE) == TRIANGLE  # type: ignore[arg-type]
 
 
-def prove(monkeypatch: pytest.MonkeyPatch, stored: Stored, run: Any = None) -> proving.Proved | None:
-    """`proved`, of fingerprints that were made by hand; the landed rows are as they should be."""
+def prove(
+    monkeypatch: pytest.MonkeyPatch, stored: Stored, run: Any = None, looked: list[Any] | None = None
+) -> proving.Proved | None:
+    """`proved`, of fingerprints that were made by hand; the landed rows are as they should be. `looked`: what is asked
+    of them."""
+
+    def landed(run: Any, *asked: Any) -> list[dict[str, Any]]:
+        if looked is not None:
+            looked.append(asked)
+        return []
+
     monkeypatch.setattr(proving, "fingerprints", lambda run: (stored.before, stored.change))
-    monkeypatch.setattr(proving, "_landed", lambda *arguments: [])
+    monkeypatch.setattr(proving, "_landed", landed)
     return proving.proved(run or stored.run(), SimpleNamespace(parts=0))  # type: ignore[arg-type]
 
 
@@ -180,10 +193,27 @@ def test_a_proof_speaks_of_every_batch_that_the_run_may_have_changed(monkeypatch
     assert staged == [("mine", stored.change)]
 
 
+@pytest.mark.parametrize(("asked", "known"), [(Ask(8, 3), True), (Ask(), True), (Ask(), False)])
+def test_landed_rows_are_looked_at_and_the_part_that_was_recounted(
+    monkeypatch: pytest.MonkeyPatch, asked: Ask, *, known: bool
+) -> None:
+    """Of all pairs where nothing is known of the state before."""
+    stored, looked = Stored(), list[Any]()
+    stored.proof.asked = asked
+    if not known:
+        stored.before = {table: each for table, each in stored.before.items() if table != "edges"}
+        stored.change["edges"] = plus({1: prints_of(1)["edges"]}, stored.change["edges"])
+    found = prove(monkeypatch, stored, looked=looked)
+    assert found is not None and found.part == (asked if asked.parts else None) and not found.rows
+    assert looked == [(FIRST, [FIRST, FRONTIER], not known, stored.proof if asked.parts else None)]
+
+
 def test_edges_that_are_not_proved_are_shown_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = Stored()
     stored.proof = replace(stored.proof, wrong=30, shown=[Wrong(100, 101, 4, "too low")])
-    found = prove(monkeypatch, stored)
+    run = stored.run()
+    run.epochs = [FIRST, 4, FRONTIER]
+    found = prove(monkeypatch, stored, run)
     assert found is not None
     (row,) = found.rows
     assert (row["epoch"], row["what"], row["a"], row["maintained"], row["why"]) == (
@@ -200,7 +230,8 @@ def test_where_nothing_was_replayed_nothing_may_have_changed(monkeypatch: pytest
     stored.change = {table: {FIRST: print_of(1)} if table == "degrees" else {} for table in COLLECTIONS}
     found = prove(monkeypatch, stored, run)
     assert found is not None
-    assert [(row["epoch"], row["what"], row["a"]) for row in found.rows] == [(FIRST, "stored", "degrees")]
+    names = ("epoch", "what", "a", "maintained", "recomputed")
+    assert [tuple(row[name] for name in names) for row in found.rows] == [(FIRST, "stored", "degrees", 0, 1)]
 
 
 def known_of(*tables: str) -> Prints:
