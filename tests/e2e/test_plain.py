@@ -71,6 +71,8 @@ class World:
         assert_plain_tables(self.home, found, history or self.history, *self.rule, since=since)
 
 
+@pytest.mark.law(4, 9, 12)
+@pytest.mark.dear("one life of a home instead of six")
 def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: None, tmp_path: Path) -> None:
     """Switched off and on, held and approved, rolled back, changed, compacted, renamed."""
     rng = random.Random(seeds.one())

@@ -196,6 +196,7 @@ def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path
     assert prints.folded(of_published(Warehouse(spark, world.home), world.ledger.at()), since) == after, world.seed
 
 
+@pytest.mark.law(9)
 def test_a_compaction_that_changes_something_replaces_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ from tests.laws.difference import assert_difference, side_of, side_of_base, side
 from tests.laws.world import Consumer, World, expected_trussness
 
 
+@pytest.mark.dear("one history instead of five")
 @pytest.mark.law(2, 3, 12)
 def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark: SparkSession, tmp_path: Path) -> None:
     """A consumer who applies what each revision changes has every revision, and in the end every epoch."""
@@ -70,6 +71,7 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
     assert spark.sql("SELECT max(edges) FROM t_totals").first()[0] is not None
 
 
+@pytest.mark.dear("one history instead of five, and two compactions")
 @pytest.mark.law(9, 11, 12)
 def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession, tmp_path: Path) -> None:
     """Law 9, with late and replaced epochs before and after; then a file is lost, and made again."""
@@ -163,6 +165,7 @@ def assert_consolidated(world: World) -> None:
         assert frame.where("diff = 0").count() == 0, table
 
 
+@pytest.mark.law(2, 3)
 def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     """A filter one of the stored rows; another type of a column one from the landing."""
     home, ledger = homes.make(tmp_path / "home", '[values]\nw = "long"\n')

@@ -94,6 +94,7 @@ def test_the_rows_of_a_history_are_recomputed_ones(spark: SparkSession, tmp_path
     assert_edge_now(home, rows_of(plain.whole("edge_now", read, home, None, row)), history, *rule)
 
 
+@pytest.mark.law(4)
 @pytest.mark.parametrize("name", SOME_CASES)
 @pytest.mark.parametrize("table", ["vertex_history", "edge_now"])
 def test_what_a_run_does_not_touch_is_as_it_was(spark: SparkSession, tmp_path: Path, table: str, name: str) -> None:

@@ -24,6 +24,7 @@ from tests.laws.world import World
 from tests.plans.executed import broadcast_packs, coalesced_tables, executed, partitions, single_partitions
 
 
+@pytest.mark.dear("rounds over partitions are many jobs")
 @pytest.mark.law(2, 3, 4)
 def test_beyond_the_limit_the_truss_stage_works_in_parts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

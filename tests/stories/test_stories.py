@@ -293,6 +293,7 @@ def asked(name: str, default: int) -> int:
     return int(os.environ.get(name) or default)
 
 
+@pytest.mark.dear("a step is a run, and readers of all kinds look after each")
 @pytest.mark.law(2, 3, 4, 7, 9)
 def test_short_stories(spark: SparkSession, unaudited: None) -> None:
     """The long stories have the audit stage; the model checks more."""

@@ -284,6 +284,7 @@ class Losing(OnExecutors):
         return super().keep(rows, after)
 
 
+@pytest.mark.dear("rounds over partitions are many jobs")
 @pytest.mark.parametrize(
     ("seed", "graphs"), [(0, 1), *(pytest.param(seed, 3, marks=pytest.mark.slow) for seed in range(6))]
 )

@@ -101,6 +101,8 @@ def certified(world: World) -> None:
     assert (label > state.ends[0]).all() and (label < state.ends[1]).all()
 
 
+@pytest.mark.law(4, 10)
+@pytest.mark.dear("one home instead of three")
 def test_a_run_goes_on_from_the_state_wherever_the_home_goes_and_by_region(
     elsewhere: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ DAMAGES: dict[str, tuple[Callable[[Stored, str], None], set[int]]] = {
 }
 
 
+@pytest.mark.law(10)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("table", COLLECTIONS)
 def test_rows_that_are_not_those_that_are_proved_are_named(table: str, damage: str) -> None:
@@ -149,6 +150,7 @@ def test_rows_that_are_not_those_that_are_proved_are_named(table: str, damage: s
     assert judge(stored) == ({("stored", f"the rows of {table}"): wrong} if wrong else {})
 
 
+@pytest.mark.law(10)
 @pytest.mark.parametrize("name", ["edges", "vertices", "wedges", "triangles"])
 @pytest.mark.parametrize(("epoch", "wrong"), [(FIRST, {*CHANGED}), (EXPIRY, {EXPIRY, FRONTIER}), (LATER, set())])
 def test_totals_that_are_not_those_that_are_proved_are_named(name: str, epoch: int, wrong: set[int]) -> None:
