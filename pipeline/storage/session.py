@@ -123,7 +123,7 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
         spark = _configured(SparkSession.builder, _RUNTIME | conf).getOrCreate()
         travel.reach(spark, str(spark.sparkContext.master))
         return spark
-    _environment(master, conf)
+    os.environ.update(read_environment(master, conf))
     if master.startswith(STANDALONE):
         _need_head(master)
     builder = SparkSession.builder.appName("altneu").master(master)
@@ -174,16 +174,16 @@ def submission(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[s
     """What `spark-submit` needs so that its session is like ours: settings and environment.
 
     `cluster`: the driver is on another machine, which has altneu installed, and where nothing of this one's files may
-    be named but the jars, which Spark sends unless `conf` names those of there.
+    be named but the jars, which Spark sends unless `conf` names those of there. Of this process's own environment only
+    the Java is set, with which it starts `spark-submit`: the next master may be another one.
     """
-    _environment(master, conf)
+    environment = read_environment(master, conf)
+    os.environ.update((name, environment[name]) for name in ("JAVA_HOME", "SPARK_LAUNCHER_OPTS") if name in environment)
     if cluster:
         settings = {"spark.submit.deployMode": "cluster", travel.PYTHON: travel.python_of_executors(master, conf)}
         jars = {name: value for name, value in _jars(master).items() if name == "spark.jars"}
         return _STATIC | _RUNTIME | settings | jars | conf | _executors(conf), {}
     settings = {"spark.submit.deployMode": "client"} | _settings(master, conf, few=True)
-    names = ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
-    environment = {name: os.environ[name] for name in names if name in os.environ}
     path = [str(REPO), *filter(None, [os.environ.get("PYTHONPATH")])]
     return settings, environment | {"PYTHONPATH": os.pathsep.join(path)}
 
@@ -246,20 +246,28 @@ def _configured(builder: SparkSession.Builder, settings: dict[str, str]) -> Spar
     return builder
 
 
-def _environment(master: str, conf: dict[str, str]) -> None:
-    """What the JVM and its children read from the environment; a value that is there stays, but for Java's home."""
+def read_environment(master: str, conf: dict[str, str]) -> dict[str, str]:
+    """Return the variables that the JVM and its children read; one that is set stays as it is, but for Java's home.
+
+    Raises `AltneuError` where there is no Java.
+    """
+    variables = {
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # `bin/spark-submit` first runs a tiny JVM that only words the command line of the real one
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
     if travel.on_this_machine(master) or master.startswith(STANDALONE + "127.0.0.1"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # executors elsewhere have to find the driver
-    os.environ["PYSPARK_PYTHON"] = travel.python_of_executors(master, conf)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # `bin/spark-submit` first runs a tiny JVM that only words the command line of the real one
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"  # executors elsewhere have to find the driver
+    names = [*variables, "SPARK_LOCAL_IP", "JAVA_HOME"]
+    variables |= {name: os.environ[name] for name in names if name in os.environ}
+    variables["PYSPARK_PYTHON"] = travel.python_of_executors(master, conf)
     if (ASSETS / "java" / "bin" / "java").exists():
-        os.environ["JAVA_HOME"] = str(ASSETS / "java")
+        variables["JAVA_HOME"] = str(ASSETS / "java")
     elif not os.environ.get("JAVA_HOME") and not shutil.which("java"):
         raise AltneuError(
             "there is no Java here, and Spark needs one (17 to 21).", "altneu setup   (finds or brings one)"
         )
+    return variables
 
 
 def _jars(master: str) -> dict[str, str]:

@@ -16,7 +16,16 @@ from pipeline.run import runner
 from pipeline.state.facts import Size
 from pipeline.storage import session as module
 from pipeline.storage.catalogs import jdbc_options
-from pipeline.storage.session import catalog, cores, driver_memory_mb, java_options, plans_for, session_for, submission
+from pipeline.storage.session import (
+    catalog,
+    cores,
+    driver_memory_mb,
+    java_options,
+    plans_for,
+    read_environment,
+    session_for,
+    submission,
+)
 from tests import homes
 
 REPO = Path(module.__file__).parents[2]
@@ -196,6 +205,17 @@ def test_python_workers_take_no_package_from_where_a_command_is_typed(tmp_path: 
         timeout=300,
     )
     assert said.stdout == "7\n", said.stderr
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_submission_to_a_cluster_leaves_the_python_of_this_machine_alone(
+    cluster: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {name: os.environ[name] for name in ("PATH", "HOME")})
+    _, environment = submission({}, "spark://head:7077", cluster)
+    assert environment.get("PYSPARK_PYTHON") == (None if cluster else "python3")
+    assert read_environment("local[2]", {})["PYSPARK_PYTHON"] == sys.executable
+    assert "SPARK_LOCAL_IP" not in os.environ
 
 
 @pytest.mark.parametrize("own", ["", "-Xss4m -Xint"])
