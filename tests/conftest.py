@@ -55,11 +55,11 @@ def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ledger_only() -> Iterator[LedgerOnly]:
+def ledger_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[LedgerOnly]:
     """The runs of a test without Spark."""
     from tests.ledger_only import run_without_spark
 
-    with run_without_spark() as homes:
+    with run_without_spark(monkeypatch) as homes:
         yield homes
 
 

@@ -151,11 +151,15 @@ def trust_the_disk(connection: Any, _: Any) -> None:
 
 
 @contextlib.contextmanager
-def run_without_spark() -> Iterator[LedgerOnly]:
-    """Inside, runs of this process are as the first lines of this module say."""
+def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator[LedgerOnly]:
+    """Inside, runs of this process are as the first lines of this module say.
+
+    `monkeypatch`: that of the test, which undoes what is replaced together with what the test replaces on top of it,
+    in the right order. By default all is undone at the end of the block.
+    """
     owner = LedgerOnly()
     engine = import_module("expectations.engine")
-    with pytest.MonkeyPatch.context() as patch:
+    with contextlib.nullcontext(monkeypatch) if monkeypatch else pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "session_for", lambda *_: None)
         patch.setattr(session, "plans_for", lambda *_: contextlib.nullcontext())
         patch.setattr(engine, "prepare", lambda: None)

@@ -164,12 +164,15 @@ def take_share(items: Sequence[pytest.Item], share: int, shares: int) -> list[py
 
 
 def put_in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return the quick tests first, then the others, the longest units first; a unit keeps its own order."""
+    """Return the tests without Spark first, the quickest units first, then the others, the longest first.
+
+    A unit keeps its own order.
+    """
 
     def key(measured: tuple[float, list[pytest.Item]]) -> tuple[bool, float]:
         seconds, unit = measured
         dear = any(needs_spark(item) or list_backends(item) or item.get_closest_marker("slow") for item in unit)
-        return dear, -seconds if dear else 0.0
+        return dear, -seconds if dear else seconds
 
     return [item for _, unit in sorted(measure_units(items), key=key) for item in unit]
 
