@@ -65,7 +65,6 @@ CONDITIONS = {
         transitivity
         edges
         true
-        edges > 6 AND
         weight > 1
         edges > 2147483648
         edges << 1 = 12
@@ -135,6 +134,12 @@ def ask(door: Any, view: str, **given: Any) -> Any:
     except UsageError as error:
         assert "--where" in error.what
         return "an error"
+
+
+@pytest.mark.parametrize("where", ["edges > 6 AND", "edges >", "(edges > 6"])
+def test_what_cannot_be_read_is_refused(graph: Graph, where: str) -> None:
+    """Also where Spark would take the last word for a name of the whole: `edges > 6 AS AND`."""
+    assert ask(graph.arrow, "totals", where=where) == ask(graph, "totals", where=where) == "an error"
 
 
 def test_what_only_spark_understands_is_refused_where_duckdb_is_asked_for(graph: Graph) -> None:
