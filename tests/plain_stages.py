@@ -131,7 +131,8 @@ def find_changed_intervals(run: Run, graphs: Graphs) -> list[tuple[Any, ...]]:
     steps = differentiate({epoch: dict.fromkeys(graph, 1) for epoch, graph in graphs.items()})
     for (a, b, until, epoch), diff in read_before(run, "edges").items():
         steps[a, b, epoch] -= diff
-        steps[a, b, until] += diff
+        if until != FOREVER:
+            steps[a, b, until] += diff
     by_edge: dict[reference.Edge, dict[int, int]] = {}
     for (a, b, epoch), diff in steps.items():
         by_edge.setdefault((a, b), {})[epoch] = diff

@@ -18,6 +18,7 @@ from tests.e2e.test_hold import K4, MORE
 pytestmark = pytest.mark.usefixtures("tiny", "unaudited")
 
 
+@pytest.mark.dear("what would change, on real tables, by rows and by page")
 def test_what_would_change(tmp_path: Path, altneu: Altneu, held_correction: History) -> None:
     """Without (0, 1) the K4 is two triangles; 9 hangs on 0 and 1, which are not joined any more."""
     _, ledger = held_correction.copy(tmp_path / "home")
@@ -67,6 +68,7 @@ def test_what_would_change(tmp_path: Path, altneu: Altneu, held_correction: Hist
     assert "nothing that a reader sees is other" in altneu("diff", "2", "2").out
 
 
+@pytest.mark.dear("two homes of other settings, each with real runs")
 def test_another_home(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> None:
     """Names have other numbers there, and mean the same."""
     toml = '[vertices]\nids = "string"\n'

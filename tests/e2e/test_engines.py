@@ -197,6 +197,7 @@ def compare_over_values(spark: SparkSession, folder: Path, choose: Choose, expla
 NAMED = {"where", "vertices", "edge", "since_revision"}  # options where names are given
 
 
+@pytest.mark.dear("every option of every view, by two engines, on names")
 def test_names_in_every_option_that_takes_them(spark: SparkSession, tmp_path: Path) -> None:
     compare_over_names(spark, tmp_path, choose_one(random.Random(seeds.one())), NAMED)
 

@@ -66,6 +66,7 @@ def publish(home: Home, ledger: Ledger, run: RunRecord) -> None:
     runner.publish(home, ledger, run.run_id)
 
 
+@pytest.mark.dear("a held run on real tables, over two compactions")
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """On real tables, through two compactions; what a run publishes that is not held is played without Spark."""

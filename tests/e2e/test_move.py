@@ -25,6 +25,7 @@ from .conftest import Altneu
 from .test_old_home import answers
 
 
+@pytest.mark.dear("a home that is copied, compared at every revision, and run on")
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_a_home_moves_and_goes_on(tmp_path: Path, spark: SparkSession, altneu: Altneu) -> None:
     """Six revisions: a reader of each gets the same answers."""

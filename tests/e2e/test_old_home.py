@@ -37,6 +37,7 @@ def answers(graph: Graph, asked: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.dear("an old home is moved, upgraded, run and audited")
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_an_old_home_at_another_place(tmp_path: Path, spark: SparkSession, altneu: Altneu) -> None:
     home, before = homes.old(tmp_path)

@@ -113,6 +113,7 @@ def assert_tables_have_what_is_recorded(world: World) -> None:
             assert {table: wanted[table] for table in found} == found, (world.seed, row.revision)
 
 
+@pytest.mark.dear("three histories of one set of batches")
 @pytest.mark.law(11)
 def test_any_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) -> None:
     """In any order and grouping, corrected, rolled back and forward, compacted: the same by epoch. Other batches give
