@@ -313,22 +313,22 @@ def _check_names(home: Home, names: tuple[str, ...], options: Options, sample: S
     if options.time_column in ("src", "dst", "op"):
         raise UsageError(f"--time {options.time_column}: that column is no time.", HELP)
     if "" in names:
-        raise UsageError(f"{given}: a column has no name.", f"leave it out: --columns {_named(names, '', '_')}")
+        raise UsageError(f"{given}: a column has no name.", f"leave it out: --columns {_replace_name(names, '', '_')}")
     for name in names:
         why = reserved(name)
         if why and name not in ("src", "dst", "op", "seq", "_", options.time_column):
-            renamed = _named(names, name, _free(name, names))
+            renamed = _replace_name(names, name, _free(name, names))
             raise UsageError(f"column {name}: {why}.", f"call it otherwise: --columns {renamed}")
         if name.lower() in {other.lower() for other in (*names, *home.config.values) if other != name}:
-            renamed = _named(names, name, _free(f"{name}2", [*names, *home.config.values]))
+            renamed = _replace_name(names, name, _free(f"{name}2", [*names, *home.config.values]))
             raise UsageError(
                 f"column {name}: another column differs in its capitals alone.",
                 f"call it otherwise: --columns {renamed}",
             )
 
 
-def _named(names: Sequence[str], name: str, other: str) -> str:
-    """What --columns has to say for a column to have another name."""
+def _replace_name(names: Sequence[str], name: str, other: str) -> str:
+    """Write the --columns in which a column has another name."""
     return ",".join(other if each == name else each for each in names)
 
 

@@ -70,7 +70,7 @@ class Clock:
         return self._of_numbers(column)
 
     def with_unit(self, unit: str) -> Clock:
-        """The same with another unit; nothing is seen yet."""
+        """Return this clock with another unit, as it is before it has seen a number."""
         return replace(self, unit=unit, seen=Counter(), readings=Readings())
 
     def require_no_dates(self) -> None:
