@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from pipeline.landing import landed
 from pipeline.storage.session import SIMPLE
+from tests import seeds
 
 if TYPE_CHECKING:
     from tests.ledger_only import LedgerOnly
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 # Thousands of tiny cases are compile time, not work: nothing is compiled to bytecode or planned again.
 TINY = SIMPLE
 
+settings.register_profile("same examples in each run", derandomize=True)
+if not seeds.is_fresh():
+    settings.load_profile("same examples in each run")
 
 pytest_plugins = [
     f"tests.{name}" for name in ("tools", "tiers", "costs", "browser", "canonical", "postgres", "rest", "s3")

@@ -1,15 +1,24 @@
-"""The seeds of what tests draw: printed, so that a failure shows them, and replayed by `ALTNEU_SEED=… pytest …`."""
+"""The seeds of what tests draw: printed, so that a failure shows them, and replayed by `ALTNEU_SEED=… pytest …`.
+
+The default tests draw the same in each run: a seed comes from the name of its test, so that a commit is judged by what
+it changes. With ALTNEU_FRESH_SEEDS, which the wide sweeps set, each run draws others and meets what no run met before.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+import re
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 NAME = "ALTNEU_SEED"
+FRESH = "ALTNEU_FRESH_SEEDS"
+GROUP = re.compile(r"@[^\]]*$")  # what pytest-xdist adds to the name of a test that has a group
+_drawn: dict[str, int] = {}  # how many seeds each test has taken
 
 
 def given() -> int | None:
@@ -18,10 +27,24 @@ def given() -> int | None:
     return int(text) if text else None
 
 
+def is_fresh() -> bool:
+    """Tell whether each run draws seeds of its own."""
+    return bool(os.environ.get(FRESH))
+
+
+def draw() -> int:
+    """Draw a seed: another one in each run where they are fresh, else the next one of the running test."""
+    if is_fresh():
+        return random.SystemRandom().randrange(10**6)
+    test = GROUP.sub("", os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
+    _drawn[test] = _drawn.get(test, 0) + 1
+    return zlib.crc32(f"{test} {_drawn[test]}".encode()) % 10**6
+
+
 def one(usual: int | None = None) -> int:
-    """One seed: the one asked for, else the usual one, else another each time."""
+    """Return one seed: the one that the environment gives, else the usual one, else one that is drawn."""
     asked = given()
-    chosen = asked if asked is not None else random.randrange(10**6) if usual is None else usual
+    chosen = asked if asked is not None else draw() if usual is None else usual
     print(f"{NAME}={chosen}")
     return chosen
 
