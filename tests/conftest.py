@@ -54,9 +54,10 @@ def quiet_again() -> Iterator[None]:
 def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of this process that record their fingerprints, without the rest of the audit stage, half of a tiny run: for
     tests that compare with plain Python, or audit what is published themselves."""
+    import pipeline.run.stages.audit
     from tests.prints import stage
 
-    monkeypatch.setattr("pipeline.run.stages.audit.work", stage)
+    monkeypatch.setattr(pipeline.run.stages.audit, "work", stage)
 
 
 @pytest.fixture

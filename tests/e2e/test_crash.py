@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import pipeline.state.lease
 from pipeline.checking import audit
 from pipeline.home.directory import Home
 from pipeline.reading import views
@@ -164,7 +165,7 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     names = {name for table in TABLES for name in homes.branches(Warehouse(spark, home).metadata(table).refs())}
     assert names == {"main", f"run_{ledger.runs()[-1].run_id}"}
     assert ledger.leftovers() == []  # it beat a moment ago: it may be at it still
-    monkeypatch.setattr("pipeline.state.lease.SILENCE", 0)
+    monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)
     homes.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
     assert {name for table in TABLES for name in homes.branches(warehouse.metadata(table).refs())} == {"main"}

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import pipeline.storage.session
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
 from pipeline.landing.folder import seal
@@ -250,7 +251,7 @@ def test_duckdb_answers_while_little_is_stored(
         started.append("spark")
         return spark
 
-    monkeypatch.setattr("pipeline.storage.session.session_for", session)
+    monkeypatch.setattr(pipeline.storage.session, "session_for", session)
 
     def by_spark(*arguments: str, fails: bool = False) -> bool:
         started.clear()

@@ -17,6 +17,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
+import pipeline.state.lease
 from pipeline.errors import AltneuError
 from pipeline.home.directory import Home
 from pipeline.local.doctor import checks
@@ -139,7 +140,7 @@ def test_main_and_tags_are_what_is_published(
     assert "are what is published" in {each.name: each.found for each in checks(home.path)}["Tags"]
     assert ledger.at().hidden and published(home, 6) == published(home, 4) != published(home, 5)
     assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {f"run_{ledger.at().run_id}"}
-    monkeypatch.setattr("pipeline.state.lease.SILENCE", 0)  # until now it may have been at it still
+    monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)  # until now it may have been at it still
     homes.run(home, ledger, [1])  # on from there, and the branches of the one that died go
     check(home, ledger, 5, 6, 7)
     # a moved home

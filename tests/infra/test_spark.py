@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import pipeline.storage.session
 from pipeline.errors import UsageError
 from pipeline.run import runner
 from pipeline.state.facts import Size
@@ -265,7 +266,7 @@ def test_as_many_partitions_as_there_are_cores_where_the_rows_are_enough(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     least = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-    monkeypatch.setattr("pipeline.storage.session.cores", lambda spark: 48)
+    monkeypatch.setattr(pipeline.storage.session, "cores", lambda spark: 48)
     for rows, partitions in ((150_000, least), (500_000, 10), (10**7, 48), (10**9, 2000)):
         with plans_for(spark, rows):
             assert spark.conf.get("spark.sql.shuffle.partitions") == str(partitions)
@@ -275,7 +276,7 @@ def test_the_cores_of_a_session_are_told_by_spark_and_by_a_server(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert cores(spark) == spark.sparkContext.defaultParallelism
-    monkeypatch.setattr("pipeline.storage.session.classic", lambda spark: False)
+    monkeypatch.setattr(pipeline.storage.session, "classic", lambda spark: False)
     assert cores(spark) == spark.sparkContext.defaultParallelism
 
 

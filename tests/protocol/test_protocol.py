@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import pipeline.storage.branches
 from pipeline.run.context import Run
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state.facts import AuditFacts, PublishFacts
@@ -112,7 +113,7 @@ def without_grace(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 
 def shared_branch(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """All runs write to one branch."""
-    patch.setattr("pipeline.storage.branches.branch_of", lambda run_id: "run_shared")
+    patch.setattr(pipeline.storage.branches, "branch_of", lambda run_id: "run_shared")
 
 
 def held_given_up(world: Protocol, patch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+import expectations.engine
+import pipeline.report
+import pipeline.run.compact
+import pipeline.run.context
+import pipeline.run.rollback
+import pipeline.state.versions
+import pipeline.storage.session
 from pipeline import events
 from pipeline.errors import AltneuError, Conflict, LeaseLost
 from pipeline.home.directory import Home
@@ -48,16 +55,16 @@ class Protocol:
         patch.setattr(lease, "clock", lambda: self.now)
         patch.setattr(lease, "every", lambda seconds, work: contextlib.nullcontext())
         patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
-        patch.setattr("pipeline.storage.session.session_for", lambda *_: None)
-        patch.setattr("pipeline.storage.session.plans_for", lambda *_: contextlib.nullcontext())
-        patch.setattr("expectations.engine.prepare", lambda: None)
+        patch.setattr(pipeline.storage.session, "session_for", lambda *_: None)
+        patch.setattr(pipeline.storage.session, "plans_for", lambda *_: contextlib.nullcontext())
+        patch.setattr(expectations.engine, "prepare", lambda: None)
         patch.setattr(telemetry.Stage, "work", lambda stage, function, run: function(run))
         patch.setattr(stages.Stage, "work", lambda stage, run: self.stages[stage.name](run))
         patch.setattr(Run, "stored", lambda run: 0)
         patch.setattr(events.log, "disabled", True)
-        for place in ("report", "run.rollback", "run.compact"):
-            patch.setattr(f"pipeline.{place}.refresh", lambda *_: None)
-        patch.setattr("pipeline.run.context.Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
+        for module in (pipeline.report, pipeline.run.rollback, pipeline.run.compact):
+            patch.setattr(module, "refresh", lambda *_: None)
+        patch.setattr(pipeline.run.context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "written_again", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
         names = itertools.count()
@@ -65,7 +72,7 @@ class Protocol:
         patch.setattr(compact, "new_run_id", lambda: f"compact{next(names)}")
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
         metadata.create_all(self.engine)
-        patch.setattr("pipeline.state.versions.ready", lambda *_: None)
+        patch.setattr(pipeline.state.versions, "ready", lambda *_: None)
         self.template: tuple[bytes, Catalog] | None = None
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import pipeline.report.pages
 from pipeline.home.directory import Home
 from pipeline.report.html.charts import ticks
 from pipeline.state.ledger import Ledger
@@ -101,7 +102,7 @@ def test_nothing_is_to_do_only_where_the_landing_is_published(seed: Seed, monkey
 
     def text(**landed: list[str]) -> str:
         there = {"at": "2004-07-02T08:00:00+00:00", "missing": [], "changed": [], "gone": []} | landed
-        monkeypatch.setattr("pipeline.report.pages.look", lambda *_: there)
+        monkeypatch.setattr(pipeline.report.pages, "look", lambda *_: there)
         write(seed.home, seed.ledger, [DAY])
         return Reader(pages(seed.home.path)["index.html"]).text
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+import pipeline.extras
 from pipeline import cli
 from pipeline.errors import UsageError
 from pipeline.run import alerts
@@ -388,7 +389,7 @@ def test_two_receivers_of_one_kind_are_two_and_no_password_is_stored() -> None:
 
 def test_without_apprise_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_ALERTS", "json://127.0.0.1:9")
-    monkeypatch.setattr("pipeline.extras.have", lambda extra: False)
+    monkeypatch.setattr(pipeline.extras, "have", lambda extra: False)
     with pytest.raises(UsageError, match="apprise") as told:
         alerts.channels()
     assert told.value.next == "pip install 'altneu[alerts]'"

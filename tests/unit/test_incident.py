@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import pipeline.landing.survey
 from pipeline import cli
 from pipeline.cli import incident
 from pipeline.errors import AltneuError, RunFailed, UsageError
@@ -29,7 +30,7 @@ def test_one_line_and_a_file(home: Path, monkeypatch: pytest.MonkeyPatch, capsys
     def broken(*_: object) -> None:
         raise KeyError("postgresql://me:hunter2@host/db")
 
-    monkeypatch.setattr("pipeline.landing.survey.grid", broken)
+    monkeypatch.setattr(pipeline.landing.survey, "grid", broken)
     assert command(home, "status") == 1
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 3 and "KeyError" in said[0] and "Traceback" not in "".join(said)
@@ -49,7 +50,7 @@ def test_a_failed_stage_has_its_cause_in_the_file(
         except ZeroDivisionError as error:
             raise RunFailed("stage truss failed.", "run it again") from error
 
-    monkeypatch.setattr("pipeline.landing.survey.grid", broken)
+    monkeypatch.setattr(pipeline.landing.survey, "grid", broken)
     assert command(home, "status") == 1
     assert "stage truss failed." in capsys.readouterr().err
     (log,) = (home / "logs").iterdir()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import pipeline.storage.session
 from pipeline import interrupt
 from pipeline.errors import Exit
 from pipeline.home.directory import Home
@@ -56,7 +57,7 @@ def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkey
 
     home, ledger = landed
     ledger.begin("a", 0, [1], {})
-    monkeypatch.setattr("pipeline.storage.session.session_for", work)
+    monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with interrupt.handled(), pytest.raises(interrupt.Interrupted):
         runner.stage(home, ledger, "a", "edges")
     row = ledger.run("a")

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import pipeline.storage.session
 from pipeline.errors import Conflict, LeaseLost, RunFailed
 from pipeline.home.directory import Home
 from pipeline.landing.survey import grid, survey
@@ -280,7 +281,7 @@ def test_what_ends_the_process_passes_a_stage_unchanged(
 
     home, ledger = home_of(tmp_path)
     ledger.begin("a", 0, [1], {})
-    monkeypatch.setattr("pipeline.storage.session.session_for", work)
+    monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with pytest.raises(type(end)) as raised:
         runner.stage(home, ledger, "a", "edges")
     assert raised.value is end
@@ -296,7 +297,7 @@ def test_a_failure_of_a_stage_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
 
     home, ledger = home_of(tmp_path)
     ledger.begin("a", 0, [1], {})
-    monkeypatch.setattr("pipeline.storage.session.session_for", work)
+    monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with pytest.raises(RunFailed, match="stage edges of run a failed: OSError: no such device"):
         runner.stage(home, ledger, "a", "edges")
     assert (ledger.run("a").state, ledger.run("a").error) == ("failed", "edges: OSError: no such device")

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.serde import Serde
 
+import pipeline.extras
 from pipeline.run import held, lineage, rollback
 from pipeline.state import schema
 from pipeline.storage.declared import TABLES
@@ -196,7 +197,7 @@ def test_a_receiver_that_is_down_or_slow_fails_nothing(
     if fault == "refuses":
         monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
     elif fault == "is not installed":
-        monkeypatch.setattr("pipeline.extras.have", lambda extra: False)
+        monkeypatch.setattr(pipeline.extras, "have", lambda extra: False)
     receiver.status, receiver.hangs = (500 if fault == "fails" else 200), fault == "hangs"
     lineage.tell(seed.home, seed.ledger, publishes(seed))
     assert "could not be sent" in caplog.text

@@ -19,6 +19,7 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 
+import pipeline.state.carried
 from pipeline import landing
 from pipeline.errors import AltneuError, CheckFailed, Unavailable, UsageError
 from pipeline.home.directory import Home
@@ -121,7 +122,7 @@ def test_there_and_back_with_postgres(
     with pytest.raises(UsageError, match="is that of another home"):
         moved(home, tmp_path / "other", postgres)
     assert not (tmp_path / "other").exists()
-    monkeypatch.setattr("pipeline.state.carried.refuse_other", lambda *database: None)  # of two that came together
+    monkeypatch.setattr(pipeline.state.carried, "refuse_other", lambda *database: None)  # of two that came together
     with pytest.raises(UsageError, match="is that of another home"):
         moved(home, tmp_path / "other", postgres)
     assert rows(new) == rows(home)
