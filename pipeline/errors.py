@@ -9,7 +9,7 @@ import errno
 import re
 from enum import IntEnum
 
-from .secret import masked
+from .secret import mask_secrets
 
 
 class Exit(IntEnum):
@@ -46,17 +46,17 @@ class RunFailed(AltneuError):
     """A run stopped before publish; what was published before it is untouched."""
 
 
-class Conflict(RunFailed):
+class RevisionConflict(RunFailed):
     """Another writer published first (the ledger's compare-and-swap refused)."""
 
     transient = True
 
 
-class BatchWrong(RunFailed):
+class BatchRejected(RunFailed):
     """What has landed for an epoch cannot be read, too much of it is malformed, or its size is unusual (`gate`)."""
 
 
-class UnderWay(RunFailed):
+class RunInProgress(RunFailed):
     """Another run is at work, or waits for a person: this one was not begun. `run_id`: that other run."""
 
     transient = True
@@ -81,7 +81,7 @@ class LeaseLost(RunFailed):
     transient = True  # that process may be one that was killed: its lease ends by itself
 
 
-class Disturbed(RunFailed):
+class ForeignWrite(RunFailed):
     """What a run has written is not what is in its tables: another process has written there."""
 
 
@@ -98,7 +98,7 @@ _LASTING = {  # their errors that come again however often it is tried
 }
 
 
-def transient(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """May the same succeed later, with nothing fixed? So of a database, a Spark or a disk that failed; not of wrong
     use, a failed check or a fault of the code."""
     if isinstance(error, AltneuError):
@@ -108,7 +108,7 @@ def transient(error: BaseException) -> bool:
     return isinstance(error, OSError) or (outside and not {kind.__name__ for kind in kinds} & _LASTING)
 
 
-def ending(error: BaseException | None) -> BaseException | None:
+def termination_cause(error: BaseException | None) -> BaseException | None:
     """What asked the work to end (a signal, a scheduler's timeout), also where cleaning up has failed after it."""
     seen: set[int] = set()
     while isinstance(error, Exception) and id(error) not in seen:
@@ -122,22 +122,22 @@ _LOCKED = ("is locked by another writer", "database is locked", "due to lock tim
 _FULL = ("No space left on device", "database or disk is full")
 
 
-def full(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """Is there no room on the disk? Then nothing is tried again by itself: somebody has to make room."""
     return any(word in str(error) for word in _FULL)
 
 
-def explained(error: BaseException) -> tuple[str, str | None]:
+def describe_error(error: BaseException) -> tuple[str, str | None]:
     """What happened, in one line without secrets, and the next command: of an error of ours, or of Spark, Iceberg or
     the database.
 
     Of a JVM's stack trace it is the line with the real cause, from its exception on.
     """
-    what, then = _explained(error)
-    return masked(what), then
+    what, then = _describe_known_error(error)
+    return mask_secrets(what), then
 
 
-def _explained(error: BaseException) -> tuple[str, str | None]:
+def _describe_known_error(error: BaseException) -> tuple[str, str | None]:
     if isinstance(error, AltneuError):
         return error.what, error.next
     lines = str(error).strip().splitlines() or [""]

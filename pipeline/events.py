@@ -18,12 +18,12 @@ Facts = dict[str, Any]
 log = logging.getLogger("altneu")
 
 
-def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
+def log_event(name: str, level: int = logging.INFO, **fields: Any) -> None:
     """Log that something happened."""
-    log.log(level, "%s", _words(name, fields), extra={"altneu": {"event": name, **fields}})
+    log.log(level, "%s", _format_event(name, fields), extra={"altneu": {"event": name, **fields}})
 
 
-def _words(name: str, fields: Facts) -> str:
+def _format_event(name: str, fields: Facts) -> str:
     """An event in a line to read; what is nested is for machines alone.
 
     >>> _words("stage failed", {"run": "r7", "stage": "truss", "error": "no space left", "cost": {"rows": 0}})
@@ -33,7 +33,7 @@ def _words(name: str, fields: Facts) -> str:
     return f"{name}: {', '.join(parts)}" if parts else name
 
 
-def text_lines(stream: TextIO) -> None:
+def log_text_lines(stream: TextIO) -> None:
     """From here on warnings of the logger `altneu` are lines of text on the stream; events are left out, because the
     command itself says what happened."""
     handler = logging.StreamHandler(stream)
@@ -42,10 +42,10 @@ def text_lines(stream: TextIO) -> None:
     log.handlers = [handler]
 
 
-def json_lines(stream: TextIO) -> None:
+def log_json_lines(stream: TextIO) -> None:
     """From here on every event, and every warning that Python's libraries log, is a line of JSON on the stream."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_Json())
+    handler.setFormatter(_JsonFormatter())
     logging.basicConfig(handlers=[handler], force=True)
     log.handlers = []
     log.setLevel(logging.INFO)
@@ -58,7 +58,7 @@ class TextLine(logging.Formatter):
         return escape_controls(super().format(record), keep="\n")
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = getattr(record, "altneu", None) or {"event": record.getMessage()}

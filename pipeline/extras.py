@@ -19,12 +19,12 @@ EXTRAS = {  # extra of the distribution -> the package that shows whether it is 
 }
 
 
-def have(extra: str) -> bool:
+def is_installed(extra: str) -> bool:
     """Is the package of an extra installed? It is looked for, not imported."""
     return importlib.util.find_spec(EXTRAS[extra]) is not None
 
 
-def install(*extras: str) -> str:
+def install_command(*extras: str) -> str:
     """What to type for some extras.
 
     >>> install("airflow", "quality")
@@ -33,10 +33,10 @@ def install(*extras: str) -> str:
     return f"pip install 'altneu[{','.join(extras)}]'"
 
 
-def need(what: str, *extras: str) -> None:
+def require_extras(what: str, *extras: str) -> None:
     """Raises `UsageError` when `what` (the subject of a sentence) needs extras that are not installed."""
-    missing = [extra for extra in extras if not have(extra)]
+    missing = [extra for extra in extras if not is_installed(extra)]
     if missing:
         packages = " and ".join(EXTRAS[extra] for extra in missing)
         verb = "is" if len(missing) == 1 else "are"
-        raise UsageError(f"{what} needs {packages}, which {verb} not installed.", install(*missing))
+        raise UsageError(f"{what} needs {packages}, which {verb} not installed.", install_command(*missing))

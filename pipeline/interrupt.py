@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from .errors import Exit, ending
+from .errors import Exit, termination_cause
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAME = 1.0  # seconds within which a second signal is the first one, passed on by a program around this one
@@ -41,19 +41,19 @@ class _Signal:
     def __init__(self) -> None:
         self.at = time.monotonic()
         self.raised = Interrupted()
-        self.children = _children()
+        self.children = _list_children()
 
 
 _first: _Signal | None = None
 
 
-def asked(error: BaseException | None = None) -> BaseException | None:
+def interruption_of(error: BaseException | None = None) -> BaseException | None:
     """What asked the work to end: a signal, though another error has come of it, or else what is behind `error`."""
-    return _first.raised if _first else ending(error)
+    return _first.raised if _first else termination_cause(error)
 
 
 @contextmanager
-def handled() -> Iterator[None]:
+def handle_signals() -> Iterator[None]:
     """Inside, these signals raise `Interrupted`."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -69,7 +69,7 @@ def handled() -> Iterator[None]:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def preserve_sigint_handler() -> Iterator[None]:
     """What the block does to the handler of Ctrl-C is undone: PySpark's own speaks with a JVM that has ended."""
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -83,43 +83,43 @@ def _raise(number: int, frame: FrameType | None) -> None:
     global _first
     if _first is not None:
         if time.monotonic() - _first.at > SAME:
-            _send(signal.SIGKILL, {*_first.children, *_children()})
+            _send_signal(signal.SIGKILL, {*_first.children, *_list_children()})
             os._exit(Exit.INTERRUPTED)
         return
     _first = _Signal()
-    _silence()
-    _send(signal.SIGTERM, _first.children)
+    _silence_hooks()
+    _send_signal(signal.SIGTERM, _first.children)
     raise _first.raised
 
 
-def _silence() -> None:
+def _silence_hooks() -> None:
     """What breaks off now, in other threads and in destructors, is no news."""
 
-    def nothing(*_: Any) -> None:
+    def ignore(*_: Any) -> None:
         pass
 
     logging.disable(logging.CRITICAL)
-    threading.excepthook = nothing
-    sys.unraisablehook = nothing
-    socketserver.BaseServer.handle_error = nothing  # type: ignore[assignment,method-assign]
+    threading.excepthook = ignore
+    sys.unraisablehook = ignore
+    socketserver.BaseServer.handle_error = ignore  # type: ignore[assignment,method-assign]
 
 
 def end_children() -> None:
     """End every process that this one has started, also one that was just starting when the signal came."""
     known = _first.children if _first else set()
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
-        known = {child for child in known | _children() if child.is_running()}
+        known = {child for child in known | _list_children() if child.is_running()}
         if not known:
             return
-        _send(number, known)
+        _send_signal(number, known)
         psutil.wait_procs(known, PATIENCE)
 
 
-def _children() -> set[psutil.Process]:
+def _list_children() -> set[psutil.Process]:
     return set(psutil.Process(os.getpid()).children(recursive=True))
 
 
-def _send(number: int, processes: set[psutil.Process]) -> None:
+def _send_signal(number: int, processes: set[psutil.Process]) -> None:
     for process in processes:
         with suppress(psutil.Error):
             process.send_signal(number)

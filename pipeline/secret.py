@@ -19,7 +19,7 @@ _NAMED = re.compile(r"((?:password|secret|token|access[._-]?key)[^=\n]*=\s*)\S[^
 _LEAST = 6  # a shorter value is not looked for in texts: it may be part of any word
 
 
-def secret(name: str) -> str | None:
+def read_secret(name: str) -> str | None:
     """The variable of this name, or what is in the file that `NAME_FILE` names, without the end of its line; None:
     neither is set. Raises `UsageError` where the file cannot be read.
 
@@ -41,7 +41,7 @@ def secret(name: str) -> str | None:
         raise UsageError(f"{name}_FILE = {file}: {why}.", f"{name} itself, or a file that this user can read") from None
 
 
-def given(name: str) -> bool:
+def has_secret(name: str) -> bool:
     """Is there such a secret? It may be one that cannot be read."""
     return bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
 
@@ -57,7 +57,7 @@ def is_secret(name: str) -> bool:
     return _NAME.search(name) is not None and _REFERENCE.match(name) is None
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """The text without passwords in addresses, and without the secrets of this environment.
 
     >>> masked("postgresql://me:hidden@host/db"), masked("sc://host:1/;token=hidden;use_ssl=true")
@@ -66,18 +66,18 @@ def masked(text: str) -> str:
     for name, value in os.environ.items():
         if len(value) >= _LEAST and value in text and is_secret(name):
             text = text.replace(value, "***")
-    return _ADDRESS.sub(_mask, text)
+    return _ADDRESS.sub(_mask_match, text)
 
 
-def _mask(found: re.Match[str]) -> str:
+def _mask_match(found: re.Match[str]) -> str:
     login, keys, named = found.groups()
     return f"{login}:***@" if login is not None else f"{keys}***@" if keys is not None else f"{named}***"
 
 
-def without_secrets(text: str) -> str:
+def mask_secret_assignments(text: str) -> str:
     """And without what follows a name of a secret and `=`, to the end of the line.
 
     >>> without_secrets("-Dhttps.proxyPassword=hidden")
     '-Dhttps.proxyPassword=***'
     """
-    return _NAMED.sub(r"\1***", masked(text))
+    return _NAMED.sub(r"\1***", mask_secrets(text))

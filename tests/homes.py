@@ -53,7 +53,7 @@ def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision 
     revision = runner.run(home, ledger, plan)
     assert not isinstance(revision, RunRecord)
     for decision in shown if revision else []:
-        facts = ledger.facts(revision.run_id, decision.FACTS)
+        facts = ledger.get_facts(revision.run_id, decision.FACTS)
         if not (isinstance(facts, AuditFacts) and not facts.checks):  # where a test takes the audit out
             assert decision.taken(facts) in decision.may, (decision, facts)
         if isinstance(decision, Truss) and isinstance(facts, TrussFacts) and facts.first_epoch is not None:
@@ -81,7 +81,7 @@ def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> 
     for name in stages.NAMES:
         begin = time.time()
         if name in skip:
-            ledger.stage(run_id, name, StageState.DONE, begin, from_json(name, {"failed": 0}))
+            ledger.record_stage(run_id, name, StageState.DONE, begin, from_json(name, {"failed": 0}))
         else:
             runner.stage(home, ledger, run_id, name)
             seconds[name] = time.time() - begin

@@ -73,7 +73,7 @@ class MemoryTables(Branches):
         super().__init__(self.collections, look)
 
     def ensure(self, retype: bool = False) -> None:
-        place.claim(self.home)
+        place.claim_identity(self.home)
         for table in self.tables:
             if table not in self.catalog.metadata:
                 self.catalog.make(table)
@@ -100,7 +100,7 @@ class MemoryReader(DuckTables):
     def __init__(self, owner: LedgerOnly, home: Home) -> None:
         import duckdb
 
-        place.settled(home)
+        place.require_identity(home)
         self.home, self._tables = home, owner.tables(home)
         self._connection = duckdb.connect(config=duck._SETTINGS)
 

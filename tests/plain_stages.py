@@ -310,7 +310,7 @@ def audit(run: Run, more: Callable[[Run], list[Check]]) -> AuditFacts:
     decision = run.decide(Audit)
     epochs = list(decision.epochs) if decision.mode == FULL else []
     put_fingerprints(run)
-    replayed = run.ledger.facts(run.run_id, TrussFacts).first_epoch
+    replayed = run.ledger.get_facts(run.run_id, TrussFacts).first_epoch
     first = min([*run.epochs, *([] if replayed is None else [replayed])], default=run.frontier)
     proofs = [seed.proof(epoch) for epoch in run.landed() if first <= epoch <= run.frontier]
     results = [check for each in (*map(seed.audit, epochs), *proofs) for check in each] + more(run)
@@ -327,13 +327,13 @@ def audit(run: Run, more: Callable[[Run], list[Check]]) -> AuditFacts:
 
 def put_fingerprints(run: Run) -> None:
     """Record by how much the fingerprints of all tables change."""
-    before = run.ledger.fingerprints(run.parent.revision) if run.parent.revision else {}
+    before = run.ledger.fingerprints_of(run.parent.revision) if run.parent.revision else {}
     after = {}
     for table in TABLES:
         columns = [*fields(run.home, table)]
         columns = [*columns[:-2], "diff"]
         after[table] = recompute_fingerprints(table, columns, [(*key, n) for key, n in read_after(run, table).items()])
-    run.ledger.put_fingerprints(run.run_id, prints.step(before, after))
+    run.ledger.put_fingerprints(run.run_id, prints.staged_difference(before, after))
 
 
 WORKS = {"ingest": ingest, "edges": edges, "triangles": triangles, "truss": truss}

@@ -27,14 +27,14 @@ from algorithms.third_party import reference
 from expectations.model import Check
 
 from ..errors import UsageError
-from ..extras import need
+from ..extras import require_extras
 from ..home import memory
 from ..home.directory import Home
 from ..home.s3 import in_s3
 from ..reading import explain
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision
-from ..state.totals import accumulate
+from ..state.totals import sum_totals
 from ..storage import certificates, few, kept
 from ..storage.iceberg import classic
 from ..storage.warehouse import Warehouse
@@ -274,7 +274,7 @@ def audit_published(
     third_party: bool = False,
 ) -> list[Check]:
     """The full recomputation over published epochs, as `altneu audit` asks for it: tables, totals, batches, names."""
-    need("an audit", "quality")
+    require_extras("an audit", "quality")
     from expectations.engine import ROWS
     from expectations.suite import check_differences
 
@@ -310,8 +310,8 @@ def _plain(
         read,
         warehouse.home,
         [table for table in PLAIN if table in revision.snapshots],
-        accumulate(ledger.total_diffs(revision.revision), revision.frontier),
-        set(ledger.batches(revision.revision)),
+        sum_totals(ledger.total_diffs(revision.revision), revision.frontier),
+        set(ledger.published_batches(revision.revision)),
         int(revision.frontier or 0),
         revision.since,
     )
@@ -332,5 +332,5 @@ def auditable(ledger: Ledger, revision: Revision) -> list[int]:
     """The epochs at which a revision shows something of its own: those that landed, and those where totals change."""
     changed = {epoch for _, _, epoch, _, _ in ledger.total_diffs(revision.revision)}
     last = revision.frontier
-    known = {*ledger.batches(revision.revision), *(e for e in changed if last is not None and e <= last)}
-    return sorted(epoch for epoch in known if revision.answers(epoch))
+    known = {*ledger.published_batches(revision.revision), *(e for e in changed if last is not None and e <= last)}
+    return sorted(epoch for epoch in known if revision.knows_epoch(epoch))

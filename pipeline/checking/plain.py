@@ -19,7 +19,7 @@ from algorithms.times import FOREVER
 
 from ..home.directory import Home
 from ..reading.plain import total_rows
-from ..state.totals import Point, at_epochs
+from ..state.totals import EpochTotals, totals_at
 from ..storage import few
 from ..storage.declared import quoted
 from .audit import in_force, stored
@@ -38,7 +38,7 @@ class Sources:
     read: Callable[[str], DataFrame]
     home: Home
     tables: Collection[str]
-    points: dict[int, Point]
+    points: dict[int, EpochTotals]
     landed: set[int]
     frontier: int
     since: int | None
@@ -74,7 +74,7 @@ def sums(sources: Sources) -> Found:
         counts: dict[int, float] = defaultdict(float)
         for row in read("edge_now").groupBy("trussness", "both_ways").count().collect():
             counts[row["trussness"]] += row["count"] / (2 if row["both_ways"] else 1)
-        right_counts = at_epochs(points, [frontier])[frontier]["trusses"]
+        right_counts = totals_at(points, [frontier])[frontier]["trusses"]
         found += [
             difference(frontier, "edge_now", f"edges of trussness {k}", counts.get(k, 0), right_counts.get(k, 0))
             for k in sorted({*counts, *right_counts})
@@ -92,7 +92,7 @@ def _cells(names: Sequence[str], mine: list[Any] | None, other: list[Any] | None
             yield name, one, two
 
 
-def _series(rows: DataFrame, home: Home, points: dict[int, Point], frontier: int, since: int | None) -> Found:
+def _series(rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontier: int, since: int | None) -> Found:
     """`vertex_history` added up at every epoch at which it, or a total, changes."""
     names = {"vertices": F.col("degree") > 0, "edges": F.col("degree"), "triangles": F.col("triangles")}
     motifs = home.config.patterns()
@@ -109,7 +109,7 @@ def _series(rows: DataFrame, home: Home, points: dict[int, Point], frontier: int
     by_epoch = {row["at"]: row.asDict() for row in steps.collect()}
     wrong, now = Found(), dict.fromkeys(columns, 0)
     looked_at = sorted(epoch for epoch in {*by_epoch, *points, frontier} if epoch <= frontier)
-    for epoch, point in at_epochs(points, looked_at).items():
+    for epoch, point in totals_at(points, looked_at).items():
         now = {name: now[name] + int(by_epoch.get(epoch, {}).get(name) or 0) for name in columns}
         if since is not None and epoch < since:
             continue

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from ..state.ledger import Ledger
 from ..state.records import Revision
-from ..state.totals import TotalDiff, accumulate, at_epochs
+from ..state.totals import TotalDiff, sum_totals, totals_at
 
 Measure = tuple[str, int]  # what is counted; of which trussness, or which place in `[motifs]`; else 0
 Difference = dict[str, Any]
@@ -38,7 +38,7 @@ class Shown:
 
 
 def published(ledger: Ledger, revision: Revision, epochs: Iterable[int]) -> Shown:
-    batches = ledger.batches(revision.revision)
+    batches = ledger.published_batches(revision.revision)
     rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in batches.items()}
     return of(ledger.total_diffs(revision.revision), rows, epochs)
 
@@ -46,7 +46,7 @@ def published(ledger: Ledger, revision: Revision, epochs: Iterable[int]) -> Show
 def of(diffs: list[TotalDiff], rows: dict[int, tuple[int, int]], epochs: Iterable[int]) -> Shown:
     """Out of total diffs, and of the rows and quarantined rows of each batch."""
     wanted = sorted(set(epochs))
-    points = at_epochs(accumulate(diffs, max(wanted, default=None)), wanted)
+    points = totals_at(sum_totals(diffs, max(wanted, default=None)), wanted)
     counted = {measure for measure, *_ in diffs}
     uncounted = {"wedges"} if "edges" in counted and "wedges" not in counted else set()
     kinds = frozenset({*SINGLE, *MANY, *ROWS.values()} - uncounted)

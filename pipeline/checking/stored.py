@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import CheckFailed
-from ..state.prints import Difference, Prints, differences, folded
+from ..state.prints import FingerprintDifference, Prints, fold_fingerprints, list_differences
 from ..state.records import LANDED, Revision
 from ..storage.prints import of_published
 from ..storage.warehouse import Warehouse
@@ -19,7 +19,7 @@ class Stored:
     revision: int
     compared: list[str]
     unknown: list[str]
-    wrong: list[Difference]
+    wrong: list[FingerprintDifference]
 
     def failure(self) -> CheckFailed:
         landing = " --from-landing" if {each.table for each in self.wrong} & {*LANDED} else ""
@@ -34,6 +34,6 @@ def compare(warehouse: Warehouse, row: Revision, recorded: Prints) -> Stored:
     """Read every table once, and hold it against what the ledger has of the revision; EXECUTES."""
     with warehouse.plans(row):
         found = of_published(warehouse, row)
-    wrong = differences(folded(recorded, row.since), folded(found, row.since))
+    wrong = list_differences(fold_fingerprints(recorded, row.since), fold_fingerprints(found, row.since))
     compared = [table for table in found if table in recorded]
     return Stored(row.revision, compared, [table for table in found if table not in recorded], wrong)

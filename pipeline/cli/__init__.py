@@ -17,9 +17,9 @@ import traceback
 from typing import NoReturn
 
 from .. import events, interrupt
-from ..errors import AltneuError, Exit, UsageError, explained
+from ..errors import AltneuError, Exit, UsageError, describe_error
 from ..file_names import format_name, is_text
-from ..secret import given
+from ..secret import has_secret
 from ..tasks.base import release
 from . import incident
 from .base import Log, app, setting
@@ -36,13 +36,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     gc.set_threshold(50_000)  # imports make many objects that all stay: looking through them took a tenth of the start
     atexit.register(_leave)
     printable()
-    with interrupt.handled():
+    with interrupt.handle_signals():
         try:
             code = _called(arguments)
             _alert()
             sys.exit(code)
         except BaseException as error:
-            stop = interrupt.asked(error)
+            stop = interrupt.interruption_of(error)
             if isinstance(stop, (interrupt.Interrupted, KeyboardInterrupt)):
                 _stop(stop)
             raise
@@ -63,11 +63,11 @@ def _called(arguments: list[str] | None) -> int | str | None:
         app(arguments, prog_name="altneu")
         return Exit.OK
     except SystemExit as done:
-        if isinstance(interrupt.asked(), interrupt.Interrupted):
+        if isinstance(interrupt.interruption_of(), interrupt.Interrupted):
             raise
         return done.code
     except Exception as error:
-        if isinstance(interrupt.asked(error), (interrupt.Interrupted, KeyboardInterrupt)):
+        if isinstance(interrupt.interruption_of(error), (interrupt.Interrupted, KeyboardInterrupt)):
             raise
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -85,7 +85,7 @@ def _require_text(arguments: list[str]) -> None:
 
 def _alert() -> None:
     """Send what a command that writes has brought to light."""
-    if setting.wrote is not None and given("ALTNEU_ALERTS"):
+    if setting.wrote is not None and has_secret("ALTNEU_ALERTS"):
         from ..run import alerts
 
         alerts.tell(*setting.wrote)
@@ -100,7 +100,7 @@ def _stop(stop: BaseException) -> NoReturn:
         outcome = setting.outcome()
     if setting.log is Log.json:
         logging.disable(logging.NOTSET)
-        events.event("command interrupted", logging.ERROR, during=during, outcome=outcome)
+        events.log_event("command interrupted", logging.ERROR, during=during, outcome=outcome)
     else:
         failure.print(f"interrupted during {during}; {outcome}", markup=False)
     with contextlib.suppress(OSError):  # a reader that has gone
@@ -110,9 +110,9 @@ def _stop(stop: BaseException) -> NoReturn:
 
 
 def _tell(error: Exception) -> None:
-    what, then = explained(error)
+    what, then = describe_error(error)
     if setting.log is Log.json:
-        events.event("command failed", logging.ERROR, error=what, next=then)
+        events.log_event("command failed", logging.ERROR, error=what, next=then)
         return
     if setting.verbose:
         failure.print("".join(traceback.format_exception(error)).rstrip())

@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 from ..errors import Exit
-from ..extras import need
+from ..extras import require_extras
 from .base import app, command, common, opened, setting
 from .printing import Progress, err, out, print_rows, ranges
 from .runs import DryRun
@@ -66,7 +66,7 @@ def compact(
         )
     print_rows(rows)
     out.print("verified: the new tables have the fingerprints of the old ones, at every kept epoch and revision")
-    readable = ranges([row.revision for row in ledger.revisions() if row.snapshots])
+    readable = ranges([row.revision for row in ledger.list_revisions() if row.snapshots])
     out.print(
         f"the tables answer for {_answers(home, facts.since)}, at revisions {readable}; "
         f"{facts.expired_snapshots} snapshots and {facts.orphans} orphaned files dropped "
@@ -81,10 +81,10 @@ def _answers(home: Home, since: int | None) -> str:
 def _print_compaction(home: Home, ledger: Ledger) -> None:
     from ..run.compact import horizon
 
-    row = ledger.published()
+    row = ledger.require_published()
     since, _, dropped = horizon(home, ledger, row)
-    kept = [each.revision for each in ledger.revisions() if each.snapshots and each.revision not in dropped]
-    sizes = ledger.sizes().values()
+    kept = [each.revision for each in ledger.list_revisions() if each.snapshots and each.revision not in dropped]
+    sizes = ledger.table_sizes().values()
     out.print(
         f"would write {len(sizes)} tables again ({sum(s.files for s in sizes):,} files now, "
         f"{decimal(sum(s.bytes for s in sizes))})"
@@ -292,5 +292,5 @@ def demo() -> None:
     """Real messages, daily epochs, every stage, proved at every epoch; prints where to look."""
     from ..local import demo
 
-    need("the demo", "demo", "quality")
+    require_extras("the demo", "demo", "quality")
     demo.demo(opened(create=True, writes=True)[0], setting.home, Progress(), out)

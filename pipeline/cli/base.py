@@ -115,14 +115,14 @@ def _apply(home: Path | None, log_format: Log | None, quiet: bool, verbose: bool
     setting.verbose |= verbose
     err.quiet = setting.quiet or setting.log is Log.json
     if setting.log is Log.json:
-        events.json_lines(sys.stderr)
+        events.log_json_lines(sys.stderr)
     elif setting.verbose:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(events.TextLine("%(asctime)s %(message)s"))
         logging.basicConfig(handlers=[handler], force=True)
         events.log.setLevel(logging.INFO)
     else:
-        events.text_lines(sys.stderr)
+        events.log_text_lines(sys.stderr)
 
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -184,11 +184,11 @@ def opened(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
     from ..state import place
 
     home = Home.open(setting.home, create)
-    ledger = place.opened(home, writes)
+    ledger = place.open_ledger(home, writes)
     if writes:
         setting.wrote = home, ledger
     if setting.outcome is Setting.outcome:
-        before = ledger.at().revision
+        before = ledger.get_revision().revision
         setting.outcome = lambda: _published_since(ledger, before)
     return home, ledger
 
@@ -197,7 +197,7 @@ _ANEW = ("rebuild", "repair", "rollback")  # typed again, they publish again
 
 
 def _published_since(ledger: Ledger, before: int) -> str:
-    newest = ledger.at().revision
+    newest = ledger.get_revision().revision
     if newest == before:
         return "nothing was published; the same command goes on"
     again = "see altneu status" if setting.command in _ANEW else "the same command goes on"

@@ -56,7 +56,7 @@ def audit(
     if shadow and third_party:
         raise UsageError("--third-party does not go with --shadow.", "altneu audit --third-party")
     home, ledger = opened(writes=True)
-    row = ledger.published()
+    row = ledger.require_published()
     assert row.frontier is not None
     if fingerprints:
         if epochs or sample or third_party or shadow:
@@ -121,7 +121,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
-    recorded = ledger.fingerprints(row.revision)
+    recorded = ledger.fingerprints_of(row.revision)
     if not recorded:
         raise AltneuError(
             f"revision {row.revision} is of before fingerprints were recorded: there is nothing to compare with.",
@@ -134,7 +134,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     finally:
         progress.close()
     for each in found.wrong:
-        err.print(f"[red]✗[/] {each.words(home.schedule.label(each.epoch))}", markup=True)
+        err.print(f"[red]✗[/] {each.describe(home.schedule.label(each.epoch))}", markup=True)
     if found.wrong:
         raise found.failure()
     out.print(
@@ -159,19 +159,19 @@ def repair(
     from ..run import planning
 
     home, ledger = opened(writes=True)
-    known = {row.id for row in ledger.checks()}
+    known = {row.id for row in ledger.list_checks()}
     try:
         audit(epochs)
         return
     except CheckFailed as failed:
         what = failed.what
-    found = [row.result() for row in ledger.checks() if row.run_id is None and row.id not in known]
+    found = [row.to_check() for row in ledger.list_checks() if row.run_id is None and row.id not in known]
     reload = needs_landing(found)
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.", markup=True)
-    before = ledger.at().revision
+    before = ledger.get_revision().revision
     execute(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold)
-    if ledger.at().revision != before:
+    if ledger.get_revision().revision != before:
         audit(epochs)
 
 
@@ -203,7 +203,7 @@ def report(
         if all_ or json_ or data_docs:
             other = "--all" if all_ else "--json" if json_ else "--data-docs"
             raise UsageError(f"--vertex is a page of its own: it does not go with {other}.", "altneu report --help")
-        row = ledger.published(revision)
+        row = ledger.require_published(revision)
         assert row.frontier is not None
         at = row.frontier if epoch is None else home.schedule.epoch(epoch)
         with Progress() as progress:
@@ -215,13 +215,15 @@ def report(
         other = "--all" if all_ else "--data-docs"
         raise UsageError(f"--revision is of one epoch's page: it does not go with {other}.", "altneu report --help")
     if revision is not None:
-        former = ledger.published(revision)
+        former = ledger.require_published(revision)
         assert former.frontier is not None
         wanted_epoch = former.frontier if epoch is None else home.schedule.epoch(epoch)
-        if wanted_epoch not in ledger.batches(revision):
+        if wanted_epoch not in ledger.published_batches(revision):
             from ..reading.answers import unpublished
 
-            raise unpublished(home, wanted_epoch, ledger.batches(revision), f"published at revision {revision}")
+            raise unpublished(
+                home, wanted_epoch, ledger.published_batches(revision), f"published at revision {revision}"
+            )
         if json_:
             print(json.dumps(document(home, ledger, wanted_epoch, revision), indent=1, default=str))
         else:
@@ -234,7 +236,7 @@ def report(
     wanted = _reported(home, ledger, epoch, all_)
     if json_:
         if not wanted:
-            ledger.published()
+            ledger.require_published()
         found = [document(home, ledger, each) for each in wanted]
         print(json.dumps(found if all_ else found[0], indent=1, default=str))
         return
@@ -252,9 +254,9 @@ def _reported(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list
     from ..reading.answers import unpublished
     from ..state.records import RunKind
 
-    row = ledger.at()
-    tried = [run.epochs for run in ledger.runs() if run.kind is not RunKind.COMPACT]
-    known = {*ledger.batches(), *(each for epochs in tried for each in epochs)}
+    row = ledger.get_revision()
+    tried = [run.epochs for run in ledger.list_runs() if run.kind is not RunKind.COMPACT]
+    known = {*ledger.published_batches(), *(each for epochs in tried for each in epochs)}
     if all_:
         return sorted(known)
     if epoch is None:

@@ -111,17 +111,19 @@ def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | Non
         if states:
             raise UsageError("--other compares what is published: name no run or revision.", "altneu diff --help")
         theirs = Home.open(other)
-        ledgers = ledger, place.opened(theirs, False)
-        return Difference(*(Side(h, each, each.published()) for h, each in zip((home, theirs), ledgers, strict=True)))
+        ledgers = ledger, place.open_ledger(theirs, False)
+        return Difference(
+            *(Side(h, each, each.require_published()) for h, each in zip((home, theirs), ledgers, strict=True))
+        )
     if len(states) == 2:
         if not all(each.isdecimal() for each in states):
             raise UsageError(f"{' '.join(states)}: two revisions are two numbers.", "altneu diff 1 2")
-        return Difference(*(Side(home, ledger, ledger.at(int(each))) for each in states))
+        return Difference(*(Side(home, ledger, ledger.get_revision(int(each))) for each in states))
     if len(states) > 2 or (states and states[0].isdecimal()):
         raise UsageError(f"{' '.join(states)}: one run, or two revisions.", "altneu diff --help")
     after = ledger.published_by(states[0]) if states else None
     if after is not None:
-        return Difference(Side(home, ledger, ledger.at(after.parent)), Side(home, ledger, after))
+        return Difference(Side(home, ledger, ledger.get_revision(after.parent)), Side(home, ledger, after))
     return compared.of_held(home, ledger, held.chosen(ledger, states[0] if states else None))
 
 
@@ -193,7 +195,7 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
     finally:
         progress.close()
     mark = f", with a {revision.mark}" if revision.mark else ""
-    epochs = len(wanted.epochs) or len(ledger.batches())
+    epochs = len(wanted.epochs) or len(ledger.published_batches())
     out.print(
         f"published revision {revision.revision}{mark}: {epochs:,} epoch(s), as run {wanted.run_id} has held them"
     )
@@ -216,7 +218,7 @@ def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None
 
     home, ledger = opened(writes=True)
     wanted = held.chosen(ledger, run)
-    warned = ledger.facts(wanted.run_id, AuditFacts).failed
+    warned = ledger.get_facts(wanted.run_id, AuditFacts).failed
     held.reject(home, ledger, wanted, by or _user(), because)
     mark = f" ({warned} check(s) had warned)" if warned else ""
     out.print(f"discarded run {wanted.run_id}{mark}; nothing of it was published")

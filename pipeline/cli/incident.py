@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..errors import AltneuError
-from ..secret import without_secrets
+from ..secret import mask_secret_assignments
 
 _PACKAGES = ("altneu", "pyspark", "pyarrow", "numba", "sqlalchemy", "great-expectations", "apache-airflow")
 
@@ -55,7 +55,7 @@ def _text(home: Path, error: BaseException) -> str:
         "settings": settings,
         "error": "".join(traceback.format_exception(error)),
     }
-    return without_secrets("\n".join(f"== {name}\n{text.rstrip()}\n" for name, text in parts.items()))
+    return mask_secret_assignments("\n".join(f"== {name}\n{text.rstrip()}\n" for name, text in parts.items()))
 
 
 def _version(package: str) -> str:

@@ -37,8 +37,8 @@ def incidents(
     from ..state import lease
 
     home, ledger = opened()
-    now = lease.now()
-    shown = [incident(home, one, now) for one in found_by.incidents(ledger) if one.open or all_]
+    now = lease.timestamp()
+    shown = [incident(home, one, now) for one in found_by.list_incidents(ledger) if one.is_open or all_]
     if format is Document.json:
         print(json.dumps(shown, indent=1))
         return
@@ -76,8 +76,8 @@ def ack(
     from ..state import incidents as found_by
 
     _, ledger = opened(writes=True)
-    one = found_by.acknowledge(ledger, incident, by, because)
-    out.print(f"{one.ident} ({one.first.name}): {by.strip()} is on it", markup=False)
+    one = found_by.acknowledge_incident(ledger, incident, by, because)
+    out.print(f"{one.identifier} ({one.first.name}): {by.strip()} is on it", markup=False)
 
 
 @group.command()
@@ -92,10 +92,10 @@ def mute(
     from ..state import incidents as found_by
 
     _, ledger = opened(writes=True)
-    one = found_by.mute(ledger, incident, until, by, because)
-    out.print(f"{one.ident} ({one.first.name}): muted until {until}", markup=False)
-    if not one.acknowledged:
-        err.print(f"nobody is on it: altneu incidents ack {one.ident} --by NAME --because TEXT")
+    one = found_by.mute_incident(ledger, incident, until, by, because)
+    out.print(f"{one.identifier} ({one.first.name}): muted until {until}", markup=False)
+    if not one.acknowledgement:
+        err.print(f"nobody is on it: altneu incidents ack {one.identifier} --by NAME --because TEXT")
 
 
 @group.command()

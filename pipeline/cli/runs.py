@@ -11,7 +11,7 @@ import typer
 from rich.filesize import decimal
 from rich.markup import escape
 
-from ..errors import BatchWrong, UsageError
+from ..errors import BatchRejected, UsageError
 from .base import command, opened
 from .printing import Document, Progress, err, moment, out, print_totals, some
 
@@ -217,7 +217,7 @@ def rollback(
     from ..run import meaning, rollback
 
     home, ledger = opened(writes=not dry_run)
-    newest = ledger.at().revision
+    newest = ledger.get_revision().revision
     if newest and revision == newest:
         raise UsageError(
             f"revision {revision} is what is published now: there is nothing to go back from.",
@@ -242,12 +242,12 @@ def rollback(
 
 
 def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
-    target, now, then = ledger.at(revision), ledger.batches(), ledger.batches(revision)
+    target, now, then = ledger.get_revision(revision), ledger.published_batches(), ledger.published_batches(revision)
     if not target.snapshots and target.frontier is not None:
         raise UsageError(f"revision {revision} cannot be read any more: a compaction has expired it.", "altneu status")
     epochs = [epoch for epoch in sorted({*now, *then}) if now.get(epoch) != then.get(epoch)]
     taken = some(map(home.schedule.label, epochs))
-    out.print(f"would publish revision {revision} again as revision {ledger.at().revision + 1}")
+    out.print(f"would publish revision {revision} again as revision {ledger.get_revision().revision + 1}")
     out.print(f"  epochs     {len(epochs):,} taken back{': ' if epochs else ''}{taken}")
     print_totals(home, ledger, revision)
 
@@ -256,7 +256,7 @@ def _print_others(home: Home, ledger: Ledger) -> None:
     """Which other runs are at work, on what and since when, before this one begins."""
     from ..state.records import RunKind
 
-    for other in (run for run in ledger.runs() if run.alive):
+    for other in (run for run in ledger.list_runs() if run.is_alive):
         kind, labels = other.kind, some(map(home.schedule.label, other.epochs))
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
         wins = "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
@@ -265,8 +265,8 @@ def _print_others(home: Home, ledger: Ledger) -> None:
             f"(last heartbeat {moment(other.beat_at)}): {wins}",
             markup=True,
         )
-    newest = ledger.at().revision
-    for other in (run for run in ledger.held() if run.parent == newest):
+    newest = ledger.get_revision().revision
+    for other in (run for run in ledger.list_held() if run.parent == newest):
         err.print(
             f"[yellow]a {other.kind} of {len(other.epochs):,} epoch(s) is held[/] on revision {newest} (run "
             f"{other.run_id}): what is published before it overtakes it",
@@ -304,7 +304,7 @@ def execute(
     started, done = time.time(), 0
     left_out: list[int] = []
     for number, epochs in enumerate(parts):
-        part = replace(found, run=epochs, parent=ledger.at())
+        part = replace(found, run=epochs, parent=ledger.get_revision())
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
         guess = forecast(home, ledger, part)
         time_ = f", about {guess.seconds:,.0f} s and Spark's start" if guess.seconds else ""
@@ -315,7 +315,7 @@ def execute(
         progress, began = Progress(_expected(guess, hold), guess.learned), time.time()
         try:
             revision = runner.run(home, ledger, part, progress, hold, keep_going, accept)
-        except BatchWrong:
+        except BatchRejected:
             if not keep_going:
                 raise
             left_out += epochs
@@ -323,7 +323,7 @@ def execute(
         finally:
             progress.close()
         assert revision is not None
-        taken = ledger.run(revision.run_id).epochs
+        taken = ledger.get_run(revision.run_id).epochs
         left_out += [epoch for epoch in epochs if epoch not in taken]
         if isinstance(revision, RunRecord):
             print_held(home, ledger, revision, time.time() - began)
@@ -334,7 +334,7 @@ def execute(
             return
         mark = f", with a {revision.mark}" if revision.mark else ""
         seconds = time.time() - began
-        read = ledger.facts(revision.run_id, IngestFacts)
+        read = ledger.get_facts(revision.run_id, IngestFacts)
         rows = read.rows + read.quarantined
         rate = f", {rows:,} rows ({rows / seconds:,.0f} a second)" if rows else ""
         out.print(
@@ -358,16 +358,16 @@ def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list
     from ..state import attempts
 
     if folded and not epochs:
-        raise BatchWrong(f"{describe_folded(folded)}.", REMEDY)
+        raise BatchRejected(f"{describe_folded(folded)}.", REMEDY)
     if not epochs:
         return
     _print_folded(folded)
-    tried = attempts.unpublished(ledger)
+    tried = attempts.list_unpublished(ledger)
     lines = [f"  {home.schedule.label(epoch)}: {tried[epoch][-1].error}" for epoch in epochs[:20] if epoch in tried]
     more = [f"  (and {len(epochs) - 20:,} more: altneu status)"] if len(epochs) > 20 else []
     accept = home.config.checks.rows == "stop"
     right = " (where they are right: altneu run EPOCH --accept-rows)" if accept else ""
-    raise BatchWrong(
+    raise BatchRejected(
         "\n".join([f"{len(epochs):,} epoch(s) were left out, as if they had not landed:", *lines, *more]),
         f"fix or remove their files{right}, then run the same command again",
     )
@@ -386,9 +386,9 @@ def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> No
     from ..run import held
     from ..state.facts import AuditFacts
 
-    warned = ledger.facts(run.run_id, AuditFacts).failed
+    warned = ledger.get_facts(run.run_id, AuditFacts).failed
     mark = f", {warned} check(s) warn" if warned else ""
-    epochs, why = len(run.epochs) or len(ledger.batches()), held.waits(home, ledger, run.run_id)
+    epochs, why = len(run.epochs) or len(ledger.published_batches()), held.waits(home, ledger, run.run_id)
     out.print(f"held: run {run.run_id} on revision {run.parent}, {epochs:,} epoch(s){mark}, {seconds:.1f} s")
     out.print(f"  nothing is published: {why}", markup=False)
     out.print(f"  next: altneu diff {run.run_id}   (what readers would see change)")
@@ -397,11 +397,11 @@ def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> No
 
 def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
     """Which tables a rebuild has made as they were published before, and which not: by their fingerprints."""
-    from ..state.prints import differences
+    from ..state.prints import list_differences
 
     known = ledger.fingerprints_at([revision.parent, revision.revision])
     before, after = known[revision.parent], known[revision.revision]
-    other = {each.table: each for each in differences(before, after)}
+    other = {each.table: each for each in list_differences(before, after)}
     same = sorted(table for table in after if table in before and table not in other)
     if not same and not other:
         out.print(f"whether the tables are as before is not known: revision {revision.parent} has no fingerprints")

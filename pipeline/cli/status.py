@@ -48,9 +48,9 @@ def status(
     home, ledger = opened()
     parent, rows = grid(home, ledger)
     shown = _chosen(home, rows, since, last, failed)
-    sizes = ledger.sizes()
-    readable = [row.revision for row in ledger.revisions() if row.snapshots]
-    waiting = [held.described(home, ledger, run) for run in ledger.held()]
+    sizes = ledger.table_sizes()
+    readable = [row.revision for row in ledger.list_revisions() if row.snapshots]
+    waiting = [held.described(home, ledger, run) for run in ledger.list_held()]
     holes = _holes(home, [row["epoch"] for row in rows])
     if format is Document.json:
         document = {
@@ -61,8 +61,8 @@ def status(
             "readable_revisions": readable,
             "holes": holes,
             "tables": {table: asdict(size) for table, size in sizes.items()},
-            "fingerprints": prints.at(
-                prints.folded(ledger.fingerprints(parent.revision), parent.since), parent.frontier
+            "fingerprints": prints.cumulative_at(
+                prints.fold_fingerprints(ledger.fingerprints_of(parent.revision), parent.since), parent.frontier
             ),
             "epochs": shown,
             "held": waiting,

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import UsageError
-from ..secret import is_secret, masked, without_secrets
+from ..secret import is_secret, mask_secret_assignments, mask_secrets
 from .rules import EDGE_NOW, fault, is_memory, near, toml_key
 from .settings import SETTINGS, Config, Section, Setting
 from .whole_files import open_whole_file
@@ -95,7 +95,7 @@ def _problem(error: ErrorDetails) -> str:
 
 
 def _shown(value: object) -> str:
-    return repr(masked(value)) if isinstance(value, str) else masked(repr(value))
+    return repr(mask_secrets(value)) if isinstance(value, str) else mask_secrets(repr(value))
 
 
 def _elsewhere(key: str) -> str:
@@ -132,7 +132,7 @@ def _across(raw: dict[str, Any]) -> list[str]:
         f"[spark] conf, {name}: it is a secret, and this file holds none: it belongs into the environment, or into "
         "spark-defaults.conf in the folder that SPARK_CONF_DIR names"
         for name, value in conf.items()
-        if is_secret(name) or without_secrets(str(value)) != str(value)
+        if is_secret(name) or mask_secret_assignments(str(value)) != str(value)
     ]
     return problems + [
         f'[spark] conf, {name} = {conf[name]!r}: a whole number and k, m, g or t, at least 512m: "8g", "4096m"'

@@ -25,28 +25,30 @@ class Batches:
 
     epochs: int
     incomplete: list[str]
-    copied: copying.Copied
+    copied: copying.CopyResult
 
 
 def copy(source: Home, target: Home, say: copying.Say) -> Batches:
     """Raises `Unavailable`, and `AltneuError` where the landing is being changed."""
     batches = listing(source)
-    there = copying.there(target.landed_at)
+    there = copying.list_existing(target.landed_at)
     wanted = [
-        copying.Wanted(file.location, f"{_folder(target, batch)}/{file.name}", file.bytes, file.changed)
+        copying.CopyRequest(file.location, f"{_folder(target, batch)}/{file.name}", file.bytes, file.changed)
         for batch in batches.values()
         for file in batch.files
     ]
-    named = {files.plain(file.target) for file in wanted}
+    named = {files.normalize_location(file.target) for file in wanted}
     try:
         for location in there:  # of an earlier attempt, since landed anew
             if location not in named and not location.rpartition("/")[2].startswith("_"):
-                files.delete(location)
-        copied = copying.copy(wanted, there, "landing", say)
+                files.delete_file(location)
+        copied = copying.copy_files(wanted, there, "landing", say)
         complete = [batch for batch in batches.values() if batch.incomplete is None]
-        files.many(lambda batch: _mark(target, batch), complete)
+        files.map_parallel(lambda batch: _mark(target, batch), complete)
     except OSError as error:
-        raise Unavailable(f"{target.landed_at}: {files.told(error)}", "altneu doctor; then the same command") from error
+        raise Unavailable(
+            f"{target.landed_at}: {files.format_store_error(error)}", "altneu doctor; then the same command"
+        ) from error
     incomplete = [batch.label for batch in batches.values() if batch.incomplete is not None]
     return Batches(len(complete), incomplete, copied)
 
@@ -59,12 +61,12 @@ def _mark(target: Home, batch: Landed) -> None:
     """Write what says that a batch is complete, last."""
     folder = _folder(target, batch)
     if not batch.files:
-        files.write(f"{folder}/{EMPTY}", b"")
+        files.write_file(f"{folder}/{EMPTY}", b"")
     if batch.sealed is None:
-        files.write(f"{folder}/{COMPLETE}", b"")
+        files.write_file(f"{folder}/{COMPLETE}", b"")
     elif target.landed_remotely:
         sizes = {file.name: file.bytes for file in batch.files}
-        files.write(f"{folder}/{COMPLETE}", Manifest(batch.sealed, sizes, {}).text())
+        files.write_file(f"{folder}/{COMPLETE}", Manifest(batch.sealed, sizes, {}).text())
     else:
         seal(Path(folder), batch.sealed)
 
@@ -78,7 +80,7 @@ def verify(source: Home, target: Home, former: Ledger, ledger: Ledger) -> None:
     wrong = [epoch for epoch in expected if found.get(epoch) != expected[epoch]]
     for epoch in wrong:
         for file in theirs[epoch].files if epoch in theirs else ():
-            files.delete(file.location)
+            files.delete_file(file.location)
     if wrong or found.keys() - expected.keys():
         which = ", ".join(ours[epoch].label for epoch in wrong[:3]) or "an epoch that was removed"
         raise AltneuError(

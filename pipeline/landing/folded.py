@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from expectations.model import Check
 
 from ..home.directory import Home
-from ..state.incidents import incidents
+from ..state.incidents import list_incidents
 from ..state.ledger import Ledger
 from .survey import Epoch, survey
 
@@ -23,14 +23,14 @@ _MEANING = "What has landed for an epoch is published, unless a compaction has f
 def record_folded(home: Home, ledger: Ledger) -> list[Epoch]:
     """The landed epochs that a compaction has folded; each new one is recorded as a failed check, and each that is none
     any more as a passed one."""
-    if ledger.at().since is None:
+    if ledger.get_revision().since is None:
         return []
     parent, found = survey(home, ledger)
     folded = {entry.epoch: entry for entry in found.values() if entry.state == "folded"}
     failing = {
         failure.epoch
-        for one in incidents(ledger)
-        for failure in one.standing
+        for one in list_incidents(ledger)
+        for failure in one.open_failures
         if (failure.suite, failure.name) == (SUITE, NAME) and failure.epoch is not None
     }
     new = [_result(epoch, str(entry.why), passed=False) for epoch, entry in folded.items() if epoch not in failing]

@@ -128,7 +128,7 @@ def _count(file: File) -> int:
     if file.name.endswith(".parquet"):
         import pyarrow.parquet as pq
 
-        with files.random_access(file.location) as stream:
+        with files.open_random_access(file.location) as stream:
             return int(pq.ParquetFile(stream).metadata.num_rows)
     from .parsing import opened
 
@@ -151,13 +151,13 @@ def digest(ledger: Ledger, batches: Iterable[Landed], remember: bool = True) -> 
         before = known.get(file.location)
         if before and before[0] == file.stamp:
             return before[1]
-        remote = files.local(file.location) is None
-        tag = files.etag(file.location) if remote else ""
+        remote = files.local_path(file.location) is None
+        tag = files.get_etag(file.location) if remote else ""
         exact = f"{file.stamp}:{tag}"
         found = before[1] if before and tag and before[0] == exact else None
         if found is None:
             try:
-                with files.opened(file.location) as stream:
+                with files.open_stream(file.location) as stream:
                     found = _hashed(stream)
             except OSError as error:
                 if remote or isinstance(error, FileNotFoundError):
@@ -171,9 +171,9 @@ def digest(ledger: Ledger, batches: Iterable[Landed], remember: bool = True) -> 
 
     listed = [file for batch in batches for file in batch.files]
     try:
-        each = dict(zip(listed, files.many(of, listed), strict=True))
+        each = dict(zip(listed, files.map_parallel(of, listed), strict=True))
     except OSError as error:
-        if isinstance(error, FileNotFoundError) or any(files.local(file.location) for file in listed):
+        if isinstance(error, FileNotFoundError) or any(files.local_path(file.location) for file in listed):
             raise
         raise Unavailable(f"the landing cannot be read: {error}", "altneu doctor") from error
     if remember:
@@ -197,11 +197,11 @@ def unchanged(ledger: Ledger, batches: Iterable[Landed], digests: dict[int, str]
     """Are the files as they were when they had these digests?"""
 
     def now(file: File) -> File:
-        path = files.local(file.location)
+        path = files.local_path(file.location)
         return objects.again(file) if path is None else File.of(path)
 
     try:
-        fresh = [replace(batch, files=tuple(files.many(now, batch.files))) for batch in batches]
+        fresh = [replace(batch, files=tuple(files.map_parallel(now, batch.files))) for batch in batches]
         return digest(ledger, fresh, remember=False) == digests
     except FileNotFoundError:
         return False

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from ..errors import BatchWrong, Unavailable
+from ..errors import BatchRejected, Unavailable
 from ..home.directory import Home
 from ..home.s3 import S3
 from ..storage import few
@@ -56,7 +56,7 @@ def judge(
     landed: Sequence[Landed],
     apart: bool = False,
     count_failures: Callable[[Sequence[Landed]], Iterable[Row]] | None = None,
-) -> tuple[dict[int, tuple[int, int]], dict[int, BatchWrong]]:
+) -> tuple[dict[int, tuple[int, int]], dict[int, BatchRejected]]:
     """Epoch → (good rows, quarantined rows), and what is wrong with batches that have a broken file or too large a bad
     share. `apart`: each epoch by itself; else all are one. `count_failures`: of batches without a broken file, how many
     rows the settings make malformed (`filters.count_failures`). Raises `Unavailable` when a file cannot be reached.
@@ -79,7 +79,7 @@ def judge(
     for row in files:
         before = counts.get(row.epoch, (0, 0))
         counts[row.epoch] = before[0] + row.good, before[1] + row.bad
-    wrong: dict[int, BatchWrong] = {}
+    wrong: dict[int, BatchRejected] = {}
     for epochs in [[epoch] for epoch in counts] if apart else [list(counts)]:
         error = _wrong(home, [row for row in files if row.epoch in epochs])
         wrong |= dict.fromkeys(epochs, error) if error else {}
@@ -95,12 +95,12 @@ def _add_failures(counted: Row, failed: Row) -> Row:
     return Row(**found)
 
 
-def _wrong(home: Home, files: Sequence[Row]) -> BatchWrong | None:
+def _wrong(home: Home, files: Sequence[Row]) -> BatchRejected | None:
     """Why the batches of some files must not be published, if so: the files as `judge` has counted them."""
     broken = [row for row in files if row.fatal]
     if broken:
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
-        return BatchWrong(
+        return BatchRejected(
             f"landing/{broken[0].file}: {broken[0].reason}{more}. Nothing was published.",
             "fix or remove the file, then run the same command again",
         )
@@ -108,7 +108,7 @@ def _wrong(home: Home, files: Sequence[Row]) -> BatchWrong | None:
     total = serious + sum(row.good for row in files)
     if serious > home.config.ingest.max_bad_share * total:
         first = next(row for row in files if row.serious)
-        return BatchWrong(
+        return BatchRejected(
             f"{serious} of {total} rows are malformed, more than [ingest] max_bad_share = "
             f"{home.config.ingest.max_bad_share:g} allows. The first: landing/{first.file} line {first.line}: "
             f"{first.reason}: {first.text[:80]!r}. Nothing was published.",

@@ -36,7 +36,7 @@ from .landed import COMPLETE, EMPTY, NOT_ASKED_FOR, File, Landed
 DRAFT = re.compile(r"land-[0-9a-f]{12}-")
 ALIVE = 15 * 60  # seconds for which a journal of another machine may be that of a living land: placing takes seconds
 LEFT = 24 * 3600  # after so many, files that no manifest names are what a killed land has left
-Found = dict[str, files.Found]  # name in an epoch's folder → the object
+Found = dict[str, files.FileEntry]  # name in an epoch's folder → the object
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Landing:
         with answering(home):
             self.folders: dict[str, Found] = {}
             journals = []
-            for path, found in files.listed(self.base).items():
+            for path, found in files.list_files(self.base).items():
                 folder, _, name = path.partition("/")
                 if folder.startswith("epoch=") and name:
                     self.folders.setdefault(folder, {})[name] = found
@@ -87,7 +87,7 @@ class Landing:
                     journals.append(name)
             self.journals = {name: journal for name in journals if (journal := _read(f"{self.base}/{WORK}/{name}"))}
             marked = [folder for folder, found in self.folders.items() if COMPLETE in found and found[COMPLETE].bytes]
-            said = files.many(lambda folder: _content(f"{self.base}/{folder}/{COMPLETE}"), marked)
+            said = files.map_parallel(lambda folder: _content(f"{self.base}/{folder}/{COMPLETE}"), marked)
             self.manifests = {
                 folder: each for folder, text in zip(marked, said, strict=True) if (each := Manifest.parse(text))
             }
@@ -158,7 +158,7 @@ def listing(home: Home) -> dict[int, Landed]:
 
 def again(file: File) -> File:
     """The same file as it is now. Raises `OSError`."""
-    found = files.look(file.location)
+    found = files.stat_file(file.location)
     return File(file.location, file.name, found.bytes, found.changed, found.stamp)
 
 
@@ -168,12 +168,14 @@ def answering(home: Home) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"[landing] uri = {home.landed_at}: {files.told(error)}", "altneu doctor") from error
+        raise Unavailable(
+            f"[landing] uri = {home.landed_at}: {files.format_store_error(error)}", "altneu doctor"
+        ) from error
 
 
 def _content(location: str) -> bytes:
     try:
-        return files.read(location)
+        return files.read_file(location)
     except FileNotFoundError:  # replaced at this moment
         return b""
 
@@ -201,7 +203,7 @@ def place(home: Home, new: Path, labels: dict[str, int], settings: str | None, a
             for label in labels
             for file, name in _names(there, new / label, append)
         ]
-        files.many(lambda pair: files.upload(*pair), sent)
+        files.map_parallel(lambda pair: files.upload_file(*pair), sent)
         file, own = home.path / "altneu.toml", new.parent / JOURNAL
         if settings is not None:  # they may hold a password: their journal stays on this machine
             texts = {"before": read_text(file) if file.exists() else None, "after": settings}
@@ -209,14 +211,15 @@ def place(home: Home, new: Path, labels: dict[str, int], settings: str | None, a
         former = {label: _former(there, label) for label in labels}
         journal = {"host": socket.gethostname(), "home": str(home.path), "before": former}
         location = f"{home.landed_at}/{WORK}/{token}.json"
-        files.write(location, json.dumps(journal).encode())
+        files.write_file(location, json.dumps(journal).encode())
         try:
-            files.many(
-                lambda label: files.write(f"{home.landed_at}/epoch={label}/{COMPLETE}", manifests[label].text()), labels
+            files.map_parallel(
+                lambda label: files.write_file(f"{home.landed_at}/epoch={label}/{COMPLETE}", manifests[label].text()),
+                labels,
             )
             if settings is not None:
                 write_text(file, settings)
-            files.delete(location)
+            files.delete_file(location)
             own.unlink(missing_ok=True)
         except BaseException as error:
             try:
@@ -229,7 +232,7 @@ def place(home: Home, new: Path, labels: dict[str, int], settings: str | None, a
                 ) from error
             raise
     with contextlib.suppress(OSError):  # they count as nothing
-        files.many(files.delete, _replaced(there, manifests))
+        files.map_parallel(files.delete_file, _replaced(there, manifests))
 
 
 def _names(there: Landing, folder: Path, append: bool) -> list[tuple[Path, str]]:
@@ -280,7 +283,7 @@ def recover(home: Home) -> list[str]:
     machine may be at it. Call it with the `landing_lock` of this machine held: who holds it is the only one here."""
     undone: list[str] = []
     with answering(home):
-        there = files.listed(f"{home.landed_at}/{WORK}")
+        there = files.list_files(f"{home.landed_at}/{WORK}")
         for own in home.landing.glob(f"{WORK}/*/{JOURNAL}"):
             if f"{own.parent.name}.json" not in there:  # killed before it began, or after it was done
                 own.unlink()
@@ -308,8 +311,8 @@ def _undo(home: Home, location: str, journal: dict[str, Any]) -> None:
     for label, text in journal["before"].items():
         marker = f"{home.landed_at}/epoch={label}/{COMPLETE}"
         if text is None:
-            files.delete(marker)
+            files.delete_file(marker)
         else:
-            files.write(marker, text.encode())
+            files.write_file(marker, text.encode())
     undo(home.landing, home.landing / WORK / location.rpartition("/")[2].removesuffix(".json"))  # the settings
-    files.delete(location)
+    files.delete_file(location)

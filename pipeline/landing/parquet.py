@@ -42,8 +42,8 @@ _PLAIN = {
 
 def read_parquet(path: Path | str, layout: Layout, s3: S3 | None) -> Iterator[Block]:
     """Yield the rows of a file. Raises `FileBroken`, `OSError`, and Arrow's errors."""
-    remote = files.local(str(path)) is None
-    source = files.random_access(str(path), s3) if remote else path
+    remote = files.local_path(str(path)) is None
+    source = files.open_random_access(str(path), s3) if remote else path
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
         columns = _choose_columns(file.schema_arrow, layout)
         line = 1

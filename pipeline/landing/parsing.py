@@ -59,15 +59,19 @@ def read(path: Path | str, layout: Layout, s3: S3 | None = None) -> Iterator[Blo
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         if isinstance(error, FileNotFoundError):
             raise FileBroken("the file is gone") from None
-        if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile) and files.local(str(path)) is None:
-            raise FileBroken(f"the store does not give it: {files.told(error)}", again=True) from None
+        if (
+            isinstance(error, OSError)
+            and not isinstance(error, gzip.BadGzipFile)
+            and files.local_path(str(path)) is None
+        ):
+            raise FileBroken(f"the store does not give it: {files.format_store_error(error)}", again=True) from None
         reason = error.strerror if isinstance(error, OSError) else None
         raise FileBroken(f"it cannot be read: {reason or (str(error).splitlines() or [repr(error)])[0]}") from None
 
 
 def opened(path: Path | str, s3: S3 | None = None) -> IO[bytes]:
     """A file's content, unpacked. Every damage of a packed file is a `gzip.BadGzipFile`, an `OSError`."""
-    stream = files.opened(str(path), s3)
+    stream = files.open_stream(str(path), s3)
     return cast(IO[bytes], io.BufferedReader(_Unpacked(stream), 1 << 17)) if str(path).endswith(".gz") else stream
 
 

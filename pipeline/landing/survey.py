@@ -11,7 +11,7 @@ from typing import Any
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.records import Revision
-from ..state.standing import Says, standings
+from ..state.standing import AuditVerdict, list_epoch_statuses
 from . import folder
 
 
@@ -37,10 +37,10 @@ class Epoch:
 
 def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
     """Every landed or published epoch with its state."""
-    parent = ledger.at()
+    parent = ledger.get_revision()
     landed = folder.listing(home)
     digests = folder.digest(ledger, [there for there in landed.values() if there.incomplete is None])
-    published = ledger.batches(parent.revision)
+    published = ledger.published_batches(parent.revision)
     found = {}
     for epoch in sorted(set(landed) | set(published)):
         batch, there = published.get(epoch), landed.get(epoch)
@@ -73,20 +73,20 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
     return parent, found
 
 
-AUDITED = {Says.EQUAL: True, Says.PROVED: True, Says.DIFFERS: False, Says.STALE: None}
+AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIFFERS: False, AuditVerdict.STALE: None}
 
 
 def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
     """Every epoch for `status` and the page in Airflow: the states of `survey`, and running, failed and
     interrupted. A run that another one overtook is not shown: its epoch is as the other left it."""
     parent, found = survey(home, ledger)
-    stand = standings(ledger, parent)
+    stand = list_epoch_statuses(ledger, parent)
     rows = []
     for entry in found.values():
         open_ = entry.state in ("missing", "changed")
-        said = stand.pending(entry.epoch) if open_ else None
+        said = stand.newest_unresolved(entry.epoch) if open_ else None
         unready = entry.why if entry.state in ("incomplete", "folded") else None
-        audit = stand.at(entry.epoch).audit
+        audit = stand.status_of(entry.epoch).audit
         rows.append(
             {
                 "epoch": entry.epoch,
@@ -95,8 +95,8 @@ def grid(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
                 "files": entry.files,
                 "rows": entry.rows,
                 "revision": entry.revision,
-                "audited": AUDITED[audit.says] if audit else None,
-                "audit": audit.words() if audit else None,
+                "audited": AUDITED[audit.verdict] if audit else None,
+                "audit": audit.describe() if audit else None,
                 "error": said.error if said else unready,
             }
         )

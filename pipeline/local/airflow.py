@@ -28,7 +28,7 @@ import psutil
 
 from .. import landing
 from ..errors import RunFailed, UsageError
-from ..extras import need
+from ..extras import require_extras
 from ..home.directory import Home
 from ..home.uris import sqlite_uri
 from ..scheduling.folders import dags_folder, plugins_folder
@@ -88,7 +88,7 @@ def standalone(
     instead of each starting its own. Raises `UsageError` when the port is taken, `RunFailed` when Airflow
     does not come up.
     """
-    need("a local Airflow", "airflow", "quality")
+    require_extras("a local Airflow", "airflow", "quality")
     home = Home.open(path, create=True)
     if not landing.listing(home):
         home = _land_demo(home, say)
@@ -128,7 +128,7 @@ def standalone(
 
 def execute(path: Path, arguments: list[str]) -> NoReturn:
     """Become an `airflow` command with the settings of this home's Airflow: those that it was last started with."""
-    need("a local Airflow", "airflow")
+    require_extras("a local Airflow", "airflow")
     home = Home.open(path)
     kept = _kept(home)
     if not kept.is_file():

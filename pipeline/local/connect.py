@@ -18,7 +18,7 @@ from pyspark import SparkContext
 
 from ..errors import RunFailed, UsageError
 from ..home.directory import Home
-from ..secret import secret
+from ..secret import read_secret
 from ..storage import travel
 from ..storage.connecting import TOKEN, local
 from ..storage.session import PORT, REMOTE, listens, session
@@ -32,7 +32,7 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[
     master = home.config.spark.master
     if master is not None and master.startswith(REMOTE):
         master = None  # that is this server, as its clients name it
-    token = secret(TOKEN)
+    token = read_secret(TOKEN)
     if token:
         os.environ[TOKEN] = token
     elif not local(host):

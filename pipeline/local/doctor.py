@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..extras import have, install
+from ..extras import install_command, is_installed
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -96,7 +96,7 @@ def _packages() -> Iterator[Check]:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
             if name in BROUGHT_BY:
-                yield Check(name, None, "not installed; readers do not need it", install(BROUGHT_BY[name]))
+                yield Check(name, None, "not installed; readers do not need it", install_command(BROUGHT_BY[name]))
             else:
                 yield Check(name, False, "not installed", AGAIN)
             continue
@@ -259,13 +259,13 @@ def _database(home: Path) -> Check:
     except sa.exc.ArgumentError as error:
         return Check("Database", False, str(error), f"[storage] database in {home / 'altneu.toml'}")
     shown = url.render_as_string(hide_password=True)
-    if url.get_driver_name() == "psycopg" and not have("postgres"):
-        return Check("Database", False, f"{shown}: psycopg is not installed", install("postgres"))
+    if url.get_driver_name() == "psycopg" and not is_installed("postgres"):
+        return Check("Database", False, f"{shown}: psycopg is not installed", install_command("postgres"))
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         return Check("Database", True, f"{shown} (made by the first run)")
     begin = time.perf_counter()
     try:
-        with database.shared(uri) as engine, engine.connect() as connection:
+        with database.shared_engine(uri) as engine, engine.connect() as connection:
             connection.execute(sa.text("select 1"))
             # SQLite opens any file and reads it only when asked for what is in it
             sa.inspect(connection).get_table_names()
@@ -294,11 +294,11 @@ def _stores(home: Path) -> Iterator[Check]:
         else:
             yield Check("Jar: S3", False, "tables in S3 need it", f"{SET_UP} --s3")
     remedy = "docs/operating.md, Object stores: endpoint, region and keys are said in the environment"
-    if files.local(settings.warehouse) is None:
+    if files.local_path(settings.warehouse) is None:
         try:
-            yield Check("Warehouse", True, f"{settings.warehouse}: {len(files.sizes(settings.warehouse)):,} files")
+            yield Check("Warehouse", True, f"{settings.warehouse}: {len(files.list_sizes(settings.warehouse)):,} files")
         except OSError as error:
-            yield Check("Warehouse", False, f"{settings.warehouse}: {files.told(error)}", remedy)
+            yield Check("Warehouse", False, f"{settings.warehouse}: {files.format_store_error(error)}", remedy)
     if settings.config.storage.catalog is not None:
         yield _catalog(settings)
     if settings.landed_remotely:
@@ -308,9 +308,11 @@ def _stores(home: Path) -> Iterator[Check]:
             yield Check("Landing", False, error.what, remedy)
     if settings.reports_remotely:
         try:
-            yield Check("Reports", True, f"{settings.reports_at}: {len(files.sizes(settings.reports_at)):,} files")
+            yield Check("Reports", True, f"{settings.reports_at}: {len(files.list_sizes(settings.reports_at)):,} files")
         except OSError as error:
-            yield Check("Reports", False, f"[reports] uri = {settings.reports_at}: {files.told(error)}", remedy)
+            yield Check(
+                "Reports", False, f"[reports] uri = {settings.reports_at}: {files.format_store_error(error)}", remedy
+            )
 
 
 def _catalog(home: Home) -> Check:
@@ -330,10 +332,10 @@ def _place(home: Path) -> Iterator[Check]:
     """Are the tables where their metadata say, and all their files there?"""
     import sqlalchemy as sa
 
-    from ..errors import AltneuError, explained
+    from ..errors import AltneuError, describe_error
     from ..home.directory import Home
     from ..state import database, versions
-    from ..state.place import look, opened, verify
+    from ..state.place import find_identity, open_ledger, verify_identity
     from ..state.records import LANDED
     from ..storage.avro import NotAvro
     from ..storage.inventory import take
@@ -342,17 +344,17 @@ def _place(home: Path) -> Iterator[Check]:
         return
     try:
         settings = Home.open(home)
-        verify(settings)
-        if look(settings) is None:  # no tables yet, and perhaps no database: none is made here
+        verify_identity(settings)
+        if find_identity(settings) is None:  # no tables yet, and perhaps no database: none is made here
             return
-        with database.connected(settings.database) as connection:
-            former = versions.of(connection)
-        ledger = opened(settings, writes=former != versions.newest())
-        if former not in (None, versions.newest()):
-            what = f"brought up to date: its tables had version {former}, and have {versions.newest()} now"
+        with database.open_connection(settings.database) as connection:
+            former = versions.database_version(connection)
+        ledger = open_ledger(settings, writes=former != versions.newest_version())
+        if former not in (None, versions.newest_version()):
+            what = f"brought up to date: its tables had version {former}, and have {versions.newest_version()} now"
             yield Check("Database", True, what)
     except sa.exc.OperationalError as error:
-        yield Check("Database", False, *(text or "" for text in explained(error)))
+        yield Check("Database", False, *(text or "" for text in describe_error(error)))
         return
     except AltneuError as error:
         yield Check("Place", False, error.what, error.next or "")
@@ -376,13 +378,13 @@ def _place(home: Path) -> Iterator[Check]:
 
 def _names(home: Home, ledger: Ledger) -> Check:
     """Do `main` and the tags follow the ledger? Where a process died before that, they do now."""
-    from ..errors import explained
+    from ..errors import describe_error
     from ..storage.unaided import branches
 
     try:
         moved = branches(home).follow(ledger)
     except Exception as error:  # altneu itself reads by the ledger
-        what, then = explained(error)
+        what, then = describe_error(error)
         return Check("Tags", None, f"other programs may not see the newest revision: {what}", then or "")
     if moved:
         return Check("Tags", True, f"brought up to date, with main, in {', '.join(moved)}")
@@ -391,7 +393,7 @@ def _names(home: Home, ledger: Ledger) -> Check:
 
 def _kept(home: Home, ledger: Ledger) -> Iterator[Check]:
     """What the next run begins with: a cache, so that nothing is wrong without it."""
-    row = ledger.at()
+    row = ledger.get_revision()
     if row.frontier is not None:
         none = "none: the next run begins with the tables, which takes longer"
         yield Check("Kept graph", True, _in_files(home, ledger, row) or _in_table(home, ledger, row) or none)
@@ -430,19 +432,19 @@ def _alerts() -> Iterator[Check]:
     """Can those be told whom the environment names? Nothing is sent."""
     from ..errors import AltneuError
     from ..run import alerts
-    from ..secret import given
+    from ..secret import has_secret
 
     def check(variable: str, names: Callable[[], list[str]], then: str) -> Iterator[Check]:
-        if given(variable):
+        if has_secret(variable):
             try:
                 yield Check("Alerts", True, f"{variable}: {', '.join(names())}")
             except AltneuError as error:
                 yield Check("Alerts", False, error.what, error.next or then)
 
     def notifiers() -> list[str]:
-        from ..extras import need
+        from ..extras import require_extras
 
-        need("ALTNEU_NOTIFIERS", "airflow")
+        require_extras("ALTNEU_NOTIFIERS", "airflow")
         from ..scheduling.alerts import notifiers
 
         return [type(each.made()).__name__ for each in notifiers()]

@@ -93,9 +93,9 @@ class Answer:
 def ask(home: Home, ledger: Ledger, question: Question, engines: Engines) -> Answer:
     """The answer at one revision. An engine starts only for what the database does not answer."""
     form = question.form
-    row = ledger.at(question.revision)
+    row = ledger.get_revision(question.revision)
     if not (row.revision and question.since_revision is not None):  # of an empty one: that takes all rows back
-        ledger.published(question.revision)
+        ledger.require_published(question.revision)
     asker = _Asker(home, ledger, question, row)
     columns = asker.columns()
     question.order(columns)
@@ -114,7 +114,7 @@ class _Asker:
         question = self.question
         columns = question.form.columns
         if question.view in ("totals", "vertices"):
-            columns += tuple(self.ledger.motifs(self.row))
+            columns += tuple(self.ledger.list_motifs(self.row))
         if question.view == "changes" and question.k is not None:
             return tuple(name for name in columns if name != "trussness")
         return (*columns[:-1], "epoch", "diff") if question.view == "changes" and question.all_epochs else columns
@@ -138,7 +138,7 @@ class _Asker:
             if len(self.span) == 2 and self.span[0] > self.span[1]:
                 first, last = self.question.span
                 raise UsageError(f"from {first} to {last} is backwards.", f"altneu show {view} {last} {first}")
-            known = self.ledger.batches(self.row.revision)
+            known = self.ledger.published_batches(self.row.revision)
             if len(self.span) == 1 and self.span[0] not in known and view != "results":
                 raise unpublished(self.home, self.span[0], known)
         elif self.span:
@@ -195,7 +195,7 @@ class _Asker:
         if question.view == "communities" and question.k is None:
             notes = (f"the communities of the {self.greatest}-truss, the densest; others with --k",)
         if question.since_revision is not None:
-            read.append(self.ledger.at(question.since_revision))
+            read.append(self.ledger.get_revision(question.since_revision))
             notes = (f"from revision {question.since_revision} to revision {self.row.revision}",)
         if question.top is not None and question.sort is None:
             order = question.order(columns)
@@ -225,7 +225,7 @@ class _Asker:
             case "quarantine":
                 return views.quarantine(house, row, span[0] if span else None, span[-1] if span else None)
             case "changes" if question.since_revision is not None:
-                old = self.ledger.at(question.since_revision)
+                old = self.ledger.get_revision(question.since_revision)
                 return views.changes_since(house, old, row, question.all_epochs, only)
             case "changes" if question.k is not None:
                 return views.truss_changes(house, row, span[0], span[1], question.k, only)
@@ -238,7 +238,7 @@ class _Asker:
             case "support":
                 return dense.support(house, row, self.epoch, only)
             case view:
-                return views.as_of(house, row, view, self.epoch, self.ledger.motifs(row), only)
+                return views.as_of(house, row, view, self.epoch, self.ledger.list_motifs(row), only)
 
     def _only(self) -> Only | None:
         from .names import Only
@@ -364,7 +364,7 @@ def _results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, 
             "run": row.run_id or "an audit",
             "published": row.run_id is None or row.made is not None,
         }
-        for row in ledger.read(statement.where(*within).order_by(checks.c.id.desc()))
+        for row in ledger.read_rows(statement.where(*within).order_by(checks.c.id.desc()))
     ]
 
 
@@ -372,14 +372,14 @@ def _checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, A
     """The newest results about what is published, or whose failure nothing has undone; failures first."""
     from ..state.records import CheckRecord, Severity
     from ..state.schema import checks
-    from ..state.standing import counts, is_fresh, newest_checks, standings
+    from ..state.standing import is_fresh, is_relevant, list_epoch_statuses, select_newest_checks
 
-    stand = standings(ledger, ledger.at())
+    stand = list_epoch_statuses(ledger, ledger.get_revision())
     within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
     rows = []
-    for check in map(CheckRecord.of, ledger.read(newest_checks(stand.newest.revision, *within))):
-        about = check, stand.at(check.epoch).batch, stand.marks
-        if not is_fresh(*about) and (check.passed or not counts(*about)):
+    for check in map(CheckRecord.from_row, ledger.read_rows(select_newest_checks(stand.newest.revision, *within))):
+        about = check, stand.status_of(check.epoch).batch, stand.marks
+        if not is_fresh(*about) and (check.passed or not is_relevant(*about)):
             continue
         first = check.rows[0] if check.rows else {}
         rows.append(

@@ -23,8 +23,8 @@ from ..errors import UsageError
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, RunKind, RunRecord
-from ..state.standing import newest_checks
-from ..state.totals import MEASURES, Point, TotalDiff, accumulate, at_epochs, truss_sizes
+from ..state.standing import select_newest_checks
+from ..state.totals import MEASURES, EpochTotals, TotalDiff, sum_totals, totals_at, truss_sizes
 from ..storage.warehouse import Warehouse
 from .names import named as named_of
 
@@ -60,19 +60,19 @@ class Side:
         return self.ledger.total_diffs(self.run.parent) + staged
 
     @cached_property
-    def points(self) -> dict[int, Point]:
+    def points(self) -> dict[int, EpochTotals]:
         """Epoch → the totals there, up to the frontier."""
-        return {} if self.row.frontier is None else accumulate(self.total_diffs(), self.row.frontier)
+        return {} if self.row.frontier is None else sum_totals(self.total_diffs(), self.row.frontier)
 
     def motifs(self) -> list[str]:
-        run = self.run or (self.ledger.run(self.row.run_id) if self.row.revision else None)
+        run = self.run or (self.ledger.get_run(self.row.run_id) if self.row.revision else None)
         return list(run.config.get("motifs") or {}) if run else []
 
     def checks(self) -> dict[tuple[int, str, str], CheckRecord]:
         """Epoch, suite, name → the newest result."""
         known = self.row.revision if self.run is None else self.run.parent
-        found = [CheckRecord.of(row) for row in self.ledger.read(newest_checks(known))]
-        found += self.ledger.checks(run_id=self.run.run_id) if self.run else []
+        found = [CheckRecord.from_row(row) for row in self.ledger.read_rows(select_newest_checks(known))]
+        found += self.ledger.list_checks(run_id=self.run.run_id) if self.run else []
         return {(each.epoch, each.suite, each.name): each for each in found}
 
 
@@ -128,7 +128,7 @@ class Difference:
         if self.last is None:
             return
         epochs = sorted({*old, *new})
-        was, now = at_epochs(old, epochs), at_epochs(new, epochs)
+        was, now = totals_at(old, epochs), totals_at(new, epochs)
         for place, epoch in enumerate(epochs):
             pair = _shown(was[epoch], names[0]), _shown(now[epoch], names[1])
             if pair[0] == pair[1]:
@@ -153,7 +153,7 @@ class Difference:
         if self.last is None or not starts:
             return []
         epochs = range(max(min(starts), self.last - TREND + 1), self.last + 1)
-        was, now = (at_epochs(side.points, epochs) for side in (self.before, self.after))
+        was, now = (totals_at(side.points, epochs) for side in (self.before, self.after))
         return [
             {
                 "label": self._label(epoch),
@@ -167,7 +167,7 @@ class Difference:
         """The k-trusses at the end: how many edges they have, before and after."""
         if self.last is None:
             return []
-        ends = [at_epochs(side.points, [self.last])[self.last]["trusses"] for side in (self.before, self.after)]
+        ends = [totals_at(side.points, [self.last])[self.last]["trusses"] for side in (self.before, self.after)]
         greatest = max(max(end, default=0) for end in ends)
         before, after = (truss_sizes(end, greatest) for end in ends)
         return [{"k": k, "before": size, "after": after[k]} for k, size in before.items()]
@@ -275,8 +275,8 @@ class Difference:
         ends = old.row.frontier, new.row.frontier
         if old.row.revision > last or (ends[0] is not None and (ends[1] is None or ends[0] > ends[1])):
             return False
-        kinds = {run.run_id: run.kind for run in new.ledger.runs()}
-        between = [kinds[row.run_id] for row in new.ledger.revisions() if old.row.revision < row.revision <= last]
+        kinds = {run.run_id: run.kind for run in new.ledger.list_runs()}
+        between = [kinds[row.run_id] for row in new.ledger.list_revisions() if old.row.revision < row.revision <= last]
         between += [new.run.kind] if new.run else []
         return set(between) <= {RunKind.RUN}
 
@@ -312,7 +312,7 @@ def _union(frames: list[DataFrame]) -> DataFrame:
     return first
 
 
-def _shown(point: Point, motifs: list[str]) -> Mapping[str, int]:
+def _shown(point: EpochTotals, motifs: list[str]) -> Mapping[str, int]:
     found: dict[str, int] = {name: point[name] for name in MEASURES}
     found |= {f"truss {k}": n for k, n in point["trusses"].items() if n}
     return found | {f"motif {name}": point["motifs"].get(place, 0) for place, name in enumerate(motifs)}

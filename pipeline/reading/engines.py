@@ -73,7 +73,7 @@ class Engines:
     def _little(self, read: Sequence[Revision], tables: tuple[str, ...], works: bool) -> bool:
         from ..state import files
 
-        if files.local(self.home.warehouse) is None:
+        if files.local_path(self.home.warehouse) is None:
             return False
         stored = sum(self.duckdb.size(row, tables) for row in read)
         return stored <= (LITTLE_WORK if works else LITTLE)

@@ -14,9 +14,9 @@ from typing import Any
 
 from ..home.directory import Home
 from ..state.ledger import Ledger
-from ..state.prints import Running, minus
+from ..state.prints import RunningFingerprint, subtract_fingerprints
 from ..state.records import LANDED, Revision, RunKind
-from ..state.totals import MEASURES, accumulate, at_epochs
+from ..state.totals import MEASURES, sum_totals, totals_at
 
 Totals = dict[str, int]
 
@@ -44,9 +44,9 @@ class EpochChange:
 
 def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChange]:
     """The epochs with a batch that a revision has changed, in order. `AltneuError`: there is no such revision."""
-    row, parent = ledger.at(revision), ledger.at(revision - 1)
-    run = ledger.run(row.run_id)
-    old, new = ledger.batches(parent.revision), ledger.batches(revision)
+    row, parent = ledger.get_revision(revision), ledger.get_revision(revision - 1)
+    run = ledger.get_run(row.run_id)
+    old, new = ledger.published_batches(parent.revision), ledger.published_batches(revision)
     both = sorted({*old, *new})
     moved = _moved(ledger, parent, row, both, run.epochs)
     found = {epoch: kind for epoch in both if (kind := _kind(epoch, old, new, moved, run.epochs)) is not None}
@@ -94,13 +94,13 @@ def _moved(ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], r
         start = min(run, default=None)
         return {epoch for epoch in epochs if start is None or epoch >= start}
     tables = {*before, *after} - {*LANDED}
-    apart = [Running(minus(after[table], before.get(table, {}))) for table in tables]
-    return {epoch for epoch in epochs if any(each.at(epoch) for each in apart)}
+    apart = [RunningFingerprint(subtract_fingerprints(after[table], before.get(table, {}))) for table in tables]
+    return {epoch for epoch in epochs if any(each.advance_to(epoch) for each in apart)}
 
 
 def _totals(ledger: Ledger, row: Revision, epochs: Collection[int], published: Collection[int]) -> dict[int, Totals]:
     if row.frontier is None:
         return {}
     wanted = sorted(epoch for epoch in epochs if epoch in published)
-    points: Any = at_epochs(accumulate(ledger.total_diffs(row.revision), row.frontier), wanted)
+    points: Any = totals_at(sum_totals(ledger.total_diffs(row.revision), row.frontier), wanted)
     return {epoch: {name: points[epoch][name] for name in MEASURES} for epoch in wanted}

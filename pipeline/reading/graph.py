@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
 from ..errors import UsageError
 from ..home.directory import Home
 from ..state.ledger import Ledger
-from ..state.place import opened
+from ..state.place import open_ledger
 from ..state.records import Revision
 from .answers import Answer, ask, condition
 from .arguments import READERS, read_argument, read_epoch, read_number, read_vertex
@@ -246,7 +246,7 @@ class Graph(Views["DataFrame"]):
         return graph
 
     def _open(self, home: Home, ledger: Ledger | None, start: Callable[[], SparkSession], engine: Engine) -> None:
-        self.home, self.ledger = home, ledger or opened(home)
+        self.home, self.ledger = home, ledger or open_ledger(home)
         self._start = start
         self._engines = Engines(home, lambda: self._warehouse, engine)
 
@@ -320,7 +320,7 @@ class Graph(Views["DataFrame"]):
         return self._engines.answer([row], explain.READS, False, found, found)
 
     def __repr__(self) -> str:
-        row = self.ledger.at()
+        row = self.ledger.get_revision()
         if row.frontier is None:
             return f"Graph({str(self.home.path)!r}): nothing is published"
         from .views import totals
@@ -334,7 +334,7 @@ class Graph(Views["DataFrame"]):
 
     def revision(self, revision: int | None = None) -> Revision:
         """The ledger row of a revision (default: the newest). Raises `AltneuError` before anything is published."""
-        return self.ledger.published(read_argument("revision", revision))
+        return self.ledger.require_published(read_argument("revision", revision))
 
     def collection(self, table: str, revision: int | None = None) -> DataFrame:
         """A table of diff triples as stored (`declared.TABLES`, `MOTIFS`): all epochs, also those to come."""

@@ -15,7 +15,7 @@ from ..errors import AltneuError
 from ..home.directory import Home
 from ..state import place
 from ..state.ledger import Ledger
-from ..state.revisions import exact
+from ..state.revisions import exact_revisions
 from ..storage import catalogs
 
 
@@ -38,10 +38,10 @@ class Outside:
 
 def of(home: Home, ledger: Ledger, revision: int | None = None) -> Outside:
     """Raises `AltneuError` where nothing is published."""
-    row = ledger.published(revision)
+    row = ledger.require_published(revision)
     assert row.frontier is not None
-    identity = place.settled(home)
-    tagged = sorted(exact(ledger.revisions()))
+    identity = place.require_identity(home)
+    tagged = sorted(exact_revisions(ledger.list_revisions()))
     if not row.snapshots:
         raise AltneuError(
             f"revision {row.revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"

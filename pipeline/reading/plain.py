@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..home.directory import Home
-from ..state.totals import Point, at_epochs
+from ..state.totals import EpochTotals, totals_at
 
 MOST_EPOCHS = 100_000  # that have a row each, whether something changes there or not
 
 
-def total_rows(home: Home, points: dict[int, Point], landed: set[int], frontier: int) -> list[list[Any]]:
+def total_rows(home: Home, points: dict[int, EpochTotals], landed: set[int], frontier: int) -> list[list[Any]]:
     """A row for every epoch from the first landed one to the frontier; of more than `MOST_EPOCHS` those that landed, or
     at which something changes."""
     first = min(landed, default=frontier)
@@ -18,7 +18,7 @@ def total_rows(home: Home, points: dict[int, Point], landed: set[int], frontier:
     if frontier - first >= MOST_EPOCHS:
         epochs = sorted(epoch for epoch in {*points, *landed, frontier} if first <= epoch <= frontier)
     rows, drawable = [], home.schedule.drawable
-    for epoch, point in at_epochs(points, epochs).items():
+    for epoch, point in totals_at(points, epochs).items():
         begins = [] if home.schedule.seconds is None else [home.schedule.start(epoch) if drawable(epoch) else None]
         counts = [point["vertices"], point["edges"], point["triangles"], point["max_trussness"], point["wedges"]]
         motifs = [point["motifs"].get(place, 0) for place, _ in enumerate(home.config.motifs)]

@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.records import Revision
-from ..state.totals import accumulate, at_epochs, truss_sizes
+from ..state.totals import sum_totals, totals_at, truss_sizes
 from .names import Only, named, numbers
 from .tables import R, Tables
 
@@ -34,19 +34,19 @@ def totals(
     Over more than `MOST_EPOCHS` epochs only those are listed that were landed or at which something changes.
     `revision` of a row is the newest published revision that contributes to it.
     """
-    row = ledger.at(revision)
+    row = ledger.get_revision(revision)
     if row.frontier is None:
         return []
-    points = accumulate(ledger.total_diffs(row.revision), row.frontier)
-    batches = ledger.batches(row.revision)
+    points = sum_totals(ledger.total_diffs(row.revision), row.frontier)
+    batches = ledger.published_batches(row.revision)
     first = min(batches, default=row.frontier)
     until = row.frontier if as_of is None else min(as_of, row.frontier)
     epochs: Iterable[int] = range(first, until + 1) if all_epochs else [until]
     if all_epochs and until - first > MOST_EPOCHS:
         epochs = sorted(epoch for epoch in {*points, *batches, until} if first <= epoch <= until)
-    names = ledger.motifs(row)
+    names = ledger.list_motifs(row)
     out, newest = [], 0
-    for epoch, point in at_epochs(points, epochs).items():
+    for epoch, point in totals_at(points, epochs).items():
         if epoch in batches:
             newest = max(newest, batches[epoch].revision)
         out.append(

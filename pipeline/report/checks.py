@@ -22,7 +22,7 @@ from ..state.incidents import Incident
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Severity
 from ..state.schema import checks, ledger
-from ..state.standing import Standings, landings
+from ..state.standing import EpochStatuses, select_landings
 from .document import Document
 from .html.words import observed
 
@@ -43,7 +43,7 @@ def page_name(key: Key) -> str:
 
 def known(found: Ledger) -> dict[Key, str]:
     """Every check that has a result → the name of its page; in order."""
-    rows = found.read(sa.select(checks.c.suite, checks.c.name).distinct().order_by(checks.c.suite, checks.c.name))
+    rows = found.read_rows(sa.select(checks.c.suite, checks.c.name).distinct().order_by(checks.c.suite, checks.c.name))
     return {(suite, name): page_name((suite, name)) for suite, name in map(tuple, rows)}
 
 
@@ -51,18 +51,18 @@ def moving(found: Ledger, keys: Iterable[Key]) -> set[Key]:
     """Those of some checks whose pages have something new to show after a run: a failure, at some time, or a number
     that has bounds. A page of another one says that it has never failed, as of the revision that it names."""
     failed = sa.select(checks.c.suite, checks.c.name).distinct().where(checks.c.passed == sa.false())
-    once = {(suite, name) for suite, name in map(tuple, found.read(failed))}
+    once = {(suite, name) for suite, name in map(tuple, found.read_rows(failed))}
     return {key for key in keys if key in once or _of(key) != "wrong"}
 
 
-def history(home: Home, found: Ledger, stand: Standings, every: Iterable[Incident], key: Key, at: str) -> Document:
+def history(home: Home, found: Ledger, stand: EpochStatuses, every: Iterable[Incident], key: Key, at: str) -> Document:
     """The facts of one check. Raises `LookupError` where it has no result."""
     results = _results(found, key)
     if not results:
         raise LookupError(key)
     newest, label = results[-1][0], home.schedule.label
     mine = [one for one in every if (one.first.suite, one.first.name) == key]
-    standing = {epoch for one in mine if one.open for epoch in one.epochs}
+    standing = {epoch for one in mine if one.is_open for epoch in one.epochs}
     by_epoch = {record.epoch: record for record, published in results if published}
     shown = sorted(by_epoch)[-POINTS:]
     by_revision: dict[int, Counter[bool]] = defaultdict(Counter)
@@ -83,19 +83,19 @@ def history(home: Home, found: Ledger, stand: Standings, every: Iterable[Inciden
         "results": [_result(record, published, label(record.epoch)) for record, published in reversed(results)],
         "more": len(results) == NEWEST,
         "incidents": [incident(home, one, at) for one in mine],
-        "began": began(home, found, mine[0], results) if mine and mine[0].open else None,
+        "began": began(home, found, mine[0], results) if mine and mine[0].is_open else None,
         "written": {"revision": stand.newest.revision, "at": at},
     }
 
 
 def incident(home: Home, one: Incident, at: str) -> Document:
     """An incident as pages and commands show it."""
-    first, note, mute, label = one.first, one.acknowledged, one.muted(at), home.schedule.label
+    first, note, mute, label = one.first, one.acknowledgement, one.mute_at(at), home.schedule.label
     epochs = [label(epoch) for epoch in one.epochs]
-    newest = one.standing[-1] if one.open else one.last
+    newest = one.open_failures[-1] if one.is_open else one.last
     return {
-        "incident": one.ident,
-        "state": "closed" if not one.open else "muted" if mute else "acknowledged" if note else "open",
+        "incident": one.identifier,
+        "state": "closed" if not one.is_open else "muted" if mute else "acknowledged" if note else "open",
         "severity": one.severity,
         "suite": first.suite,
         "check": first.name,
@@ -109,8 +109,8 @@ def incident(home: Home, one: Incident, at: str) -> Document:
         "remedy": newest.remedy,
         "acknowledged": {"by": note.by, "because": note.because, "at": note.at} if note else None,
         "muted_until": mute.until if mute else None,
-        "closed_at": None if one.open else one.last.ended,
-        "closed_by": None if one.open else one.last.why,
+        "closed_at": None if one.is_open else one.last.ended,
+        "closed_by": None if one.is_open else one.last.why,
         "report": f"epoch={epochs[-1]}.html" if epochs else None,
         "page": None if first.suite == "stages" else page_name((first.suite, first.name)),
     }
@@ -120,10 +120,10 @@ def began(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[Chec
     """When an incident's check began to fail, and what that run had changed: kind, settings, batches."""
     first, label = one.first, home.schedule.label
     before = [record for record, _ in results if record.id < int(first.ident) and record.passed]
-    run_id = first.run_id or found.at(first.revision).run_id
-    run = found.run(run_id)
-    parent = found.at(run.parent)
-    old = found.run(parent.run_id).config if parent.revision else {}
+    run_id = first.run_id or found.get_revision(first.revision).run_id
+    run = found.get_run(run_id)
+    parent = found.get_revision(run.parent)
+    old = found.get_run(parent.run_id).config if parent.revision else {}
     names = sorted({*old, *run.config}) if parent.revision else []
     settings = [
         {"setting": name, "before": _text(old.get(name)), "after": _text(run.config.get(name))}
@@ -131,9 +131,9 @@ def began(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[Chec
         if old.get(name) != run.config.get(name)
     ]
     staged = sorted(found.staged_batches(run_id), key=lambda batch: (batch.epoch != first.epoch, -batch.epoch))
-    every = landings(parent.revision).subquery()
+    every = select_landings(parent.revision).subquery()
     wanted = (every.c.place == 1) & every.c.epoch.in_([batch.epoch for batch in staged[:BATCHES]])
-    former = {row.epoch: row.rows for row in found.read(sa.select(every).where(wanted))}
+    former = {row.epoch: row.rows for row in found.read_rows(sa.select(every).where(wanted))}
     return {
         "label": None if first.epoch is None else label(first.epoch),
         "at": first.at,
@@ -166,8 +166,8 @@ def _results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
     joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
     mine = (checks.c.suite == key[0]) & (checks.c.name == key[1])
     statement = sa.select(*checks.c, published).select_from(joined).where(mine)
-    rows = found.read(statement.order_by(checks.c.id.desc()).limit(NEWEST))
-    return [(CheckRecord.of(row), bool(row.published)) for row in reversed(rows)]
+    rows = found.read_rows(statement.order_by(checks.c.id.desc()).limit(NEWEST))
+    return [(CheckRecord.from_row(row), bool(row.published)) for row in reversed(rows)]
 
 
 def _result(record: CheckRecord, published: bool, label: str) -> Document:
@@ -199,7 +199,7 @@ def wrong(record: CheckRecord) -> int:
     return 0 if record.passed else int(told[1].replace(",", "")) if told else 1
 
 
-def _points(home: Home, stand: Standings, key: Key, shown: list[CheckRecord], standing: set[int]) -> list[Document]:
+def _points(home: Home, stand: EpochStatuses, key: Key, shown: list[CheckRecord], standing: set[int]) -> list[Document]:
     """A point an epoch: its value now, what is usual there, and what its newest result says."""
     of = _of(key)
     landed = [(epoch, row) for epoch, row in stand.rows.items() if row.batch]

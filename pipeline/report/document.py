@@ -19,7 +19,7 @@ from ..home.directory import Home
 from ..state.attempts import Attempt
 from ..state.facts import IngestFacts, TrianglesFacts, TrussFacts, without_version
 from ..state.records import Batch, CheckRecord, LandedBatch, RunState, Severity
-from ..state.standing import SUMS, Audit
+from ..state.standing import SUMS, AuditStatus
 from ..state.totals import MEASURES, truss_sizes
 from .html.verdict import verdict
 from .html.words import observed
@@ -184,7 +184,7 @@ def _graph(state: State, epoch: int) -> Document | None:
         if place:
             history.append({"revision": revision, "at": state.runs_of[revision][1], **effects[place - 1][1]})
     measures = {m: {"value": now[m], "before": then[m], "change": now[m] - then[m]} for m in MEASURES}
-    newest = state.marks.contributes(epoch)
+    newest = state.marks.contributing_revision(epoch)
     landed = state.batches[epoch].revision if epoch in state.batches else 0
     runs = [state.runs_of[revision][0] for revision in (newest, landed) if revision]
     counts = [count.top_vertices for run in runs if (count := state.facts(run, TrianglesFacts))]
@@ -208,14 +208,14 @@ def _audit(state: State, epoch: int) -> Document:
     follows is of the comparison with a full recomputation; `proof` the same of the newest proof."""
     says, rows = state.audit(epoch), state.audits.get(epoch, [])
     return {
-        "says": says.says if says else "none",
+        "says": says.verdict if says else "none",
         **_found(state, state.comparison(epoch), rows),
         "proof": _found(state, state.proof(epoch), state.proofs.get(epoch, [])),
-        "since": max(state.marks.contributes(epoch), state.marks.everywhere) or None,
+        "since": max(state.marks.contributing_revision(epoch), state.marks.everywhere) or None,
     }
 
 
-def _found(state: State, audit: Audit | None, rows: list[CheckRecord]) -> Document:
+def _found(state: State, audit: AuditStatus | None, rows: list[CheckRecord]) -> Document:
     return {
         "fresh": bool(audit and audit.fresh),
         "recomputed": bool(audit and audit.recomputed),

@@ -31,7 +31,7 @@ class Folder:
                 path.relative_to(self._local).as_posix(): path.stat().st_mtime_ns for path in every if path.is_file()
             }
         with self._answering():
-            return {name: round(found.changed * 1e9) for name, found in files.listed(self.home.reports_at).items()}
+            return {name: round(found.changed * 1e9) for name, found in files.list_files(self.home.reports_at).items()}
 
     def names(self) -> Iterable[str]:
         return list(self._stamps)
@@ -53,7 +53,7 @@ class Folder:
             return None
         with self._answering():
             try:
-                return files.read(self.location(name)).decode("utf-8")
+                return files.read_file(self.location(name)).decode("utf-8")
             except FileNotFoundError:
                 return None
 
@@ -70,7 +70,7 @@ class Folder:
 
     def delete(self, name: str) -> None:
         with self._answering():
-            files.delete(self.location(name))
+            files.delete_file(self.location(name))
         self._stamps.pop(name, None)
 
     def settle(self) -> None:
@@ -78,7 +78,7 @@ class Folder:
         if not self._due:
             return
         with self._answering():
-            files.many(lambda name: files.write(self.location(name), self._due[name].encode()), self._due)
+            files.map_parallel(lambda name: files.write_file(self.location(name), self._due[name].encode()), self._due)
         self._due.clear()
         self._stamps = self._listed()
 
@@ -90,6 +90,6 @@ class Folder:
             if self._local is not None:
                 raise
             raise Unavailable(
-                f"[reports] uri = {self.home.reports_at}: {files.told(error)}.",
+                f"[reports] uri = {self.home.reports_at}: {files.format_store_error(error)}.",
                 "altneu doctor; when the store answers: altneu report   (writes what has changed)",
             ) from error

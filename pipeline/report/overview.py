@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from ..errors import AltneuError
 from ..home.directory import Home
 from ..landing.survey import survey
-from ..state.attempts import Attempt, attempt
+from ..state.attempts import Attempt, describe_attempt
 from ..state.incidents import Incident
 from ..state.ledger import Ledger
 from ..state.records import CheckRecord, Revision, RunKind, RunRecord
@@ -19,14 +19,14 @@ from ..state.schema import checks, ledger, runs
 from ..state.standing import (
     FULL,
     EpochState,
-    Standings,
-    counts,
-    failures,
-    folded,
-    judge,
-    landings,
-    newest_checks,
-    total_diffs,
+    EpochStatuses,
+    fold_epochs,
+    is_relevant,
+    judge_epoch,
+    list_failures,
+    select_landings,
+    select_newest_checks,
+    select_total_diffs,
 )
 from ..state.totals import MEASURES
 from .checks import incident, known
@@ -44,7 +44,7 @@ LANDED = ("missing", "changed", "gone")  # states of a survey of the landing tha
 def overview(
     home: Home,
     found: Ledger,
-    stand: Standings,
+    stand: EpochStatuses,
     at: str,
     page: Callable[[int], str | None],
     landing: Document | None,
@@ -52,14 +52,14 @@ def overview(
 ) -> Document:
     """The facts of the index. `page`: of an epoch's page `new`, `old` (what it shows has changed since) or None."""
     newest, label = stand.newest, home.schedule.label
-    axis = stand.axis[-GRID:]
-    failed, core = failures(found, newest.revision), cores(found, newest, axis[0] if axis else 0)
+    axis = stand.shown_epochs[-GRID:]
+    failed, core = list_failures(found, newest.revision), cores(found, newest, axis[0] if axis else 0)
     epochs: list[Document] = []
     reasons: dict[int, str | None] = {}
     for epoch in axis:
-        row, tried = stand.at(epoch), stand.pending(epoch)
-        wrong = [check for check in failed.get(epoch, ()) if counts(check, row.batch, stand.marks)]
-        judged = judge(row.batch, tried, row.audit, [check.severity for check in wrong])
+        row, tried = stand.status_of(epoch), stand.newest_unresolved(epoch)
+        wrong = [check for check in failed.get(epoch, ()) if is_relevant(check, row.batch, stand.marks)]
+        judged = judge_epoch(row.batch, tried, row.audit, [check.severity for check in wrong])
         reasons[epoch] = tried.error if judged is EpochState.FAILED and tried else _worst(wrong)
         final = newest.frontier is not None and epoch <= newest.frontier
         point: Document = {**row.sums, "max_trussness": core(epoch)} if final else {name: None for name in MEASURES}
@@ -68,7 +68,7 @@ def overview(
                 "epoch": epoch,
                 "label": label(epoch),
                 "state": judged,
-                "audit": row.audit.says if row.audit else "none",
+                "audit": row.audit.verdict if row.audit else "none",
                 "rows": row.batch.rows if row.batch else None,
                 "bad_rows": row.batch.bad_rows if row.batch else None,
                 "page": page(epoch),
@@ -82,7 +82,7 @@ def overview(
         entry["why"] = why if STATES[entry["state"]].attention else None
     count = {name: sum(1 for e in epochs if e["state"] == name) for name in STATES}
     said = Counter(entry["audit"] for entry in epochs)
-    older = len(stand.axis) - len(axis)
+    older = len(stand.shown_epochs) - len(axis)
     published = sum(1 for row in stand.rows.values() if row.batch)
     return {
         "epochs": epochs,
@@ -102,9 +102,9 @@ def overview(
         "held_back": _held_back(home, found, newest),
         "landing": landing,
         "incidents": sorted(
-            (incident(home, one, at) for one in every if one.open), key=lambda one: ORDER[one["state"]]
+            (incident(home, one, at) for one in every if one.is_open), key=lambda one: ORDER[one["state"]]
         ),
-        "closed": [incident(home, one, at) for one in every if not one.open][:CLOSED],
+        "closed": [incident(home, one, at) for one in every if not one.is_open][:CLOSED],
         "checks": _checks(found, every),
         "written": {"revision": newest.revision, "at": at},
     }
@@ -112,14 +112,18 @@ def overview(
 
 def cores(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
     """The greatest trussness at every epoch from `low` on: read where some k comes or goes."""
-    moved = total_diffs(newest).subquery()
-    at = sa.select(moved.c.k, folded(moved.c.epoch, low), moved.c["diff"]).where(moved.c.measure == "truss").subquery()
+    moved = select_total_diffs(newest).subquery()
+    at = (
+        sa.select(moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
+        .where(moved.c.measure == "truss")
+        .subquery()
+    )
     net = sa.select(at.c.k, at.c.epoch, sa.func.sum(at.c["diff"]).label("diff")).group_by(at.c.k, at.c.epoch).subquery()
     edges = sa.func.sum(net.c["diff"]).over(partition_by=net.c.k, order_by=net.c.epoch)
     there = sa.select(net.c.k, net.c.epoch, sa.case((edges > 0, 1), else_=0).label("there")).subquery()
     before = sa.func.lag(there.c.there, 1, 0).over(partition_by=there.c.k, order_by=there.c.epoch)
     steps = sa.select(there, before.label("before")).subquery()
-    rows = found.read(
+    rows = found.read_rows(
         sa.select(steps.c.epoch, steps.c.k, steps.c.there)
         .where(steps.c.there != steps.c.before)
         .order_by(steps.c.epoch)
@@ -141,15 +145,15 @@ def cores(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
 
 def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
     joined = sa.select(runs, ledger.c.revision).outerjoin(ledger, ledger.c.run_id == runs.c.run_id)
-    rows = found.read(joined.order_by(runs.c.started_at.desc()).limit(RUNS))
-    return [(attempt(RunRecord.of(row)), row.revision) for row in rows]
+    rows = found.read_rows(joined.order_by(runs.c.started_at.desc()).limit(RUNS))
+    return [(describe_attempt(RunRecord.from_row(row)), row.revision) for row in rows]
 
 
 def _revisions(found: Ledger) -> list[Document]:
     """The newest revisions: which run made each, over how many epochs, and when."""
     joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
     columns = (ledger.c.revision, ledger.c.published_at, runs.c.kind, runs.c.epochs)
-    rows = found.read(sa.select(*columns).select_from(joined).order_by(ledger.c.revision.desc()).limit(REVISIONS))
+    rows = found.read_rows(sa.select(*columns).select_from(joined).order_by(ledger.c.revision.desc()).limit(REVISIONS))
     return [
         {"revision": row.revision, "published_at": row.published_at, "kind": row.kind, "epochs": len(row.epochs or ())}
         for row in rows
@@ -158,19 +162,19 @@ def _revisions(found: Ledger) -> list[Document]:
 
 def _checks(found: Ledger, every: Sequence[Incident]) -> list[Document]:
     """Every check with its page, and whether it has an open incident."""
-    failing = {(one.first.suite, one.first.name) for one in every if one.open}
+    failing = {(one.first.suite, one.first.name) for one in every if one.is_open}
     pages = known(found).items()
     return [{"suite": key[0], "name": key[1], "page": page, "fails": key in failing} for key, page in pages]
 
 
 def _held_back(home: Home, found: Ledger, newest: Revision) -> list[Document]:
     """The rollbacks that decide about some epochs' batches, and how many and which."""
-    every = landings(newest.revision).subquery()
+    every = select_landings(newest.revision).subquery()
     mine = (every.c.place == 1) & (runs.c.kind == RunKind.ROLLBACK)
     spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
     grouped = sa.select(every.c.revision, *spans).join(runs, runs.c.run_id == every.c.run_id).where(mine)
     label = home.schedule.label
-    rows = found.read(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
+    rows = found.read_rows(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
     return [
         {"revision": revision, "epochs": epochs, "first": label(first), "last": label(last)}
         for revision, epochs, first, last in map(tuple, rows)
@@ -185,8 +189,8 @@ def _worst(failed: list[CheckRecord]) -> str | None:
 
 def _differing(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
     """Epoch → what its newest audit found, in a line."""
-    mine = newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
-    rows = [row for row in found.read(mine) if not row.passed] if epochs else []
+    mine = select_newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
+    rows = [row for row in found.read_rows(mine) if not row.passed] if epochs else []
     return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from .. import events
 from ..errors import Unavailable
-from ..extras import need
+from ..extras import require_extras
 from ..home.directory import Home
 from ..state import incidents, lease
 from ..state.ledger import Ledger
 from ..state.records import Revision
-from ..state.standing import Standings, standings
+from ..state.standing import EpochStatuses, list_epoch_statuses
 from . import checks
 from . import vertex as vertices
 from .document import Document, describe
@@ -42,11 +42,11 @@ _ROWS = re.compile(r"rows=(.+)\.revision=(\d+)\.html")
 def document(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> Document:
     """What is known of one epoch, or what was known of it as a former `revision` published it: the JSON behind its
     page."""
-    newest = ledger.at()
+    newest = ledger.get_revision()
     if revision is None or revision == newest.revision:
-        return describe(State(home, ledger, [epoch], newest), epoch, lease.now())
-    state = State(home, ledger, [epoch], ledger.at(revision), former=True)
-    return {**describe(state, epoch, lease.now()), "former": {"revision": revision, "newest": newest.revision}}
+        return describe(State(home, ledger, [epoch], newest), epoch, lease.timestamp())
+    state = State(home, ledger, [epoch], ledger.get_revision(revision), former=True)
+    return {**describe(state, epoch, lease.timestamp()), "former": {"revision": revision, "newest": newest.revision}}
 
 
 def page_name(home: Home, epoch: int, revision: int | None = None) -> str:
@@ -67,15 +67,15 @@ def check(home: Home, ledger: Ledger, name: str) -> str | None:
     key = next((key for key, file in checks.known(ledger).items() if file == name), None)
     if key is None:
         return None
-    every, stand = incidents.incidents(ledger), standings(ledger, ledger.at())
-    found = checks.history(home, ledger, stand, every, key, lease.now())
+    every, stand = incidents.list_incidents(ledger), list_epoch_statuses(ledger, ledger.get_revision())
+    found = checks.history(home, ledger, stand, every, key, lease.timestamp())
     return check_page(found, lambda name: True, home.config.checks.sensitivity)
 
 
 def index(home: Home, ledger: Ledger, inside: Document | None = None, base: str = "") -> str:
     """The index as of now; it links pages that are made on request, too. `inside`, `base`: see `index_page`."""
-    at, stand = lease.now(), standings(ledger, ledger.at())
-    every = incidents.incidents(ledger)
+    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    every = incidents.list_incidents(ledger)
     found = overview(home, ledger, stand, at, lambda epoch: "new", look(home, ledger, at), every)
     found |= _written(home, _readable(home), stand.newest)
     return index_page(found, lambda name: True, inside, base)
@@ -93,7 +93,7 @@ def _readable(home: Home) -> Folder | None:
     try:
         return Folder(home)
     except Unavailable as error:
-        events.event("reports not listed", error=str(error))
+        events.log_event("reports not listed", error=str(error))
         return None
 
 
@@ -102,7 +102,7 @@ def refresh(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | Non
     try:
         write(home, ledger, list(epochs))
     except Exception as error:
-        events.event("pages not written", error=str(error))
+        events.log_event("pages not written", error=str(error))
         return f"{type(error).__name__}: {error}"
     return None
 
@@ -114,7 +114,7 @@ def write_of_run(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[list[st
     except Unavailable as error:
         if not home.reports_remotely:
             raise
-        events.event("pages not written", error=error.what)
+        events.log_event("pages not written", error=error.what)
         return [], f"{error.what} Next: {error.next}"
 
 
@@ -128,16 +128,16 @@ def write(
     `Unavailable` where the store of `[reports] uri` does not take them.
     """
     folder = Folder(home)
-    at, stand = lease.now(), standings(ledger, ledger.at())
+    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
     files = Files(home, stand, folder)
     asked = sorted(set(epochs))[-limit if limit else 0 :]
     files.add(asked)
-    known, every = checks.known(ledger), incidents.incidents(ledger)
+    known, every = checks.known(ledger), incidents.list_incidents(ledger)
     there = set(known.values())
     frontier = stand.newest.frontier
     for epoch in {frontier, *(asked if len(asked) == 1 else ())} - {None}:
         if frontier is not None and epoch is not None and epoch <= frontier:
-            _write_rows(home, ledger, stand.newest, epoch, stand.axis, at, files)
+            _write_rows(home, ledger, stand.newest, epoch, stand.shown_epochs, at, files)
     files.tidy()
 
     def has(name: str) -> bool:
@@ -170,10 +170,10 @@ def write(
 def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
     """Write the page of an epoch as a revision published it, under a name of its own; its path, or URI."""
     folder = Folder(home)
-    at, stand = lease.now(), standings(ledger, ledger.at())
-    files, row = Files(home, stand, folder), ledger.at(revision)
+    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    files, row = Files(home, stand, folder), ledger.get_revision(revision)
     if row.frontier is not None and epoch <= row.frontier:
-        _write_rows(home, ledger, row, epoch, standings(ledger, row).axis, at, files)
+        _write_rows(home, ledger, row, epoch, list_epoch_statuses(ledger, row).shown_epochs, at, files)
     rows = _rows_there(home, folder, epoch, revision)
     text = epoch_page(document(home, ledger, epoch, revision), files.has, checks.known(ledger), (), rows)
     folder.put(page_name(home, epoch, revision), text)
@@ -185,8 +185,10 @@ def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revis
     """Write the page of a vertex at an epoch as a revision has it, and that of the epoch's rows, which then leads to
     it; its path, or URI. Raises what `vertex.describe` raises."""
     folder = Folder(home)
-    at, stand = lease.now(), standings(ledger, ledger.at())
-    axis = stand.axis if row.revision == stand.newest.revision else standings(ledger, row).axis
+    at, stand = lease.timestamp(), list_epoch_statuses(ledger, ledger.get_revision())
+    axis = (
+        stand.shown_epochs if row.revision == stand.newest.revision else list_epoch_statuses(ledger, row).shown_epochs
+    )
     files, label = Files(home, stand, folder), home.schedule.label(epoch)
     found = vertices.describe(home, row, epoch, vertex, axis, at)
     name = vertex_file(vertex, label, row.revision)
@@ -209,7 +211,7 @@ def _write_rows(
     try:
         files.folder.put(name, rows_page(rows_of(home, ledger, row, epoch, axis, at), files.has_or_leads))
     except Exception as error:
-        events.event("rows not written", page=name, error=str(error))
+        events.log_event("rows not written", page=name, error=str(error))
         return
     files.found_rows(name)
 
@@ -229,10 +231,10 @@ def _chunks(epochs: list[int]) -> Iterator[list[int]]:
 class Files:
     """The pages that are there, and what each of them shows."""
 
-    def __init__(self, home: Home, stand: Standings, folder: Folder) -> None:
+    def __init__(self, home: Home, stand: EpochStatuses, folder: Folder) -> None:
         self.home, self.stand, self.folder = home, stand, folder
         self.entries: dict[int, dict[str, Any]] = {}
-        self._place = {epoch: place for place, epoch in enumerate(stand.axis)}
+        self._place = {epoch: place for place, epoch in enumerate(stand.shown_epochs)}
         known = self._read()
         there = {}
         self._rows: dict[str, dict[int, int]] = {}  # label → revision → when its page of rows was written
@@ -240,7 +242,7 @@ class Files:
             self.found_rows(name)
             if name.startswith("epoch=") and name.endswith(".html"):
                 there[name] = folder.stamp(name)
-        labels = {self.name(epoch): epoch for epoch in {*known, *stand.axis, *stand.rows}}
+        labels = {self.name(epoch): epoch for epoch in {*known, *stand.shown_epochs, *stand.rows}}
         for name, written in there.items():
             if name in labels:
                 entry = known.get(labels[name], {})  # of another writer, or of an earlier version: out of date
@@ -277,7 +279,7 @@ class Files:
     def rows(self, epoch: int) -> str | None:
         """The page of an epoch's rows as they are published now; None: there is none."""
         label, newest = self.home.schedule.label(epoch), self.stand.newest.revision
-        since = max(self.stand.at(epoch).revision, self.stand.marks.everywhere)
+        since = max(self.stand.status_of(epoch).revision, self.stand.marks.everywhere)
         known = [revision for revision in self._rows.get(label, ()) if since <= revision <= newest]
         return rows_name(label, max(known)) if known else None
 
@@ -298,8 +300,12 @@ class Files:
 
     def stamp(self, epoch: int) -> list[Any]:
         """All that the content of a page hangs on, in short."""
-        row, tried, frontier = self.stand.at(epoch), self.stand.pending(epoch), self.stand.newest.frontier
-        place, axis = self._place.get(epoch), self.stand.axis
+        row, tried, frontier = (
+            self.stand.status_of(epoch),
+            self.stand.newest_unresolved(epoch),
+            self.stand.newest.frontier,
+        )
+        place, axis = self._place.get(epoch), self.stand.shown_epochs
         around = [] if place is None else [*axis[max(place - 1, 0) : place], *axis[place + 1 : place + 2]]
         return [
             max(row.revision, self.stand.marks.everywhere),
@@ -348,7 +354,7 @@ class Files:
 def write_difference(home: Home, name: str, found: Document) -> str:
     """Write the page of a difference beside the others; its path, or URI."""
     folder = Folder(home)
-    folder.put(f"diff-{name}.html", difference_page({**found, "at": lease.now()}))
+    folder.put(f"diff-{name}.html", difference_page({**found, "at": lease.timestamp()}))
     folder.settle()
     return folder.location(f"diff-{name}.html")
 
@@ -371,7 +377,7 @@ def _docs(state: State, epoch: int) -> str:
 
 
 def _data_docs(state: State, epoch: int, folder: Folder) -> None:
-    need("a page of Data Docs", "quality")
+    require_extras("a page of Data Docs", "quality")
     from expectations.data_docs import pages
 
     rows = [*state.checks.get(epoch, ()), *state.audits.get(epoch, ())]

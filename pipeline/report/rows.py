@@ -71,7 +71,7 @@ def describe(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: Sequen
         "tables": [],
         "trusses": None,
     }
-    if files.local(home.warehouse) is None:
+    if files.local_path(home.warehouse) is None:
         return {**found, "why": "the tables are not on a disk of this machine"}
     from ..storage.duck import DuckTables
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from expectations.volumes import WINDOW as LEARNED
 
 from ..home.directory import Home
-from ..state.attempts import Attempt, attempt, pending, unpublished
+from ..state.attempts import Attempt, describe_attempt, list_unpublished, newest_unresolved
 from ..state.facts import F
 from ..state.ledger import Ledger
 from ..state.records import Approval, Batch, CheckRecord, LandedBatch, Revision, Row, RunState, StageRecord, Verdict
@@ -27,22 +27,22 @@ from ..state.standing import (
     FULL,
     PROOF,
     SUMS,
-    Audit,
+    AuditStatus,
     EpochState,
-    Marks,
-    counts,
-    current,
-    dense,
-    folded,
+    InvalidationMarks,
+    choose_audit,
+    fold_epochs,
     is_fresh,
-    judge,
-    landings,
-    marks_of,
-    newest_checks,
-    newest_of,
-    total_diffs,
+    is_relevant,
+    judge_epoch,
+    load_marks,
+    select_current_batches,
+    select_landings,
+    select_newest_checks,
+    select_total_diffs,
+    shows_every_epoch,
 )
-from ..state.totals import NOTHING, Shown, accumulate
+from ..state.totals import NOTHING, DisplayedTotals, sum_totals
 
 WINDOW = 30  # epochs of history on an epoch's page
 LISTED = 100  # failed checks of a run
@@ -58,9 +58,9 @@ class State:
         self.home, self.found, self.epochs = home, found, epochs
         self.low, self.high = min(epochs), max(epochs)
         self.label = home.schedule.label
-        self.newest = newest or found.at()
+        self.newest = newest or found.get_revision()
         self.frontier = self.newest.frontier
-        self.tried = unpublished(found)
+        self.tried = list_unpublished(found)
         if former:  # what was tried since says nothing of that revision
             kept = {
                 each: [one for one in runs if one.parent < self.newest.revision] for each, runs in self.tried.items()
@@ -71,23 +71,23 @@ class State:
         self._read_batches()
         self._read_axis()
         self.at = totals(found, self.newest, min([self.low - 1, *self.axis]), self.high)
-        self.marks: Marks = marks_of(found, self.newest, self.low, self.high)
+        self.marks: InvalidationMarks = load_marks(found, self.newest, self.low, self.high)
         self._read_checks()
 
     def read(self, statement: sa.Select[*tuple[Any, ...]]) -> list[Row]:
-        return list(self.found.read(statement))
+        return list(self.found.read_rows(statement))
 
     # -- batches and runs ---------------------------------------------------------------------------------------
 
     def _read_batches(self) -> None:
         """Every batch of the epochs asked for, and the published ones of the landed epochs before."""
-        published = landings(self.newest.revision).subquery()
+        published = select_landings(self.newest.revision).subquery()
         sizes = sa.select(batches.c.run_id, sa.func.count().label("epochs")).group_by(batches.c.run_id).subquery()
         own = sa.select(published, runs.c.kind, runs.c.started_at, runs.c.finished_at)
         own = own.join(runs, runs.c.run_id == published.c.run_id)
         mine = (published.c.epoch >= self.low) & (published.c.epoch <= self.high)
         within = own.where(mine).order_by(published.c.epoch, published.c.revision)
-        rows = [LandedBatch.of(row) for row in self.read(within)]
+        rows = [LandedBatch.from_row(row) for row in self.read(within)]
         some = sizes.c.run_id.in_(sorted({row.run_id for row in rows}))
         epochs = {row.run_id: row.epochs for row in self.read(sa.select(sizes).where(some))}
         self.landings: dict[int, list[LandedBatch]] = defaultdict(list)  # epoch -> its batches, oldest first
@@ -107,10 +107,10 @@ class State:
                 epochs[row.run_id],
             )
             self.attempts[row.epoch].append((attempt, row.revision))
-        now = current(self.newest.revision).subquery()
+        now = select_current_batches(self.newest.revision).subquery()
         before = sa.select(now).where(now.c.epoch < self.low).order_by(now.c.epoch.desc()).limit(LEARNED)
         last = [group[-1] for group in self.landings.values() if group[-1].digest]
-        for batch in (*map(Batch.of, self.read(before)), *last):
+        for batch in (*map(Batch.from_row, self.read(before)), *last):
             self.batches[batch.epoch] = batch
         for epoch, group in self.tried.items():
             if self.low <= epoch <= self.high:
@@ -121,7 +121,7 @@ class State:
     def pending(self, epoch: int) -> Attempt | None:
         """The run of an epoch that did not publish and still says something."""
         group = self.landings.get(epoch)
-        return pending(self.tried.get(epoch, []), group[-1].revision if group else 0)
+        return newest_unresolved(self.tried.get(epoch, []), group[-1].revision if group else 0)
 
     def former(self, epoch: int) -> LandedBatch | None:
         """The batch that the published one replaced; None when it is the first, or the same."""
@@ -140,12 +140,12 @@ class State:
     @cached_property
     def motifs(self) -> list[str]:
         """The motifs that the newest revision was published with."""
-        return self.found.motifs(self.newest)
+        return self.found.list_motifs(self.newest)
 
     def stages(self, run_id: str) -> list[StageRecord]:
         """The stages of a run, except the one that writes the report."""
         if run_id not in self._stages:
-            self._stages[run_id] = [row for row in self.found.stages(run_id) if row.stage != "report"]
+            self._stages[run_id] = [row for row in self.found.list_stages(run_id) if row.stage != "report"]
         return self._stages[run_id]
 
     def facts(self, run_id: str, kind: type[F]) -> F | None:
@@ -156,7 +156,9 @@ class State:
     @cached_property
     def runs_of(self) -> dict[int, tuple[str, str]]:
         """Revision → its run and when it was published, of those that the pages name."""
-        named = {self.marks.contributes(epoch) for epoch in self.epochs} | {revision for revision, _ in self.history}
+        named = {self.marks.contributing_revision(epoch) for epoch in self.epochs} | {
+            revision for revision, _ in self.history
+        }
         named |= {batch.revision for epoch, batch in self.batches.items() if epoch >= self.low}
         rows = self.read(
             sa.select(ledger.c.revision, ledger.c.run_id, ledger.c.published_at).where(
@@ -167,13 +169,13 @@ class State:
 
     def attempt(self, run_id: str) -> tuple[Attempt, int | None]:
         """A run, and the revision that it published."""
-        row = self.found.run(run_id)
+        row = self.found.get_run(run_id)
         known = self.read(sa.select(ledger.c.revision).where(ledger.c.run_id == run_id))
-        return attempt(row), known[0].revision if known else None
+        return describe_attempt(row), known[0].revision if known else None
 
     @cached_property
     def _approvals(self) -> dict[str, Approval]:
-        return self.found.approvals()
+        return self.found.list_approvals()
 
     def approval(self, run_id: str) -> dict[str, str | None] | None:
         """What a person has decided of a run: verdict, person, because, at; None: nothing."""
@@ -186,7 +188,7 @@ class State:
 
     def _read_axis(self) -> None:
         """`axis`: the epochs to show up to the one after `high`: every one of them when that is feasible."""
-        now = current(self.newest.revision).subquery()
+        now = select_current_batches(self.newest.revision).subquery()
         ends_of = sa.select(sa.func.count(now.c.epoch), sa.func.min(now.c.epoch), sa.func.max(now.c.epoch))
         many, first, last = tuple(self.read(ends_of)[0])
         ends = [epoch for epoch in (first, last, self.frontier) if epoch is not None]
@@ -195,11 +197,11 @@ class State:
             self.axis: list[int] = []
             return
         first, last = min(known), max(known)
-        if dense(first, last, many):
+        if shows_every_epoch(first, last, many):
             begin = max(first, min(self.low, last + 1) - WINDOW)
             self.axis = list(range(begin, max(first, min(last, self.high + 1)) + 1))
             return
-        moved = total_diffs(self.newest).subquery()
+        moved = select_total_diffs(self.newest).subquery()
         every = sa.union(sa.select(now.c.epoch), sa.select(moved.c.epoch).where(moved.c.epoch >= first)).subquery()
 
         def some(where: sa.ColumnElement[bool], order: sa.ColumnElement[Any], limit: int | None) -> list[int]:
@@ -232,12 +234,12 @@ class State:
     def history(self) -> list[tuple[int, list[tuple[int, dict[str, int]]]]]:
         """Per revision what it did to the sums, epoch by epoch, oldest first: those that are the newest ones anywhere
         from `low` to `high`."""
-        moved = total_diffs(self.newest).subquery()
+        moved = select_total_diffs(self.newest).subquery()
         upto = sa.select(moved.c.revision).where(moved.c.epoch <= self.low).distinct()
         upto = upto.order_by(moved.c.revision.desc()).limit(WINDOW)
         inside = sa.select(moved.c.revision).where((moved.c.epoch > self.low) & (moved.c.epoch <= self.high)).distinct()
         some = {row.revision for statement in (upto, inside) for row in self.read(statement)}
-        diffs = sa.select(moved.c.revision, moved.c.measure, folded(moved.c.epoch, self.low), moved.c["diff"])
+        diffs = sa.select(moved.c.revision, moved.c.measure, fold_epochs(moved.c.epoch, self.low), moved.c["diff"])
         diffs = diffs.where(moved.c.revision.in_(sorted(some)) & (moved.c.epoch <= self.high))
         found = diffs.subquery()
         total = sa.cast(sa.func.sum(found.c["diff"]), sa.BigInteger).label("diff")
@@ -257,7 +259,7 @@ class State:
     def effects(self, run_id: str) -> list[tuple[int, dict[str, int]]]:
         """What a published run did to the sums, at every epoch at which that changes."""
         if run_id not in self._effects:
-            moved = total_diffs(self.newest).subquery()
+            moved = select_total_diffs(self.newest).subquery()
             sums = [
                 sa.cast(sa.func.sum(sa.case((moved.c.measure == name, moved.c["diff"]), else_=0)), sa.BigInteger)
                 for name in SUMS
@@ -279,31 +281,31 @@ class State:
         self.audits: dict[int, list[CheckRecord]] = defaultdict(list)
         self.proofs: dict[int, list[CheckRecord]] = defaultdict(list)
         kinds = {FULL: self.audits, PROOF: self.proofs}
-        for row in map(CheckRecord.of, self.read(newest_checks(self.newest.revision, mine))):
+        for row in map(CheckRecord.from_row, self.read(select_newest_checks(self.newest.revision, mine))):
             kinds.get(row.suite, self.checks)[row.epoch].append(row)
 
-    def audit(self, epoch: int) -> Audit | None:
+    def audit(self, epoch: int) -> AuditStatus | None:
         """What says whether the numbers are right: a comparison with a full recomputation, or a proof."""
-        return newest_of(self.comparison(epoch), self.proof(epoch))
+        return choose_audit(self.comparison(epoch), self.proof(epoch))
 
-    def comparison(self, epoch: int) -> Audit | None:
+    def comparison(self, epoch: int) -> AuditStatus | None:
         """The newest one with a full recomputation."""
         return self._found(epoch, self.audits.get(epoch))
 
-    def proof(self, epoch: int) -> Audit | None:
+    def proof(self, epoch: int) -> AuditStatus | None:
         """The newest one."""
         return self._found(epoch, self.proofs.get(epoch), proof=True)
 
-    def _found(self, epoch: int, rows: list[CheckRecord] | None, proof: bool = False) -> Audit | None:
+    def _found(self, epoch: int, rows: list[CheckRecord] | None, proof: bool = False) -> AuditStatus | None:
         if not rows:
             return None
-        return self.marks.audit(epoch, rows[0].revision, all(row.passed for row in rows), rows[0].at, proof)
+        return self.marks.find_audit(epoch, rows[0].revision, all(row.passed for row in rows), rows[0].at, proof)
 
     def fresh(self, row: CheckRecord) -> bool:
         return is_fresh(row, self.batches.get(row.epoch), self.marks)
 
     def counts(self, row: CheckRecord) -> bool:
-        return counts(row, self.batches.get(row.epoch), self.marks)
+        return is_relevant(row, self.batches.get(row.epoch), self.marks)
 
     def failed(self, epoch: int) -> list[CheckRecord]:
         """The failed checks that count, other than the audit."""
@@ -312,13 +314,13 @@ class State:
     def judge(self, epoch: int) -> EpochState:
         """The state of an epoch, one of `STATES`."""
         failed = [row.severity for row in self.failed(epoch)]
-        return judge(self.batches.get(epoch), self.pending(epoch), self.audit(epoch), failed)
+        return judge_epoch(self.batches.get(epoch), self.pending(epoch), self.audit(epoch), failed)
 
     def failures_of(self, run_id: str) -> list[CheckRecord]:
         """Failed checks of a run, published or not."""
         mine = (checks.c.run_id == run_id) & sa.not_(checks.c.passed)
         statement = sa.select(checks).where(mine).order_by(checks.c.id).limit(LISTED)
-        return [CheckRecord.of(row) for row in self.read(statement)]
+        return [CheckRecord.from_row(row) for row in self.read(statement)]
 
     def checked_epochs(self, run_id: str) -> list[int]:
         """The last epochs at which a run has run its suites."""
@@ -327,18 +329,18 @@ class State:
         return sorted(row.epoch for row in self.read(statement))
 
 
-def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Callable[[int], Shown]:
+def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Callable[[int], DisplayedTotals]:
     """The graph's totals at each epoch from `low` to `high`."""
-    moved = total_diffs(newest).subquery()
-    at = sa.select(moved.c.measure, moved.c.k, folded(moved.c.epoch, low), moved.c["diff"])
+    moved = select_total_diffs(newest).subquery()
+    at = sa.select(moved.c.measure, moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
     diffs = at.where(moved.c.epoch <= high).subquery()
     key = (diffs.c.measure, diffs.c.k, diffs.c.epoch)
     total = sa.cast(sa.func.sum(diffs.c["diff"]), sa.BigInteger).label("diff")
-    rows = found.read(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))
-    points = accumulate((row.measure, row.k, row.epoch, 0, row.diff) for row in rows)
+    rows = found.read_rows(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))
+    points = sum_totals((row.measure, row.k, row.epoch, 0, row.diff) for row in rows)
     changed = sorted(points)
 
-    def point(epoch: int) -> Shown:
+    def point(epoch: int) -> DisplayedTotals:
         place = bisect_right(changed, epoch)
         found = points[changed[place - 1]] if place else NOTHING
         return {

@@ -35,7 +35,7 @@ def describe(home: Home, row: Revision, epoch: int, vertex: str, axis: Sequence[
     from ..storage.duck import DuckTables
 
     answerable(home, row, epoch)
-    if files.local(home.warehouse) is None:
+    if files.local_path(home.warehouse) is None:
         raise _elsewhere(home, row, epoch, vertex, "the tables are not on a disk of this machine")
     tables, label = DuckTables(home), home.schedule.label
     stored = tables.size(row, READ)

@@ -20,13 +20,13 @@ from typing import Any, Protocol
 
 from ..errors import AltneuError, UsageError
 from ..events import log
-from ..extras import need
+from ..extras import require_extras
 from ..home.directory import Home
 from ..report import incident
-from ..secret import secret
+from ..secret import read_secret
 from ..state import alerts, lease
-from ..state.alerts import Key, Said
-from ..state.incidents import STAGES, Incident, incidents
+from ..state.alerts import AlertKey, AlertKind
+from ..state.incidents import STAGES, Incident, list_incidents
 from ..state.ledger import Ledger
 from ..state.records import Severity
 
@@ -60,8 +60,8 @@ class Channel(Protocol):
 class Problem:
     """One thing to say: that a problem is there, or over."""
 
-    key: Key
-    said: Said
+    key: AlertKey
+    said: AlertKind
     title: str
     lines: tuple[str, ...]
     severity: Severity = Severity.CRITICAL
@@ -106,10 +106,10 @@ class Url:
 def channels() -> list[Channel]:
     """The receivers that `ALTNEU_ALERTS` names. Raises `UsageError` when apprise is not installed, or does not know
     one of the URLs."""
-    text = secret(VARIABLE) or ""
+    text = read_secret(VARIABLE) or ""
     if not text.strip():
         return []
-    need(f"sending alerts ({VARIABLE})", "alerts")
+    require_extras(f"sending alerts ({VARIABLE})", "alerts")
     from apprise.utils.parse import parse_urls
 
     found = [Url(url) for url in parse_urls(text)] or [Url(text.strip())]
@@ -142,7 +142,7 @@ def tell(
         receivers = to()
         if not receivers:
             return True
-        found, problems = incidents(ledger), list(problems)
+        found, problems = list_incidents(ledger), list(problems)
     except Exception:
         log.warning("alerts could not be sent", exc_info=True)
         return False
@@ -164,14 +164,14 @@ def _send(
     pages: Pages,
     patience: float,
 ) -> None:
-    told = alerts.sent(ledger, channel.name)
+    told = alerts.list_sent(ledger, channel.name)
     news = [_opened(home, one, pages) for one in found if _speaks(home, one, patience)] + problems
     news += _over(home, ledger, found, told, pages)
     mine = [
         each
         for each in news
-        if alerts.free(told.get((each.key, each.said)))
-        and alerts.claim(ledger, channel.name, each.key, each.said, each.epoch, each.title)
+        if alerts.is_claimable(told.get((each.key, each.said)))
+        and alerts.claim_message(ledger, channel.name, each.key, each.said, each.epoch, each.title)
     ]
     if not mine:
         return
@@ -180,11 +180,11 @@ def _send(
         channel.send(_message(home, mine))
         received = True
     finally:
-        (alerts.confirm if received else alerts.release)(ledger, channel.name, keys)
+        (alerts.confirm_messages if received else alerts.release_messages)(ledger, channel.name, keys)
 
 
 def _message(home: Home, news: list[Problem]) -> Message:
-    opened = [each for each in news if each.said is Said.OPENED]
+    opened = [each for each in news if each.said is AlertKind.OPENED]
     title = news[0].title
     if len(news) > 1:
         counts = [(len(opened), "new"), (len(news) - len(opened), "over")]
@@ -198,42 +198,46 @@ def _message(home: Home, news: list[Problem]) -> Message:
 
 def _speaks(home: Home, one: Incident, patience: float) -> bool:
     """Is an incident one to be sent?"""
-    if not one.open or one.acknowledged or one.muted(lease.now()):
+    if not one.is_open or one.acknowledgement or one.mute_at(lease.timestamp()):
         return False
     if home.config.alerts.severity == "critical" and one.severity is not Severity.CRITICAL:
         return False
-    since = (lease.clock() - timedelta(seconds=patience)).isoformat(timespec="milliseconds")
+    since = (lease.read_clock() - timedelta(seconds=patience)).isoformat(timespec="milliseconds")
     return not (patience and one.first.suite == STAGES and one.first.at > since)
 
 
 def _opened(home: Home, one: Incident, pages: Pages) -> Problem:
-    shown = incident(home, one, lease.now())
+    shown = incident(home, one, lease.timestamp())
     page = shown["page"] or shown["report"]
     report = f"altneu report {shown['epochs'][-1]}; " if shown["epochs"] else ""
     lines = (
-        f"{some(shown['epochs'])}since {minute(one.first.at)}, incident {one.ident}",
+        f"{some(shown['epochs'])}since {minute(one.first.at)}, incident {one.identifier}",
         shown["observed"],
         shown["meaning"],
         f"page: {pages(shown['report'] or page)}" if page else "",
         f"next: {report}{shown['remedy']}",
-        f"on it? altneu incidents ack {one.ident} --by NAME --because TEXT",
+        f"on it? altneu incidents ack {one.identifier} --by NAME --because TEXT",
     )
-    return Problem(key(one), Said.OPENED, f"{one.severity}: {one.first.name}", lines, one.severity)
+    return Problem(key(one), AlertKind.OPENED, f"{one.severity}: {one.first.name}", lines, one.severity)
 
 
 def _over(
-    home: Home, ledger: Ledger, found: list[Incident], told: dict[tuple[Key, Said], alerts.Sent], pages: Pages
+    home: Home,
+    ledger: Ledger,
+    found: list[Incident],
+    told: dict[tuple[AlertKey, AlertKind], alerts.SentAlert],
+    pages: Pages,
 ) -> list[Problem]:
     """What was sent, and is over. An incident that is muted when it closes is not spoken of."""
     known = {key(one): one for one in found}
-    batches = ledger.batches()
+    batches = ledger.published_batches()
     news = []
     for (which, said), row in told.items():
-        if said is not Said.OPENED or row.sent_at is None:
+        if said is not AlertKind.OPENED or row.sent_at is None:
             continue
         lines: tuple[str, ...] = ()
         if which.suite == EPOCH and row.epoch in batches:
-            at = ledger.at(batches[row.epoch].revision)
+            at = ledger.get_revision(batches[row.epoch].revision)
             if at.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.label(row.epoch)}.html")
                 lines = (f"revision {at.revision} has published it, {minute(at.published_at)}", f"page: {page}")
@@ -241,19 +245,19 @@ def _over(
             continue
         elif which not in known:
             lines = ("what had failed was tried again and ended well, or another run has taken its place",)
-        elif not known[which].open:
+        elif not known[which].is_open:
             end = known[which].last
-            if end.ended and known[which].muted(end.ended) is None:
+            if end.ended and known[which].mute_at(end.ended) is None:
                 where = some([home.schedule.label(epoch) for epoch in known[which].epochs])
                 lines = (f"{where}from {minute(known[which].first.at)} to {minute(end.ended)}", end.why)
         if lines:
-            news.append(Problem(which, Said.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
+            news.append(Problem(which, AlertKind.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
     return news
 
 
-def key(one: Incident) -> Key:
+def key(one: Incident) -> AlertKey:
     """By which the database knows an incident."""
-    return Key(one.first.suite, one.first.name, one.opened)
+    return AlertKey(one.first.suite, one.first.name, one.opened)
 
 
 # -- problems that are no incidents -------------------------------------------------------------------------------
@@ -262,16 +266,21 @@ def key(one: Incident) -> Key:
 def of_epoch(home: Home, ledger: Ledger, epoch: int, title: str, lines: Iterable[str]) -> Problem | None:
     """That an epoch is not published: one problem until it is, whatever is said of it. None: an open incident says
     that a run of it has failed."""
-    if any(epoch in failure.epochs for one in incidents(ledger) for failure in one.standing if not failure.published):
+    if any(
+        epoch in failure.epochs
+        for one in list_incidents(ledger)
+        for failure in one.open_failures
+        if not failure.published
+    ):
         return None
-    before = ledger.batches().get(epoch)
+    before = ledger.published_batches().get(epoch)
     since = f"after revision {before.revision if before else 0}"
-    return Problem(Key(EPOCH, str(epoch), since), Said.OPENED, title, tuple(lines), epoch=epoch)
+    return Problem(AlertKey(EPOCH, str(epoch), since), AlertKind.OPENED, title, tuple(lines), epoch=epoch)
 
 
 def of_task(task: str, run: str, title: str, lines: Iterable[str]) -> Problem:
     """That a task of a scheduler's run has failed."""
-    return Problem(Key(TASK, task[:256], run[-256:]), Said.OPENED, title, tuple(lines))
+    return Problem(AlertKey(TASK, task[:256], run[-256:]), AlertKind.OPENED, title, tuple(lines))
 
 
 def test_message(home: Home) -> Message:

@@ -23,9 +23,9 @@ from pyspark.sql import functions as F
 
 from algorithms.upserts import DELETE, winners
 
-from ..errors import LeaseLost, UsageError, explained
+from ..errors import LeaseLost, UsageError, describe_error
 from ..home.directory import Home
-from ..interrupt import asked
+from ..interrupt import interruption_of
 from ..landing.folded import record_folded
 from ..report import refresh
 from ..state import lease
@@ -98,15 +98,15 @@ def horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list
     Revisions published since are no business of it: their rows are not in the new tables.
     """
     newest = row.revision
-    kinds = {run.run_id: run.kind for run in ledger.runs()}
-    rows = [r for r in ledger.revisions() if r.revision <= newest]
+    kinds = {run.run_id: run.kind for run in ledger.list_runs()}
+    rows = [r for r in ledger.list_revisions() if r.revision <= newest]
     breaks = [r.revision for r in rows if kinds.get(r.run_id) not in (None, RunKind.RUN)]
     oldest = newest - home.config.retention.revisions + 1
     line = [r.revision for r in rows if r.revision >= max([oldest, *breaks]) and r.frontier is not None]
     dropped = [r.revision for r in rows if r.revision < oldest and r.snapshots]
     since = row.since
     if home.config.retention.epochs is not None and row.frontier is not None:
-        first = min(ledger.batches(newest), default=row.frontier)
+        first = min(ledger.published_batches(newest), default=row.frontier)
         wanted = row.frontier - home.config.retention.epochs + 1
         since = max([wanted, *([] if since is None else [since])]) if wanted > first else since
     return since, line, dropped
@@ -123,7 +123,7 @@ def compact(
 
     Raises `UsageError` where the settings do not have the value columns that are stored: they would be lost.
     """
-    row = ledger.published()
+    row = ledger.require_published()
     if words := changed_values(home, ledger):
         raise UsageError(
             f"{home.path / 'altneu.toml'} has other value columns than what is stored: {'; '.join(words)}. "
@@ -132,7 +132,7 @@ def compact(
         )
     warehouse = Warehouse(spark, home)
     warehouse.ensure()
-    live_for = ledger.run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
+    live_for = ledger.get_run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
     sizes = {table: warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
 
     def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
@@ -147,7 +147,9 @@ def compact(
 
     with warehouse.plans(row):
         facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
-    kept.keep_only(home, kept.of(ledger, row), kept.of(ledger, ledger.at()))  # what killed runs have left goes
+    kept.keep_only(
+        home, kept.of(ledger, row), kept.of(ledger, ledger.get_revision())
+    )  # what killed runs have left goes
     rounds.sweep(warehouse, ledger)
     record_folded(home, ledger)
     refresh(home, ledger)
@@ -171,17 +173,17 @@ def replace_and_drop(
     warehouse.discard_leftovers(ledger)
     since, line, dropped = horizon(home, ledger, row)
     run_id = new_run_id()
-    ledger.begin(run_id, row.revision, [], {}, RunKind.COMPACT)
-    with lease.held(ledger, run_id):
+    ledger.create_run(run_id, row.revision, [], {}, RunKind.COMPACT)
+    with lease.hold_lease(ledger, run_id):
         started = time.time()
-        ledger.stage(run_id, "compact", StageState.RUNNING, started)
+        ledger.record_stage(run_id, "compact", StageState.RUNNING, started)
         try:
             pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
             verified = verify(pins, since, line)
-            ledger.pin(run_id, pins, line, since, dropped)
+            ledger.repin_revisions(run_id, pins, line, since, dropped)
             after = {table: warehouse.size(table, snapshot) for table, snapshot in pins.items()}
             warehouse.follow(ledger, run_id)
-            at = lease.clock().timestamp()
+            at = lease.read_clock().timestamp()
             before_ms = int((at - grace if grace > 0 else at + 60) * 1000)
             expired, orphans = 0, 0
             for table in row.snapshots:
@@ -191,11 +193,11 @@ def replace_and_drop(
         except BaseException as error:
             state, why = (
                 (RunState.INTERRUPTED, "interrupted during compact")
-                if asked(error)
-                else (RunState.FAILED, explained(error)[0])
+                if interruption_of(error)
+                else (RunState.FAILED, describe_error(error)[0])
             )
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-                ledger.finish(run_id, state, why)
+                ledger.finish_run(run_id, state, why)
             raise
         facts = CompactFacts(
             since=since,
@@ -206,9 +208,9 @@ def replace_and_drop(
             tables=after,
             verified=verified,
         )
-        ledger.stage(run_id, "compact", StageState.DONE, started, facts)
-        ledger.finish(run_id, RunState.DONE)
-        ledger.discard([run_id])
+        ledger.record_stage(run_id, "compact", StageState.DONE, started, facts)
+        ledger.finish_run(run_id, RunState.DONE)
+        ledger.forget_branches([run_id])
     return facts
 
 

@@ -23,7 +23,7 @@ def of_held(home: Home, ledger: Ledger, run: RunRecord) -> Difference:
     from ..reading.difference import Difference, Side
 
     after = Side(home, ledger, held.as_published(ledger, run), run)
-    return Difference(Side(home, ledger, ledger.parent(run)), after)
+    return Difference(Side(home, ledger, ledger.get_parent(run)), after)
 
 
 def document(home: Home, found: Difference, spark: SparkSession) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..errors import AltneuError, Disturbed
+from ..errors import AltneuError, ForeignWrite
 from ..home.directory import Home
 from ..state.facts import EdgesFacts, IngestFacts
 from ..state.ledger import Ledger
@@ -63,9 +63,9 @@ class Run:
         must = [epoch for epoch in own if epoch in wrong] or ([] if kept else sorted(wrong))
         if must:
             if self.spare and own:
-                self.ledger.narrow(self.run_id, own)
+                self.ledger.restrict_to_epochs(self.run_id, own)
             raise wrong[must[0]]
-        self.ledger.narrow(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})
+        self.ledger.restrict_to_epochs(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})
         self.epochs[:] = kept
         for epoch, error in sorted(wrong.items()):
             self.say(f"epoch {self.home.schedule.label(epoch)} is left out, as if it had not landed: {error.what}")
@@ -87,7 +87,7 @@ class Run:
     @cached_property
     def written(self) -> dict[str, int]:
         """Table → the snapshot that its stage has written."""
-        return self.ledger.written(self.run_id)
+        return self.ledger.recorded_snapshots(self.run_id)
 
     @cached_property
     def wrote(self) -> dict[str, int]:
@@ -116,7 +116,7 @@ class Run:
         """The snapshot of what is there after the run, as its stages wrote it. Raises `Disturbed`."""
         head = self.warehouse.head(table, self.run_id, self.base(table))
         if self.written.get(table, head) != head:
-            raise Disturbed(
+            raise ForeignWrite(
                 f"table {table} of run {self.run_id} is not as its stage has left it: another process, taken for dead, "
                 "has written to it since. Nothing of this run is published.",
                 "run the same epochs again; in Airflow clear the run from ingest on",
@@ -139,7 +139,7 @@ class Run:
         return self.put(table, stamped)
 
     def put(self, table: str, rows: Any | None) -> int:
-        self.ledger.beat(self.run_id)  # who has lost the lease does not touch the branches of who has it
+        self.ledger.renew_lease(self.run_id)  # who has lost the lease does not touch the branches of who has it
         base = self.base(table)
         head = self.warehouse.stage(table, self.run_id, base, rows)
         self.written[table] = self.wrote[table] = head
@@ -147,14 +147,14 @@ class Run:
 
     def replace(self, table: str, gone: Any | None, come: Any | None) -> None:
         """Write what the run changes of a plain table: without the rows with a key of `gone`, and with `come`."""
-        self.ledger.beat(self.run_id)
+        self.ledger.renew_lease(self.run_id)
         head = self.warehouse.replace(table, self.run_id, self.base(table), gone, come)
         self.written[table] = self.wrote[table] = head
 
     def landed(self) -> set[int]:
         """The epochs that have a batch once this run is published."""
         staged = {batch.epoch: bool(batch.digest) for batch in self.ledger.staged_batches(self.run_id)}
-        known = {*self.ledger.batches(self.parent.revision), *staged}
+        known = {*self.ledger.published_batches(self.parent.revision), *staged}
         return {epoch for epoch in known if staged.get(epoch, True)}
 
     def total_diffs(self) -> list[TotalDiff]:
@@ -187,18 +187,18 @@ class Counted:
 
     def upserts(self) -> Number:
         if self.run.keeps("edges"):
-            return Number.exactly(self.run.ledger.facts(self.run.run_id, IngestFacts).changed_rows)
+            return Number.exactly(self.run.ledger.get_facts(self.run.run_id, IngestFacts).changed_rows)
         return Number.exactly(self.run.warehouse.size("upserts", self.run.head("upserts")).rows)
 
     def stored(self, table: str) -> int:
         return self.run.warehouse.size(table, self.run.base(table)).rows
 
     def changed(self, table: str) -> Number:
-        facts = self.run.ledger.facts(self.run.run_id, EdgesFacts)
+        facts = self.run.ledger.get_facts(self.run.run_id, EdgesFacts)
         return Number.exactly(facts.rows if table == "edges" else facts.motif_edges or 0)
 
     def first_change(self) -> int | None:
-        return self.run.ledger.facts(self.run.run_id, EdgesFacts).first_epoch
+        return self.run.ledger.get_facts(self.run.run_id, EdgesFacts).first_epoch
 
     def proposals(self) -> int | None:
         return None
@@ -210,4 +210,4 @@ class Counted:
         return kept.certified(self.run.ledger, self.run.parent) is not None
 
     def published(self) -> Collection[int]:
-        return self.run.ledger.batches(self.run.parent.revision)
+        return self.run.ledger.published_batches(self.run.parent.revision)

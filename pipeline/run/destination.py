@@ -79,7 +79,7 @@ def _part(found: Destination, text: str) -> Destination:
     if re.match(r"(postgres|postgresql|sqlite)(\+\w+)?:", text):
         return replace(found, database=_database(text))
     if re.match(r"\w+://", text) and not text.startswith("file:") and rules.is_landing(text):
-        return replace(found, store=files.plain(text))
+        return replace(found, store=files.normalize_location(text))
     if re.match(r"\w+://", text) and not text.startswith("file:"):
         what = "no place that is known, or one with keys or options in it, which belong into the environment"
         raise UsageError(f"--to {_shown(text)}: {what}.", f"--to {FORMS}")

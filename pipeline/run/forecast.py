@@ -145,7 +145,7 @@ class Estimated:
 
     @cached_property
     def _published(self) -> dict[int, Batch]:
-        return self.ledger.batches(self.plan.parent.revision)
+        return self.ledger.published_batches(self.plan.parent.revision)
 
     @cached_property
     def _chosen(self) -> list[Epoch]:
@@ -172,7 +172,7 @@ class Estimated:
         """Table → rows; None where they are not known: the tables' metadata is out of reach."""
         if not self.plan.parent.revision:
             return {}
-        if self.ledger.run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:  # which measures nothing
+        if self.ledger.get_run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:  # which measures nothing
             from ..storage.unaided import branches  # which loads PySpark
 
             try:
@@ -181,7 +181,7 @@ class Estimated:
                 return {table: tables.size(table, snapshot).rows for table, snapshot in pins}
             except (OSError, LookupError):
                 return None
-        return {table: size.rows for table, size in self.ledger.sizes().items()}
+        return {table: size.rows for table, size in self.ledger.table_sizes().items()}
 
     def _bound(self, tables: Sequence[str], rows: int) -> int | None:
         """So many rows and those of tables, where both are known."""
@@ -221,7 +221,7 @@ class Estimated:
         """As many for each changed interval as there were before."""
         changed: dict[str, int] = {}
         proposed: dict[str, int] = {}
-        for row in self.ledger.history(RUNS):
+        for row in self.ledger.list_recent_stages(RUNS):
             if isinstance(row.facts, EdgesFacts) and row.facts.rows:
                 changed[row.run_id] = row.facts.rows
             if isinstance(row.facts, TrianglesFacts) and row.facts.proposals:
@@ -258,7 +258,7 @@ def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:
 
 def stage_seconds(ledger: Ledger, rows: int) -> tuple[dict[str, float] | None, int]:
     """Stage → expected seconds for so many landed rows, and how many runs say so; None before any was published."""
-    found = ledger.history(RUNS)
+    found = ledger.list_recent_stages(RUNS)
     landed = {row.run_id: row.facts.rows for row in found if isinstance(row.facts, IngestFacts)}
     points: dict[str, list[tuple[int, float]]] = {}
     for row in found:

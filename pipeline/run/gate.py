@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 from expectations.volumes import WIDTH, WINDOW, season, usual_rows
 
-from ..errors import BatchWrong
+from ..errors import BatchRejected
 from ..home.directory import Home
 from ..state.records import Batch
 
 
 def unusual(
     home: Home, published: Mapping[int, Batch], rows: Mapping[int, int], digests: Mapping[int, str]
-) -> dict[int, BatchWrong]:
+) -> dict[int, BatchRejected]:
     """Epoch → why its batch must not be published. `rows`: epoch → good rows of the batches of a run; `digests`: of
     the same, as landed. Nothing where the setting is not "stop"."""
     if home.config.checks.rows != "stop":
@@ -35,7 +35,7 @@ def unusual(
             known.insert(at, (epoch, number))
             continue
         label, (low, high) = home.schedule.label(epoch), band.rows
-        wrong[epoch] = BatchWrong(
+        wrong[epoch] = BatchRejected(
             f'epoch {label} has {number:,} rows; {low:,} to {high:,} are usual, and [checks] rows = "stop". Nothing '
             "was published.",
             f"look at its files; where they are right: altneu run {label} --accept-rows",

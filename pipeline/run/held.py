@@ -12,7 +12,7 @@ import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from ..errors import Conflict, LeaseLost, RunFailed, UsageError
+from ..errors import LeaseLost, RevisionConflict, RunFailed, UsageError
 from ..home.directory import Home
 from ..landing.folder import EMPTY_DIGEST
 from ..landing.survey import survey
@@ -28,34 +28,34 @@ FEW = 8  # epochs that a command names one by one
 
 def waits(home: Home, ledger: Ledger, run_id: str) -> str | None:
     """Why a run whose checks are done must not be published yet; None: it may."""
-    said, approve = ledger.approval(run_id), home.config.publish.approve
+    said, approve = ledger.get_approval(run_id), home.config.publish.approve
     if said is not None:
         return {
             Verdict.APPROVED: None,
             Verdict.WANTED: "it was begun with --hold",
-            Verdict.REJECTED: f"it was {said.words()}",
+            Verdict.REJECTED: f"it was {said.describe()}",
         }[said.verdict]
     if approve == "always":
         return '[publish] approve = "always"'
-    failed = ledger.facts(run_id, AuditFacts).failed if approve == "on warning" else 0
+    failed = ledger.get_facts(run_id, AuditFacts).failed if approve == "on warning" else 0
     return f'{failed} check(s) warn, and [publish] approve = "on warning"' if failed else None
 
 
 def hold(home: Home, ledger: Ledger, run_id: str) -> RunRecord:
     """Hold a run whose checks are done. Raises `Conflict` when it is overtaken already, `LeaseLost`."""
-    conflict = ledger.overtaken(run_id)
+    conflict = ledger.supersede_if_behind(run_id)
     if conflict is not None:
         raise conflict
-    with lease.held(ledger, run_id):
-        ledger.hold(run_id)
-    run = ledger.run(run_id)
+    with lease.hold_lease(ledger, run_id):
+        ledger.hold_run(run_id)
+    run = ledger.get_run(run_id)
     _renew_pages(home, ledger, run)
     return run
 
 
 def chosen(ledger: Ledger, run_id: str | None) -> RunRecord:
     """The held run of that name, or the only one. Raises `UsageError` for any other."""
-    held = ledger.held()
+    held = ledger.list_held()
     if run_id is None:
         if len(held) == 1:
             return held[0]
@@ -64,7 +64,7 @@ def chosen(ledger: Ledger, run_id: str | None) -> RunRecord:
             f"{len(held)} runs are held: say which one ({names})." if held else "no run is held.",
             "altneu status" if held else "altneu run EPOCH --hold, or: altneu backfill --all --hold",
         )
-    run = next((run for run in ledger.runs() if run.run_id == run_id), None)
+    run = next((run for run in ledger.list_runs() if run.run_id == run_id), None)
     if run is None:
         raise UsageError(f"there is no run {run_id!r}.", "altneu status")
     if run.state is RunState.HELD:
@@ -82,17 +82,17 @@ def approve(home: Home, ledger: Ledger, run: RunRecord, person: str | None, beca
     """Record that a held run may be published on its parent. Raises `Conflict` when it is overtaken, and `UsageError`
     when the settings that decide its meaning have changed since."""
     refuse(home, ledger, run)
-    with lease.held(ledger, run.run_id):
-        ledger.approve(run.run_id, person, because)
+    with lease.hold_lease(ledger, run.run_id):
+        ledger.approve_run(run.run_id, person, because)
 
 
 def refuse(home: Home, ledger: Ledger, run: RunRecord) -> None:
     """Raises why a held run cannot be published, if so."""
     by = overtaken(ledger, run)
     if by is not None:
-        raise Conflict(
+        raise RevisionConflict(
             f"held run {run.run_id} builds on revision {run.parent}, but revision {by} was published meanwhile (by run "
-            f"{ledger.at(by).run_id}): what was looked at is not what would be published. Nothing of it was published.",
+            f"{ledger.get_revision(by).run_id}): what was looked at is not what would be published. Nothing of it was published.",
             f"{again(home, run)}   (computes it again); altneu discard {run.run_id}",
         )
     if json.dumps(run.config) != json.dumps(home.config.semantic()):  # the order of motifs, too
@@ -104,16 +104,16 @@ def refuse(home: Home, ledger: Ledger, run: RunRecord) -> None:
 
 def reject(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
     """Record that a held run is not to be published; its branches go with the next run or compaction."""
-    with lease.held(ledger, run.run_id):
-        ledger.reject(run.run_id, person, because)
+    with lease.hold_lease(ledger, run.run_id):
+        ledger.reject_run(run.run_id, person, because)
     lineage.tell(home, ledger, run.run_id)
     _renew_pages(home, ledger, run)
 
 
 def expire(home: Home, ledger: Ledger) -> None:
     """Reject the runs that were held for longer than `[runs] hold_days`, but for those that a process works on."""
-    for run in ledger.held():
-        if lease.clock() >= expires(home, run):
+    for run in ledger.list_held():
+        if lease.read_clock() >= expires(home, run):
             days = f"{home.config.runs.hold_days:g} day(s)"
             with contextlib.suppress(LeaseLost):
                 reject(home, ledger, run, None, f"nobody has decided within {days} ([runs] hold_days)")
@@ -121,12 +121,12 @@ def expire(home: Home, ledger: Ledger) -> None:
 
 def expires(home: Home, run: RunRecord) -> datetime:
     """When a held run is not kept any longer."""
-    return datetime.fromisoformat(run.last_word) + timedelta(days=home.config.runs.hold_days)
+    return datetime.fromisoformat(run.last_signal) + timedelta(days=home.config.runs.hold_days)
 
 
 def overtaken(ledger: Ledger, run: RunRecord) -> int | None:
     """The revision that another run has published on a held one's parent, if one has."""
-    return run.parent + 1 if ledger.at().revision != run.parent else None
+    return run.parent + 1 if ledger.get_revision().revision != run.parent else None
 
 
 def landed_since(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
@@ -154,14 +154,14 @@ def again(home: Home, run: RunRecord) -> str:
 
 def as_published(ledger: Ledger, run: RunRecord) -> Revision:
     """The ledger row of a held run, were it published now: with the snapshots that its audit has seen."""
-    parent = ledger.parent(run)
+    parent = ledger.get_parent(run)
     return replace(
         parent,
         revision=run.parent + 1,
         parent=run.parent,
         run_id=run.run_id,
         frontier=Scope(parent, run.epochs, run.kind).frontier,
-        snapshots={**parent.snapshots, **ledger.written(run.run_id)},
+        snapshots={**parent.snapshots, **ledger.recorded_snapshots(run.run_id)},
         since=None if run.kind is RunKind.RELOAD else parent.since,
     )
 
@@ -174,9 +174,9 @@ def described(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, object]:
         "kind": run.kind,
         "parent": run.parent,
         "epochs": [home.schedule.label(epoch) for epoch in run.epochs],
-        "held_at": run.last_word,
+        "held_at": run.last_signal,
         "expires_at": expires(home, run).isoformat(timespec="milliseconds"),
-        "warnings": ledger.facts(run.run_id, AuditFacts).failed,
+        "warnings": ledger.get_facts(run.run_id, AuditFacts).failed,
         "overtaken_by": by,
         "next": f"altneu diff {run.run_id}" if by is None else again(home, run),
     }

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from expectations.model import Check
 
 from ..events import log
-from ..extras import need
+from ..extras import require_extras
 from ..home.directory import Home
 from ..state import lease, place
 from ..state.facts import AuditFacts
@@ -86,7 +86,7 @@ def tell(home: Home, ledger: Ledger, run_id: str) -> None:
     if _by_tasks.get() or not wanted():
         return
     try:
-        need("lineage (OPENLINEAGE_URL)", "lineage")
+        require_extras("lineage (OPENLINEAGE_URL)", "lineage")
         _send(events(home, ledger, run_id))
     except Exception as error:  # the run is what matters, whatever happens to its lineage
         log.warning("the lineage of run %s could not be sent: %s", run_id, error)
@@ -97,8 +97,8 @@ def tell_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
     if not wanted() or not results:
         return
     try:
-        need("lineage (OPENLINEAGE_URL)", "lineage")
-        row, at = ledger.at(), lease.now()
+        require_extras("lineage (OPENLINEAGE_URL)", "lineage")
+        row, at = ledger.get_revision(), lease.timestamp()
         _send([_audit(home, f"audit {at}", at, results, row.snapshots, None)])
     except Exception as error:
         log.warning("the lineage of an audit could not be sent: %s", error)
@@ -109,12 +109,12 @@ def events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
     from openlineage.client.event_v2 import Run, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run
 
-    run = ledger.run(run_id)
+    run = ledger.get_run(run_id)
     state = RunState(STATES.get(run.state, "ABORT"))
     facets: dict[str, Any] = _run_facets(home, run)
     if run.error:
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(run.error, "Python")
-    at = run.started_at if state is RunState.START else run.last_word
+    at = run.started_at if state is RunState.START else run.last_signal
     own = RunEvent(
         eventTime=at,
         eventType=state,
@@ -124,7 +124,7 @@ def events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
         outputs=outputs(home, ledger, run_id),
         producer=producer(),
     )
-    checks = [] if state is RunState.START else [each.result() for each in ledger.checks(run_id=run_id)]
+    checks = [] if state is RunState.START else [each.to_check() for each in ledger.list_checks(run_id=run_id)]
     if not checks:
         return [own]
     return [_audit(home, f"{run_id} audit", run.started_at, checks, _seen(ledger, run_id), run, at), own]
@@ -181,7 +181,7 @@ def _job(home: Home, name: str) -> Any:
     from openlineage.client.facet_v2 import job_type_job
 
     facet = job_type_job.JobTypeJobFacet(processingType="BATCH", integration="ALTNEU", jobType="JOB")
-    return Job(_namespace(), f"{place.claim(home).catalog}.{name}", {"jobType": facet})
+    return Job(_namespace(), f"{place.claim_identity(home).catalog}.{name}", {"jobType": facet})
 
 
 def _namespace() -> str:
@@ -218,7 +218,7 @@ def _facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
     from openlineage.client.facet_v2 import dataset_version_dataset, schema_dataset, symlinks_dataset
 
     known = [schema_dataset.SchemaDatasetFacetFields(*each) for each in fields(home, table).items()]
-    symlink = symlinks_dataset.Identifier(place.claim(home).catalog, f"{NAMESPACE}.{table}", "TABLE")
+    symlink = symlinks_dataset.Identifier(place.claim_identity(home).catalog, f"{NAMESPACE}.{table}", "TABLE")
     facets: dict[str, Any] = {
         "schema": schema_dataset.SchemaDatasetFacet(known),
         "symlinks": symlinks_dataset.SymlinksDatasetFacet([symlink]),
@@ -248,11 +248,11 @@ def inputs(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
 
-    run = ledger.run(run_id)
+    run = ledger.get_run(run_id)
     if run.kind in (RunKind.ROLLBACK, RunKind.COMPACT):
         return []
     if run.kind is RunKind.REBUILD:
-        snapshot = ledger.parent(run).snapshots.get("upserts")
+        snapshot = ledger.get_parent(run).snapshots.get("upserts")
         return [InputDataset(*name(home, "upserts"), facets=_facets(home, "upserts", snapshot))]
     read = ledger.staged_batches(run.run_id)
     rows, files = sum(each.rows + each.bad_rows for each in read), sum(each.files for each in read)
@@ -267,7 +267,7 @@ def outputs(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
     row = ledger.published_by(run_id)
     if row is None:
         return []
-    before = ledger.parent(ledger.run(run_id)).snapshots
+    before = ledger.get_parent(ledger.get_run(run_id)).snapshots
     changed = {table: each for table, each in sorted(row.snapshots.items()) if before.get(table) != each}
     return [OutputDataset(*name(home, table), facets=_facets(home, table, each)) for table, each in changed.items()]
 
@@ -277,7 +277,7 @@ def outputs(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
 
 def checked(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
     """The tables that the checks of a run have looked at, with what they have found."""
-    return _assertions(home, [each.result() for each in ledger.checks(run_id=run_id)], _seen(ledger, run_id))
+    return _assertions(home, [each.to_check() for each in ledger.list_checks(run_id=run_id)], _seen(ledger, run_id))
 
 
 def _seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
@@ -285,9 +285,9 @@ def _seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
     row = ledger.published_by(run_id)
     if row is not None:
         return row.snapshots
-    stages = {row.stage: row.facts for row in ledger.stages(run_id)}
+    stages = {row.stage: row.facts for row in ledger.list_stages(run_id)}
     audit = stages.get("audit")
-    return audit.snapshots if isinstance(audit, AuditFacts) and audit.snapshots else ledger.written(run_id)
+    return audit.snapshots if isinstance(audit, AuditFacts) and audit.snapshots else ledger.recorded_snapshots(run_id)
 
 
 def about(check: Check) -> str:
@@ -348,7 +348,7 @@ def _audit(
 
     facets: dict[str, Any] = {}
     if run is not None:
-        job = parent_run.Job(_namespace(), f"{place.claim(home).catalog}.{run.kind}")
+        job = parent_run.Job(_namespace(), f"{place.claim_identity(home).catalog}.{run.kind}")
         facets["parent"] = parent_run.ParentRunFacet(parent_run.Run(_uuid(run.started_at, run.run_id)), job)
     broken = any(not check["passed"] and Severity(check["severity"]) is Severity.CRITICAL for check in checks)
     return RunEvent(

@@ -45,10 +45,10 @@ def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
     Kinds: `run` (nothing has changed, or only value columns were added, which no earlier file can have held),
     `rebuild`, `reload`, or `new` (another home).
     """
-    parent = ledger.at()
+    parent = ledger.get_revision()
     if parent.frontier is None or parent.config_digest == home.config.digest():
         return Meaning([], "run")
-    old, new = dict(ledger.run(parent.run_id).config), home.config.semantic()
+    old, new = dict(ledger.get_run(parent.run_id).config), home.config.semantic()
     words, needs = [], {"run"}
     # a compaction has dropped what had expired, and the totals of folded epochs cannot be counted again without it
     again = "rebuild" if parent.since is None else "reload"
@@ -70,8 +70,8 @@ def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
 
 def changed_values(home: Home, ledger: Ledger) -> list[str]:
     """The published value columns that are declared no longer, or with another type: in words."""
-    parent = ledger.at()
-    old = {} if parent.frontier is None else ledger.run(parent.run_id).config
+    parent = ledger.get_revision()
+    old = {} if parent.frontier is None else ledger.get_run(parent.run_id).config
     return _changed_values(old, home.config.semantic())
 
 

@@ -48,7 +48,7 @@ class Moved:
     home: Home
     tables: int
     batches: batches.Batches
-    copied: copying.Copied
+    copied: copying.CopyResult
     rows: int  # of the database
     proved: dict[int, list[str]]
     held: list[str]  # runs
@@ -66,11 +66,11 @@ def move(home: Home, to: Destination, say: copying.Say, prove: Prove | None = No
             _release(to)
             return None
         tables.refuse_other(new, catalog)
-        carried.refuse_other(new.database, catalog)
+        carried.refuse_other_home(new.database, catalog)
         _claim(to, home, catalog)
         before = _state(home, ledger)
         found = batches.copy(home, new, say)
-        made = tables.copy(home, new, catalog, say) if place.look(home) is not None else tables.NONE
+        made = tables.copy(home, new, catalog, say) if place.find_identity(home) is not None else tables.NONE
         copied = found.copied + made.copied + _reports(home, new, say)
         say("database")
         rows = _database(home, new, catalog, made.located)
@@ -86,24 +86,24 @@ def move(home: Home, to: Destination, say: copying.Say, prove: Prove | None = No
     from ..report import refresh
 
     refresh(new, books)
-    return Moved(new, len(made.located), found, copied, rows, proved, [run.run_id for run in books.held()])
+    return Moved(new, len(made.located), found, copied, rows, proved, [run.run_id for run in books.list_held()])
 
 
 def _ledger(home: Home) -> Ledger:
     """Raises `UsageError` where the database is of an earlier version: it is not changed here."""
-    ledger = place.opened(home)
-    with database.connected(home.database) as connection:
-        if versions.of(connection) != versions.newest():
+    ledger = place.open_ledger(home)
+    with database.open_connection(home.database) as connection:
+        if versions.database_version(connection) != versions.newest_version():
             raise UsageError(
-                f"the database {database.shown(home.database)} was made by an earlier version of altneu.",
+                f"the database {database.redact_uri(home.database)} was made by an earlier version of altneu.",
                 "altneu doctor   (brings it up to date), then move",
             )
     return ledger
 
 
 def _refuse_work(ledger: Ledger) -> None:
-    for run in ledger.runs():
-        if run.state is RunState.RUNNING and run.alive:
+    for run in ledger.list_runs():
+        if run.state is RunState.RUNNING and run.is_alive:
             compaction = run.kind is RunKind.COMPACT
             what = "a compaction" if compaction else f"run {run.run_id} of {len(run.epochs)} epoch(s)"
             raise UsageError(f"{what} is at work: it would be copied half.", "when it has ended (altneu status): move")
@@ -116,9 +116,9 @@ def _refuse_within(home: Home, new: Home) -> None:
 
 def _state(home: Home, ledger: Ledger) -> list[Any]:
     """What changes whenever the home does."""
-    identity = place.look(home)
+    identity = place.find_identity(home)
     located = catalogs.of(home, identity).located() if identity else {}
-    return [located, ledger.at(), [(run.run_id, run.state) for run in ledger.runs()]]
+    return [located, ledger.get_revision(), [(run.run_id, run.state) for run in ledger.list_runs()]]
 
 
 # -- Whose the new places are --------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def _journal(home: Home, to: Destination) -> Iterator[str]:
             )
         if not said:  # also when a process was killed while it wrote this
             catalog = place.new_catalog(place.REST if to.catalog else place.PREFIX)
-            said = {**mine, "catalog": catalog, "begun": lease.now()}
+            said = {**mine, "catalog": catalog, "begun": lease.timestamp()}
             stream.seek(0)
             stream.truncate()
             stream.write(json.dumps(said))
@@ -182,8 +182,8 @@ def _claim(to: Destination, home: Home, catalog: str) -> None:
         return
     mark = f"{to.store}/{MARK}"
     with _answering(to):
-        there = files.listed(to.store)
-        said = _json(files.read(mark).decode()) if MARK in there else {}
+        there = files.list_files(to.store)
+        said = _json(files.read_file(mark).decode()) if MARK in there else {}
         if there and said.get("catalog") != catalog:
             what, then = f"{len(there):,} files that are not this move's", "name a prefix that is empty"
             if said:
@@ -191,13 +191,13 @@ def _claim(to: Destination, home: Home, catalog: str) -> None:
                 then += f"; if that one was given up, delete what is below {to.store}"
             raise UsageError(f"{to.store} holds {what}.", then)
         mine = {"catalog": catalog, "from": str(home.path), "into": str(to.folder), "host": socket.gethostname()}
-        files.write(mark, json.dumps(mine).encode())
+        files.write_file(mark, json.dumps(mine).encode())
 
 
 def _release(to: Destination) -> None:
     if to.store is not None:
         with _answering(to):
-            files.delete(f"{to.store}/{MARK}")
+            files.delete_file(f"{to.store}/{MARK}")
 
 
 @contextlib.contextmanager
@@ -206,7 +206,7 @@ def _answering(to: Destination) -> Iterator[None]:
         yield
     except OSError as error:
         next_ = f"altneu doctor says how a store is reached; then {AGAIN}"
-        raise Unavailable(f"{to.store}: {files.told(error)}.", next_) from error
+        raise Unavailable(f"{to.store}: {files.format_store_error(error)}.", next_) from error
 
 
 # -- Steps ---------------------------------------------------------------------------------------------------------
@@ -216,20 +216,22 @@ def _database(home: Home, new: Home, catalog: str, located: dict[str, str]) -> i
     def finish(connection: sa.Connection) -> None:
         if located:
             tables.register(new, catalog, located, connection)
-            connection.execute(homes.insert().values(place.row(new, catalog, place.database_place(connection))))
+            connection.execute(
+                homes.insert().values(place.identity_row(new, catalog, place.database_place(connection)))
+            )
 
-    return carried.copy(home.database, new.database, catalog, finish)
+    return carried.copy_database(home.database, new.database, catalog, finish)
 
 
-def _reports(home: Home, new: Home, say: copying.Say) -> copying.Copied:
+def _reports(home: Home, new: Home, say: copying.Say) -> copying.CopyResult:
     """The pages that are there; those that say what is not so any more are written anew."""
-    here, there = files.plain(home.reports_at), files.plain(new.reports_at)
+    here, there = files.normalize_location(home.reports_at), files.normalize_location(new.reports_at)
     wanted = [
-        copying.Wanted(location, there + location.removeprefix(here), found.bytes, found.changed)
-        for location, found in copying.there(here).items()
+        copying.CopyRequest(location, there + location.removeprefix(here), found.bytes, found.changed)
+        for location, found in copying.list_existing(here).items()
         if not location.removeprefix(here).startswith("/.")
     ]
-    return copying.copy(wanted, copying.there(there), "reports", say)
+    return copying.copy_files(wanted, copying.list_existing(there), "reports", say)
 
 
 def _settings(home: Home, new: Home, text: str) -> None:
@@ -276,10 +278,10 @@ def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
     ledger = Ledger(new.database)
     spark = session_for(new, ledger)
     original, copy, proved = Warehouse(spark, home), Warehouse(spark, new), {}
-    rows = [row for row in ledger.revisions() if row.snapshots and row.frontier is not None]
+    rows = [row for row in ledger.list_revisions() if row.snapshots and row.frontier is not None]
     for number, row in enumerate(rows):
         say(f"proof of revision {row.revision} ({number + 1} of {len(rows)})")
-        recorded = ledger.fingerprints(row.revision)
+        recorded = ledger.fingerprints_of(row.revision)
         if set(row.collections) - set(recorded):
             recorded = {**of_published(original, row), **recorded}
         found = compare(copy, row, recorded)

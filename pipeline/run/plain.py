@@ -27,7 +27,7 @@ from ..home.directory import Home
 from ..reading.plain import total_rows
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision
-from ..state.totals import TotalDiff, accumulate
+from ..state.totals import TotalDiff, sum_totals
 from ..storage import few
 from ..storage.declared import fields, quoted
 from ..storage.warehouse import Warehouse
@@ -69,7 +69,7 @@ def whole(table: str, read: Read, home: Home, ledger: Ledger, row: Revision) -> 
     """All rows of a plain table as of a published revision, whose collections `read` gives."""
     assert row.frontier is not None
     if table == "epoch_totals":
-        landed = set(ledger.batches(row.revision))
+        landed = set(ledger.published_batches(row.revision))
         return _totals(read("edges"), home, ledger.total_diffs(row.revision), landed, row.frontier)
     return _vertices(read, home, row.frontier) if table == "vertex_history" else _edges(read, home, row.frontier)
 
@@ -250,7 +250,7 @@ def _edges(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None
 
 def _totals(some: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int) -> DataFrame:
     """`epoch_totals`, from the database alone."""
-    rows = total_rows(home, accumulate(diffs, frontier), landed, frontier)
+    rows = total_rows(home, sum_totals(diffs, frontier), landed, frontier)
     return few.frame(some.sparkSession, fields(home, "epoch_totals"), rows)
 
 

@@ -30,8 +30,15 @@ from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, added
 from ..checking import landed
 from ..checking.shown import difference
 from ..state.facts import TrussFacts
-from ..state.prints import ByEpoch, Prints, Running, folded, minus, plus
-from ..state.totals import accumulate, at_epochs
+from ..state.prints import (
+    ByEpoch,
+    Prints,
+    RunningFingerprint,
+    add_fingerprints,
+    fold_fingerprints,
+    subtract_fingerprints,
+)
+from ..state.totals import sum_totals, totals_at
 from ..storage import prints
 from .context import Run
 from .decision import Way
@@ -56,12 +63,12 @@ def asked(audit: Audit, revision: int) -> Ask:
 
 def unprovable(run: Run) -> str | None:
     """Why there is no proof of what the run has written; None: there is one, or nothing has changed."""
-    proof = run.ledger.proof(run.run_id)
-    if proof is not None and (proof.base or is_known(run.ledger.fingerprints(run.parent.revision))):
+    proof = run.ledger.get_proof(run.run_id)
+    if proof is not None and (proof.base or is_known(run.ledger.fingerprints_of(run.parent.revision))):
         return None
-    if proof is None and run.ledger.facts(run.run_id, TrussFacts).epochs:
+    if proof is None and run.ledger.get_facts(run.run_id, TrussFacts).epochs:
         return "the graph was too large for one task"
-    if run.parent.frontier is not None and not is_known(run.ledger.fingerprints(run.parent.revision)):
+    if run.parent.frontier is not None and not is_known(run.ledger.fingerprints_of(run.parent.revision)):
         return "nothing changes, and nothing is known of the state before"
     return None
 
@@ -69,7 +76,7 @@ def unprovable(run: Run) -> str | None:
 def proved(run: Run, audit: Audit) -> Proved | None:
     """Compare what is stored with what is proved, and stage the fingerprints of what the run has written; EXECUTES.
     None: it is `unprovable`."""
-    found, proof = run.ledger.facts(run.run_id, TrussFacts), run.ledger.proof(run.run_id)
+    found, proof = run.ledger.get_facts(run.run_id, TrussFacts), run.ledger.get_proof(run.run_id)
     before, change = fingerprints(run)
     run.ledger.put_fingerprints(run.run_id, change)
     if unprovable(run):
@@ -86,7 +93,7 @@ def proved(run: Run, audit: Audit) -> Proved | None:
             {**difference(epochs[-1], "facts", f"{a}-{b}", k, None, proof.wrong), "why": why}
             for a, b, k, why in proof.shown
         ]
-        after = {table: plus(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
+        after = {table: add_fingerprints(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
         rows += _stored(run, proof, found.first_epoch, before, after, first, epochs)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
@@ -96,7 +103,7 @@ def proved(run: Run, audit: Audit) -> Proved | None:
 def fingerprints(run: Run) -> tuple[Prints, Prints]:
     """Of the tables that the run builds on, and by how much it changes them, as its rows are stored."""
     parent = run.parent
-    known = run.ledger.fingerprints(parent.revision) if parent.revision else {}
+    known = run.ledger.fingerprints_of(parent.revision) if parent.revision else {}
     first = parent.frontier is None
 
     def adds(table: str) -> bool:
@@ -108,9 +115,9 @@ def fingerprints(run: Run) -> tuple[Prints, Prints]:
     found = prints.of_tables(read, run.warehouse, run.warehouse.collections)
     # A table that is not kept has new rows alone: what was known of it goes.
     new = {table: each for table, each in found.items() if not run.keeps(table)}
-    gone = folded({table: known.get(table, {}) for table in new}, _since(run))
-    new = folded(new, _since(run))
-    return {**known, **gone}, {**found, **{table: minus(new[table], gone[table]) for table in new}}
+    gone = fold_fingerprints({table: known.get(table, {}) for table in new}, _since(run))
+    new = fold_fingerprints(new, _since(run))
+    return {**known, **gone}, {**found, **{table: subtract_fingerprints(new[table], gone[table]) for table in new}}
 
 
 def is_known(before: Prints) -> bool:
@@ -133,7 +140,7 @@ def _first(run: Run, found: TrussFacts) -> int:
 
 
 def _batches(run: Run) -> set[int]:
-    return {*run.ledger.batches(run.parent.revision), *run.epochs, run.frontier}
+    return {*run.ledger.published_batches(run.parent.revision), *run.epochs, run.frontier}
 
 
 def _stored(
@@ -152,11 +159,11 @@ def _stored(
     changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
     looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
     diffs = run.total_diffs()
-    shown = at_epochs(accumulate(diffs, run.frontier), looked_at)
-    held = {table: Running(after[table]) for table in COLLECTIONS}
+    shown = totals_at(sum_totals(diffs, run.frontier), looked_at)
+    held = {table: RunningFingerprint(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
     if not right:  # by region: as it was proved by the runs before
-        right = {table: Running(before[table]).at(base) for table in COLLECTIONS}
+        right = {table: RunningFingerprint(before[table]).advance_to(base) for table in COLLECTIONS}
         counts = published(run, base)
     step = next(steps)
     rows = []
@@ -167,7 +174,7 @@ def _stored(
             step = next(steps)
         at = max(epoch, first)  # the state before is what the first epoch builds on
         for table in COLLECTIONS:
-            if held[table].at(epoch) != right[table]:
+            if held[table].advance_to(epoch) != right[table]:
                 rows.append(difference(at, "stored", f"the rows of {table}", None, None))
         rows += [difference(at, "totals", name, *pair) for name, pair in _unlike(shown[epoch], counts)]
     return rows
@@ -175,7 +182,7 @@ def _stored(
 
 def published(run: Run, epoch: int) -> Counts:
     """The counts of the graph as it is published."""
-    known = at_epochs(accumulate(run.ledger.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
+    known = totals_at(sum_totals(run.ledger.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
     return Counts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
 
 
@@ -214,11 +221,11 @@ def _landed(run: Run, first: int, epochs: list[int], whole: bool, part: Proof | 
     found: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
     for row in reduce(DataFrame.unionByName, jobs).collect():
         found.setdefault(row["kind"], {})[row["epoch"]] = of_row(row)
-    pairs_found = folded({kind: found[kind] for kind in ("landed", "stored")}, _since(run))
-    apart = minus(pairs_found["landed"], pairs_found["stored"])
-    running = Running(apart)
-    wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.at(at)]
-    later = [epoch for epoch in apart if epoch > run.frontier and running.at(epoch)]  # when they will expire
+    pairs_found = fold_fingerprints({kind: found[kind] for kind in ("landed", "stored")}, _since(run))
+    apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
+    running = RunningFingerprint(apart)
+    wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.advance_to(at)]
+    later = [epoch for epoch in apart if epoch > run.frontier and running.advance_to(epoch)]  # when they will expire
     rows = [difference(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
     if later and not wrong:
         rows = [difference(run.frontier, "landed", f"edges of the pairs that landed, at epoch {later[0]}", None, None)]

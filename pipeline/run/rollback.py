@@ -12,15 +12,15 @@ import sqlalchemy as sa
 
 from algorithms.fingerprint import Fingerprint
 
-from ..errors import LeaseLost, UsageError, explained
+from ..errors import LeaseLost, UsageError, describe_error
 from ..home.directory import Home
-from ..interrupt import asked
+from ..interrupt import interruption_of
 from ..report import refresh
 from ..state import prints
-from ..state.lease import held
+from ..state.lease import hold_lease
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind, RunState, StagedBatch, new_run_id
-from ..state.revisions import exact
+from ..state.revisions import exact_revisions
 from ..storage.unaided import branches
 from . import lineage
 from .meaning import changed_values
@@ -37,7 +37,7 @@ def rollback(
     """
     if revision < 0:
         raise UsageError(f"there is no revision {revision} to go back to.", "altneu status")
-    parent, target = ledger.at(), ledger.at(revision)
+    parent, target = ledger.get_revision(), ledger.get_revision(revision)
     if revision == parent.revision or (parent.frontier is None and target.frontier is None):
         state = f"revision {revision}" if revision == parent.revision else f"empty, as of revision {revision}"
         raise UsageError(f"what is published is {state} already. Nothing was changed.", "altneu status")
@@ -45,15 +45,15 @@ def rollback(
         raise UsageError(
             f"revision {revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"
         )
-    before, after = ledger.batches(parent.revision), ledger.batches(target.revision)
+    before, after = ledger.published_batches(parent.revision), ledger.published_batches(target.revision)
     epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
     run_id = new_run_id()
-    config = ledger.run(target.run_id).config if target.revision else home.config.semantic()
-    ledger.begin(run_id, parent.revision, epochs, config, RunKind.ROLLBACK)
-    with held(ledger, run_id):
+    config = ledger.get_run(target.run_id).config if target.revision else home.config.semantic()
+    ledger.create_run(run_id, parent.revision, epochs, config, RunKind.ROLLBACK)
+    with hold_lease(ledger, run_id):
         try:
             pins = target.snapshots
-            if target.revision and target.revision not in exact(ledger.revisions()):
+            if target.revision and target.revision not in exact_revisions(ledger.list_revisions()):
                 say(f"revision {revision} shares its tables with later ones: writing its rows again")
                 pins = written_again(home, ledger, run_id, target)
             published = _publish_again(home, ledger, run_id, parent, target, pins, epochs)
@@ -62,17 +62,17 @@ def rollback(
         except BaseException as error:
             state, why = (
                 (RunState.INTERRUPTED, "interrupted during rollback")
-                if asked(error)
-                else (RunState.FAILED, explained(error)[0])
+                if interruption_of(error)
+                else (RunState.FAILED, describe_error(error)[0])
             )
             with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-                ledger.finish(run_id, state, why)
+                ledger.finish_run(run_id, state, why)
             raise
         try:
             branches(home).follow(ledger, run_id)
-            ledger.discard([run_id])
+            ledger.forget_branches([run_id])
         except Exception as error:  # it is published; the next writer lets them follow
-            say(f"the names in the tables are left to the next run, or to altneu doctor ({explained(error)[0]})")
+            say(f"the names in the tables are left to the next run, or to altneu doctor ({describe_error(error)[0]})")
     lineage.tell(home, ledger, run_id)
     refresh(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
@@ -117,8 +117,10 @@ def _publish_again(
     pins: dict[str, int],
     epochs: list[int],
 ) -> Revision:
-    after = ledger.batches(target.revision)
-    ledger.put_batches(run_id, [after[e].staged() if e in after else StagedBatch.taken_back(e) for e in epochs])
+    after = ledger.published_batches(target.revision)
+    ledger.put_batches(
+        run_id, [after[e].to_staged() if e in after else StagedBatch.for_removed_epoch(e) for e in epochs]
+    )
     sums: dict[tuple[str, int, int], int] = {}
     for measure, k, epoch, at, diff in ledger.total_diffs(parent.revision):
         if at > target.revision:
@@ -127,7 +129,7 @@ def _publish_again(
     ledger.put_totals(run_id, measures, [(*key, diff) for key, diff in sums.items()])
     if steps := _fingerprints(ledger, parent, target):
         ledger.put_fingerprints(run_id, steps)
-    return ledger.publish(
+    return ledger.publish_revision(
         run_id,
         parent.revision,
         target.frontier,
@@ -144,4 +146,4 @@ def _fingerprints(ledger: Ledger, parent: Revision, target: Revision) -> dict[st
     known = ledger.fingerprints_at([parent.revision, target.revision])
     before = known[parent.revision]
     empty = target.frontier is None
-    return prints.step(before, {table: {} for table in before} if empty else known[target.revision])
+    return prints.staged_difference(before, {table: {} for table in before} if empty else known[target.revision])

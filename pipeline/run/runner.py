@@ -19,19 +19,19 @@ import sqlalchemy as sa
 from .. import events, landing
 from ..errors import (
     AltneuError,
-    Conflict,
     LeaseLost,
+    RevisionConflict,
     RunFailed,
     Unavailable,
     UsageError,
-    explained,
-    transient,
+    describe_error,
+    is_transient,
 )
-from ..extras import need
+from ..extras import require_extras
 from ..home.directory import Home
-from ..interrupt import Interrupted, asked
+from ..interrupt import Interrupted, interruption_of
 from ..state import lease
-from ..state.facts import KINDS, Facts, FailedFacts, plain
+from ..state.facts import KINDS, Facts, FailedFacts, display_fields
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, new_run_id
 from . import held, lineage, telemetry
@@ -58,7 +58,7 @@ def begin(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone: boo
     """
     if not plan.run and plan.kind is RunKind.RUN:
         return None
-    need("the audit of a run", "quality")
+    require_extras("the audit of a run", "quality")
     meaning = changed_meaning(home, ledger)
     if not meaning.allows(plan.kind):
         raise UsageError(
@@ -67,8 +67,8 @@ def begin(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone: boo
             meaning.advice,
         )
     run_id = new_run_id()
-    ledger.begin(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind, hold, alone)
-    events.event("run started", **telemetry.named(home, ledger.run(run_id)))
+    ledger.create_run(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind, hold, alone)
+    events.log_event("run started", **telemetry.named(home, ledger.get_run(run_id)))
     lineage.tell(home, ledger, run_id)
     return run_id
 
@@ -90,10 +90,10 @@ def stage(
     from ..storage.session import plans_for, session_for
     from .context import Run
 
-    this, row = named(name), ledger.run(run_id)
+    this, row = named(name), ledger.get_run(run_id)
     if row.state is RunState.PUBLISHED and this.before_publish:
-        return ledger.facts(run_id, KINDS[name])
-    conflict = ledger.overtaken(run_id)
+        return ledger.get_facts(run_id, KINDS[name])
+    conflict = ledger.supersede_if_behind(run_id)
     if conflict is not None:
         raise conflict
     if row.state is RunState.REJECTED:
@@ -102,9 +102,9 @@ def stage(
         prepare()
     if name in LAST:
         rows.prepare()
-    with lease.held(ledger, run_id, again=this.before_publish):
+    with lease.hold_lease(ledger, run_id, again=this.before_publish):
         watch = telemetry.Stage(home, ledger, row, name)
-        ledger.stage(run_id, name, StageState.RUNNING, watch.started)
+        ledger.record_stage(run_id, name, StageState.RUNNING, watch.started)
         try:
             landed = functools.cache(lambda: _landed_rows(home, row.epochs))
             spark = session_for(home, ledger, landed)
@@ -113,7 +113,7 @@ def stage(
                 ledger,
                 spark,
                 run_id,
-                ledger.parent(row),
+                ledger.get_parent(row),
                 list(row.epochs),
                 lambda text: say(name, text),
                 row.kind,
@@ -127,7 +127,7 @@ def stage(
                 facts = watch.work(this.work, run)
             if run.wrote:
                 facts = replace(facts, snapshots=run.wrote)
-            ledger.stage(run_id, name, StageState.DONE, watch.started, facts)
+            ledger.record_stage(run_id, name, StageState.DONE, watch.started, facts)
         except BaseException as error:
             said = _recorded(home, ledger, row, name, watch, error)
             if said is error:
@@ -142,8 +142,8 @@ def _recorded(
 ) -> BaseException:
     """Record how a stage ended that did not finish; return what to raise. What is no `Exception` (a signal, a
     scheduler's termination or timeout) goes on unchanged, also where cleaning up has failed after it."""
-    stop = asked(error)
-    what, then = explained(error)
+    stop = interruption_of(error)
+    what, then = describe_error(error)
     state, said = StageState.FAILED, f"{name}: {what}"
     if stop is not None:
         reason = f" ({type(stop).__name__}: {stop})"
@@ -153,12 +153,12 @@ def _recorded(
             stop.during = name
         state, said = StageState.INTERRUPTED, f"interrupted during {name}{reason}"
         what = said
-    elif isinstance(error, Conflict):
+    elif isinstance(error, RevisionConflict):
         state = StageState.SUPERSEDED
     with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
-        ledger.stage(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.spent()))
+        ledger.record_stage(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.spent()))
         if named(name).decides:
-            ledger.finish(run.run_id, RunState(state), said)
+            ledger.finish_run(run.run_id, RunState(state), said)
     if stop is None and named(name).decides:
         from ..report import refresh
 
@@ -168,7 +168,7 @@ def _recorded(
         return stop
     if isinstance(error, AltneuError):
         return error
-    failed = Unavailable if transient(error) else RunFailed
+    failed = Unavailable if is_transient(error) else RunFailed
     return failed(f"stage {name} of run {run.run_id} failed: {what}. What was published is untouched.", then)
 
 
@@ -206,14 +206,14 @@ def run(
             say(NAMES[-2], f"not published: {why}")
             return held.hold(home, ledger, run_id)
         _walk(home, ledger, run_id, LAST, say)
-    return ledger.at()
+    return ledger.get_revision()
 
 
 def publish(home: Home, ledger: Ledger, run_id: str, say: Say = lambda stage, text: None) -> Revision:
     """Publish a held run that was approved: the stages that it was held before."""
     with _interrupted(ledger, run_id):
         _walk(home, ledger, run_id, LAST, say)
-    return ledger.at(ledger.run(run_id).parent + 1)
+    return ledger.get_revision(ledger.get_run(run_id).parent + 1)
 
 
 def _walk(
@@ -239,11 +239,11 @@ def _interrupted(ledger: Ledger, run_id: str) -> Iterator[None]:
     except Interrupted as stop:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
             if stop.during is None:  # between two stages
-                done = {row.stage for row in ledger.stages(run_id) if row.state is StageState.DONE}
+                done = {row.stage for row in ledger.list_stages(run_id) if row.state is StageState.DONE}
                 stop.during = next((name for name in NAMES if name not in done), NAMES[-1])
             # again, in case the stage could not: its own write may be what was interrupted
-            ledger.finish(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
-            ledger.give_back(run_id)
+            ledger.finish_run(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
+            ledger.release_lease(run_id)
         raise
 
 
@@ -255,4 +255,4 @@ def shown(home: Home, facts: Facts) -> str:
             return value
         return f"{name} {home.schedule.label(value) if field.endswith('_epoch') else f'{value:,}'}"
 
-    return ", ".join(text(*each) for each in plain(facts, "line"))
+    return ", ".join(text(*each) for each in display_fields(facts, "line"))

@@ -19,7 +19,7 @@ from ..checking import audit
 from ..home.directory import Home
 from ..home.settings import Landing, Publish, Storage
 from ..state.facts import EdgesFacts, IngestFacts
-from ..state.place import opened
+from ..state.place import open_ledger
 from ..state.records import Revision
 from ..storage.warehouse import Warehouse
 from . import planning, runner
@@ -36,7 +36,7 @@ def side_by_side(
         path = Path(folder)
         places = {"storage": Storage(), "publish": Publish(), "landing": Landing(uri=home.landed_at)}
         copy = Home(path, home.config.model_copy(update=places))
-        ledger = opened(copy, writes=True)
+        ledger = open_ledger(copy, writes=True)
         for epoch in sorted(epochs):
             missing = planning.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
             if missing.run:
@@ -45,7 +45,7 @@ def side_by_side(
             say(f"{home.schedule.label(epoch)}: maintaining")
             row = runner.run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
             assert isinstance(row, Revision)
-            seconds = {stage.stage: stage.seconds for stage in ledger.stages(row.run_id)}
+            seconds = {stage.stage: stage.seconds for stage in ledger.list_stages(row.run_id)}
             say(f"{home.schedule.label(epoch)}: recomputing")
             warehouse = Warehouse(spark, copy)
             began = time.perf_counter()
@@ -56,8 +56,8 @@ def side_by_side(
                 {
                     "epoch": epoch,
                     "label": home.schedule.label(epoch),
-                    "rows": ledger.facts(row.run_id, IngestFacts).rows,
-                    "changes": ledger.facts(row.run_id, EdgesFacts).rows,
+                    "rows": ledger.get_facts(row.run_id, IngestFacts).rows,
+                    "changes": ledger.get_facts(row.run_id, EdgesFacts).rows,
                     "maintained_s": round(kept, 2),
                     "recomputed_s": round(recomputed, 2),
                     "ratio": round(recomputed / kept, 2),

@@ -19,9 +19,9 @@ from algorithms.truss import Left
 from algorithms.truss_region import State, summed
 
 from ..home import memory
-from ..state.facts import Certified
-from ..state.prints import Running
-from ..state.totals import accumulate, at_epochs
+from ..state.facts import SavedCheckpoint
+from ..state.prints import RunningFingerprint
+from ..state.totals import sum_totals, totals_at
 from ..storage import certificates, kept
 from ..storage.declared import CERTIFICATES
 from .context import Run
@@ -30,7 +30,7 @@ from .proving import is_known, published
 WORN = 2  # times as many rows as edges: then the table is written anew
 
 
-def parents(run: Run) -> Certified | None:
+def parents(run: Run) -> SavedCheckpoint | None:
     """Where the parent's run has left it, where this run adds to its edges."""
     return kept.certified(run.ledger, run.parent) if run.keeps("edges") else None
 
@@ -42,18 +42,20 @@ def of_parent(run: Run) -> State | None:
 
 def counted(run: Run, at: int) -> Counted | None:
     """What is published of the graph at an epoch: fingerprints and counts; None: not all is known."""
-    known = run.ledger.fingerprints(run.parent.revision)
+    known = run.ledger.fingerprints_of(run.parent.revision)
     if not is_known(known):
         return None
-    return Counted({table: Running(known[table]).at(at) for table in COLLECTIONS}, published(run, at))
+    return Counted(
+        {table: RunningFingerprint(known[table]).advance_to(at) for table in COLLECTIONS}, published(run, at)
+    )
 
 
-def go_on(run: Run, rows: DataFrame, ends: tuple[int, int]) -> Certified:
+def go_on(run: Run, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
     """Write by how much a run has changed it."""
     base = parents(run)
     assert base is not None
     stored = run.warehouse.size(CERTIFICATES, base.snapshot).rows
-    edges = at_epochs(accumulate(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
+    edges = totals_at(sum_totals(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
     if stored > WORN * edges:
         old = certificates.read(run.warehouse, base)
         assert old is not None
@@ -61,7 +63,7 @@ def go_on(run: Run, rows: DataFrame, ends: tuple[int, int]) -> Certified:
     return _written(run, base, rows, ends)
 
 
-def begin(run: Run, place: Rounds) -> Certified | None:
+def begin(run: Run, place: Rounds) -> SavedCheckpoint | None:
     """Make it of the trussness at the frontier; EXECUTES. None, and it is said: that is wrong."""
     size = memory.part_edges(run.home.config)
     now = run.after("trussness").where(F.col("epoch") <= run.frontier).groupBy("a", "b", "k")
@@ -82,12 +84,12 @@ def begin(run: Run, place: Rounds) -> Certified | None:
     return _written(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
 
 
-def leave(run: Run, left: Left) -> Certified:
+def leave(run: Run, left: Left) -> SavedCheckpoint:
     """Write what a task has left."""
     return _written(run, None, left.rows, left.ends) if left.anew else go_on(run, left.rows, left.ends)
 
 
-def _written(run: Run, base: Certified | None, rows: DataFrame, ends: tuple[int, int]) -> Certified:
+def _written(run: Run, base: SavedCheckpoint | None, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
     snapshot = certificates.write(run.warehouse, run.run_id, base, rows)
     certificates.keep_only(run.warehouse, run.ledger, run.run_id, kept.run_of(run.ledger, run.parent))
-    return Certified(snapshot=snapshot, at=run.frontier, front=ends[0], back=ends[1])
+    return SavedCheckpoint(snapshot=snapshot, at=run.frontier, front=ends[0], back=ends[1])

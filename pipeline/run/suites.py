@@ -14,7 +14,7 @@ from expectations.volumes import WIDTH, season
 
 from .. import landing
 from ..state.records import RunKind
-from ..state.totals import Measure, accumulate, at_epochs
+from ..state.totals import Measure, sum_totals, totals_at
 from .context import Run
 
 TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness")
@@ -42,9 +42,9 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
         return net(run.after(table).where(F.col("epoch") <= epoch), name, *columns)
 
     diffs = run.total_diffs()
-    published = {e: b for e, b in run.ledger.batches(run.parent.revision).items() if e not in run.epochs}
+    published = {e: b for e, b in run.ledger.published_batches(run.parent.revision).items() if e not in run.epochs}
     before = {} if recomputed else published
-    points = at_epochs(accumulate(diffs, epoch), [*before, epoch])
+    points = totals_at(sum_totals(diffs, epoch), [*before, epoch])
     now = points[epoch]
     batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if recomputed else ())]
     alone = sum(batch.rows for batch in batches) > SMALL and _alone(batches_of_run)

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from ..events import event, log
+from ..events import log, log_event
 from ..home.directory import Home
-from ..state.facts import Cost, Facts, FailedFacts, own
-from ..state.lease import every
+from ..state.facts import Cost, Facts, FailedFacts, stage_fields
+from ..state.lease import run_periodically
 from ..state.ledger import Ledger
 from ..state.records import RunRecord, StageState
 from . import lineage
@@ -71,7 +71,7 @@ class Stage:
         self.cost: dict[str, int] = {}
         self.started = time.time()
         self._fields = {**named(home, run), "stage": name}
-        event("stage started", **self._fields)
+        log_event("stage started", **self._fields)
 
     def work(self, function: Callable[[Run], Facts], run: Run) -> Facts:
         """The stage's function on its run; its facts, with the cost."""
@@ -88,12 +88,14 @@ class Stage:
         return Cost(**self.cost)
 
     def done(self, facts: Facts) -> None:
-        event("stage done", **self._fields, seconds=self._seconds(), facts=numbers(own(facts)), cost=self.cost)
+        log_event(
+            "stage done", **self._fields, seconds=self._seconds(), facts=numbers(stage_fields(facts)), cost=self.cost
+        )
         if self.name == "publish":
             ended(self.home, self.ledger, self.run_id)
 
     def failed(self, what: str) -> None:
-        event("stage failed", logging.ERROR, **self._fields, seconds=self._seconds(), error=what, cost=self.cost)
+        log_event("stage failed", logging.ERROR, **self._fields, seconds=self._seconds(), error=what, cost=self.cost)
         ended(self.home, self.ledger, self.run_id)
 
     def _seconds(self) -> float:
@@ -120,7 +122,7 @@ def _memory(peaks: dict[str, int]) -> Iterator[None]:
             peaks[kind] = max(peaks.get(kind, 0), size)
 
     try:
-        with every(LOOK, look):
+        with run_periodically(LOOK, look):
             yield
     finally:
         look()
@@ -167,16 +169,16 @@ def send(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> Non
     provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("altneu")
-    run = ledger.run(run_id)
+    run = ledger.get_run(run_id)
     fields = {f"altneu.{name}": value for name, value in named(home, run).items() if value is not None}
     start, end = _nanoseconds(run.started_at), _nanoseconds(run.finished_at or run.started_at)
     root = tracer.start_span(f"altneu {run.kind}", start_time=start, attributes=fields)
     if run.error:
         root.set_status(StatusCode.ERROR, run.error)
-    for row in ledger.stages(run_id):
+    for row in ledger.list_stages(run_id):
         start = _nanoseconds(row.started_at)
         facts = row.facts
-        found = numbers(own(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})
+        found = numbers(stage_fields(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})
         attributes = {f"altneu.{name}": value for name, value in found.items()}
         span = tracer.start_span(row.stage, set_span_in_context(root), start_time=start, attributes=attributes)
         if row.state is StageState.FAILED:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ..errors import CheckFailed
 from ..home.directory import Home
 from ..state.ledger import Ledger
-from ..state.prints import Difference, Prints, differences, folded
+from ..state.prints import FingerprintDifference, Prints, fold_fingerprints, list_differences
 from ..state.records import LANDED, PLAIN, Revision
 from ..storage.prints import of_revisions
 from ..storage.warehouse import Warehouse, shown
@@ -57,28 +57,30 @@ def verify(
 
 def _first(
     expected: Mapping[int, Prints], found: Mapping[int, Prints], since: int | None
-) -> tuple[int, Difference] | None:
+) -> tuple[int, FingerprintDifference] | None:
     """The newest revision that sees something else, and the first thing."""
     for revision in sorted(found, reverse=True):
-        for difference in differences(folded(expected[revision], since), folded(found[revision], since)):
+        for difference in list_differences(
+            fold_fingerprints(expected[revision], since), fold_fingerprints(found[revision], since)
+        ):
             return revision, difference
     return None
 
 
-def _damaged(home: Home, revision: int, difference: Difference) -> CheckFailed:
+def _damaged(home: Home, revision: int, difference: FingerprintDifference) -> CheckFailed:
     landing = " --from-landing" if difference.table in LANDED else ""
     return CheckFailed(
         f"what is stored is not what was published as revision {revision}: "
-        f"{difference.words(home.schedule.label(difference.epoch))}. Nothing was replaced.",
+        f"{difference.describe(home.schedule.label(difference.epoch))}. Nothing was replaced.",
         f"altneu audit --fingerprints (names every table that is damaged), then: altneu rebuild{landing}",
     )
 
 
-def _changed(home: Home, ledger: Ledger, revision: int, difference: Difference) -> CheckFailed:
+def _changed(home: Home, ledger: Ledger, revision: int, difference: FingerprintDifference) -> CheckFailed:
     meaning = changed_meaning(home, ledger)
     settings = f" The settings have changed since: {'; '.join(meaning.words)}." if meaning.words else ""
     return CheckFailed(
         f"the new tables are not the old ones at revision {revision}: "
-        f"{difference.words(home.schedule.label(difference.epoch))}.{settings} Nothing was replaced.",
+        f"{difference.describe(home.schedule.label(difference.epoch))}.{settings} Nothing was replaced.",
         meaning.advice or "altneu compact; if it fails again, report it",
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AltneuError, UsageError
 from ..home.directory import Home
-from ..secret import given
+from ..secret import has_secret
 from ..tasks import base, due
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def tell(path: str, context: dict[str, Any], problems: list[Problem] | None = No
 
 def configured() -> bool:
     """Is there anybody to be told?"""
-    return bool(os.environ.get(VARIABLE) or given("ALTNEU_ALERTS"))
+    return bool(os.environ.get(VARIABLE) or has_secret("ALTNEU_ALERTS"))
 
 
 def failed(path: str, context: dict[str, Any], last: datetime | None = None) -> None:
@@ -146,11 +146,11 @@ def _of_failure(home: Home, ledger: Ledger, context: dict[str, Any], last: datet
 
 def _is_incident(ledger: Ledger, since: datetime | None) -> bool:
     """Is there an open incident that this task, begun then, has opened or joined?"""
-    from ..state.incidents import incidents
+    from ..state.incidents import list_incidents
 
     if since is None:
         return False
-    standing = (failure for one in incidents(ledger) for failure in one.standing)
+    standing = (failure for one in list_incidents(ledger) for failure in one.open_failures)
     return any(datetime.fromisoformat(failure.at) >= since - timedelta(seconds=1) for failure in standing)
 
 
@@ -207,10 +207,10 @@ def _late(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem |
     from ..run import alerts
     from .common import report_address
 
-    if epoch in ledger.batches():
+    if epoch in ledger.published_batches():
         return None
     label, there = home.schedule.label(epoch), listing(home).get(epoch)
-    held = [run for run in ledger.held() if epoch in run.epochs]
+    held = [run for run in ledger.list_held() if epoch in run.epochs]
     if held:
         why, then = f"run {held[-1].run_id} is held", f"altneu diff {held[-1].run_id}, then altneu publish or discard"
     elif there is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
-from ..errors import Conflict
+from ..errors import RevisionConflict
 from ..tasks import base, orchestration
 from . import alerts, common
 
@@ -54,7 +54,7 @@ class Approval(ApprovalOperator):
         because = (event.get("params_input") or {}).get("because") or None
         try:
             orchestration.decide(self.home, planned, approved, user.get("name"), because)
-        except Conflict as overtaken:
+        except RevisionConflict as overtaken:
             common.say(overtaken.what)
             return self._ask(context, planned)
         super().execute_complete(context, event)  # skips what follows a rejection

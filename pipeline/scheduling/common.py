@@ -36,7 +36,7 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
-from ..errors import AltneuError, transient
+from ..errors import AltneuError, is_transient
 from ..run.lineage import by_tasks
 from ..run.stages import STAGES, Stage
 from ..tasks import base, orchestration
@@ -79,7 +79,7 @@ class Transient(RetryPolicy):
 
     def evaluate(self, exception: BaseException, *how: Any, **more: Any) -> RetryDecision:
         of_airflow = any(kind.__module__.partition(".")[0] == "airflow" for kind in type(exception).__mro__)
-        if not isinstance(exception, Exception) or of_airflow or transient(exception):
+        if not isinstance(exception, Exception) or of_airflow or is_transient(exception):
             return RetryDecision.default()
         return RetryDecision.fail(f"{type(exception).__name__} would come again")
 

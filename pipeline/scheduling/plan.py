@@ -15,7 +15,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from ..errors import AltneuError, UnderWay
+from ..errors import AltneuError, RunInProgress
 from ..tasks import base, passes
 from ..tasks.base import Planned
 from . import common
@@ -87,7 +87,7 @@ class Plan(BaseOperator):
         others, again = None if by_hand else count, by_hand or run.clear_number > 0
         try:
             planned = passes.plan(self.home, int(self.epoch), common.say, others, again)
-        except UnderWay as first:
+        except RunInProgress as first:
             common.say(f"{first.what} This run plans when that one is over.")
             trigger = RunTrigger(self.home, first.run_id, self.patience, self.interval)
             self.defer(trigger=trigger, method_name="again")

@@ -78,16 +78,16 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        return {"folder": str(folder), "process": lease.process(process.pid), "at": time.time()}
+        return {"folder": str(folder), "process": lease.process_token(process.pid), "at": time.time()}
 
     def get_job_status(self, external_id: Any, context: Any) -> str:
         answer = self._answer(external_id)
         if answer is not None:
             return FAILED if "error" in answer else ANSWERED
-        if lease.here(external_id["process"]):
-            return FAILED if lease.ended(external_id["process"]) else RUNNING
+        if lease.is_on_this_machine(external_id["process"]):
+            return FAILED if lease.has_ended(external_id["process"]) else RUNNING
         path, _, planned = self._arguments()
-        alive = base.opened(path, writes=False)[1].run(json.loads(planned)["run_id"]).alive
+        alive = base.opened(path, writes=False)[1].get_run(json.loads(planned)["run_id"]).is_alive
         return RUNNING if alive or time.time() - external_id["at"] < BEGINS else FAILED
 
     def is_job_active(self, status: str) -> bool:
@@ -98,7 +98,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
 
     def poll_until_complete(self, external_id: Any, context: Any) -> Any:
         """Wait, with the driver's lines in the task's log; what the driver has answered."""
-        if lease.here(external_id["process"]):
+        if lease.is_on_this_machine(external_id["process"]):
             self._process = int(external_id["process"].split("/")[1])
         if self._hook is None:
             self._hook = self._get_hook()

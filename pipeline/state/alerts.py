@@ -22,14 +22,14 @@ from .schema import alerts
 STALE = 600.0  # seconds after which a process that claimed a message counts as dead
 
 
-class Said(StrEnum):
+class AlertKind(StrEnum):
     """What is said of a problem."""
 
     OPENED = "opened"
     CLOSED = "closed"
 
 
-class Key(NamedTuple):
+class AlertKey(NamedTuple):
     """A problem: of an incident its check and what opened it; of an epoch or a task see `pipeline.run.alerts`."""
 
     suite: str
@@ -38,64 +38,77 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentAlert:
     """One row of `alerts`; `sent_at` None: it was claimed, and not received yet."""
 
-    key: Key
-    said: Said
+    key: AlertKey
+    said: AlertKind
     epoch: int | None
     title: str
     claimed_at: str
     sent_at: str | None
 
 
-def sent(found: Ledger, channel: str) -> dict[tuple[Key, Said], Sent]:
+def list_sent(found: Ledger, channel: str) -> dict[tuple[AlertKey, AlertKind], SentAlert]:
     """What was sent, or claimed, for a channel."""
-    rows = found.read(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
+    rows = found.read_rows(sa.select(alerts).where(alerts.c.channel == channel).order_by(alerts.c.claimed_at))
     listed = (
-        Sent(Key(row.suite, row.name, row.opened), Said(row.said), row.epoch, row.title, row.claimed_at, row.sent_at)
+        SentAlert(
+            AlertKey(row.suite, row.name, row.opened),
+            AlertKind(row.said),
+            row.epoch,
+            row.title,
+            row.claimed_at,
+            row.sent_at,
+        )
         for row in rows
     )
     return {(each.key, each.said): each for each in listed}
 
 
-def free(row: Sent | None) -> bool:
+def is_claimable(row: SentAlert | None) -> bool:
     """May a message be claimed that has this row?"""
-    return row is None or (row.sent_at is None and row.claimed_at < _before(STALE))
+    return row is None or (row.sent_at is None and row.claimed_at < _seconds_ago(STALE))
 
 
-def claim(found: Ledger, channel: str, key: Key, said: Said, epoch: int | None, title: str) -> bool:
+def claim_message(found: Ledger, channel: str, key: AlertKey, said: AlertKind, epoch: int | None, title: str) -> bool:
     """Claim a message; False: another process has it, or it was sent."""
-    now = lease.now()
+    now = lease.timestamp()
     row = {"channel": channel, "said": said, "epoch": epoch, "title": title, "claimed_at": now, **key._asdict()}
     try:
         with found.engine.begin() as connection:
             connection.execute(alerts.insert().values(**row))
         return True
     except sa.exc.IntegrityError:
-        old = _where(channel, key, said) & alerts.c.sent_at.is_(None) & (alerts.c.claimed_at < _before(STALE))
+        old = (
+            _match_message(channel, key, said)
+            & alerts.c.sent_at.is_(None)
+            & (alerts.c.claimed_at < _seconds_ago(STALE))
+        )
         with found.engine.begin() as connection:
             return bool(connection.execute(alerts.update().where(old).values(claimed_at=now)).rowcount)
 
 
-def confirm(found: Ledger, channel: str, messages: Iterable[tuple[Key, Said]]) -> None:
+def confirm_messages(found: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
     """Claimed messages were received."""
     with found.engine.begin() as connection:
         for key, said in messages:
-            connection.execute(alerts.update().where(_where(channel, key, said)).values(sent_at=lease.now()))
+            connection.execute(
+                alerts.update().where(_match_message(channel, key, said)).values(sent_at=lease.timestamp())
+            )
 
 
-def release(found: Ledger, channel: str, messages: Iterable[tuple[Key, Said]]) -> None:
+def release_messages(found: Ledger, channel: str, messages: Iterable[tuple[AlertKey, AlertKind]]) -> None:
     """Claimed messages were not received: the next one sends them."""
     with found.engine.begin() as connection:
         for key, said in messages:
-            connection.execute(alerts.delete().where(_where(channel, key, said), alerts.c.sent_at.is_(None)))
+            connection.execute(alerts.delete().where(_match_message(channel, key, said), alerts.c.sent_at.is_(None)))
 
 
-def _where(channel: str, key: Key, said: Said) -> sa.ColumnElement[bool]:
+def _match_message(channel: str, key: AlertKey, said: AlertKind) -> sa.ColumnElement[bool]:
     mine = [alerts.c[name] == value for name, value in key._asdict().items()]
     return sa.and_(alerts.c.channel == channel, alerts.c.said == said, *mine)
 
 
-def _before(seconds: float) -> str:
-    return (lease.clock() - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+def _seconds_ago(seconds: float) -> str:
+    return (lease.read_clock() - timedelta(seconds=seconds)).isoformat(timespec="milliseconds")

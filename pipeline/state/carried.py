@@ -20,32 +20,32 @@ LEFT_OUT = {homes.name, version.name, digests.name}
 LOCK = 4_182_005  # of PostgreSQL's advisory ones: who copies into a database
 
 
-def refuse_other(uri: str, catalog: str) -> None:
+def refuse_other_home(uri: str, catalog: str) -> None:
     """Raise `UsageError` where a database holds a home other than that of `catalog`. Makes nothing."""
     url = sa.make_url(uri)
     if url.get_backend_name() == "sqlite":  # in a folder that was looked at
         return
-    with database.connected(uri) as connection:
+    with database.open_connection(uri) as connection:
         there = set(sa.inspect(connection).get_table_names())
         found = connection.execute(sa.select(homes.c.catalog)).scalar() if homes.name in there else None
         others = [name for name in ("runs", "iceberg_tables") if name in there]
         rows = [name for name in others if connection.execute(sa.text(f"SELECT 1 FROM {name}")).first()]
         if found not in (None, catalog) or (found is None and rows):
-            raise _others(uri)
+            raise _other_home_error(uri)
 
 
-def _others(uri: str) -> UsageError:
-    what = f"the database {database.shown(uri)} is that of another home."
+def _other_home_error(uri: str) -> UsageError:
+    what = f"the database {database.redact_uri(uri)} is that of another home."
     return UsageError(what, "make an empty database (createdb), and name that one")
 
 
-def copy(source: str, target: str, catalog: str, finish: Callable[[sa.Connection], None]) -> int:
+def copy_database(source: str, target: str, catalog: str, finish: Callable[[sa.Connection], None]) -> int:
     """Copy one database into another, for the home of `catalog`; `finish` adds what is the target's own, in the same
     transaction. How many rows were copied. Raises `Unavailable`, and `UsageError` where another home was first."""
     copied = 0
-    with database.answering(target), database.shared(target) as engine:
-        versions.ready(engine, writes=True)
-        with database.connected(source) as former, engine.begin() as connection:
+    with database.translate_errors(target), database.shared_engine(target) as engine:
+        versions.prepare_database(engine, writes=True)
+        with database.open_connection(source) as former, engine.begin() as connection:
             if former.dialect.name == "sqlite":
                 former.exec_driver_sql("BEGIN")  # all tables as of one moment
             else:
@@ -53,7 +53,7 @@ def copy(source: str, target: str, catalog: str, finish: Callable[[sa.Connection
             if connection.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
             if connection.execute(sa.select(homes.c.catalog)).scalar() not in (None, catalog):
-                raise _others(target)
+                raise _other_home_error(target)
             connection.execute(homes.delete())
             for table in reversed(metadata.sorted_tables):
                 if table.name not in LEFT_OUT:
@@ -61,12 +61,12 @@ def copy(source: str, target: str, catalog: str, finish: Callable[[sa.Connection
             connection.execute(digests.delete())
             for table in metadata.sorted_tables:
                 if table.name not in LEFT_OUT:
-                    copied += _rows(former, connection, table)
+                    copied += _copied_rows(former, connection, table)
             finish(connection)
     return copied
 
 
-def _rows(former: sa.Connection, connection: sa.Connection, table: sa.Table) -> int:
+def _copied_rows(former: sa.Connection, connection: sa.Connection, table: sa.Table) -> int:
     into, copied = table.to_metadata(sa.MetaData()), 0
     for column in into.columns:
         if isinstance(column.type, sa.JSON):

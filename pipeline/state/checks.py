@@ -17,18 +17,18 @@ from .store import Store
 class Checks(Store):
     """The rows of `checks`."""
 
-    def checks(self, run_id: str | None = None, epoch: int | None = None) -> list[CheckRecord]:
+    def list_checks(self, run_id: str | None = None, epoch: int | None = None) -> list[CheckRecord]:
         """What was found: of all, of a run, at an epoch; oldest first."""
         statement = sa.select(checks).order_by(checks.c.id)
         if run_id is not None:
             statement = statement.where(checks.c.run_id == run_id)
         if epoch is not None:
             statement = statement.where(checks.c.epoch == epoch)
-        return [CheckRecord.of(row) for row in self.read(statement)]
+        return [CheckRecord.from_row(row) for row in self.read_rows(statement)]
 
     def put_checks(self, run_id: str | None, revision: int, found: Iterable[Check]) -> None:
         """Add check results; a retried stage of a run replaces its own."""
-        at = lease.now()
+        at = lease.timestamp()
         where = checks.c.run_id == run_id if run_id is not None else sa.false()
         listed = [{"run_id": run_id, "revision": revision, "at": at, **check} for check in found]
-        self._replace(run_id, checks, where, listed)
+        self._replace_rows(run_id, checks, where, listed)

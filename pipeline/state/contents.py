@@ -11,18 +11,18 @@ import sqlalchemy as sa
 from algorithms.fingerprint import Fingerprint
 from algorithms.proof import Proof
 
-from .prints import UNKNOWN, Prints, running
+from .prints import UNKNOWN, Prints, sum_by_revision
 from .records import Batch, StagedBatch
 from .schema import batches, fingerprints, ledger, proofs, totals
 from .store import Store
 from .totals import TotalDiff
-from .versions import Outdated
+from .versions import DatabaseOutdated
 
 
 class Contents(Store):
     """The rows of `batches`, `totals` and `fingerprints`."""
 
-    def batches(self, revision: int | None = None) -> dict[int, Batch]:
+    def published_batches(self, revision: int | None = None) -> dict[int, Batch]:
         """Epoch → its batch as of a revision (default: the newest)."""
         statement = (
             sa.select(batches, ledger.c.revision)
@@ -31,29 +31,29 @@ class Contents(Store):
         )
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
-        newest = {row.epoch: Batch.of(row) for row in self.read(statement)}
+        newest = {row.epoch: Batch.from_row(row) for row in self.read_rows(statement)}
         return {epoch: batch for epoch, batch in sorted(newest.items()) if batch.digest}
 
     def staged_batches(self, run_id: str) -> list[StagedBatch]:
         """The batches of a run, published or not."""
         mine = sa.select(batches).where(batches.c.run_id == run_id).order_by(batches.c.epoch)
-        return [StagedBatch.of(row) for row in self.read(mine)]
+        return [StagedBatch.from_row(row) for row in self.read_rows(mine)]
 
     def put_batches(self, run_id: str, found: Iterable[StagedBatch]) -> None:
         """Replace the batches of a run."""
         rows = [{"run_id": run_id, **asdict(batch)} for batch in found]
-        self._replace(run_id, batches, batches.c.run_id == run_id, rows)
+        self._replace_rows(run_id, batches, batches.c.run_id == run_id, rows)
 
     def total_diffs(self, revision: int | None = None) -> list[TotalDiff]:
         """The totals as diff triples `(measure, k, epoch, revision, diff)` up to a revision."""
         statement = sa.select(totals, ledger.c.revision).join(ledger, ledger.c.run_id == totals.c.run_id)
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
-        return [(row.measure, row.k, row.epoch, row.revision, row.diff) for row in self.read(statement)]
+        return [(row.measure, row.k, row.epoch, row.revision, row.diff) for row in self.read_rows(statement)]
 
     def staged_totals(self, run_id: str, revision: int) -> list[TotalDiff]:
         """The total diffs of a run that is not published yet, as if it were."""
-        rows = self.read(sa.select(totals).where(totals.c.run_id == run_id))
+        rows = self.read_rows(sa.select(totals).where(totals.c.run_id == run_id))
         return [(row.measure, row.k, row.epoch, revision, row.diff) for row in rows]
 
     def put_totals(self, run_id: str, measures: Iterable[str], rows: Iterable[tuple[str, int, int, int]]) -> None:
@@ -64,9 +64,9 @@ class Contents(Store):
             for measure, k, epoch, diff in rows
             if diff
         ]
-        self._replace(run_id, totals, where, listed)
+        self._replace_rows(run_id, totals, where, listed)
 
-    def fingerprints(self, revision: int) -> Prints:
+    def fingerprints_of(self, revision: int) -> Prints:
         """Of the tables as they are at a revision. A table is missing if its fingerprint is not known: no run has taken
         it since homes have them."""
         return self.fingerprints_at([revision])[revision]
@@ -77,17 +77,17 @@ class Contents(Store):
         statement = sa.select(fingerprints, ledger.c.revision).join(ledger, ledger.c.run_id == fingerprints.c.run_id)
         newest = statement.where(ledger.c.revision <= max(wanted, default=0)).order_by(ledger.c.revision)
         try:
-            rows = self.read(newest)
-        except Outdated:
+            rows = self.read_rows(newest)
+        except DatabaseOutdated:
             rows = []
-        published = [row.revision for row in self.read(sa.select(ledger.c.revision).order_by(ledger.c.revision))]
+        published = [row.revision for row in self.read_rows(sa.select(ledger.c.revision).order_by(ledger.c.revision))]
         diffs = [(row.revision, row.collection, row.epoch, row.fingerprint) for row in rows]
-        return running(diffs, wanted, published)
+        return sum_by_revision(diffs, wanted, published)
 
     def staged_fingerprints(self, run_id: str) -> Prints:
         """What a run changes, published or not."""
-        rows = self.read(sa.select(fingerprints).where(fingerprints.c.run_id == run_id))
-        return running([(0, row.collection, row.epoch, row.fingerprint) for row in rows], [0])[0]
+        rows = self.read_rows(sa.select(fingerprints).where(fingerprints.c.run_id == run_id))
+        return sum_by_revision([(0, row.collection, row.epoch, row.fingerprint) for row in rows], [0])[0]
 
     def put_fingerprints(self, run_id: str, found: Mapping[str, Mapping[int, Fingerprint] | None]) -> None:
         """Replace what a run changes in these tables. A table without an epoch gets a row of nothing: it is known.
@@ -96,22 +96,22 @@ class Contents(Store):
         rows = [
             {"run_id": run_id, "collection": table, "epoch": epoch, "fingerprint": text}
             for table, by_epoch in found.items()
-            for epoch, text in _texts(by_epoch).items()
+            for epoch, text in _encode_fingerprints(by_epoch).items()
         ]
-        self._replace(run_id, fingerprints, where, rows)
+        self._replace_rows(run_id, fingerprints, where, rows)
 
     def put_proof(self, run_id: str, proof: str | None) -> None:
         """Replace what a run has proved, as JSON; None: nothing."""
         rows = [] if proof is None else [{"run_id": run_id, "proof": proof}]
-        self._replace(run_id, proofs, proofs.c.run_id == run_id, rows)
+        self._replace_rows(run_id, proofs, proofs.c.run_id == run_id, rows)
 
-    def proof(self, run_id: str) -> Proof | None:
+    def get_proof(self, run_id: str) -> Proof | None:
         """What a run has proved; None: its graph was too large for one task, or nothing was replayed."""
-        found = self.read(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
+        found = self.read_rows(sa.select(proofs.c.proof).where(proofs.c.run_id == run_id))
         return Proof.from_json(found[0].proof) if found else None
 
 
-def _texts(by_epoch: Mapping[int, Fingerprint] | None) -> dict[int, str]:
+def _encode_fingerprints(by_epoch: Mapping[int, Fingerprint] | None) -> dict[int, str]:
     if by_epoch is None:
         return {0: UNKNOWN}
     return {epoch: str(each) for epoch, each in (by_epoch or {0: Fingerprint()}).items()}

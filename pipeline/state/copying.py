@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CopyRequest:
     """A file, the place for its copy, and its bytes. `changed`: when it was last changed, in seconds since 1970; 0: it
     never does, or nobody can say."""
 
@@ -32,47 +32,47 @@ class Wanted:
     bytes: int
     changed: float = 0.0
 
-    def right(self, there: Mapping[str, files.Found]) -> bool:
+    def is_copied(self, there: Mapping[str, files.FileEntry]) -> bool:
         """Is the copy there? `there`: what is, by its location."""
-        found = there.get(files.plain(self.target))
+        found = there.get(files.normalize_location(self.target))
         # times of files are rounded
         return found is not None and found.bytes == self.bytes and found.changed > self.changed - 1e-3
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopyResult:
     """Files and bytes that were copied now; `kept`: files that were there."""
 
     files: int = 0
     bytes: int = 0
     kept: int = 0
 
-    def __add__(self, other: Copied) -> Copied:
-        return Copied(self.files + other.files, self.bytes + other.bytes, self.kept + other.kept)
+    def __add__(self, other: CopyResult) -> CopyResult:
+        return CopyResult(self.files + other.files, self.bytes + other.bytes, self.kept + other.kept)
 
 
-def there(folder: str) -> dict[str, files.Found]:
+def list_existing(folder: str) -> dict[str, files.FileEntry]:
     """What is below a folder, by its location. Raises `Unavailable`."""
     try:
-        return {f"{files.plain(folder)}/{name}": found for name, found in files.listed(folder).items()}
+        return {f"{files.normalize_location(folder)}/{name}": found for name, found in files.list_files(folder).items()}
     except OSError as error:
-        raise Unavailable(f"{folder} cannot be listed: {files.told(error)}", "altneu doctor") from error
+        raise Unavailable(f"{folder} cannot be listed: {files.format_store_error(error)}", "altneu doctor") from error
 
 
-def copy(wanted: Iterable[Wanted], there: Mapping[str, files.Found], what: str, say: Say) -> Copied:
+def copy_files(wanted: Iterable[CopyRequest], there: Mapping[str, files.FileEntry], what: str, say: Say) -> CopyResult:
     """Copy what is not there. Raises `Unavailable` at the first file that cannot be; others may be there by then."""
     each = list(wanted)
-    due = [file for file in each if not file.right(there)]
-    done, total = Copied(kept=len(each) - len(due)), sum(file.bytes for file in due)
+    due = [file for file in each if not file.is_copied(there)]
+    done, total = CopyResult(kept=len(each) - len(due)), sum(file.bytes for file in due)
     told = time.monotonic()
     if due:
         say(f"{what}: {len(due):,} files, {decimal(total)}")
     with ThreadPoolExecutor(files.AT_ONCE) as pool:
         stop = threading.Event()
-        futures = [pool.submit(_one, file, stop) for file in due]
+        futures = [pool.submit(_copy_one, file, stop) for file in due]
         try:
             for future in as_completed(futures):
-                done += Copied(1, future.result())
+                done += CopyResult(1, future.result())
                 if time.monotonic() - told >= EVERY:
                     told = time.monotonic()
                     say(f"{what}: {done.files:,} of {len(due):,} files, {decimal(done.bytes)} of {decimal(total)}")
@@ -83,13 +83,13 @@ def copy(wanted: Iterable[Wanted], there: Mapping[str, files.Found], what: str, 
     return done
 
 
-def delete_different(wanted: Iterable[Wanted]) -> list[str]:
+def delete_different(wanted: Iterable[CopyRequest]) -> list[str]:
     """Compare copies with their originals, byte by byte, and delete those that differ; their locations. Raises
     `OSError`."""
 
-    def look(file: Wanted) -> str | None:
+    def delete_if_different(file: CopyRequest) -> str | None:
         try:
-            with files.opened(file.source) as one, files.opened(file.target) as other:
+            with files.open_stream(file.source) as one, files.open_stream(file.target) as other:
                 while block := one.read(files.BLOCK):
                     if other.read(len(block)) != block:
                         break
@@ -98,20 +98,20 @@ def delete_different(wanted: Iterable[Wanted]) -> list[str]:
                         return None
         except FileNotFoundError:
             pass
-        files.delete(file.target)
+        files.delete_file(file.target)
         return file.target
 
-    return [location for location in files.many(look, wanted) if location]
+    return [location for location in files.map_parallel(delete_if_different, wanted) if location]
 
 
-def _one(wanted: Wanted, stop: threading.Event) -> int:
+def _copy_one(wanted: CopyRequest, stop: threading.Event) -> int:
     if stop.is_set():
         return 0
     try:
-        size = files.copy(wanted.source, wanted.target, wanted.bytes, wanted.changed)
+        size = files.copy_file(wanted.source, wanted.target, wanted.bytes, wanted.changed)
     except OSError as error:
         raise Unavailable(
-            f"{wanted.source} could not be copied to {wanted.target}: {files.told(error)}.",
+            f"{wanted.source} could not be copied to {wanted.target}: {files.format_store_error(error)}.",
             "make it possible (room, rights, the store's answer: altneu doctor), then the same command again: what is "
             "copied is not copied again",
         ) from error

@@ -19,8 +19,8 @@ from typing import Any, NoReturn, TypeVar
 import sqlalchemy as sa
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from ..errors import Unavailable, explained
-from ..extras import need
+from ..errors import Unavailable, describe_error
+from ..extras import require_extras
 
 SAY = 2.0  # seconds of waiting for another writer until that is said
 PATIENCE = 60.0  # and until it is an error
@@ -32,63 +32,63 @@ T = TypeVar("T")
 
 
 @dataclass
-class _Shared:
+class _SharedEngine:
     engine: sa.Engine | None = None
     users: int = 0
 
 
-_engines: dict[str, _Shared] = {}
+_engines: dict[str, _SharedEngine] = {}
 _lock = threading.RLock()  # a user may be collected while this thread holds it
 
 
-def engine(uri: str, user: object) -> sa.Engine:
+def acquire_engine(uri: str, user: object) -> sa.Engine:
     """The engine of a database, an SQLAlchemy URI, for as long as `user` lives."""
     with _lock:
-        shared = _engines.setdefault(uri, _Shared())
+        shared = _engines.setdefault(uri, _SharedEngine())
         shared.users += 1
-        weakref.finalize(user, _release, uri, shared)
+        weakref.finalize(user, _release_engine, uri, shared)
         if shared.engine is None:
-            shared.engine = _create(uri)
+            shared.engine = _create_engine(uri)
         return shared.engine
 
 
 @contextlib.contextmanager
-def shared(uri: str) -> Iterator[sa.Engine]:
+def shared_engine(uri: str) -> Iterator[sa.Engine]:
     """The engine of a database for a while: who needs it inside gets the same one."""
-    user = _User()
-    yield engine(uri, user)
+    user = _EngineUser()
+    yield acquire_engine(uri, user)
 
 
 @contextlib.contextmanager
-def connected(uri: str) -> Iterator[sa.Connection]:
+def open_connection(uri: str) -> Iterator[sa.Connection]:
     """A connection for a moment. A database that does not answer is an `Unavailable`."""
-    with answering(uri), shared(uri) as found, found.connect() as connection:
+    with translate_errors(uri), shared_engine(uri) as found, found.connect() as connection:
         yield connection
 
 
-class _User:
+class _EngineUser:
     """Who needs an engine for a while."""
 
 
-def shown(uri: str) -> str:
+def redact_uri(uri: str) -> str:
     """A database as a message may name it: a file, or a URI without its password."""
     url = sa.make_url(uri)
     return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
 
 
 @contextlib.contextmanager
-def answering(uri: str) -> Iterator[None]:
+def translate_errors(uri: str) -> Iterator[None]:
     """Inside, a database that cannot be reached, or is locked for too long, is an `Unavailable` that names it."""
     try:
         yield
     except sa.exc.OperationalError as error:
         if LOCKED in str(error):
-            raise Unavailable(*explained(error)) from None
+            raise Unavailable(*describe_error(error)) from None
         whole = sa.make_url(uri).render_as_string(hide_password=True)
         raise Unavailable(f"the database {whole} does not answer: {error.orig}.", "altneu doctor") from None
 
 
-def _release(uri: str, shared: _Shared) -> None:
+def _release_engine(uri: str, shared: _SharedEngine) -> None:
     with _lock:
         shared.users -= 1
         if shared.users or shared.engine is None:
@@ -98,7 +98,7 @@ def _release(uri: str, shared: _Shared) -> None:
     shared.engine.dispose()
 
 
-def _forked() -> None:
+def _forget_parent_connections() -> None:
     """In a child: the parent's connections are left alone, not closed."""
     global _lock
     _lock = threading.RLock()
@@ -107,30 +107,30 @@ def _forked() -> None:
             shared.engine.dispose(close=False)
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_forget_parent_connections)
 
 
-def _create(uri: str) -> sa.Engine:
+def _create_engine(uri: str) -> sa.Engine:
     if sa.make_url(uri).get_backend_name() == "sqlite":
         # to open a file takes no time, and a connection that nobody uses would keep a descriptor
         arguments: dict[str, Any] = {"timeout": min(SAY, PATIENCE), "factory": _Connection}
         return sa.create_engine(uri, poolclass=sa.NullPool, connect_args=arguments)
     if sa.make_url(uri).get_driver_name() == "psycopg":
-        need("a database in PostgreSQL", "postgres")
+        require_extras("a database in PostgreSQL", "postgres")
     # a connection that the pool has kept may be from before a restart of the server
     made = sa.create_engine(uri, connect_args={"connect_timeout": CONNECT}, pool_pre_ping=True)
     if made.dialect.name == "postgresql":
         sa.event.listen(made, "connect", _limit_locks)
-        sa.event.listen(made, "before_cursor_execute", _watch)
-        sa.event.listen(made, "after_cursor_execute", _unwatch)
-        sa.event.listen(made, "handle_error", _failed, retval=True)
+        sa.event.listen(made, "before_cursor_execute", _start_wait_timer)
+        sa.event.listen(made, "after_cursor_execute", _stop_wait_timer)
+        sa.event.listen(made, "handle_error", _translate_failure, retval=True)
     return made
 
 
 # -- SQLite ------------------------------------------------------------------------------------------------------
 
 
-class Locked(sqlite3.OperationalError):
+class DatabaseLocked(sqlite3.OperationalError):
     """Another writer has kept the file locked for too long."""
 
 
@@ -143,7 +143,7 @@ class _Connection(sqlite3.Connection):
         return super().cursor(factory or _Cursor)
 
     def commit(self) -> None:
-        _patiently(self.file, super().commit)
+        _retry_while_locked(self.file, super().commit)
 
 
 class _Cursor(sqlite3.Cursor):
@@ -153,43 +153,43 @@ class _Cursor(sqlite3.Cursor):
     connection: _Connection
 
     def execute(self, *arguments: Any) -> Any:
-        return _patiently(self.connection.file, super().execute, *arguments)
+        return _retry_while_locked(self.connection.file, super().execute, *arguments)
 
     def executemany(self, *arguments: Any) -> Any:
-        return _patiently(self.connection.file, super().executemany, *arguments)
+        return _retry_while_locked(self.connection.file, super().executemany, *arguments)
 
 
-def _patiently(file: str, attempt: Callable[..., T], *arguments: Any) -> T:
+def _retry_while_locked(file: str, attempt: Callable[..., T], *arguments: Any) -> T:
     """Try again while another writer keeps the file, and for no other reason."""
     try:
         return attempt(*arguments)
     except sqlite3.OperationalError as error:
-        if not _busy(error):
+        if not _is_locked(error):
             raise
 
-    def tell(state: RetryCallState) -> None:
+    def announce_wait(state: RetryCallState) -> None:
         if state.attempt_number == 1:
-            _tell(file)
+            _announce_waiting(file)
 
-    def give_up(state: RetryCallState) -> NoReturn:
+    def raise_locked(state: RetryCallState) -> NoReturn:
         cause = state.outcome.exception() if state.outcome else None
-        raise Locked(f"the database {file} {LOCKED} (waited {state.seconds_since_start or 0:.0f} s)") from cause
+        raise DatabaseLocked(f"the database {file} {LOCKED} (waited {state.seconds_since_start or 0:.0f} s)") from cause
 
     retry = Retrying(
-        retry=retry_if_exception(_busy),
+        retry=retry_if_exception(_is_locked),
         wait=wait_fixed(0.02),  # SQLite itself does not wait where two wait for each other
         stop=stop_after_delay(PATIENCE),
-        before_sleep=tell,
-        retry_error_callback=give_up,
+        before_sleep=announce_wait,
+        retry_error_callback=raise_locked,
     )
     return retry(attempt, *arguments)
 
 
-def _busy(error: BaseException) -> bool:
+def _is_locked(error: BaseException) -> bool:
     return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
-def _tell(database: str) -> None:
+def _announce_waiting(database: str) -> None:
     log.warning("waiting for another writer of %s", database)
 
 
@@ -204,38 +204,42 @@ def _limit_locks(connection: Any, record: Any) -> None:
     connection.commit()
 
 
-def _watch(connection: sa.Connection, cursor: Any, statement: str, arguments: Any, context: Any, many: bool) -> None:
+def _start_wait_timer(
+    connection: sa.Connection, cursor: Any, statement: str, arguments: Any, context: Any, many: bool
+) -> None:
     process = cursor.connection.info.backend_pid
-    context.altneu_watch = threading.Timer(SAY, _tell_if_blocked, (connection.engine, process))
+    context.altneu_watch = threading.Timer(SAY, _announce_if_blocked, (connection.engine, process))
     context.altneu_watch.daemon = True
     context.altneu_watch.start()
 
 
-def _unwatch(connection: sa.Connection, cursor: Any, statement: str, arguments: Any, context: Any, many: bool) -> None:
-    _stop(context)
+def _stop_wait_timer(
+    connection: sa.Connection, cursor: Any, statement: str, arguments: Any, context: Any, many: bool
+) -> None:
+    _cancel_timer(context)
 
 
-def _failed(context: sa.engine.ExceptionContext) -> BaseException | None:
+def _translate_failure(context: sa.engine.ExceptionContext) -> BaseException | None:
     """The error to raise instead, if any."""
-    _stop(context.execution_context)
+    _cancel_timer(context.execution_context)
     error = context.original_exception
     if getattr(error, "sqlstate", None) != LOCK_NOT_AVAILABLE or context.engine is None:
         return None
-    locked = Locked(f"the database {shown(str(context.engine.url))} {LOCKED} (waited {PATIENCE:.0f} s)")
+    locked = DatabaseLocked(f"the database {redact_uri(str(context.engine.url))} {LOCKED} (waited {PATIENCE:.0f} s)")
     return sa.exc.OperationalError(context.statement, context.parameters, locked)
 
 
-def _stop(context: Any) -> None:
+def _cancel_timer(context: Any) -> None:
     watch = getattr(context, "altneu_watch", None)
     if watch is not None:
         watch.cancel()
 
 
-def _tell_if_blocked(engine: sa.Engine, process: int) -> None:
+def _announce_if_blocked(engine: sa.Engine, process: int) -> None:
     try:
         with engine.connect() as connection:
             blocking = connection.execute(sa.select(sa.func.cardinality(sa.func.pg_blocking_pids(process)))).scalar()
     except sa.exc.SQLAlchemyError:  # the statement itself will say so
         return
     if blocking:
-        _tell(shown(str(engine.url)))
+        _announce_waiting(redact_uri(str(engine.url)))

@@ -13,7 +13,7 @@ class Digests(Store):
 
     def known_digests(self) -> dict[str, tuple[str, str]]:
         """Path → (stamp, digest) of every landed file read before."""
-        return {row.path: (row.stamp, row.digest) for row in self.read(sa.select(digests))}
+        return {row.path: (row.stamp, row.digest) for row in self.read_rows(sa.select(digests))}
 
     def put_digests(self, found: dict[str, tuple[str, str]]) -> None:
         """Remember them, where the database can be written; others may be about to remember the same ones."""

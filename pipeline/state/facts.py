@@ -20,14 +20,16 @@ VERSION = 1  # 0: rows from before they had one
 Top = Mapping[str, Sequence[Mapping[str, int | str]]]  # epoch, as JSON has keys → rows of a report
 
 
-def _texts(snapshots: Mapping[str, int]) -> dict[str, str]:
+def _snapshot_texts(snapshots: Mapping[str, int]) -> dict[str, str]:
     return {table: str(snapshot) for table, snapshot in snapshots.items()}
 
 
-Snapshots = Annotated[Mapping[str, int], PlainSerializer(_texts)]  # table → snapshot; JSON has no integers of 64 bits
+Snapshots = Annotated[
+    Mapping[str, int], PlainSerializer(_snapshot_texts)
+]  # table → snapshot; JSON has no integers of 64 bits
 
 
-def _on(*places: str, called: str = "") -> dict[str, Any]:
+def _shown_as(*places: str, called: str = "") -> dict[str, Any]:
     """Where a plain value is shown, of `line` (what a command prints of a stage) and `page`; the name it has there."""
     return {"places": places, "called": called}
 
@@ -58,15 +60,15 @@ class Facts:
     """What every stage has; all that is known of one that is running."""
 
     STAGE: ClassVar[str] = ""
-    cost: Cost | None = field(default=None, metadata=_on())
-    snapshots: Snapshots = field(default_factory=dict, metadata=_on())  # that it has written or, audit, seen
+    cost: Cost | None = field(default=None, metadata=_shown_as())
+    snapshots: Snapshots = field(default_factory=dict, metadata=_shown_as())  # that it has written or, audit, seen
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailedFacts(Facts):
     """Of a stage that failed or was stopped."""
 
-    error: str = field(metadata=_on())
+    error: str = field(metadata=_shown_as())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +85,13 @@ class IngestFacts(Facts):
     STAGE = "ingest"
     rows: int  # good ones, of the landed files
     quarantined: int
-    changed_rows: int = field(metadata=_on("page"))  # stored diffs: a row that went moves the lines of those after it
+    changed_rows: int = field(
+        metadata=_shown_as("page")
+    )  # stored diffs: a row that went moves the lines of those after it
     replaced_epochs: int
-    rows_before: int | None = field(default=None, metadata=_on("line", "page", called="before"))  # of replaced batches
+    rows_before: int | None = field(
+        default=None, metadata=_shown_as("line", "page", called="before")
+    )  # of replaced batches
     quarantine_sample: Sequence[QuarantinedRow]
 
 
@@ -93,7 +99,9 @@ class IngestFacts(Facts):
 class EdgesFacts(Facts):
     STAGE = "edges"
     rows: int  # changed intervals
-    first_epoch: int | None = field(default=None, metadata=_on("line", called="from epoch"))  # at which an edge changes
+    first_epoch: int | None = field(
+        default=None, metadata=_shown_as("line", called="from epoch")
+    )  # at which an edge changes
     broadcast: bool | None  # the touched pairs were sent to every task
     motif_edges: int | None = None  # changed intervals of the motifs' own relations
 
@@ -102,8 +110,8 @@ class EdgesFacts(Facts):
 class TrianglesFacts(Facts):
     STAGE = "triangles"
     rows: int  # changed counts of vertices
-    plan: str | None = field(default=None, metadata=_on("line"))  # resume, delta, bulk
-    chosen: str | None = field(default=None, metadata=_on("line"))  # the same and why, in words
+    plan: str | None = field(default=None, metadata=_shown_as("line"))  # resume, delta, bulk
+    chosen: str | None = field(default=None, metadata=_shown_as("line"))  # the same and why, in words
     proposals: int | None  # of the delta query; None: not counted
     estimate: Mapping[str, float] = field(default_factory=dict)  # plan → seconds
     top_vertices: Top | None = None
@@ -115,7 +123,7 @@ Whole = Annotated[int, PlainSerializer(str)]  # an integer of 64 bits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certified:
+class SavedCheckpoint:
     """The state that a run has left for the next one: in which snapshot, as of which epoch, and the labels at which
     what comes to the front and to the back is put."""
 
@@ -129,14 +137,14 @@ class Certified:
 class TrussFacts(Facts):
     STAGE = "truss"
     rows: int  # changed trussnesses
-    first_epoch: int | None = field(default=None, metadata=_on("line", called="from epoch"))  # replayed from here
+    first_epoch: int | None = field(default=None, metadata=_shown_as("line", called="from epoch"))  # replayed from here
     epochs: int  # replayed
     # resume: from the graph that the run before kept; region, state: from its state in a table, of which a task gets a
     # part, or all; replay: from the tables
     plan: str | None = None
-    graph: str | None = field(default=None, metadata=_on())  # the name of the graph kept for the next run
+    graph: str | None = field(default=None, metadata=_shown_as())  # the name of the graph kept for the next run
     methods: Mapping[str, int] | None = None  # how an epoch was maintained → how many were
-    certified: Certified | None = field(default=None, metadata=_on())  # without kept graphs
+    certified: SavedCheckpoint | None = field(default=None, metadata=_shown_as())  # without kept graphs
     inserted: int | None = None
     deleted: int | None = None
     looked_at: int | None = None  # how often the triangles of an edge were
@@ -154,8 +162,10 @@ class AuditFacts(Facts):
     failed: int
     critical: int
     epochs: Sequence[int] = ()  # that were compared with a recomputation
-    mode: str | None = field(default=None, metadata=_on("line"))  # full, local, rolling N; None: of before there were
-    proved: int | None = field(default=None, metadata=_on("line", "page", called="epochs proved"))
+    mode: str | None = field(
+        default=None, metadata=_shown_as("line")
+    )  # full, local, rolling N; None: of before there were
+    proved: int | None = field(default=None, metadata=_shown_as("line", "page", called="epochs proved"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,9 +180,11 @@ class PublishFacts(Facts):
 @dataclass(frozen=True, kw_only=True)
 class ReportFacts(Facts):
     STAGE = "report"
-    pages: int = field(metadata=_on("line"))
-    page: str | None = field(metadata=_on("line"))
-    unwritten: str | None = field(default=None, metadata=_on("line", called="not written"))  # why the store has none
+    pages: int = field(metadata=_shown_as("line"))
+    page: str | None = field(metadata=_shown_as("line"))
+    unwritten: str | None = field(
+        default=None, metadata=_shown_as("line", called="not written")
+    )  # why the store has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,11 +220,11 @@ _EVERY = tuple(each.name for each in fields(Facts))
 def from_json(stage: str, stored: Mapping[str, Any]) -> Facts:
     """What a stage said, from the JSON object that is stored of it: by this version, or by one before."""
     kind = FailedFacts if "error" in stored else KINDS.get(stage, Facts) if stored else Facts
-    return _read(kind, stored)
+    return _read_facts(kind, stored)
 
 
-def _read(kind: type[F], stored: Mapping[str, Any]) -> F:
-    form = _form(kind)
+def _read_facts(kind: type[F], stored: Mapping[str, Any]) -> F:
+    form = _facts_schema(kind)
     found = form.adapter.validate_python({**form.zeros, **stored})
     assert isinstance(found, kind)
     return found
@@ -220,7 +232,7 @@ def _read(kind: type[F], stored: Mapping[str, Any]) -> F:
 
 def to_json(facts: Facts) -> dict[str, Any]:
     """The JSON object that is stored, its version in it."""
-    found = _form(type(facts)).adapter.dump_python(facts, mode="json")
+    found = _facts_schema(type(facts)).adapter.dump_python(facts, mode="json")
     if facts.cost:
         found["cost"] = {name: value for name, value in found["cost"].items() if value is not None}
     last = {name: found.pop(name) for name in _EVERY if getattr(facts, name)}
@@ -237,12 +249,12 @@ def without_version(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stored.items() if name != "version"}
 
 
-def own(facts: Facts) -> dict[str, Any]:
+def stage_fields(facts: Facts) -> dict[str, Any]:
     """The same without what every stage has: what the stage itself says."""
     return {name: value for name, value in to_json(facts).items() if name not in (*_EVERY, "version")}
 
 
-def plain(facts: Facts, place: str) -> Iterator[tuple[str, str, int | str]]:
+def display_fields(facts: Facts, place: str) -> Iterator[tuple[str, str, int | str]]:
     """The numbers and texts of a stage that are shown at a `place` (see `_on`): field, the name to show, value."""
     for each in fields(facts):
         value = getattr(facts, each.name)
@@ -252,25 +264,25 @@ def plain(facts: Facts, place: str) -> Iterator[tuple[str, str, int | str]]:
 
 
 @dataclass(frozen=True)
-class _Form:
+class _FactsSchema:
     """How a class is read and stored; `zeros`: what its fields without a default are in a row that lacks them."""
 
     adapter: TypeAdapter[Any]
     zeros: Mapping[str, Any]
 
 
-_FORMS: dict[type[Facts], _Form] = {}  # made when they are first asked for
+_FORMS: dict[type[Facts], _FactsSchema] = {}  # made when they are first asked for
 
 
-def _form(kind: type[Facts]) -> _Form:
+def _facts_schema(kind: type[Facts]) -> _FactsSchema:
     if kind not in _FORMS:
         hints = get_type_hints(kind)
         required = [each.name for each in fields(kind) if each.default is MISSING and each.default_factory is MISSING]
-        _FORMS[kind] = _Form(TypeAdapter(kind), {name: _zero(hints[name]) for name in required})
+        _FORMS[kind] = _FactsSchema(TypeAdapter(kind), {name: _zero_value(hints[name]) for name in required})
     return _FORMS[kind]
 
 
-def _zero(hint: Any) -> Any:
+def _zero_value(hint: Any) -> Any:
     if get_origin(hint) is UnionType or type(None) in get_args(hint):
         return None
     origin = get_origin(hint)

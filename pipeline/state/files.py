@@ -36,7 +36,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class Found:
+class FileEntry:
     """A file as a listing shows it. `changed`: seconds since 1970, by the store's clock."""
 
     bytes: int
@@ -47,7 +47,7 @@ class Found:
         return f"{self.bytes}:{round(self.changed * 1e9)}"
 
 
-def plain(location: str) -> str:
+def normalize_location(location: str) -> str:
     """One spelling of a location: without `file:`, and without a slash at its end.
 
     >>> [plain(each) for each in ("/a/b/", "file:/a/b", "file:///a/b", "s3://bucket/a/")]
@@ -56,22 +56,22 @@ def plain(location: str) -> str:
     return re.sub(r"^file:(//)?(?=/)", "", location).rstrip("/") or "/"
 
 
-def local(location: str) -> Path | None:
+def local_path(location: str) -> Path | None:
     """The path of a location on this machine."""
-    path = plain(location)
+    path = normalize_location(location)
     return None if re.match(r"\w+:", path) else Path(path)
 
 
-def same(one: str, other: str) -> bool:
+def is_same_location(one: str, other: str) -> bool:
     """Do two locations lead to the same place?"""
-    paths = local(one), local(other)
+    paths = local_path(one), local_path(other)
     if paths[0] is None or paths[1] is None:
-        return plain(one) == plain(other)
+        return normalize_location(one) == normalize_location(other)
     return os.path.realpath(paths[0]) == os.path.realpath(paths[1])
 
 
 @functools.lru_cache(maxsize=4)
-def _s3(settings: S3) -> fs.FileSystem:
+def _s3_filesystem(settings: S3) -> fs.FileSystem:
     from pyarrow import fs
 
     # not the standard one: pyarrow never gives its quota back, so that a process tries a hundred times in all
@@ -81,7 +81,7 @@ def _s3(settings: S3) -> fs.FileSystem:
 
 
 @functools.lru_cache(maxsize=4)
-def _other(root: str) -> tuple[fs.FileSystem, str]:
+def _other_filesystem(root: str) -> tuple[fs.FileSystem, str]:
     """A store of another kind, and the path of its root in it."""
     from pyarrow import fs
 
@@ -92,103 +92,105 @@ def _other(root: str) -> tuple[fs.FileSystem, str]:
     return found, path
 
 
-def _system(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, str]:
+def _filesystem_of(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, str]:
     from pyarrow import fs  # of all that a small command needs, the slowest to import
 
-    path = local(location)
+    path = local_path(location)
     if path is not None:
         return fs.LocalFileSystem(), str(path)
-    uri = plain(location)
+    uri = normalize_location(location)
     scheme, _, inside = uri.partition("://")
     if scheme in ("s3", "s3a", "s3n"):
-        return _s3(s3 or S3.here()), inside
+        return _s3_filesystem(s3 or S3.here()), inside
     store, _, inside = inside.partition("/")
-    found, root = _other(f"{scheme}://{store}/")
+    found, root = _other_filesystem(f"{scheme}://{store}/")
     return found, f"{root.rstrip('/')}/{inside}"
 
 
-def told(error: OSError) -> str:
+def format_store_error(error: OSError) -> str:
     """What a store says, in one line: one whose library is not here lists every place where it might have been."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _broke_off(error: BaseException) -> bool:
+def _is_broken_off(error: BaseException) -> bool:
     """Did an answer end before it should? That alone pyarrow does not try again by itself."""
     return isinstance(error, OSError) and ("INTERNAL_FAILURE" in str(error) or "broke off" in str(error))
 
 
-def _steadily(work: Callable[[], Made]) -> Made:
+def _retry_reading(work: Callable[[], Made]) -> Made:
     """`work`, which reads, again when an answer breaks off."""
     wait = wait_random_exponential(multiplier=0.1, max=5)
-    return Retrying(retry=retry_if_exception(_broke_off), wait=wait, stop=stop_after_attempt(TRIES), reraise=True)(work)
+    return Retrying(retry=retry_if_exception(_is_broken_off), wait=wait, stop=stop_after_attempt(TRIES), reraise=True)(
+        work
+    )
 
 
-def read(location: str) -> bytes:
+def read_file(location: str) -> bytes:
     """Raises `OSError`."""
 
-    def whole() -> bytes:
-        with opened(location) as stream:
+    def read_all() -> bytes:
+        with open_stream(location) as stream:
             return stream.read()
 
-    return _steadily(whole)
+    return _retry_reading(read_all)
 
 
-def write(location: str, content: bytes) -> None:
+def write_file(location: str, content: bytes) -> None:
     """Raises `OSError`."""
-    system, path = _system(location)
+    system, path = _filesystem_of(location)
     _make_folder(system, path)
     with system.open_output_stream(path, compression=None) as stream:
         stream.write(content)
 
 
-def sizes(folder: str) -> dict[str, int]:
+def list_sizes(folder: str) -> dict[str, int]:
     """Every file below a folder, by its path from there, with its bytes; none when the folder is not there."""
-    return {name: found.bytes for name, found in listed(folder).items()}
+    return {name: found.bytes for name, found in list_files(folder).items()}
 
 
-def listed(folder: str) -> dict[str, Found]:
+def list_files(folder: str) -> dict[str, FileEntry]:
     """Every file below a folder, by its path from there; none when the folder is not there. Raises `OSError`, also
     when there is no such bucket."""
     from pyarrow import fs
 
-    system, path = _system(folder)
+    system, path = _filesystem_of(folder)
     path = path.rstrip("/")
     infos = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
-    if not infos and local(folder) is None:
+    if not infos and local_path(folder) is None:
         bucket = path.partition("/")[0]
         if bucket and system.type_name != "hdfs" and system.get_file_info(bucket).type == fs.FileType.NotFound:
-            raise FileNotFoundError(f"{plain(folder)}: there is no {bucket}, or it may not be seen.")
+            raise FileNotFoundError(f"{normalize_location(folder)}: there is no {bucket}, or it may not be seen.")
     found = (info for info in infos if info.is_file)
-    return {info.path.removeprefix(path).lstrip("/"): Found(info.size, info.mtime_ns / 1e9) for info in found}
+    return {info.path.removeprefix(path).lstrip("/"): FileEntry(info.size, info.mtime_ns / 1e9) for info in found}
 
 
-def look(location: str) -> Found:
+def stat_file(location: str) -> FileEntry:
     """One file as it is now. Raises `OSError`."""
-    system, path = _system(location)
+    system, path = _filesystem_of(location)
     info = system.get_file_info(path)
     if not info.is_file:
         raise FileNotFoundError(errno.ENOENT, "no such file", location)
-    return Found(info.size, info.mtime_ns / 1e9)
+    return FileEntry(info.size, info.mtime_ns / 1e9)
 
 
-def etag(location: str) -> str:
+def get_etag(location: str) -> str:
     """What an object store calls this content of a file; "" where it has no name for it. Raises `OSError`."""
-    system, path = _system(location)
+    system, path = _filesystem_of(location)
     with system.open_input_file(path) as file:
         said: dict[str | bytes, bytes] = file.metadata() or {}
         return (said.get("ETag") or said.get(b"ETag") or b"").decode()
 
 
-def delete(location: str) -> None:
+def delete_file(location: str) -> None:
     """A file that is not there is deleted. Raises `OSError`."""
-    system, path = _system(location)
+    system, path = _filesystem_of(location)
     with contextlib.suppress(FileNotFoundError):
         system.delete_file(path)
 
 
-def upload(file: Path, location: str) -> None:
+def upload_file(file: Path, location: str) -> None:
     """Copy a file of this machine. What an error leaves may be a part of it. Raises `OSError`."""
-    system, path = _system(location)
+    system, path = _filesystem_of(location)
     _make_folder(system, path)
     with file.open("rb") as source, system.open_output_stream(path, compression=None) as target:
         while block := source.read(BLOCK):
@@ -200,30 +202,30 @@ def _make_folder(system: fs.FileSystem, path: str) -> None:
         system.create_dir(path.rpartition("/")[0], recursive=True)
 
 
-def copy(source: str, target: str, size: int, changed: float = 0.0) -> int:
+def copy_file(source: str, target: str, size: int, changed: float = 0.0) -> int:
     """Copy a file of `size` bytes, within a store by the store itself; the bytes that were copied. What an error leaves
     in a store may be a part of it; on this machine it is under another name, and hidden. `changed`: when it was last
     changed, as a copy on this machine says as well. Raises `OSError`."""
-    (one, inside), (other, outside), place = _system(source), _system(target), local(target)
+    (one, inside), (other, outside), place = _filesystem_of(source), _filesystem_of(target), local_path(target)
     if one is other and one.type_name == "s3" and size <= COPIED_AT_ONCE:
         one.copy_file(inside, outside)
         return size
-    with opened(source) as stream:
+    with open_stream(source) as stream:
         if place is None:
             _make_folder(other, outside)
             with other.open_output_stream(outside, compression=None) as there:
-                return _poured(stream, there)
+                return _copy_stream(stream, there)
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.part")
         with part.open("wb") as there:
-            done = _poured(stream, there)
+            done = _copy_stream(stream, there)
         if changed:
             os.utime(part, (changed, changed))
         part.replace(place)
         return done
 
 
-def _poured(source: IO[bytes], target: Any) -> int:
+def _copy_stream(source: IO[bytes], target: Any) -> int:
     done = 0
     while block := source.read(BLOCK):
         target.write(block)
@@ -231,28 +233,28 @@ def _poured(source: IO[bytes], target: Any) -> int:
     return done
 
 
-def many(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
+def map_parallel(work: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
     """`work` of each item, in their order; many at once, since an object store takes its time for each."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(work, items))
 
 
-def opened(location: str, s3: S3 | None = None) -> IO[bytes]:
+def open_stream(location: str, s3: S3 | None = None) -> IO[bytes]:
     """A file to be read from its beginning. `s3`: how S3 is reached, in a process whose environment does not say it.
     Raises `OSError`, also when a file of an object store ends before it should."""
-    path = local(location)
+    path = local_path(location)
     if path is not None:
         return path.open("rb")
-    return io.BufferedReader(_Whole(random_access(location, s3)), BLOCK)
+    return io.BufferedReader(_CompleteStream(open_random_access(location, s3)), BLOCK)
 
 
-def random_access(location: str, s3: S3 | None = None) -> pa.NativeFile:
+def open_random_access(location: str, s3: S3 | None = None) -> pa.NativeFile:
     """A file to be read in any order. Raises `OSError`."""
-    system, inside = _system(location, s3)
+    system, inside = _filesystem_of(location, s3)
     return system.open_input_file(inside)
 
 
-class _Whole(io.RawIOBase):
+class _CompleteStream(io.RawIOBase):
     """All bytes of a file, or an error."""
 
     def __init__(self, file: pa.NativeFile) -> None:
@@ -262,7 +264,7 @@ class _Whole(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        found = _steadily(lambda: self._next(min(len(buffer), self._size - self._at)))
+        found = _retry_reading(lambda: self._next(min(len(buffer), self._size - self._at)))
         buffer[: len(found)] = found
         self._at += len(found)
         return len(found)

@@ -25,12 +25,12 @@ import sqlalchemy as sa
 
 from ..errors import UsageError
 from . import lease
-from .attempts import attempt
+from .attempts import describe_attempt
 from .ledger import Ledger
 from .records import Row, RunKind, RunRecord, RunState, Severity
 from .schema import batches, checks, ledger, notes, runs, stages
 from .standing import FULL, OF_BATCH, PROOF
-from .versions import Outdated
+from .versions import DatabaseOutdated
 
 STAGES = "stages"  # the suite of those incidents that no check has opened
 RECOMPUTES = (RunKind.REBUILD, RunKind.RELOAD)
@@ -71,7 +71,7 @@ class Note:
     at: str
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         return cls(row.suite, row.name, row.opened, row.by, row.because, row.until, row.at)
 
 
@@ -87,7 +87,7 @@ class Incident:
         return self.failures[0]
 
     @property
-    def ident(self) -> str:
+    def identifier(self) -> str:
         """By which a person names it; that of its first failure."""
         return self.first.ident
 
@@ -98,16 +98,16 @@ class Incident:
 
     @property
     def severity(self) -> Severity:
-        return min((each.severity for each in self.standing or self.failures), key=tuple(Severity).index)
+        return min((each.severity for each in self.open_failures or self.failures), key=tuple(Severity).index)
 
     @property
-    def standing(self) -> tuple[Failure, ...]:
+    def open_failures(self) -> tuple[Failure, ...]:
         """The failures that have not ended."""
         return tuple(each for each in self.failures if each.ended is None)
 
     @property
-    def open(self) -> bool:
-        return bool(self.standing)
+    def is_open(self) -> bool:
+        return bool(self.open_failures)
 
     @property
     def last(self) -> Failure:
@@ -117,78 +117,78 @@ class Incident:
     @property
     def epochs(self) -> list[int]:
         """Those of the failures that have not ended; of a closed incident all of them."""
-        return sorted({each.epoch for each in self.standing or self.failures if each.epoch is not None})
+        return sorted({each.epoch for each in self.open_failures or self.failures if each.epoch is not None})
 
     @property
-    def acknowledged(self) -> Note | None:
+    def acknowledgement(self) -> Note | None:
         return next((note for note in reversed(self.notes) if note.until is None), None)
 
-    def muted(self, now: str) -> Note | None:
+    def mute_at(self, now: str) -> Note | None:
         """The mute that holds now."""
         newest = next((note for note in reversed(self.notes) if note.until is not None), None)
         return newest if newest is not None and newest.until is not None and newest.until > now else None
 
 
-def incidents(found: Ledger) -> list[Incident]:
+def list_incidents(found: Ledger) -> list[Incident]:
     """All of them: the open ones first, the newest first."""
-    known = [*_ended(found, _failed_checks(found)), *_failed_stages(found)]
+    known = [*_resolve_failures(found, _list_failed_checks(found)), *_list_failed_stages(found)]
     by_check: dict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in sorted(known, key=lambda each: each.at):
         by_check[failure.suite, failure.name].append(failure)
-    made = [one for group in by_check.values() for one in _joined(group)]
-    said = _notes(found) if made else {}
+    made = [one for group in by_check.values() for one in _join_failures(group)]
+    said = _list_notes(found) if made else {}
     made = [replace(one, notes=tuple(said.get((one.first.suite, one.first.name, one.opened), ()))) for one in made]
-    return sorted(sorted(made, key=lambda one: one.first.at, reverse=True), key=lambda one: not one.open)
+    return sorted(sorted(made, key=lambda one: one.first.at, reverse=True), key=lambda one: not one.is_open)
 
 
-def named(found: Ledger, ident: str) -> Incident:
+def find_incident(found: Ledger, ident: str) -> Incident:
     """The open incident of that name. Raises `UsageError`."""
-    every = incidents(found)
-    mine = next((one for one in every if one.ident == ident), None)
+    every = list_incidents(found)
+    mine = next((one for one in every if one.identifier == ident), None)
     if mine is None:
-        known = ", ".join(one.ident for one in every if one.open) or "none"
+        known = ", ".join(one.identifier for one in every if one.is_open) or "none"
         raise UsageError(f"there is no incident {ident}. Open: {known}.", "altneu incidents")
-    if not mine.open:
+    if not mine.is_open:
         raise UsageError(f"incident {ident} is closed since {mine.last.ended}.", "altneu incidents --all")
     return mine
 
 
-def say(found: Ledger, one: Incident, by: str | None, because: str | None, until: str | None = None) -> None:
+def record_note(found: Ledger, one: Incident, by: str | None, because: str | None, until: str | None = None) -> None:
     """Store what a person says of an incident."""
     row = {"suite": one.first.suite, "name": one.first.name, "opened": one.opened}
     with found.engine.begin() as connection:
-        connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=lease.now()))
+        connection.execute(notes.insert().values(**row, by=by, because=because, until=until, at=lease.timestamp()))
 
 
-def acknowledge(found: Ledger, ident: str, by: str, because: str) -> Incident:
+def acknowledge_incident(found: Ledger, ident: str, by: str, because: str) -> Incident:
     """Say who is on an open incident, and why. Raises `UsageError`."""
     if not by.strip() or not because.strip():
         raise UsageError("the name and the sentence need words.", "altneu incidents ack --help")
-    one = named(found, ident)
-    say(found, one, _name(by), because.strip())
+    one = find_incident(found, ident)
+    record_note(found, one, _require_person(by), because.strip())
     return one
 
 
-def mute(found: Ledger, ident: str, until: str, by: str | None, because: str | None) -> Incident:
+def mute_incident(found: Ledger, ident: str, until: str, by: str | None, because: str | None) -> Incident:
     """Hear nothing of an open incident until a day, such as 2026-06-01. Raises `UsageError`."""
     try:
         day = datetime.strptime(until, "%Y-%m-%d").replace(tzinfo=UTC).isoformat(timespec="milliseconds")
     except ValueError:
         raise UsageError(f"until {until}: a day, such as 2026-06-01.") from None
-    if day <= lease.now():
+    if day <= lease.timestamp():
         raise UsageError(f"until {until}: that day is not to come.", "a later one")
-    one = named(found, ident)
-    say(found, one, by and _name(by), because, day)
+    one = find_incident(found, ident)
+    record_note(found, one, by and _require_person(by), because, day)
     return one
 
 
-def _name(by: str) -> str:
+def _require_person(by: str) -> str:
     if len(by.strip()) > 128:
         raise UsageError("a name: at most 128 characters.")
     return by.strip()
 
 
-def _joined(failures: Sequence[Failure]) -> list[Incident]:
+def _join_failures(failures: Sequence[Failure]) -> list[Incident]:
     """The failures of one check, oldest first, as incidents: one begins when those before have all ended."""
     groups: list[list[Failure]] = []
     end: str | None = ""
@@ -201,14 +201,14 @@ def _joined(failures: Sequence[Failure]) -> list[Incident]:
     return [Incident(tuple(group)) for group in groups]
 
 
-def _notes(found: Ledger) -> dict[tuple[str, str, str], list[Note]]:
+def _list_notes(found: Ledger) -> dict[tuple[str, str, str], list[Note]]:
     """Check and what opened its incident → what was said, oldest first. Nothing in a database of before there were."""
     said: dict[tuple[str, str, str], list[Note]] = defaultdict(list)
     try:
-        rows = found.read(sa.select(notes).order_by(notes.c.id))
-    except Outdated:
+        rows = found.read_rows(sa.select(notes).order_by(notes.c.id))
+    except DatabaseOutdated:
         return {}
-    for note in map(Note.of, rows):
+    for note in map(Note.from_row, rows):
         said[note.suite, note.name, note.opened].append(note)
     return said
 
@@ -216,7 +216,7 @@ def _notes(found: Ledger) -> dict[tuple[str, str, str], list[Note]]:
 # -- what has failed, and what ended it ---------------------------------------------------------------------------
 
 
-def _failing() -> sa.Select[tuple[object, ...]]:
+def _select_failing() -> sa.Select[tuple[object, ...]]:
     """The failed results that open incidents."""
     joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
     joined = joined.outerjoin(runs, runs.c.run_id == checks.c.run_id)
@@ -227,7 +227,7 @@ def _failing() -> sa.Select[tuple[object, ...]]:
     return sa.select(*columns, *of_run).select_from(joined).where(failed)
 
 
-def _failed_checks(found: Ledger) -> list[Failure]:
+def _list_failed_checks(found: Ledger) -> list[Failure]:
     return [
         Failure(
             str(row.id),
@@ -245,16 +245,16 @@ def _failed_checks(found: Ledger) -> list[Failure]:
             tuple(row.epochs or ()),
             RunKind(row.kind or RunKind.RUN),
         )
-        for row in found.read(_failing().order_by(checks.c.id))
+        for row in found.read_rows(_select_failing().order_by(checks.c.id))
     ]
 
 
-def _ended(found: Ledger, failures: list[Failure]) -> list[Failure]:
+def _resolve_failures(found: Ledger, failures: list[Failure]) -> list[Failure]:
     """The same, each with the first thing that ended it."""
     if not failures:
         return []
-    results, newer = _results(found), _newer_audits(found)
-    touched, again = _publications(found, failures)
+    results, newer = _list_results(found), _list_newer_audits(found)
+    touched, again = _list_publications(found, failures)
     out = []
     for failure in failures:
         key, number = (failure.suite, failure.name, failure.epoch), int(failure.ident)
@@ -269,25 +269,31 @@ def _ended(found: Ledger, failures: list[Failure]) -> list[Failure]:
         stopped = not failure.published
         if of_batch or stopped:
             whose = failure.epochs if stopped and failure.epoch not in failure.epochs else (failure.epoch,)
-            firsts = [_first(touched.get(epoch, ()), failure, stopped) for epoch in whose if epoch is not None]
+            firsts = [
+                _first_publication_after(touched.get(epoch, ()), failure, stopped)
+                for epoch in whose
+                if epoch is not None
+            ]
             if firsts and all(firsts):
                 ends.append(max(each for each in firsts if each))
         if not of_batch or (stopped and not failure.epochs):
-            ends += [each for each in (_first(again, failure, stopped),) if each]
+            ends += [each for each in (_first_publication_after(again, failure, stopped),) if each]
         at, why = min(ends, default=(None, ""))
         out.append(replace(failure, ended=at, why=why))
     return out
 
 
-def _first(published: Iterable[tuple[int, str, str]], failure: Failure, stopped: bool) -> tuple[str, str] | None:
+def _first_publication_after(
+    published: Iterable[tuple[int, str, str]], failure: Failure, stopped: bool
+) -> tuple[str, str] | None:
     """The first of some publications, oldest first, that comes after a failure: when, and what it is."""
     later = (one for one in published if one[0] > failure.revision or (stopped and one[0] == failure.revision))
     return next(((at, f"revision {revision} {what}") for revision, at, what in later), None)
 
 
-def _results(found: Ledger) -> dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]]:
+def _list_results(found: Ledger) -> dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]]:
     """(suite, name, epoch) that has failed → the results after: id, when, passed, whether of what is published."""
-    failed = _failing().subquery("failed")
+    failed = _select_failing().subquery("failed")
     later = checks.alias("later")
     same = [later.c[name] == failed.c[name] for name in ("suite", "name", "epoch")]
     published = later.c.run_id.is_(None) | ledger.c.revision.is_not(None)
@@ -297,21 +303,21 @@ def _results(found: Ledger) -> dict[tuple[str, str, int | None], list[tuple[int,
     )
     out: dict[tuple[str, str, int | None], list[tuple[int, str, bool, bool]]] = defaultdict(list)
     wanted = sa.exists().where(*same, later.c.id > failed.c.id)
-    for row in found.read(statement.where(wanted).order_by(later.c.id)):
+    for row in found.read_rows(statement.where(wanted).order_by(later.c.id)):
         out[row.suite, row.name, row.epoch].append((row.id, row.at, bool(row.passed), bool(row.visible)))
     return out
 
 
-def _newer_audits(found: Ledger) -> dict[tuple[str, int | None], list[str]]:
+def _list_newer_audits(found: Ledger) -> dict[tuple[str, int | None], list[str]]:
     """(suite, epoch) of audits and proofs that have failed → when there were others: these speak for all of it."""
-    failed = _failing().where(checks.c.suite.in_((FULL, PROOF))).subquery("failed")
+    failed = _select_failing().where(checks.c.suite.in_((FULL, PROOF))).subquery("failed")
     later = checks.alias("later")
     same = [later.c[name] == failed.c[name] for name in ("suite", "epoch")]
     joined = later.outerjoin(ledger, ledger.c.run_id == later.c.run_id)
     visible = later.c.run_id.is_(None) | ledger.c.revision.is_not(None)
     whole = sa.select(later.c.suite, later.c.epoch, later.c.at).distinct().select_from(joined)
     out: dict[tuple[str, int | None], list[str]] = defaultdict(list)
-    for row in found.read(whole.where(visible, sa.exists().where(*same)).order_by(later.c.at)):
+    for row in found.read_rows(whole.where(visible, sa.exists().where(*same)).order_by(later.c.at)):
         out[row.suite, row.epoch].append(row.at)
     return out
 
@@ -319,7 +325,7 @@ def _newer_audits(found: Ledger) -> dict[tuple[str, int | None], list[str]]:
 Published = tuple[int, str, str]  # revision, when, what it did
 
 
-def _publications(found: Ledger, failures: list[Failure]) -> tuple[dict[int, list[Published]], list[Published]]:
+def _list_publications(found: Ledger, failures: list[Failure]) -> tuple[dict[int, list[Published]], list[Published]]:
     """Epoch of a failure → the revisions that published, or took back, a batch of it; and those that computed
     everything again. Oldest first."""
     epochs = {epoch for each in failures for epoch in (each.epoch, *each.epochs) if epoch is not None}
@@ -327,29 +333,29 @@ def _publications(found: Ledger, failures: list[Failure]) -> tuple[dict[int, lis
     both = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
     mine = sa.select(*when, batches.c.epoch).select_from(both.join(batches, batches.c.run_id == runs.c.run_id))
     touched: dict[int, list[Published]] = defaultdict(list)
-    for row in found.read(mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger.c.revision)):
+    for row in found.read_rows(mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger.c.revision)):
         what = "took the batch back" if row.kind == RunKind.ROLLBACK else "published the epoch"
         touched[row.epoch].append((row.revision, row.published_at, what))
     every = sa.select(*when).select_from(both).where(runs.c.kind.in_(RECOMPUTES)).order_by(ledger.c.revision)
-    again = [(row.revision, row.published_at, "computed everything again") for row in found.read(every)]
+    again = [(row.revision, row.published_at, "computed everything again") for row in found.read_rows(every)]
     return touched, again
 
 
-def _failed_stages(found: Ledger) -> list[Failure]:
+def _list_failed_stages(found: Ledger) -> list[Failure]:
     """Runs that have failed in a stage; where critical checks have stopped one, these say it."""
     state = runs.c.state.in_((RunState.FAILED, RunState.RUNNING))
     broken = sa.exists().where(
         checks.c.run_id == runs.c.run_id, sa.not_(checks.c.passed), checks.c.severity == Severity.CRITICAL
     )
-    rows = found.read(sa.select(runs).where(state, ~broken).order_by(runs.c.started_at))
-    tried = [(record, attempt(record)) for record in map(RunRecord.of, rows)]
+    rows = found.read_rows(sa.select(runs).where(state, ~broken).order_by(runs.c.started_at))
+    tried = [(record, describe_attempt(record)) for record in map(RunRecord.from_row, rows)]
     failed = [(record, shown) for record, shown in tried if shown.state is RunState.FAILED]
     if not failed:
         return []
     mine = sa.select(stages.c.run_id, stages.c.stage).where(
         stages.c.state == "failed", stages.c.run_id.in_([record.run_id for record, _ in failed])
     )
-    where = {row.run_id: row.stage for row in found.read(mine)}
+    where = {row.run_id: row.stage for row in found.read_rows(mine)}
     failures = [
         Failure(
             record.run_id.rpartition("_")[2],
@@ -369,12 +375,12 @@ def _failed_stages(found: Ledger) -> list[Failure]:
         )
         for record, shown in failed
     ]
-    touched, again = _publications(found, failures)
-    done = _compacted(found)
-    return [_overcome(failure, touched, again, done) for failure in failures]
+    touched, again = _list_publications(found, failures)
+    done = _list_compactions(found)
+    return [_resolve_failed_run(failure, touched, again, done) for failure in failures]
 
 
-def _overcome(
+def _resolve_failed_run(
     failure: Failure, touched: dict[int, list[Published]], again: list[Published], done: list[str]
 ) -> Failure:
     """A failed run, with what ended its failure: its epochs were published by another, or another did all of it."""
@@ -382,15 +388,15 @@ def _overcome(
         after = next((at for at in done if at > failure.at), None)
         return replace(failure, ended=after, why="another compaction was done" if after else "")
     if not failure.epochs:
-        found = _first(again, failure, True)
+        found = _first_publication_after(again, failure, True)
     else:
-        firsts = [_first(touched.get(epoch, ()), failure, True) for epoch in failure.epochs]
+        firsts = [_first_publication_after(touched.get(epoch, ()), failure, True) for epoch in failure.epochs]
         found = max(each for each in firsts if each) if all(firsts) else None
     return replace(failure, ended=found[0], why=found[1]) if found else failure
 
 
-def _compacted(found: Ledger) -> list[str]:
+def _list_compactions(found: Ledger) -> list[str]:
     """When compactions were done, oldest first."""
     mine = (runs.c.kind == RunKind.COMPACT) & (runs.c.state == RunState.DONE)
-    rows = found.read(sa.select(runs.c.finished_at).where(mine).order_by(runs.c.finished_at))
+    rows = found.read_rows(sa.select(runs.c.finished_at).where(mine).order_by(runs.c.finished_at))
     return [row.finished_at for row in rows if row.finished_at]

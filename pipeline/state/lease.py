@@ -31,23 +31,23 @@ SILENCE = 60.0  # seconds without a heartbeat after which a process counts as de
 BEAT = 5.0  # seconds between two heartbeats
 
 
-def clock() -> datetime:
+def read_clock() -> datetime:
     """The time; tests set another."""
     return datetime.now(UTC)
 
 
-def now() -> str:
+def timestamp() -> str:
     """The time, as it is stored."""
-    return clock().isoformat(timespec="milliseconds")
+    return read_clock().isoformat(timespec="milliseconds")
 
 
-def process(pid: int | None = None) -> str:
+def process_token(pid: int | None = None) -> str:
     """A token of this process, or of another one here: its machine, its number there, and when it began."""
     there = psutil.Process(pid)
-    return f"{_machine()}/{there.pid}/{_began(there)}"
+    return f"{_machine_token()}/{there.pid}/{_process_start(there)}"
 
 
-def _began(there: psutil.Process) -> str:
+def _process_start(there: psutil.Process) -> str:
     """When it began: in ticks since the machine did, where told. The time that psutil says moves with the clock."""
     try:
         return Path(f"/proc/{there.pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[19]
@@ -55,7 +55,7 @@ def _began(there: psutil.Process) -> str:
         return f"{there.create_time():.2f}"
 
 
-def _machine() -> str:
+def _machine_token() -> str:
     """The host and the container in it: only there do process numbers mean anything."""
     name = socket.gethostname().replace("/", "_")[:80]
     with contextlib.suppress(OSError):
@@ -63,57 +63,57 @@ def _machine() -> str:
     return name
 
 
-def here(owner: str) -> bool:
+def is_on_this_machine(owner: str) -> bool:
     """Is this a process of this machine, of which one can see whether it has ended?"""
-    return owner.rsplit("/", 2)[0] == _machine()
+    return owner.rsplit("/", 2)[0] == _machine_token()
 
 
-def ended(owner: str | None) -> bool:
+def has_ended(owner: str | None) -> bool:
     """Is it certain that this process is not there any more? Of another machine's nothing is."""
     machine, pid, began = (owner or "//").rsplit("/", 2)
-    if machine != _machine():
+    if machine != _machine_token():
         return False
     try:
         there = psutil.Process(int(pid))
-        return _began(there) != began or there.status() == psutil.STATUS_ZOMBIE
+        return _process_start(there) != began or there.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 
 
-def beats(run: RunRecord) -> bool:
+def has_heartbeat(run: RunRecord) -> bool:
     """Was there a heartbeat within `SILENCE`, of a process that may be there? (A clock that went back is one.)"""
-    since = clock() - datetime.fromisoformat(run.beat_at or run.started_at)
-    return since.total_seconds() < SILENCE and not ended(run.owner)
+    since = read_clock() - datetime.fromisoformat(run.beat_at or run.started_at)
+    return since.total_seconds() < SILENCE and not has_ended(run.owner)
 
 
 @contextlib.contextmanager
-def held(ledger: Ledger, run_id: str, again: bool = False) -> Iterator[None]:
+def hold_lease(ledger: Ledger, run_id: str, again: bool = False) -> Iterator[None]:
     """Hold the lease on a run, with a heartbeat, until the block has ended. Raises `LeaseLost` when another has it.
     `again`: to compute, see `Runs.take`."""
 
-    def beat() -> None:
+    def send_heartbeat() -> None:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the next write will say so
-            ledger.beat(run_id)
+            ledger.renew_lease(run_id)
 
-    ledger.take(run_id, again)
+    ledger.acquire_lease(run_id, again)
     try:
-        with every(BEAT, beat):
+        with run_periodically(BEAT, send_heartbeat):
             yield
     finally:
         with contextlib.suppress(sa.exc.SQLAlchemyError):  # then it expires
-            ledger.give_back(run_id)
+            ledger.release_lease(run_id)
 
 
 @contextlib.contextmanager
-def every(seconds: float, work: Callable[[], None]) -> Iterator[None]:
+def run_periodically(seconds: float, work: Callable[[], None]) -> Iterator[None]:
     """Do `work` every so many seconds, from a thread, until the block has ended."""
     done = threading.Event()
 
-    def again() -> None:
+    def run_until_stopped() -> None:
         while not done.wait(seconds):
             work()
 
-    thread = threading.Thread(target=again, daemon=True)
+    thread = threading.Thread(target=run_until_stopped, daemon=True)
     thread.start()
     try:
         yield

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from ..errors import Conflict
+from ..errors import RevisionConflict
 from . import lease
 from .approvals import Approvals
 from .checks import Checks
 from .contents import Contents
 from .digests import Digests
 from .progress import Progress
-from .records import Revision, RunState, Severity, numbers, texts
+from .records import Revision, RunState, Severity, decode_snapshots, encode_snapshots
 from .runs import Runs
 from .schema import NOTHING, ledger, runs
 
@@ -28,7 +28,7 @@ from .schema import NOTHING, ledger, runs
 class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
     """All small state of a home."""
 
-    def publish(
+    def publish_revision(
         self,
         run_id: str,
         parent: int,
@@ -43,50 +43,50 @@ class Ledger(Runs, Approvals, Progress, Contents, Checks, Digests):
 
         `again`: the revision whose state it publishes again; refused when a compaction has changed its pins meanwhile.
         """
-        on = self.at(parent) if again is None else again
+        on = self.get_revision(parent) if again is None else again
         row = {
             "revision": parent + 1,
             "parent": parent,
             "run_id": run_id,
             "frontier": NOTHING if frontier is None else frontier,
-            "snapshots": texts(snapshots),
+            "snapshots": encode_snapshots(snapshots),
             "config_digest": digest,
             "mark": mark,
-            "published_at": lease.now(),
+            "published_at": lease.timestamp(),
             "since": since,
             # a compacted snapshot that both read holds the rows of the revisions in between, too
             "hidden": [*on.hidden] if again is None else [*on.hidden, (again.revision + 1, parent)],
         }
         try:
-            with self._writing(run_id) as connection:
+            with self._write_transaction(run_id) as connection:
                 connection.execute(ledger.insert().values(**row))
                 if again is not None and again.revision:
                     pins = sa.select(ledger.c.snapshots).where(ledger.c.revision == again.revision).with_for_update()
-                    if numbers(connection.execute(pins).scalar_one()) != again.snapshots:
-                        raise Conflict(
+                    if decode_snapshots(connection.execute(pins).scalar_one()) != again.snapshots:
+                        raise RevisionConflict(
                             f"a compaction has changed revision {again.revision} meanwhile. Nothing was published.",
                             "run the same command again",
                         )
                 connection.execute(
                     runs.update()
                     .where(runs.c.run_id == run_id)
-                    .values(state=RunState.PUBLISHED, error=None, finished_at=lease.now())
+                    .values(state=RunState.PUBLISHED, error=None, finished_at=lease.timestamp())
                 )
         except sa.exc.IntegrityError:
-            won = self.at(parent + 1)
+            won = self.get_revision(parent + 1)
             if won.run_id == run_id:  # our own insert, whose answer was lost
                 return won
-            conflict = self.overtaken(run_id)
+            conflict = self.supersede_if_behind(run_id)
             assert conflict is not None
             raise conflict from None
-        return self.at(parent + 1)
+        return self.get_revision(parent + 1)
 
-    def pin(
+    def repin_revisions(
         self, run_id: str, snapshots: dict[str, int], revisions: list[int], since: int | None, dropped: list[int]
     ) -> None:
         """After a compaction: `revisions` are read from these snapshots now, and `dropped` ones not any more. Raises
         `LeaseLost`."""
-        with self._writing(run_id) as connection:
+        with self._write_transaction(run_id) as connection:
             mine = ledger.c.revision.in_(revisions)
-            connection.execute(ledger.update().where(mine).values(snapshots=texts(snapshots), since=since))
+            connection.execute(ledger.update().where(mine).values(snapshots=encode_snapshots(snapshots), since=since))
             connection.execute(ledger.update().where(ledger.c.revision.in_(dropped)).values(snapshots={}))

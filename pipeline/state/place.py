@@ -55,46 +55,46 @@ class Identity:
     stored: bool = True
 
 
-class Displaced(UsageError):
+class HomeMoved(UsageError):
     """The home is at another place than its tables' metadata say."""
 
 
-def opened(home: Home, writes: bool = False) -> Ledger:
+def open_ledger(home: Home, writes: bool = False) -> Ledger:
     """A home's ledger. Raises like `verify`. `writes`: its database is brought up to date."""
-    with database.shared(home.database):
-        verify(home)
+    with database.shared_engine(home.database):
+        verify_identity(home)
         return Ledger(home.database, writes)
 
 
-def verify(home: Home) -> None:
+def verify_identity(home: Home) -> None:
     """Raise `AltneuError` where the home is not what its database or its tables were made for. Makes nothing."""
-    identity = look(home)
+    identity = find_identity(home)
     if identity is None:
         refuse_lost_database(home)
     else:
-        check(home, identity)
+        require_unmoved(home, identity)
 
 
-def settled(home: Home) -> Identity:
+def require_identity(home: Home) -> Identity:
     """The home's identity, for whoever opens its tables; a new home is given one. Raises like `opened`."""
-    with database.shared(home.database):
-        identity = look(home) or claim(home)
-        check(home, identity)
+    with database.shared_engine(home.database):
+        identity = find_identity(home) or claim_identity(home)
+        require_unmoved(home, identity)
         return identity
 
 
-def claim(home: Home) -> Identity:
+def claim_identity(home: Home) -> Identity:
     """Store the home's identity, a new one when it has none; of several processes that do so, all get the same."""
-    identity = look(home)
+    identity = find_identity(home)
     if identity is not None and identity.stored:
         return identity
     catalog = identity.catalog if identity else new_catalog(REST if home.config.storage.catalog else PREFIX)
-    with database.connected(home.database) as connection:
-        versions.ready(connection.engine, writes=True)
+    with database.open_connection(home.database) as connection:
+        versions.prepare_database(connection.engine, writes=True)
         with contextlib.suppress(sa.exc.IntegrityError):  # another process was first
-            connection.execute(homes.insert().values(row(home, catalog, database_place(connection))))
+            connection.execute(homes.insert().values(identity_row(home, catalog, database_place(connection))))
             connection.commit()
-    found = look(home)
+    found = find_identity(home)
     assert found is not None
     return found
 
@@ -103,22 +103,22 @@ def new_catalog(prefix: str = PREFIX) -> str:
     return prefix + uuid.uuid4().hex[:12]
 
 
-def row(home: Home, catalog: str, here: str) -> dict[str, Any]:
+def identity_row(home: Home, catalog: str, here: str) -> dict[str, Any]:
     """What is stored of a home whose tables are where it is, and whose database is `here`."""
     places = {"warehouse": home.warehouse, "database": here}
-    return {"id": 1, "catalog": catalog, "format": FORMAT, **places, "made_at": lease.now()}
+    return {"id": 1, "catalog": catalog, "format": FORMAT, **places, "made_at": lease.timestamp()}
 
 
-def look(home: Home) -> Identity | None:
+def find_identity(home: Home) -> Identity | None:
     """The home's identity as it is stored, or as it is found by the tables; None for a home without tables. Stores
     nothing. Raises `UsageError` for a home of a later version."""
     uri = home.database
     url = sa.make_url(uri)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         return None
-    with database.connected(uri) as connection:
+    with database.open_connection(uri) as connection:
         there = set(sa.inspect(connection).get_table_names())
-        if "home" in there and (found := _stored(home, connection)) is not None:
+        if "home" in there and (found := _read_stored_identity(home, connection)) is not None:
             return found
         if "iceberg_tables" not in there:
             return None
@@ -133,15 +133,17 @@ def look(home: Home) -> Identity | None:
         if "ledger" in there:
             newest = sa.select(ledger.c.snapshots).order_by(ledger.c.revision.desc()).limit(1)
             pins = connection.execute(newest).scalar() or {}
-        places = {name: next(place_of(*each) for each in found.items()) for name, found in named.items()}
-        former = {name: _former_file(home, name, warehouse) for name, warehouse in places.items()}
+        places = {name: next(warehouse_of(*each) for each in found.items()) for name, found in named.items()}
+        former = {name: _former_catalog_file(home, name, warehouse) for name, warehouse in places.items()}
         several = len(named) > 1  # a past change of credentials has left empty tables under another name
-        catalog = max(named, key=lambda name: several and (_pinned(home, named[name], pins), former[name]))
+        catalog = max(
+            named, key=lambda name: several and (_count_pinned_snapshots(home, named[name], pins), former[name])
+        )
         where = former[catalog] if connection.dialect.name == "sqlite" else database_place(connection)
         return Identity(catalog, places[catalog], where, stored=False)
 
 
-def _stored(home: Home, connection: sa.Connection) -> Identity | None:
+def _read_stored_identity(home: Home, connection: sa.Connection) -> Identity | None:
     """The row of the table `home`. Its format is looked at first: the rest may be another version's."""
     version = connection.execute(sa.select(homes.c.format)).scalar()
     if version is None:
@@ -155,7 +157,7 @@ def _stored(home: Home, connection: sa.Connection) -> Identity | None:
     return Identity(found.catalog, found.warehouse, found.database)
 
 
-def _former_file(home: Home, catalog: str, warehouse: str) -> str:
+def _former_catalog_file(home: Home, catalog: str, warehouse: str) -> str:
     """The SQLite file whose home gave its catalog this name, before there were homes; "" when it is none of those
     that come to mind: the one of now, and the one beside the tables. Paths stood in its name as they are."""
     beside = f"{warehouse.rpartition('/')[0]}/altneu.db"
@@ -172,7 +174,7 @@ def _former_file(home: Home, catalog: str, warehouse: str) -> str:
 ROUNDS = "rounds_"  # how tables begin that are no state of a home, and may go at any moment (`storage.rounds`)
 
 
-def locations(connection: sa.Connection, catalog: str, *named: str) -> dict[str, str]:
+def list_table_locations(connection: sa.Connection, catalog: str, *named: str) -> dict[str, str]:
     """Each table of a catalog, `namespace.table`, with the metadata file that is in force; without those of rounds, but
     for those that are named."""
     mine = sa.select(tables).where(tables.c.catalog_name == catalog)
@@ -181,19 +183,19 @@ def locations(connection: sa.Connection, catalog: str, *named: str) -> dict[str,
     return {f"{row.table_namespace}.{row.table_name}": row.metadata_location for row in rows}
 
 
-def place_of(table: str, location: str) -> str:
+def warehouse_of(table: str, location: str) -> str:
     """The warehouse of a table, `namespace/name`, by where its metadata file is."""
     return location.rsplit(f"/{table}/metadata/", 1)[0]
 
 
-def _pinned(home: Home, locations: dict[str, str], pins: dict[str, str]) -> int:
+def _count_pinned_snapshots(home: Home, locations: dict[str, str], pins: dict[str, str]) -> int:
     """How many of the snapshots that the ledger pins are in these tables, read where the home is now."""
     found = 0
     for table, location in locations.items():
         pin = pins.get(table.rpartition("/")[2])
-        here = home.warehouse + location.removeprefix(place_of(table, location))
+        here = home.warehouse + location.removeprefix(warehouse_of(table, location))
         try:
-            snapshots = json.loads(files.read(here)).get("snapshots", []) if pin else []
+            snapshots = json.loads(files.read_file(here)).get("snapshots", []) if pin else []
         except (OSError, ValueError):
             continue
         found += any(str(snapshot["snapshot-id"]) == pin for snapshot in snapshots)
@@ -213,28 +215,28 @@ def database_place(connection: sa.Connection) -> str:
     return f"postgresql:{cluster}/{name}"
 
 
-def moved(home: Home, identity: Identity) -> tuple[bool, bool]:
+def detect_moves(home: Home, identity: Identity) -> tuple[bool, bool]:
     """Is the warehouse, is the database another than the home's tables were made for?"""
-    with database.connected(home.database) as connection:
+    with database.open_connection(home.database) as connection:
         here = database_place(connection)
     known = UNTOLD not in (here, identity.database)
-    other = known and not (identity.database and files.same(identity.database, here))
-    return not files.same(identity.warehouse, home.warehouse), other
+    other = known and not (identity.database and files.is_same_location(identity.database, here))
+    return not files.is_same_location(identity.warehouse, home.warehouse), other
 
 
-def check(home: Home, identity: Identity) -> None:
+def require_unmoved(home: Home, identity: Identity) -> None:
     """Raise `Displaced` when the home is not where its tables' metadata say, with the command that helps."""
-    warehouse, other = moved(home, identity)
+    warehouse, other = detect_moves(home, identity)
     if warehouse:
-        raise Displaced(
+        raise HomeMoved(
             f"this home was copied, moved or mounted elsewhere: its tables were made in {identity.warehouse}, and are "
             f"looked for in {home.warehouse} now.",
             "altneu relocate   (their metadata name whole paths: it writes them for this place)",
         )
     if other:
-        raise Displaced(
+        raise HomeMoved(
             f"the database of this home was {identity.database or 'another one'} when its tables in {home.warehouse} "
-            f"were made; now it is {database.shown(home.database)}. Two databases on the same tables would destroy "
+            f"were made; now it is {database.redact_uri(home.database)}. Two databases on the same tables would destroy "
             "them.",
             "altneu relocate --original-gone   (if nobody works with the former one any more); else copy the tables, "
             f"name their place under [storage] warehouse in {home.path / 'altneu.toml'}, and: altneu relocate",
@@ -243,28 +245,30 @@ def check(home: Home, identity: Identity) -> None:
 
 def refuse_lost_database(home: Home) -> None:
     """For a home whose database knows of no tables: raise `AltneuError` when its warehouse holds rows."""
-    refuse_full_warehouse(home, f"the database of this home, {database.shown(home.database)}, is lost or empty")
+    refuse_full_warehouse(home, f"the database of this home, {database.redact_uri(home.database)}, is lost or empty")
 
 
 def refuse_full_warehouse(home: Home, lost: str) -> None:
     """For a home whose tables are not known any more (`lost`): raise `AltneuError` when its warehouse holds rows."""
-    warehouse = files.local(home.warehouse)
+    warehouse = files.local_path(home.warehouse)
     if warehouse is not None:
         full = any(warehouse.glob("*/*/data/*.parquet"))
         away = f"mv {warehouse} {warehouse}.lost"
     else:
-        full = any(re.fullmatch(r"[^/]+/[^/]+/data/.*\.parquet", name) for name in listed(home))
+        full = any(re.fullmatch(r"[^/]+/[^/]+/data/.*\.parquet", name) for name in list_warehouse_files(home))
         away = "name another place under [storage] warehouse"
     if full:
         raise AltneuError(
-            f"{lost}, while {files.plain(home.warehouse)} is full: without it nobody knows which rows are published.",
+            f"{lost}, while {files.normalize_location(home.warehouse)} is full: without it nobody knows which rows are published.",
             f"put it back from a backup; or start again from the landing: {away}; altneu backfill --all",
         )
 
 
-def listed(home: Home) -> dict[str, files.Found]:
+def list_warehouse_files(home: Home) -> dict[str, files.FileEntry]:
     """Every file of a home's warehouse. Raises `Unavailable` when that cannot be read."""
     try:
-        return files.listed(home.warehouse)
+        return files.list_files(home.warehouse)
     except OSError as error:
-        raise Unavailable(f"[storage] warehouse = {home.warehouse}: {files.told(error)}", "altneu doctor") from error
+        raise Unavailable(
+            f"[storage] warehouse = {home.warehouse}: {files.format_store_error(error)}", "altneu doctor"
+        ) from error

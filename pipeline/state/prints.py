@@ -14,7 +14,7 @@ TIMELESS = ("names", "quarantine")  # tables that a compaction does not fold to 
 
 
 @dataclass(frozen=True)
-class Difference:
+class FingerprintDifference:
     """Where a table is not what it should be: the first such epoch, and how many there are."""
 
     table: str
@@ -23,12 +23,12 @@ class Difference:
     found: Fingerprint
     epochs: int
 
-    def words(self, label: str) -> str:
+    def describe(self, label: str) -> str:
         more = f", and of {self.epochs - 1:,} more epoch(s)" if self.epochs > 1 else ""
         return f"table {self.table}, epoch {label}: fingerprint {self.found} instead of {self.expected}{more}"
 
 
-def running(
+def sum_by_revision(
     diffs: Iterable[tuple[int, str, int, str]], revisions: Iterable[int], published: Iterable[int] = ()
 ) -> dict[int, Prints]:
     """The sums of `(revision, table, epoch, fingerprint)` rows, in the order of revisions, up to some of these. Epochs
@@ -55,48 +55,48 @@ def running(
     return found
 
 
-class Running:
+class RunningFingerprint:
     """The sum up to an epoch, for epochs that rise."""
 
     def __init__(self, found: ByEpoch) -> None:
         self.rest = sorted(found.items(), reverse=True)
         self.sum = Fingerprint()
 
-    def at(self, epoch: int) -> Fingerprint:
+    def advance_to(self, epoch: int) -> Fingerprint:
         while self.rest and self.rest[-1][0] <= epoch:
             self.sum += self.rest.pop()[1]
         return self.sum
 
 
-def step(before: Prints, after: Prints) -> dict[str, dict[int, Fingerprint] | None]:
+def staged_difference(before: Prints, after: Prints) -> dict[str, dict[int, Fingerprint] | None]:
     """What a run has to stage on `before` so that `after` is there; None: of this table nothing is known any more."""
     found: dict[str, dict[int, Fingerprint] | None] = {table: None for table in before if table not in after}
     for table, wanted in after.items():
-        found[table] = minus(wanted, before.get(table, {}))
+        found[table] = subtract_fingerprints(wanted, before.get(table, {}))
     return found
 
 
-def plus(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
+def add_fingerprints(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
     """By epoch, in order; epochs at which nothing is left are not in it."""
-    return minus(first, {epoch: -each for epoch, each in second.items()})
+    return subtract_fingerprints(first, {epoch: -each for epoch, each in second.items()})
 
 
-def minus(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
+def subtract_fingerprints(first: ByEpoch, second: ByEpoch) -> dict[int, Fingerprint]:
     """As `plus`."""
     nothing = Fingerprint()
     both = {epoch: first.get(epoch, nothing) - second.get(epoch, nothing) for epoch in sorted({*first, *second})}
     return {epoch: each for epoch, each in both.items() if each}
 
 
-def folded(prints: Prints, since: int | None) -> Prints:
+def fold_fingerprints(prints: Prints, since: int | None) -> Prints:
     """Those of the tables after a compaction: epochs before `since` count as `since`. Of upserts those before it are
     left out, since a compaction keeps only those that are in force."""
     if since is None:
         return prints
-    return {table: found if table in TIMELESS else _folded(table, found, since) for table, found in prints.items()}
+    return {table: found if table in TIMELESS else _fold_table(table, found, since) for table, found in prints.items()}
 
 
-def _folded(table: str, found: dict[int, Fingerprint], since: int) -> dict[int, Fingerprint]:
+def _fold_table(table: str, found: dict[int, Fingerprint], since: int) -> dict[int, Fingerprint]:
     kept = {epoch: each for epoch, each in found.items() if epoch >= since}
     if table == "upserts":
         return kept
@@ -104,22 +104,24 @@ def _folded(table: str, found: dict[int, Fingerprint], since: int) -> dict[int, 
     return {**({since: first} if first else {}), **{epoch: each for epoch, each in kept.items() if epoch > since}}
 
 
-def differences(expected: Prints, found: Prints) -> list[Difference]:
+def list_differences(expected: Prints, found: Prints) -> list[FingerprintDifference]:
     """Of the tables that both know, those that differ."""
-    each = (_difference(table, expected[table], found[table]) for table in expected if table in found)
+    each = (_compare_table(table, expected[table], found[table]) for table in expected if table in found)
     return [one for one in each if one is not None]
 
 
-def _difference(table: str, expected: dict[int, Fingerprint], found: dict[int, Fingerprint]) -> Difference | None:
+def _compare_table(
+    table: str, expected: dict[int, Fingerprint], found: dict[int, Fingerprint]
+) -> FingerprintDifference | None:
     nothing = Fingerprint()
     epochs = [epoch for epoch in {*expected, *found} if expected.get(epoch) != found.get(epoch)]
     if not epochs:
         return None
     first = min(epochs)
-    return Difference(table, first, expected.get(first, nothing), found.get(first, nothing), len(epochs))
+    return FingerprintDifference(table, first, expected.get(first, nothing), found.get(first, nothing), len(epochs))
 
 
-def at(prints: Prints, epoch: int | None) -> dict[str, str]:
+def cumulative_at(prints: Prints, epoch: int | None) -> dict[str, str]:
     """The fingerprint of each table's contents at an epoch."""
     if epoch is None:
         return {}

@@ -18,38 +18,40 @@ from .store import Store
 class Progress(Store):
     """The rows of `stages`."""
 
-    def stages(self, run_id: str) -> list[StageRecord]:
+    def list_stages(self, run_id: str) -> list[StageRecord]:
         """The stages of a run, in the order in which they began."""
         mine = sa.select(stages).where(stages.c.run_id == run_id).order_by(stages.c.started_at)
-        return [StageRecord.of(row) for row in self.read(mine)]
+        return [StageRecord.from_row(row) for row in self.read_rows(mine)]
 
-    def written(self, run_id: str) -> dict[str, int]:
+    def recorded_snapshots(self, run_id: str) -> dict[str, int]:
         """Table → the snapshot of it that the finished stages of a run have recorded."""
-        done = [row.facts for row in self.stages(run_id) if row.state is StageState.DONE]
+        done = [row.facts for row in self.list_stages(run_id) if row.state is StageState.DONE]
         return {table: snapshot for facts in done for table, snapshot in facts.snapshots.items()}
 
-    def facts(self, run_id: str, kind: type[F]) -> F:
+    def get_facts(self, run_id: str, kind: type[F]) -> F:
         """What a finished stage, named by the class of its facts, recorded."""
-        for row in self.stages(run_id):
+        for row in self.list_stages(run_id):
             if row.state is StageState.DONE and isinstance(row.facts, kind):
                 return row.facts
         raise AltneuError(f"run {run_id}: stage {kind.STAGE} has not finished.", "altneu status")
 
-    def history(self, newest: int) -> list[StageRecord]:
+    def list_recent_stages(self, newest: int) -> list[StageRecord]:
         """The finished stages of the newest published runs."""
         last = sa.select(ledger.c.run_id).order_by(ledger.c.revision.desc()).limit(newest).subquery()
         statement = sa.select(stages).join(last, last.c.run_id == stages.c.run_id)
         done = statement.where(stages.c.state == StageState.DONE)
-        return [StageRecord.of(row) for row in self.read(done)]
+        return [StageRecord.from_row(row) for row in self.read_rows(done)]
 
-    def sizes(self) -> Mapping[str, Size]:
+    def table_sizes(self) -> Mapping[str, Size]:
         """Table → its size for a reader of the newest revision, by the last publish or compaction."""
         last = stages.c.stage.in_(["publish", "compact"]) & (stages.c.state == StageState.DONE)
-        rows = self.read(sa.select(stages).where(last).order_by(stages.c.started_at.desc()).limit(1))
-        facts = StageRecord.of(rows[0]).facts if rows else None
+        rows = self.read_rows(sa.select(stages).where(last).order_by(stages.c.started_at.desc()).limit(1))
+        facts = StageRecord.from_row(rows[0]).facts if rows else None
         return facts.tables if isinstance(facts, (PublishFacts, CompactFacts)) else {}
 
-    def stage(self, run_id: str, stage: str, state: StageState, started: float, facts: Facts | None = None) -> None:
+    def record_stage(
+        self, run_id: str, stage: str, state: StageState, started: float, facts: Facts | None = None
+    ) -> None:
         """Record that a stage started (`running`), or ended (`done`, `failed`) with its facts."""
         row = {
             "state": state,
@@ -58,6 +60,6 @@ class Progress(Store):
             "facts": to_json(facts) if facts else {},
         }
         where = (stages.c.run_id == run_id) & (stages.c.stage == stage)
-        with self._writing(run_id) as connection:
+        with self._write_transaction(run_id) as connection:
             if not connection.execute(stages.update().where(where).values(**row)).rowcount:
                 connection.execute(stages.insert().values(run_id=run_id, stage=stage, **row))

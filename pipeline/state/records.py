@@ -89,8 +89,8 @@ class Base:
     since: int | None
     snapshots: dict[str, int]
 
-    def stored(self) -> Json:
-        return {"since": self.since, "snapshots": texts(self.snapshots)}
+    def to_json(self) -> Json:
+        return {"since": self.since, "snapshots": encode_snapshots(self.snapshots)}
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class RunRecord:
     discarded: bool
 
     @classmethod
-    def of(cls, row: Row) -> Self:
-        base = None if row.base is None else Base(row.base["since"], numbers(row.base["snapshots"]))
+    def from_row(cls, row: Row) -> Self:
+        base = None if row.base is None else Base(row.base["since"], decode_snapshots(row.base["snapshots"]))
         return cls(
             row.run_id,
             row.parent,
@@ -131,14 +131,14 @@ class RunRecord:
         )
 
     @property
-    def last_word(self) -> str:
+    def last_signal(self) -> str:
         """When it ended, or last sent a heartbeat."""
         return self.finished_at or self.beat_at or self.started_at
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Does a process work on it, or did one until a minute ago?"""
-        return self.state is RunState.RUNNING and lease.beats(self)
+        return self.state is RunState.RUNNING and lease.has_heartbeat(self)
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,10 @@ class Approval:
     at: str
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         return cls(row.run_id, Verdict(row.verdict), row.person, row.because, row.at)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """`approved by ada: expected after the import`."""
         return (
             self.verdict + (f" by {self.person}" if self.person else "") + (f": {self.because}" if self.because else "")
@@ -174,7 +174,7 @@ class StageRecord:
     stored: Json
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         return cls(row.run_id, row.stage, StageState(row.state), row.started_at, row.seconds, dict(row.facts))
 
     @cached_property
@@ -199,13 +199,13 @@ class Revision:
     hidden: tuple[tuple[int, int], ...] = ()  # (first, last) of the revisions that a rollback took back
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         return cls(
             row.revision,
             row.parent,
             row.run_id,
             None if row.frontier == NOTHING else row.frontier,
-            numbers(row.snapshots),
+            decode_snapshots(row.snapshots),
             row.config_digest,
             Severity(row.mark) if row.mark else None,
             row.published_at,
@@ -218,7 +218,7 @@ class Revision:
         """The snapshots of the tables of diff triples: all but the plain ones."""
         return {table: snapshot for table, snapshot in self.snapshots.items() if table not in PLAIN}
 
-    def answers(self, epoch: int) -> bool:
+    def knows_epoch(self, epoch: int) -> bool:
         """Do the tables still know this epoch, or has a compaction folded it?"""
         return self.since is None or epoch >= self.since
 
@@ -237,11 +237,11 @@ class StagedBatch:
     bad_rows: int
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         return cls(row.epoch, row.digest, row.files, row.rows, row.bad_rows)
 
     @classmethod
-    def taken_back(cls, epoch: int) -> Self:
+    def for_removed_epoch(cls, epoch: int) -> Self:
         """A rollback has taken the epoch's batch back."""
         return cls(epoch, "", 0, 0, 0)
 
@@ -253,10 +253,10 @@ class Batch(StagedBatch):
     revision: int
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         return cls(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.revision)
 
-    def staged(self) -> StagedBatch:
+    def to_staged(self) -> StagedBatch:
         """The same, to be published again."""
         return StagedBatch(self.epoch, self.digest, self.files, self.rows, self.bad_rows)
 
@@ -272,7 +272,7 @@ class LandedBatch(Batch):
     finished_at: str | None
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         batch = (row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.revision)
         kind = RunKind(row.kind or RunKind.RUN)
         return cls(*batch, row.run_id, row.published_at, kind, row.started_at, row.finished_at)
@@ -297,7 +297,7 @@ class CheckRecord:
     at: str
 
     @classmethod
-    def of(cls, row: Row) -> Self:
+    def from_row(cls, row: Row) -> Self:
         return cls(
             row.id,
             row.run_id,
@@ -314,7 +314,7 @@ class CheckRecord:
             row.at,
         )
 
-    def result(self) -> Check:
+    def to_check(self) -> Check:
         """The same, as the check gave it."""
         return {
             "epoch": self.epoch,
@@ -331,13 +331,13 @@ class CheckRecord:
 
 def new_run_id() -> str:
     """Sorts by the second in which the run began."""
-    return f"{lease.clock():%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
+    return f"{lease.read_clock():%Y%m%dT%H%M%S}_{uuid.uuid4().hex[:8]}"
 
 
-def texts(snapshots: dict[str, int]) -> dict[str, str]:
+def encode_snapshots(snapshots: dict[str, int]) -> dict[str, str]:
     """Snapshot ids as they are stored: 64 bits do not fit JSON."""
     return {table: str(snapshot) for table, snapshot in snapshots.items()}
 
 
-def numbers(snapshots: dict[str, str]) -> dict[str, int]:
+def decode_snapshots(snapshots: dict[str, str]) -> dict[str, int]:
     return {table: int(snapshot) for table, snapshot in snapshots.items()}

@@ -15,33 +15,33 @@ from .store import Store
 class Revisions(Store):
     """The rows of the ledger."""
 
-    def revisions(self) -> list[Revision]:
+    def list_revisions(self) -> list[Revision]:
         """All published revisions, oldest first."""
-        return [Revision.of(row) for row in self.read(sa.select(ledger).order_by(ledger.c.revision))]
+        return [Revision.from_row(row) for row in self.read_rows(sa.select(ledger).order_by(ledger.c.revision))]
 
     def published_by(self, run_id: str) -> Revision | None:
         """The revision that a run has published; None: it has not."""
-        rows = self.read(sa.select(ledger).where(ledger.c.run_id == run_id))
-        return Revision.of(rows[0]) if rows else None
+        rows = self.read_rows(sa.select(ledger).where(ledger.c.run_id == run_id))
+        return Revision.from_row(rows[0]) if rows else None
 
-    def at(self, revision: int | None = None) -> Revision:
+    def get_revision(self, revision: int | None = None) -> Revision:
         """The ledger row of a revision (default: the newest; `EMPTY` when nothing was published)."""
         if revision == 0:
             return EMPTY
         statement = sa.select(ledger).order_by(ledger.c.revision.desc()).limit(1)
         if revision is not None:
             statement = statement.where(ledger.c.revision == revision)
-        rows = self.read(statement)
+        rows = self.read_rows(statement)
         if rows:
-            return Revision.of(rows[0])
+            return Revision.from_row(rows[0])
         if revision:
-            newest = self.at().revision
+            newest = self.get_revision().revision
             raise AltneuError(f"revision {revision} was not published; the newest is {newest}.", "altneu status")
         return EMPTY
 
-    def published(self, revision: int | None = None) -> Revision:
+    def require_published(self, revision: int | None = None) -> Revision:
         """The same. Raises `AltneuError` where there is nothing to see: before a first one, after a rollback to 0."""
-        row = self.at(revision)
+        row = self.get_revision(revision)
         if row.frontier is None:
             what = "nothing is published yet."
             if row.revision:
@@ -50,7 +50,7 @@ class Revisions(Store):
         return row
 
 
-def exact(rows: Sequence[Revision]) -> set[int]:
+def exact_revisions(rows: Sequence[Revision]) -> set[int]:
     """Of all revisions, oldest first, those whose snapshots hold the rows that they show and no others: what a reader
     who knows nothing of the ledger may be pointed at.
 
@@ -58,7 +58,7 @@ def exact(rows: Sequence[Revision]) -> set[int]:
     another one shares those of all of them, too, if an earlier version has made it; so does what was built on it.
     """
     by_number = {row.revision: row for row in rows}
-    again = {row.revision: published_again(row) for row in rows}
+    again = {row.revision: republished_revision(row) for row in rows}
     last: dict[tuple[tuple[str, int], ...], int] = {}  # the snapshots → the newest revision with rows of its own
     same: set[int] = set()  # rollbacks that read what the revision reads that they publish again
     for row in rows:
@@ -66,7 +66,7 @@ def exact(rows: Sequence[Revision]) -> set[int]:
         if target and by_number[target].snapshots == row.snapshots:
             same.add(row.revision)
         else:
-            last[_key(row)] = row.revision
+            last[_snapshots_key(row)] = row.revision
     found: set[int] = set()
     others: set[int] = set()  # rollbacks whose snapshots hold rows of revisions that they take back
     for row in rows:
@@ -76,17 +76,17 @@ def exact(rows: Sequence[Revision]) -> set[int]:
             fine = again[row.revision] in found
             others |= set() if fine else {row.revision}
         else:
-            fine = row.frontier is None or last[_key(row)] == row.revision
+            fine = row.frontier is None or last[_snapshots_key(row)] == row.revision
         builds_on_others = any(not any(a <= other <= b for a, b in row.hidden) for other in others)
         if fine and (row.frontier is None or not builds_on_others):
             found.add(row.revision)
     return found
 
 
-def _key(row: Revision) -> tuple[tuple[str, int], ...]:
+def _snapshots_key(row: Revision) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(row.snapshots.items()))
 
 
-def published_again(row: Revision) -> int | None:
+def republished_revision(row: Revision) -> int | None:
     """Of a rollback: the revision that it publishes again."""
     return row.hidden[-1][0] - 1 if row.hidden and row.hidden[-1][1] == row.parent else None

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from ..errors import AltneuError, Conflict, UnderWay
+from ..errors import AltneuError, RevisionConflict, RunInProgress
 from . import lease
-from .approvals import say
+from .approvals import record_verdict
 from .records import OPEN, Json, Revision, RunKind, RunRecord, RunState, Verdict, new_run_id
 from .revisions import Revisions
 from .schema import homes, ledger, runs
@@ -21,66 +21,66 @@ from .schema import homes, ledger, runs
 class Runs(Revisions):
     """The rows of `runs`."""
 
-    def run(self, run_id: str) -> RunRecord:
+    def get_run(self, run_id: str) -> RunRecord:
         """Raises `AltneuError` when there is none."""
-        rows = self.read(sa.select(runs).where(runs.c.run_id == run_id))
+        rows = self.read_rows(sa.select(runs).where(runs.c.run_id == run_id))
         if not rows:
             raise AltneuError(f"there is no run {run_id!r}.", "altneu status")
-        return RunRecord.of(rows[0])
+        return RunRecord.from_row(rows[0])
 
-    def runs(self) -> list[RunRecord]:
+    def list_runs(self) -> list[RunRecord]:
         """All runs, oldest first."""
-        return [RunRecord.of(row) for row in self.read(sa.select(runs).order_by(runs.c.started_at))]
+        return [RunRecord.from_row(row) for row in self.read_rows(sa.select(runs).order_by(runs.c.started_at))]
 
-    def motifs(self, revision: Revision) -> list[str]:
+    def list_motifs(self, revision: Revision) -> list[str]:
         """The motifs that a revision was published with, in their order."""
-        return list(self.run(revision.run_id).config.get("motifs", {})) if revision.revision else []
+        return list(self.get_run(revision.run_id).config.get("motifs", {})) if revision.revision else []
 
-    def parent(self, run: RunRecord) -> Revision:
+    def get_parent(self, run: RunRecord) -> Revision:
         """The revision that a run builds on, as it was when the run began."""
-        row = self.at(run.parent)
+        row = self.get_revision(run.parent)
         if run.base is None:
             return row
         return replace(row, since=run.base.since, snapshots=run.base.snapshots)
 
-    def pinned(self, without: str | None = None) -> dict[str, set[int]]:
+    def pinned_snapshots(self, without: str | None = None) -> dict[str, set[int]]:
         """Table → the snapshots that readers of some revision, or runs that may go on (but for one) or are held, still
         need."""
         pins: dict[str, set[int]] = {}
-        newest = self.at().revision
+        newest = self.get_revision().revision
         open_ = runs.c.state.in_(OPEN) & (runs.c.run_id != (without or "")) & (runs.c.parent == newest)
         going = sa.select(runs).where(open_ | (runs.c.state == RunState.HELD))
-        bases = [run.base.snapshots for run in map(RunRecord.of, self.read(going)) if run.base]
-        for snapshots in (*(row.snapshots for row in self.revisions()), *bases):
+        bases = [run.base.snapshots for run in map(RunRecord.from_row, self.read_rows(going)) if run.base]
+        for snapshots in (*(row.snapshots for row in self.list_revisions()), *bases):
             for table, snapshot in snapshots.items():
                 pins.setdefault(table, set()).add(snapshot)
         return pins
 
-    def leftovers(self) -> list[str]:
+    def list_dead_runs(self) -> list[str]:
         """Runs that nobody works on any more and whose branches may go: those that can never be published, because
         their parent is not the newest revision or because they were rejected, and published ones that were killed
         before they had dropped theirs. Not those that are held: a person decides."""
-        return [row.run_id for row in self._leftovers()]
+        return [row.run_id for row in self._dead_run_records()]
 
-    def _leftovers(self) -> list[RunRecord]:
-        newest = self.at().revision
+    def _dead_run_records(self) -> list[RunRecord]:
+        newest = self.get_revision().revision
         lost = (runs.c.parent != newest) | (runs.c.kind == RunKind.COMPACT)
         done = runs.c.state.in_([RunState.PUBLISHED, RunState.REJECTED])
         over = done | (runs.c.state.in_([*OPEN, RunState.SUPERSEDED]) & lost)
-        rows = self.read(sa.select(runs).where(over & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false()))))
+        rows = self.read_rows(sa.select(runs).where(over & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false()))))
         held = (RunState.RUNNING, RunState.PUBLISHED)
-        return [run for run in map(RunRecord.of, rows) if run.state not in held or not lease.beats(run)]
+        return [run for run in map(RunRecord.from_row, rows) if run.state not in held or not lease.has_heartbeat(run)]
 
-    def undone(self) -> set[str]:
+    def runs_with_branches(self) -> set[str]:
         """Runs that may have branches; whatever a process that was taken for dead makes for another one is garbage."""
-        return {row.run_id for row in self.read(sa.select(runs.c.run_id).where(runs.c.discarded.is_not(True)))}
+        return {row.run_id for row in self.read_rows(sa.select(runs.c.run_id).where(runs.c.discarded.is_not(True)))}
 
-    def at_work(self) -> set[str]:
+    def list_active_runs(self) -> set[str]:
         """Runs that a living process works on."""
-        rows = self.read(sa.select(runs).where(runs.c.state == RunState.RUNNING))
-        return {run.run_id for run in map(RunRecord.of, rows) if run.alive}
+        rows = self.read_rows(sa.select(runs).where(runs.c.state == RunState.RUNNING))
+        return {run.run_id for run in map(RunRecord.from_row, rows) if run.is_alive}
 
-    def begin(
+    def create_run(
         self,
         run_id: str,
         parent: int,
@@ -95,116 +95,122 @@ class Runs(Revisions):
         row = {"run_id": run_id, "parent": parent, "epochs": epochs, "config": config, "kind": kind}
         with self.engine.begin() as connection:
             connection.execute(
-                runs.insert().values(**row, state=RunState.RUNNING, started_at=lease.now(), beat_at=lease.now())
+                runs.insert().values(
+                    **row, state=RunState.RUNNING, started_at=lease.timestamp(), beat_at=lease.timestamp()
+                )
             )
             # in the transaction that makes the run, so that no compaction comes between the look and the pin
             found = connection.execute(sa.select(ledger).where(ledger.c.revision == parent).with_for_update()).first()
             base = {"since": found.since, "snapshots": found.snapshots} if found else {"since": None, "snapshots": {}}
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(base=base))
             if hold:
-                say(connection, run_id, Verdict.WANTED)
+                record_verdict(connection, run_id, Verdict.WANTED)
             if alone:  # of two that begin at once the second one waits for this lock, and then sees the first
                 connection.execute(sa.select(homes.c.id).with_for_update())
                 newest = connection.execute(sa.select(ledger).order_by(ledger.c.revision.desc()).limit(1)).first()
                 if newest is not None and newest.revision != parent:
-                    raise UnderWay(f"revision {newest.revision} was published meanwhile.", run_id=newest.run_id)
+                    raise RunInProgress(f"revision {newest.revision} was published meanwhile.", run_id=newest.run_id)
                 going = sa.select(runs).where((runs.c.state == RunState.RUNNING) & (runs.c.run_id != run_id))
-                self._refuse_second(map(RunRecord.of, connection.execute(going)))
+                self._refuse_second_run(map(RunRecord.from_row, connection.execute(going)))
 
-    def under_way(self) -> None:
+    def refuse_concurrent_run(self) -> None:
         """Raises `UnderWay` when a run is at work that would publish."""
         going = sa.select(runs).where(runs.c.state == RunState.RUNNING)
-        self._refuse_second(map(RunRecord.of, self.read(going)))
+        self._refuse_second_run(map(RunRecord.from_row, self.read_rows(going)))
 
-    def _refuse_second(self, running: Iterable[RunRecord]) -> None:
-        other = next((run for run in running if run.kind is not RunKind.COMPACT and run.alive), None)
+    def _refuse_second_run(self, running: Iterable[RunRecord]) -> None:
+        other = next((run for run in running if run.kind is not RunKind.COMPACT and run.is_alive), None)
         if other is not None:
-            raise UnderWay(f"run {other.run_id} of {len(other.epochs)} epoch(s) is under way.", run_id=other.run_id)
+            raise RunInProgress(
+                f"run {other.run_id} of {len(other.epochs)} epoch(s) is under way.", run_id=other.run_id
+            )
 
-    def narrow(self, run_id: str, epochs: Sequence[int], failed: Mapping[int, str] | None = None) -> None:
+    def restrict_to_epochs(self, run_id: str, epochs: Sequence[int], failed: Mapping[int, str] | None = None) -> None:
         """A run goes on with some of its epochs, as if the others had not landed. Of those `failed` is on record, with
         its error, a run of its own."""
-        run = self.run(run_id)
-        with self._writing(run_id) as connection:
+        run = self.get_run(run_id)
+        with self._write_transaction(run_id) as connection:
             connection.execute(runs.update().where(runs.c.run_id == run_id).values(epochs=list(epochs)))
             for epoch, error in (failed or {}).items():
-                ended = {"state": RunState.FAILED, "error": error, "finished_at": lease.now(), "discarded": True}
+                ended = {"state": RunState.FAILED, "error": error, "finished_at": lease.timestamp(), "discarded": True}
                 begun = {"parent": run.parent, "config": run.config, "kind": run.kind, "started_at": run.started_at}
-                beat = {"beat_at": lease.now(), "base": run.base and run.base.stored()}
+                beat = {"beat_at": lease.timestamp(), "base": run.base and run.base.to_json()}
                 connection.execute(runs.insert().values(run_id=new_run_id(), epochs=[epoch], **begun, **beat, **ended))
 
-    def take(self, run_id: str, again: bool = False) -> None:
+    def acquire_lease(self, run_id: str, again: bool = False) -> None:
         """Take the lease on a run; one that failed and is tried again is running then. Raises `LeaseLost`.
 
         `again`: to compute; of a held run, what was decided of it then holds no more.
         """
-        row = self.run(run_id)
+        row = self.get_run(run_id)
         over = row.state is RunState.REJECTED or (row.discarded and row.state is not RunState.PUBLISHED)
-        free = (row.owner is None or row.owner == self.owner() or not lease.beats(row)) and not over
+        free = (row.owner is None or row.owner == self.owner() or not lease.has_heartbeat(row)) and not over
         reopened = again and row.state is RunState.HELD
         seen = (runs.c.owner == row.owner) & (runs.c.beat_at == row.beat_at) if row.owner else runs.c.owner.is_(None)
-        taken: dict[str, str | None] = {"owner": self.owner(), "beat_at": lease.now()}
+        taken: dict[str, str | None] = {"owner": self.owner(), "beat_at": lease.timestamp()}
         if row.state in OPEN or reopened:
             taken |= {"state": RunState.RUNNING, "error": None, "finished_at": None}
         with self.engine.begin() as connection:
             mine = (runs.c.run_id == run_id) & (runs.c.state == row.state) & seen
             if not free or not connection.execute(runs.update().where(mine).values(**taken)).rowcount:
-                raise self._lost(connection, run_id)
+                raise self._lease_lost_error(connection, run_id)
             if reopened:
-                say(connection, run_id, Verdict.WANTED)
+                record_verdict(connection, run_id, Verdict.WANTED)
         self._leases.add(run_id)
 
-    def give_back(self, run_id: str) -> None:
+    def release_lease(self, run_id: str) -> None:
         """End the lease: another process may take it."""
         self._leases.discard(run_id)
         with self.engine.begin() as connection:
             mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
-            connection.execute(runs.update().where(mine).values(owner=None, beat_at=lease.now()))
+            connection.execute(runs.update().where(mine).values(owner=None, beat_at=lease.timestamp()))
 
-    def beat(self, run_id: str) -> None:
+    def renew_lease(self, run_id: str) -> None:
         """A heartbeat of the process that holds the lease. Raises `LeaseLost` when it has lost it."""
-        with self._writing(run_id):
+        with self._write_transaction(run_id):
             pass
 
-    def finish(self, run_id: str, state: RunState, error: str | None = None) -> None:
+    def finish_run(self, run_id: str, state: RunState, error: str | None = None) -> None:
         """The end of a run. What is published, superseded, held or rejected stays so, whatever happens after."""
         stays = [RunState.PUBLISHED, RunState.SUPERSEDED, RunState.HELD, RunState.REJECTED]
         where = (runs.c.run_id == run_id) & runs.c.state.not_in(stays)
-        with self._writing(run_id) as connection:
-            connection.execute(runs.update().where(where).values(state=state, error=error, finished_at=lease.now()))
+        with self._write_transaction(run_id) as connection:
+            connection.execute(
+                runs.update().where(where).values(state=state, error=error, finished_at=lease.timestamp())
+            )
 
-    def overtaken(self, run_id: str) -> Conflict | None:
+    def supersede_if_behind(self, run_id: str) -> RevisionConflict | None:
         """Has another run published on this one's parent? Then it is recorded as superseded (a held run stays held,
         to be looked at); the error to raise."""
-        run = self.run(run_id)
-        newest = self.at().revision
+        run = self.get_run(run_id)
+        newest = self.get_revision().revision
         if run.kind is RunKind.COMPACT or run.state in (RunState.PUBLISHED, RunState.DONE) or newest == run.parent:
             return None
-        won = self.at(run.parent + 1)
+        won = self.get_revision(run.parent + 1)
         if run.state in OPEN:
             what = f"superseded by revision {won.revision}"
             mine = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN))
-            with self._writing(run_id) as connection:
-                connection.execute(mine.values(state=RunState.SUPERSEDED, error=what, finished_at=lease.now()))
-        return Conflict(
+            with self._write_transaction(run_id) as connection:
+                connection.execute(mine.values(state=RunState.SUPERSEDED, error=what, finished_at=lease.timestamp()))
+        return RevisionConflict(
             f"run {run_id} builds on revision {run.parent}, but run {won.run_id} has published revision "
             f"{won.revision} meanwhile. Nothing of this run was published.",
             "run the same command again" + (" (with --hold)" if run.state is RunState.HELD else ""),
         )
 
-    def give_up(self) -> list[str]:
+    def expire_dead_runs(self) -> list[str]:
         """End the leases of `leftovers`, so that their branches can go; of one that was killed that is recorded."""
         gone = []
         killed = {"state": RunState.FAILED, "error": "it stopped without a word (killed, or the machine went down)"}
-        for row in self._leftovers():
+        for row in self._dead_run_records():
             with self.engine.begin() as connection:
                 same = (runs.c.run_id == row.run_id) & (runs.c.state == row.state) & (runs.c.beat_at == row.beat_at)
-                end = {"finished_at": row.last_word, **killed} if row.state is RunState.RUNNING else {}
+                end = {"finished_at": row.last_signal, **killed} if row.state is RunState.RUNNING else {}
                 if connection.execute(runs.update().where(same).values(owner=None, **end)).rowcount:
                     gone.append(row.run_id)
         return gone
 
-    def discard(self, run_ids: list[str]) -> None:
+    def forget_branches(self, run_ids: list[str]) -> None:
         """Note that these runs have no branches any more."""
         with self.engine.begin() as connection:
             connection.execute(runs.update().where(runs.c.run_id.in_(run_ids)).values(discarded=True))

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from expectations.volumes import EXPECTATIONS as VOLUMES
 
-from .attempts import Attempt, pending, unpublished
+from .attempts import Attempt, list_unpublished, newest_unresolved
 from .ledger import Ledger
 from .records import Batch, CheckRecord, Revision, RunKind, RunState, Severity
 from .schema import batches, checks, ledger, runs, totals
@@ -47,7 +47,7 @@ class EpochState(StrEnum):
     GOOD = "good"
 
 
-class Says(StrEnum):
+class AuditVerdict(StrEnum):
     """What an audit says of what is published."""
 
     EQUAL = "equal"
@@ -56,10 +56,10 @@ class Says(StrEnum):
     STALE = "stale"  # nothing
 
 
-RIGHT = (Says.EQUAL, Says.PROVED)
+RIGHT = (AuditVerdict.EQUAL, AuditVerdict.PROVED)
 
 
-class Marks:
+class InvalidationMarks:
     """The newest revision that contributes to the state at an epoch, and the newest that computed everything again."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]], recomputed: int, everywhere: int) -> None:
@@ -70,24 +70,28 @@ class Marks:
             self._epochs.append(epoch)
             self._newest.append(max(revision, self._newest[-1] if self._newest else 0))
 
-    def contributes(self, epoch: int) -> int:
+    def contributing_revision(self, epoch: int) -> int:
         """0: none."""
         place = bisect_right(self._epochs, epoch)
         return self._newest[place - 1] if place else 0
 
-    def fresh(self, epoch: int, revision: int) -> bool:
+    def is_current(self, epoch: int, revision: int) -> bool:
         """Does what was found of the graph at a revision speak of what is published now?"""
-        return revision >= max(self.contributes(epoch), self.everywhere)
+        return revision >= max(self.contributing_revision(epoch), self.everywhere)
 
-    def audit(self, epoch: int, revision: int | None, passed: object, at: str, proof: bool = False) -> Audit | None:
+    def find_audit(
+        self, epoch: int, revision: int | None, passed: object, at: str, proof: bool = False
+    ) -> AuditStatus | None:
         """What was found of an epoch at a revision; None: nothing was."""
         if revision is None:
             return None
-        return Audit(bool(passed), revision, at, self.fresh(epoch, revision), revision < self.recomputed, proof)
+        return AuditStatus(
+            bool(passed), revision, at, self.is_current(epoch, revision), revision < self.recomputed, proof
+        )
 
 
 @dataclass(frozen=True)
-class Audit:
+class AuditStatus:
     """The newest comparison of an epoch with a full recomputation, or the newest proof of it."""
 
     passed: bool
@@ -98,32 +102,32 @@ class Audit:
     proof: bool = False
 
     @property
-    def says(self) -> Says:
+    def verdict(self) -> AuditVerdict:
         """Of what is published now."""
         if not self.passed:
-            return Says.STALE if self.recomputed else Says.DIFFERS
+            return AuditVerdict.STALE if self.recomputed else AuditVerdict.DIFFERS
         if not self.fresh:
-            return Says.STALE
-        return Says.PROVED if self.proof else Says.EQUAL
+            return AuditVerdict.STALE
+        return AuditVerdict.PROVED if self.proof else AuditVerdict.EQUAL
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """For `status` and the page in Airflow, in few words."""
         if self.fresh:
-            return self.says
+            return self.verdict
         found = "differed" if not self.passed else "proved" if self.proof else "equal"
         return f"{found} at revision {self.revision}, may have changed since"
 
 
-def newest_of(full: Audit | None, proof: Audit | None) -> Audit | None:
+def choose_audit(full: AuditStatus | None, proof: AuditStatus | None) -> AuditStatus | None:
     """Which of both decides: a comparison as long as it speaks of what is published, or found a difference (a proof
     builds on the state before it, and cannot take that back); then the proof."""
-    if full is not None and full.says is not Says.STALE:
+    if full is not None and full.verdict is not AuditVerdict.STALE:
         return full
     return proof if proof is not None and (proof.fresh or full is None) else full
 
 
 @dataclass(frozen=True)
-class Standing:
+class EpochStatus:
     """One epoch: its batch, its totals, the newest revision that contributes to it, its newest audit and check."""
 
     epoch: int
@@ -131,38 +135,38 @@ class Standing:
     sums: dict[str, int]
     revision: int
     touched: int  # the revision that published or took back its batch; 0: none did
-    audit: Audit | None
+    audit: AuditStatus | None
     check: int  # the id of its newest check; 0: none
     moved: bool = False  # a total changes at it
 
 
 @dataclass(frozen=True)
-class Standings:
+class EpochStatuses:
     """Every epoch of which the database knows something."""
 
     newest: Revision
-    marks: Marks
-    rows: dict[int, Standing]
+    marks: InvalidationMarks
+    rows: dict[int, EpochStatus]
     tried: dict[int, list[Attempt]]  # its runs that did not publish
     put_back: int | None = None  # the frontier, while it is behind where it once was: a rollback has put it back
 
-    def at(self, epoch: int) -> Standing:
+    def status_of(self, epoch: int) -> EpochStatus:
         """How an epoch stands, also one of which nothing is known."""
         if epoch in self.rows:
             return self.rows[epoch]
-        place = bisect_right(self._order, epoch)
-        sums = self.rows[self._order[place - 1]].sums if place else dict.fromkeys(SUMS, 0)
-        return Standing(epoch, None, sums, self.marks.contributes(epoch), 0, None, 0)
+        place = bisect_right(self._known_epochs, epoch)
+        sums = self.rows[self._known_epochs[place - 1]].sums if place else dict.fromkeys(SUMS, 0)
+        return EpochStatus(epoch, None, sums, self.marks.contributing_revision(epoch), 0, None, 0)
 
     @cached_property
-    def _order(self) -> list[int]:
+    def _known_epochs(self) -> list[int]:
         return list(self.rows)
 
-    def pending(self, epoch: int) -> Attempt | None:
-        return pending(self.tried.get(epoch, []), self.at(epoch).touched)
+    def newest_unresolved(self, epoch: int) -> Attempt | None:
+        return newest_unresolved(self.tried.get(epoch, []), self.status_of(epoch).touched)
 
     @cached_property
-    def axis(self) -> list[int]:
+    def shown_epochs(self) -> list[int]:
         """The epochs to show, in order: every one from the first to the last when that is feasible."""
         frontier = self.newest.frontier
         published = [epoch for epoch, row in self.rows.items() if row.batch]
@@ -170,80 +174,84 @@ class Standings:
         if not known:
             return []
         first, last = min(known), max(known)
-        if dense(first, last, len(published)):
+        if shows_every_epoch(first, last, len(published)):
             return list(range(first, last + 1))
         moved = {epoch for epoch, row in self.rows.items() if row.moved and epoch >= first}
         return sorted(known | moved)
 
 
-def dense(first: int, last: int, published: int) -> bool:
+def shows_every_epoch(first: int, last: int, published: int) -> bool:
     """Whether all epochs from the first to the last are shown, those without a batch, too."""
     return last - first < max(4 * published, DENSE)
 
 
-def standings(found: Ledger, newest: Revision) -> Standings:
+def list_epoch_statuses(found: Ledger, newest: Revision) -> EpochStatuses:
     """How every epoch stands: one row each, in one query, and what the runs say that did not publish."""
     big, text = sa.BigInteger, sa.String(64)
     found_by = ("passed", "audited", "proof_passed", "proved", "newest_check")
     names = ("rows", "bad_rows", "files", "batch", *SUMS, "touched", "mark", *found_by)
 
-    def part(source: sa.Subquery, **columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    def select_source(source: sa.Subquery, **columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
         shown = [columns.get(name, sa.cast(sa.null(), big)).label(name) for name in names]
         texts = [columns.get(name, sa.cast(sa.null(), text)).label(name) for name in ("digest", "at", "proved_at")]
         return sa.select(source.c.epoch, *shown, *texts)
 
-    now, every = current(newest.revision).subquery(), landings(newest.revision).subquery()
-    moved = total_diffs(newest).subquery()
-    said = visible(newest.revision).subquery()
-    last, proofs = (audits(newest.revision, suite).subquery() for suite in (FULL, PROOF))
+    now, every = select_current_batches(newest.revision).subquery(), select_landings(newest.revision).subquery()
+    moved = select_total_diffs(newest).subquery()
+    said = select_visible_checks(newest.revision).subquery()
+    last, proofs = (select_audits(newest.revision, suite).subquery() for suite in (FULL, PROOF))
     pivot = {name: sa.case((moved.c.measure == name, moved.c["diff"]), else_=0) for name in SUMS}
     whole = sa.union_all(
-        part(now, rows=now.c.rows, bad_rows=now.c.bad_rows, files=now.c.files, batch=now.c.revision,
+        select_source(now, rows=now.c.rows, bad_rows=now.c.bad_rows, files=now.c.files, batch=now.c.revision,
              digest=now.c.digest),
-        part(every, touched=every.c.revision, mark=every.c.revision),
-        part(moved, **pivot, mark=moved.c.revision),
-        part(said, newest_check=said.c.id),
-        part(last, passed=last.c.passed, audited=last.c.revision, at=last.c.at),
-        part(proofs, proof_passed=proofs.c.passed, proved=proofs.c.revision, proved_at=proofs.c.at),
+        select_source(every, touched=every.c.revision, mark=every.c.revision),
+        select_source(moved, **pivot, mark=moved.c.revision),
+        select_source(said, newest_check=said.c.id),
+        select_source(last, passed=last.c.passed, audited=last.c.revision, at=last.c.at),
+        select_source(proofs, proof_passed=proofs.c.passed, proved=proofs.c.revision, proved_at=proofs.c.at),
     ).subquery()  # fmt: skip
     texts = ("digest", "at", "proved_at")
     kept = [sa.func.max(whole.c[name]).label(name) for name in (*names, *texts) if name not in SUMS]
     kept += [sa.cast(sa.func.sum(whole.c[name]), big).label(name) for name in SUMS]
-    rows = found.read(sa.select(whole.c.epoch, *kept).group_by(whole.c.epoch).order_by(whole.c.epoch))
-    marks = Marks([(row.epoch, row.mark) for row in rows if row.mark is not None], *_everywhere(found, newest))
-    out: dict[int, Standing] = {}
+    rows = found.read_rows(sa.select(whole.c.epoch, *kept).group_by(whole.c.epoch).order_by(whole.c.epoch))
+    marks = InvalidationMarks(
+        [(row.epoch, row.mark) for row in rows if row.mark is not None], *_revisions_everywhere(found, newest)
+    )
+    out: dict[int, EpochStatus] = {}
     sums = dict.fromkeys(SUMS, 0)
     for row in rows:
         sums = {name: sums[name] + (row._mapping[name] or 0) for name in SUMS}
         batch = None
         if row.digest:
             batch = Batch(row.epoch, row.digest, row.files, row.rows, row.bad_rows, row.batch)
-        full = marks.audit(row.epoch, row.audited, row.passed, row.at)
-        audit = newest_of(full, marks.audit(row.epoch, row.proved, row.proof_passed, row.proved_at, proof=True))
-        contributes, touched, check = marks.contributes(row.epoch), row.touched or 0, row.newest_check or 0
+        full = marks.find_audit(row.epoch, row.audited, row.passed, row.at)
+        audit = choose_audit(full, marks.find_audit(row.epoch, row.proved, row.proof_passed, row.proved_at, proof=True))
+        contributes, touched, check = marks.contributing_revision(row.epoch), row.touched or 0, row.newest_check or 0
         changed = row.edges is not None
-        out[row.epoch] = Standing(row.epoch, batch, sums, contributes, touched, audit, check, changed)
-    (highest,) = found.read(sa.select(sa.func.max(ledger.c.frontier).label("frontier")))
+        out[row.epoch] = EpochStatus(row.epoch, batch, sums, contributes, touched, audit, check, changed)
+    (highest,) = found.read_rows(sa.select(sa.func.max(ledger.c.frontier).label("frontier")))
     behind = newest.frontier is not None and newest.frontier < highest.frontier
-    return Standings(newest, marks, out, unpublished(found), newest.frontier if behind else None)
+    return EpochStatuses(newest, marks, out, list_unpublished(found), newest.frontier if behind else None)
 
 
-def marks_of(found: Ledger, newest: Revision, low: int, high: int) -> Marks:
+def load_marks(found: Ledger, newest: Revision, low: int, high: int) -> InvalidationMarks:
     """The marks that decide at the epochs `low` to `high`."""
-    every, moved = landings(newest.revision).subquery(), total_diffs(newest).subquery()
+    every, moved = select_landings(newest.revision).subquery(), select_total_diffs(newest).subquery()
     both = sa.union_all(
-        *(sa.select(folded(s.c.epoch, low), s.c.revision).where(s.c.epoch <= high) for s in (every, moved))
+        *(sa.select(fold_epochs(s.c.epoch, low), s.c.revision).where(s.c.epoch <= high) for s in (every, moved))
     ).subquery()
-    pairs = found.read(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
-    return Marks([(epoch, revision) for epoch, revision in map(tuple, pairs)], *_everywhere(found, newest))
+    pairs = found.read_rows(sa.select(both.c.epoch, sa.func.max(both.c.revision)).group_by(both.c.epoch))
+    return InvalidationMarks(
+        [(epoch, revision) for epoch, revision in map(tuple, pairs)], *_revisions_everywhere(found, newest)
+    )
 
 
-def folded(epoch: sa.ColumnElement[int], low: int) -> sa.Label[int]:
+def fold_epochs(epoch: sa.ColumnElement[int], low: int) -> sa.Label[int]:
     """The epochs up to `low` as one."""
     return sa.case((epoch < low, low), else_=epoch).label("epoch")
 
 
-def landings(newest: int) -> sa.Select[Any]:
+def select_landings(newest: int) -> sa.Select[Any]:
     """Every published batch, also those that were replaced since."""
     joined = batches.join(ledger, ledger.c.run_id == batches.c.run_id)
     order = ledger.c.revision.desc()
@@ -252,13 +260,13 @@ def landings(newest: int) -> sa.Select[Any]:
     return sa.select(*columns).select_from(joined).where(ledger.c.revision <= newest)
 
 
-def current(newest: int) -> sa.Select[Any]:
+def select_current_batches(newest: int) -> sa.Select[Any]:
     """The published batch of every epoch that has one."""
-    every = landings(newest).subquery()
+    every = select_landings(newest).subquery()
     return sa.select(every).where((every.c.place == 1) & (every.c.digest != ""))
 
 
-def total_diffs(newest: Revision) -> sa.Select[Any]:
+def select_total_diffs(newest: Revision) -> sa.Select[Any]:
     """The total diffs that are visible: those up to the frontier."""
     joined = totals.join(ledger, ledger.c.run_id == totals.c.run_id)
     seen = (ledger.c.revision <= newest.revision) & (
@@ -267,7 +275,7 @@ def total_diffs(newest: Revision) -> sa.Select[Any]:
     return sa.select(*totals.c, ledger.c.revision).select_from(joined).where(seen)
 
 
-def visible(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def select_visible_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """The checks of what is published: of audits, and of runs that were published."""
     joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
     audited = checks.c.run_id.is_(None) & (checks.c.revision <= newest)
@@ -275,9 +283,9 @@ def visible(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     return sa.select(*checks.c).select_from(joined).where(published, *conditions)
 
 
-def newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+def select_newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Of every check at every epoch the newest result; of audits and proofs those of an epoch's newest one alone."""
-    said = visible(newest, *conditions).subquery()
+    said = select_visible_checks(newest, *conditions).subquery()
     place = sa.func.row_number().over(partition_by=(said.c.epoch, said.c.suite, said.c.name), order_by=said.c.id.desc())
     last = sa.func.max(said.c.at).over(partition_by=(said.c.epoch, said.c.suite))
     ranked = sa.select(said, place.label("place"), last.label("last")).subquery()
@@ -285,35 +293,35 @@ def newest_checks(newest: int, *conditions: sa.ColumnElement[bool]) -> sa.Select
     return sa.select(*(ranked.c[column.name] for column in checks.c)).where(kept).order_by(ranked.c.id)
 
 
-def failures(found: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
+def list_failures(found: Ledger, newest: int) -> dict[int, list[CheckRecord]]:
     """Epoch → its newest check results that are no successes, beside audits and what only informs."""
     loud = checks.c.severity != Severity.INFO
-    said = visible(newest, sa.not_(checks.c.passed), loud, checks.c.suite != FULL).subquery()
-    later = visible(newest).subquery("later")
+    said = select_visible_checks(newest, sa.not_(checks.c.passed), loud, checks.c.suite != FULL).subquery()
+    later = select_visible_checks(newest).subquery("later")
     same = [later.c[name] == said.c[name] for name in ("epoch", "suite", "name")]
     again = sa.exists().where(*same, later.c.id > said.c.id)
     out: dict[int, list[CheckRecord]] = defaultdict(list)
-    for row in found.read(sa.select(said).where(~again).order_by(said.c.id)):
-        out[row.epoch].append(CheckRecord.of(row))
+    for row in found.read_rows(sa.select(said).where(~again).order_by(said.c.id)):
+        out[row.epoch].append(CheckRecord.from_row(row))
     return out
 
 
-def audits(newest: int, suite: str) -> sa.Select[Any]:
+def select_audits(newest: int, suite: str) -> sa.Select[Any]:
     """Epoch, passed, revision, at of the newest comparison, or proof, of each."""
-    rows = visible(newest, checks.c.suite == suite).subquery()
+    rows = select_visible_checks(newest, checks.c.suite == suite).subquery()
     ranked = sa.select(rows, sa.func.max(rows.c.at).over(partition_by=rows.c.epoch).label("last")).subquery()
     passed = sa.func.min(sa.case((ranked.c.passed, 1), else_=0)).label("passed")
     columns = (sa.func.max(ranked.c.revision).label("revision"), sa.func.max(ranked.c.at).label("at"))
     return sa.select(ranked.c.epoch, passed, *columns).where(ranked.c.at == ranked.c.last).group_by(ranked.c.epoch)
 
 
-def _everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
+def _revisions_everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
     """The newest revision that computed everything again; the newest one that may have changed every epoch: this one,
     or a rollback to before it."""
     mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (ledger.c.revision <= newest.revision)
     joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
     spans = sa.select(runs.c.kind, sa.func.min(ledger.c.revision), sa.func.max(ledger.c.revision))
-    rows = found.read(spans.select_from(joined).where(mine).group_by(runs.c.kind))
+    rows = found.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
     by_kind = {kind: (low, high) for kind, low, high in map(tuple, rows)}
     back = by_kind.pop(RunKind.ROLLBACK, (0, 0))[1]
     if not by_kind:
@@ -322,21 +330,23 @@ def _everywhere(found: Ledger, newest: Revision) -> tuple[int, int]:
     return recomputed, max(recomputed, back if back > first else 0)
 
 
-def counts(check: CheckRecord, batch: Batch | None, marks: Marks) -> bool:
+def is_relevant(check: CheckRecord, batch: Batch | None, marks: InvalidationMarks) -> bool:
     """Does a failed check still say something? See the contract above."""
     if (check.suite, check.name) in OF_BATCH:
         return batch is not None and batch.revision <= check.revision
     return check.revision >= marks.recomputed
 
 
-def is_fresh(check: CheckRecord, batch: Batch | None, marks: Marks) -> bool:
+def is_fresh(check: CheckRecord, batch: Batch | None, marks: InvalidationMarks) -> bool:
     """Does a check speak of what is published now?"""
     if (check.suite, check.name) in OF_BATCH:
         return batch is not None and batch.revision <= check.revision
-    return marks.fresh(check.epoch, check.revision)
+    return marks.is_current(check.epoch, check.revision)
 
 
-def judge(batch: Batch | None, tried: Attempt | None, audit: Audit | None, failed: Iterable[Severity]) -> EpochState:
+def judge_epoch(
+    batch: Batch | None, tried: Attempt | None, audit: AuditStatus | None, failed: Iterable[Severity]
+) -> EpochState:
     """The state of an epoch. `failed`: the severities of the failed checks that count, beside the audit."""
     severities = set(failed)
     if tried is not None and tried.state is RunState.FAILED:
@@ -344,8 +354,8 @@ def judge(batch: Batch | None, tried: Attempt | None, audit: Audit | None, faile
     if batch is None:
         open_ = tried is not None and tried.state is not RunState.REJECTED
         return EpochState.RUNNING if open_ else EpochState.EMPTY
-    says = audit.says if audit else Says.STALE
-    if Severity.CRITICAL in severities or says is Says.DIFFERS:
+    says = audit.verdict if audit else AuditVerdict.STALE
+    if Severity.CRITICAL in severities or says is AuditVerdict.DIFFERS:
         return EpochState.WRONG
     if Severity.WARNING in severities:
         return EpochState.WARNING

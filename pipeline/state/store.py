@@ -25,39 +25,41 @@ class Store:
 
     def __init__(self, uri: str, writes: bool = False) -> None:
         self.uri = uri
-        self.owner = lease.process
+        self.owner = lease.process_token
         self._leases: set[str] = set()  # the runs that this process works on
-        self.engine = database.engine(uri, self)
-        with database.answering(uri):
-            versions.ready(self.engine, writes)
+        self.engine = database.acquire_engine(uri, self)
+        with database.translate_errors(uri):
+            versions.prepare_database(self.engine, writes)
 
-    def read(self, statement: sa.Select[*tuple[Any, ...]]) -> Sequence[Row]:
+    def read_rows(self, statement: sa.Select[*tuple[Any, ...]]) -> Sequence[Row]:
         """The rows of a query. Raises `Outdated` where an older database lacks what it asks for."""
         try:
             with self.engine.connect() as connection:
                 return connection.execute(statement).all()
         except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
-            versions.explain(self.engine, error)
+            versions.raise_if_outdated(self.engine, error)
             raise
 
     @contextlib.contextmanager
-    def _writing(self, run_id: str | None) -> Iterator[sa.Connection]:
+    def _write_transaction(self, run_id: str | None) -> Iterator[sa.Connection]:
         """A transaction that writes for a run, by the process that holds its lease. Raises `LeaseLost`."""
         with self.engine.begin() as connection:
             if run_id in self._leases:
                 mine = (runs.c.run_id == run_id) & (runs.c.owner == self.owner())
-                if not connection.execute(runs.update().where(mine).values(beat_at=lease.now())).rowcount:
-                    raise self._lost(connection, str(run_id))
+                if not connection.execute(runs.update().where(mine).values(beat_at=lease.timestamp())).rowcount:
+                    raise self._lease_lost_error(connection, str(run_id))
             yield connection
 
-    def _replace(self, run_id: str | None, table: sa.Table, where: sa.ColumnElement[bool], rows: list[Json]) -> None:
-        with self._writing(run_id) as connection:
+    def _replace_rows(
+        self, run_id: str | None, table: sa.Table, where: sa.ColumnElement[bool], rows: list[Json]
+    ) -> None:
+        with self._write_transaction(run_id) as connection:
             connection.execute(table.delete().where(where))
             if rows:
                 connection.execute(table.insert(), rows)
 
-    def _lost(self, connection: sa.Connection, run_id: str) -> LeaseLost:
-        row = RunRecord.of(connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).one())
+    def _lease_lost_error(self, connection: sa.Connection, run_id: str) -> LeaseLost:
+        row = RunRecord.from_row(connection.execute(sa.select(runs).where(runs.c.run_id == run_id)).one())
         if row.state is RunState.REJECTED:
             what = f"run {run_id} is over: it was {row.error}"
         elif row.discarded or row.state is RunState.SUPERSEDED:

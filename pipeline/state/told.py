@@ -16,7 +16,7 @@ from .schema import told
 
 
 @dataclass(frozen=True)
-class Told:
+class DeliveryCursor:
     """All up to `revision` was told; what comes after it, up to `claimed`, is being told by the task `teller`."""
 
     revision: int
@@ -24,13 +24,13 @@ class Told:
     teller: str | None = None
 
 
-def standing(found: Ledger, asset: str) -> Told | None:
+def read_cursor(found: Ledger, asset: str) -> DeliveryCursor | None:
     """How far an asset was told; None: nobody has begun."""
-    row = next(iter(found.read(sa.select(told).where(told.c.asset == asset))), None)
-    return None if row is None else Told(row.revision, row.claimed, row.teller)
+    row = next(iter(found.read_rows(sa.select(told).where(told.c.asset == asset))), None)
+    return None if row is None else DeliveryCursor(row.revision, row.claimed, row.teller)
 
 
-def begin(found: Ledger, asset: str, revision: int) -> None:
+def start_cursor(found: Ledger, asset: str, revision: int) -> None:
     """From here on it is told what is published, unless somebody has begun already."""
     try:
         with found.engine.begin() as connection:
@@ -39,7 +39,7 @@ def begin(found: Ledger, asset: str, revision: int) -> None:
         return
 
 
-def move(found: Ledger, asset: str, old: Told, new: Told) -> bool:
+def compare_and_set(found: Ledger, asset: str, old: DeliveryCursor, new: DeliveryCursor) -> bool:
     """From one standing to another; False: it is another one by now."""
     same = [told.c.asset == asset, told.c.revision == old.revision]
     same += [told.c[name].is_not_distinct_from(getattr(old, name)) for name in ("claimed", "teller")]
@@ -48,8 +48,8 @@ def move(found: Ledger, asset: str, old: Told, new: Told) -> bool:
         return bool(connection.execute(told.update().where(*same).values(**values)).rowcount)
 
 
-def confirm(found: Ledger, asset: str, teller: str) -> None:
+def confirm_delivery(found: Ledger, asset: str, teller: str) -> None:
     """What this task has claimed was told."""
-    old = standing(found, asset)
+    old = read_cursor(found, asset)
     if old is not None and old.teller == teller and old.claimed is not None:
-        move(found, asset, old, Told(old.claimed))
+        compare_and_set(found, asset, old, DeliveryCursor(old.claimed))

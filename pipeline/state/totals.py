@@ -13,7 +13,7 @@ Measure = Literal["vertices", "edges", "triangles", "max_trussness"]
 MEASURES: tuple[Measure, ...] = ("vertices", "edges", "triangles", "max_trussness")  # that pages and checks show
 
 
-class Shown(TypedDict):
+class DisplayedTotals(TypedDict):
     """The totals at an epoch, as pages show them."""
 
     vertices: int
@@ -24,7 +24,7 @@ class Shown(TypedDict):
     motifs: dict[int, int]  # place in `[motifs]` → occurrences
 
 
-class Point(Shown):
+class EpochTotals(DisplayedTotals):
     """All totals at an epoch."""
 
     wedges: int
@@ -32,7 +32,7 @@ class Point(Shown):
     revision: int  # the newest one that touched this or an earlier epoch's sums
 
 
-def accumulate(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int, Point]:
+def sum_totals(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int, EpochTotals]:
     """Total diffs → epoch → the totals there.
 
     Only epochs at which something changes are listed; `at_epochs` fills the others.
@@ -45,7 +45,7 @@ def accumulate(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int,
     trusses: dict[int, int] = {}
     motifs: dict[int, int] = {}
     revision = 0
-    out: dict[int, Point] = {}
+    out: dict[int, EpochTotals] = {}
     for epoch in sorted(by_epoch):
         for measure, k, _, at, diff in by_epoch[epoch]:
             revision = max(revision, at)
@@ -70,7 +70,7 @@ def accumulate(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int,
     return out
 
 
-NOTHING: Point = {
+NOTHING: EpochTotals = {
     "vertices": 0,
     "edges": 0,
     "triangles": 0,
@@ -83,7 +83,7 @@ NOTHING: Point = {
 }
 
 
-def at_epochs(points: dict[int, Point], epochs: Iterable[int]) -> dict[int, Point]:
+def totals_at(points: dict[int, EpochTotals], epochs: Iterable[int]) -> dict[int, EpochTotals]:
     """The point in force at each epoch: the last one at or before it."""
     changed = sorted(points)
     out = {}

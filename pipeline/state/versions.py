@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from ..errors import UsageError
-from .database import shown
+from .database import redact_uri
 from .schema import metadata, version
 
 if TYPE_CHECKING:
@@ -33,103 +33,103 @@ LOCK = 4_182_004  # of PostgreSQL's advisory ones: who migrates
 _LACKING = re.compile(r"no such (table|column)|UndefinedTable|UndefinedColumn")
 
 
-class Outdated(UsageError):
+class DatabaseOutdated(UsageError):
     """A reader needs what an older database does not have."""
 
 
 @cache
-def known() -> tuple[str, ...]:
+def known_versions() -> tuple[str, ...]:
     """The versions that this code knows, oldest first."""
     return tuple(sorted(file.stem.partition("_")[0] for file in SCRIPTS.glob("versions/v*.py")))
 
 
-def newest() -> str:
+def newest_version() -> str:
     """The version of the databases that this code makes."""
-    return known()[-1]
+    return known_versions()[-1]
 
 
-def stored(connection: sa.Connection) -> str | None:
+def stored_version(connection: sa.Connection) -> str | None:
     """The version that a database says it has; None: it says none. Raises `UsageError` for one that is not known."""
     if not sa.inspect(connection).has_table(version.name):
         return None
     found = connection.execute(sa.select(version.c.version_num)).scalar()
-    if found is None or found in known():
+    if found is None or found in known_versions():
         return found
     raise UsageError(
-        f"the database {shown(str(connection.engine.url))} is of a later version of altneu (its tables have version "
-        f"{found}; this one knows up to {newest()}).",
+        f"the database {redact_uri(str(connection.engine.url))} is of a later version of altneu (its tables have version "
+        f"{found}; this one knows up to {newest_version()}).",
         "update altneu, or use a home of this version: altneu --home DIR …",
     )
 
 
-def of(connection: sa.Connection) -> str | None:
+def database_version(connection: sa.Connection) -> str | None:
     """The version that a database has; None: it has no tables yet. Raises like `stored`."""
-    found = stored(connection)
-    return found or (shows(connection) if sa.inspect(connection).has_table("runs") else None)
+    found = stored_version(connection)
+    return found or (version_of_tables(connection) if sa.inspect(connection).has_table("runs") else None)
 
 
-def ready(engine: sa.Engine, writes: bool) -> None:
+def prepare_database(engine: sa.Engine, writes: bool) -> None:
     """See to it that a database can be used; a new one gets its tables. Raises `UsageError` for one of a later version.
 
     `writes`: an older one is brought up to date.
     """
     with engine.connect() as connection:
-        found = stored(connection)
-        if found == newest() or (not writes and (found or sa.inspect(connection).has_table("runs"))):
+        found = stored_version(connection)
+        if found == newest_version() or (not writes and (found or sa.inspect(connection).has_table("runs"))):
             return
-    upgrade(engine)
+    upgrade_database(engine)
 
 
-def upgrade(engine: sa.Engine) -> str | None:
+def upgrade_database(engine: sa.Engine) -> str | None:
     """Bring a database up to date; the version that it had, None for a new one. Another process that does the same is
     waited for."""
-    with _alone(engine) as connection:
-        found = stored(connection)
+    with _lock_for_migration(engine) as connection:
+        found = stored_version(connection)
         if found is None and not sa.inspect(connection).has_table("runs"):
             metadata.create_all(connection)
-            connection.execute(version.insert().values(version_num=newest()))
+            connection.execute(version.insert().values(version_num=newest_version()))
             return None
-        if found == newest():
+        if found == newest_version():
             return found
         from alembic import command
 
-        config = _config(connection)
+        config = _migration_config(connection)
         if found is None:
-            found = shows(connection)
+            found = version_of_tables(connection)
             command.stamp(config, found)
         command.upgrade(config, "head")
         metadata.create_all(connection)  # of what a process that made the first tables was stopped before
         return found
 
 
-def shows(connection: sa.Connection) -> str:
+def version_of_tables(connection: sa.Connection) -> str:
     """The newest version whose tables and columns, and those of all before it, are in a database."""
     there = sa.inspect(connection)
     columns = {name: {column["name"] for column in there.get_columns(name)} for name in there.get_table_names()}
-    found = known()[0]
-    for number, script in _scripts().items():
+    found = known_versions()[0]
+    for number, script in _load_scripts().items():
         if any(not set(names) <= columns.get(table, set()) for table, names in script.SHOWS.items()):
             break
         found = number
     return found
 
 
-def explain(engine: sa.Engine, error: sa.exc.DBAPIError) -> None:
+def raise_if_outdated(engine: sa.Engine, error: sa.exc.DBAPIError) -> None:
     """Raise `Outdated` where a query has failed because the database is of an older version."""
     if not _LACKING.search(f"{type(error.orig).__name__} {error.orig}"):
         return
     with engine.connect() as connection:
-        found = of(connection)
-    if found != newest():
-        raise Outdated(
-            f"the database {shown(str(engine.url))} was made by an earlier version of altneu, and lacks what is asked "
-            f"for (its tables have version {found}; this one needs {newest()}).",
+        found = database_version(connection)
+    if found != newest_version():
+        raise DatabaseOutdated(
+            f"the database {redact_uri(str(engine.url))} was made by an earlier version of altneu, and lacks what is asked "
+            f"for (its tables have version {found}; this one needs {newest_version()}).",
             "altneu doctor   (brings it up to date, as the next run does)",
         ) from None
 
 
 @contextmanager
-def _alone(engine: sa.Engine) -> Iterator[sa.Connection]:
+def _lock_for_migration(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A transaction in which no other process migrates; who comes second waits."""
     with engine.connect() as connection:
         if connection.dialect.name == "sqlite":
@@ -140,7 +140,7 @@ def _alone(engine: sa.Engine) -> Iterator[sa.Connection]:
         connection.commit()
 
 
-def _config(connection: sa.Connection | None = None) -> Config:
+def _migration_config(connection: sa.Connection | None = None) -> Config:
     from alembic.config import Config
 
     config = Config(attributes={"connection": connection})
@@ -150,9 +150,9 @@ def _config(connection: sa.Connection | None = None) -> Config:
 
 
 @cache
-def _scripts() -> dict[str, ModuleType]:
+def _load_scripts() -> dict[str, ModuleType]:
     """Version → its script, in their order."""
     from alembic.script import ScriptDirectory
 
-    found = ScriptDirectory.from_config(_config()).walk_revisions()
+    found = ScriptDirectory.from_config(_migration_config()).walk_revisions()
     return {script.revision: script.module for script in reversed(list(found))}

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from ..errors import Disturbed, Unavailable
+from ..errors import ForeignWrite, Unavailable
 from ..state import lease
 from ..state.facts import Size
 from ..state.records import EMPTY, Revision
-from ..state.revisions import exact
+from ..state.revisions import exact_revisions
 from . import iceberg
 from .catalogs import tag_of
 
@@ -128,7 +128,7 @@ class Branches:
         while at is not None and at != base and commits:
             at, commits = metadata.parent(at), commits - 1
         if head is None or at != base:
-            raise Disturbed(
+            raise ForeignWrite(
                 f"table {table}: another process has written to the branch of run {run_id}, too. Nothing is published.",
                 "run the same command again",
             )
@@ -166,11 +166,11 @@ class Branches:
 
     def discard_leftovers(self, ledger: Ledger) -> int:
         """Drop what dead and losing runs have left behind, and note it; how many runs."""
-        left = ledger.give_up()
+        left = ledger.expire_dead_runs()
         if left:
             for table in self.tables:
                 self._drop(table, left)
-            ledger.discard(left)
+            ledger.forget_branches(left)
         return len(left)
 
     def _drop(self, table: str, run_ids: list[str]) -> None:
@@ -189,13 +189,13 @@ class Branches:
         table: what a branch held then may be pinned by now, and what is pinned later had a branch then.
         """
         gone: set[int] = set()
-        now = int(lease.clock().timestamp() * 1000)
+        now = int(lease.read_clock().timestamp() * 1000)
 
         def tag_and_choose(metadata: iceberg.Table) -> None:
             refs = metadata.refs()
             tags = {snapshot: name for name, snapshot in refs.items() if name.startswith(_GOING)}
             held = {snapshot for name, snapshot in refs.items() if name not in tags.values()}
-            keep = ledger.pinned(run_id).get(table, set()) | held | {metadata.first()}
+            keep = ledger.pinned_snapshots(run_id).get(table, set()) | held | {metadata.first()}
             steps: list[iceberg.Step] = []
             gone.clear()
             for snapshot in sorted(metadata.snapshots()):
@@ -231,10 +231,10 @@ class _Books:
 
     @classmethod
     def of(cls, ledger: Ledger, run_id: str | None) -> _Books:
-        rows = ledger.revisions()
-        fine = exact(rows)
+        rows = ledger.list_revisions()
+        fine = exact_revisions(rows)
         chosen = tuple(row for row in rows if row.revision in fine)
-        return cls(rows[-1] if rows else EMPTY, chosen, frozenset(ledger.undone() - {run_id}))
+        return cls(rows[-1] if rows else EMPTY, chosen, frozenset(ledger.runs_with_branches() - {run_id}))
 
     def names(self, table: str, metadata: iceberg.Table) -> list[iceberg.Step]:
         """What makes `main` and the tags of a table those of the revisions."""

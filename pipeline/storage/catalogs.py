@@ -27,7 +27,7 @@ from ..home.directory import Home
 from ..home.s3 import S3, in_s3
 from ..home.settings import Rest
 from ..home.uris import jdbc_sqlite_uri
-from ..secret import secret
+from ..secret import read_secret
 from ..state import database, files, place
 from .declared import NAMESPACE
 
@@ -85,7 +85,7 @@ def metadata_at(location: str) -> TableMetadata:
     """A metadata file, read. Raises `OSError`."""
     from pyiceberg.table.metadata import TableMetadataUtil
 
-    return TableMetadataUtil.parse_raw(files.read(location).decode())
+    return TableMetadataUtil.parse_raw(files.read_file(location).decode())
 
 
 def tag_of(revision: int) -> str:
@@ -104,11 +104,11 @@ class Sql:
 
     def __init__(self, uri: str, name: str) -> None:
         self._uri, self._name = uri, name
-        self._engine = database.engine(uri, self)
+        self._engine = database.acquire_engine(uri, self)
 
     def located(self, *tables: str) -> dict[str, str]:
-        with database.answering(self._uri), self._engine.connect() as connection:
-            found = place.locations(connection, self._name, *tables)
+        with database.translate_errors(self._uri), self._engine.connect() as connection:
+            found = place.list_table_locations(connection, self._name, *tables)
         return {name.rpartition(".")[2]: location for name, location in found.items()}
 
     def commit(self, table: str, location: str, updates: Updates) -> bool:
@@ -118,23 +118,23 @@ class Sql:
         new = update_table_metadata(old, updates, metadata_location=location)
         version = int(posixpath.basename(location).split("-")[0]) + 1  # as Iceberg counts
         written = f"{old.location}/metadata/{version:05d}-{uuid.uuid4()}.metadata.json"
-        files.write(written, new.model_dump_json().encode())
+        files.write_file(written, new.model_dump_json().encode())
         t = place.tables
         change = t.update().where(self._row(table) & (t.c.metadata_location == location))
-        with database.answering(self._uri), self._engine.begin() as connection:
+        with database.translate_errors(self._uri), self._engine.begin() as connection:
             values = {"metadata_location": written, "previous_metadata_location": location}
             done = connection.execute(change.values(**values)).rowcount == 1
         kept = {entry.metadata_file for entry in new.metadata_log}
         for gone in [entry.metadata_file for entry in old.metadata_log if entry.metadata_file not in kept]:
             if done:
                 with contextlib.suppress(OSError):
-                    files.delete(gone)
+                    files.delete_file(gone)
         if not done:
-            files.delete(written)
+            files.delete_file(written)
         return done
 
     def forget(self, table: str) -> None:
-        with database.answering(self._uri), self._engine.begin() as connection:
+        with database.translate_errors(self._uri), self._engine.begin() as connection:
             connection.execute(place.tables.delete().where(self._row(table)))
 
     def _row(self, table: str) -> sa.ColumnElement[bool]:
@@ -158,7 +158,7 @@ class RestServer:
         def look(name: str) -> str | None:
             return self._ask(lambda server: server.load_table((self._namespace, name)).metadata_location)
 
-        found = zip(names, files.many(look, names), strict=True)
+        found = zip(names, files.map_parallel(look, names), strict=True)
         return {name: location for name, location in found if location is not None}
 
     def commit(self, table: str, location: str, updates: Updates) -> bool:
@@ -207,7 +207,7 @@ class RestServer:
             if former.get(table) != located[table]:
                 self._ask(new)
 
-        files.many(list_it, located)
+        files.map_parallel(list_it, located)
 
     def _ask(self, question: Callable[[RestCatalog], T]) -> T | None:
         """An answer; None when what was asked for is not there. Asked again where the server is busy or was lost."""
@@ -247,7 +247,7 @@ def _reached(rest: Rest) -> dict[str, str]:
     """Properties by which Iceberg's clients in Java and Python reach a REST catalog."""
     found = {"uri": rest.uri}
     found |= {name: value for name, value in (("warehouse", rest.warehouse), ("scope", rest.scope)) if value}
-    return found | {name: said for variable, name in _SAID.items() if (said := secret(variable))}
+    return found | {name: said for variable, name in _SAID.items() if (said := read_secret(variable))}
 
 
 def spark_options(home: Home) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from algorithms.truss_region import State, summed
 
-from ..state.facts import Certified
+from ..state.facts import SavedCheckpoint
 from ..state.ledger import Ledger
 from . import iceberg, inventory
 from .branches import branch_of
@@ -21,7 +21,7 @@ from .declared import CERTIFICATES
 from .warehouse import Warehouse
 
 
-def read(warehouse: Warehouse, certified: Certified | None) -> State | None:
+def read(warehouse: Warehouse, certified: SavedCheckpoint | None) -> State | None:
     """It; None when there is none, or it is not there any more."""
     if certified is None or CERTIFICATES not in warehouse.others():
         return None
@@ -32,13 +32,13 @@ def read(warehouse: Warehouse, certified: Certified | None) -> State | None:
     return State(rows, certified.at, (certified.front, certified.back))
 
 
-def labels(warehouse: Warehouse, certified: Certified | None) -> dict[int, DataFrame]:
+def labels(warehouse: Warehouse, certified: SavedCheckpoint | None) -> dict[int, DataFrame]:
     """Epoch → a, b, label: the order by which that epoch's trussness can be proved; none, if there is none."""
     state = read(warehouse, certified)
     return {} if state is None else {state.at: summed(state.rows)}
 
 
-def write(warehouse: Warehouse, run_id: str, base: Certified | None, rows: DataFrame) -> int:
+def write(warehouse: Warehouse, run_id: str, base: SavedCheckpoint | None, rows: DataFrame) -> int:
     """Append a run's rows to what it builds on, or begin anew; the snapshot."""
     if base is not None:
         return warehouse.stage(CERTIFICATES, run_id, base.snapshot, rows)
@@ -61,7 +61,7 @@ def _table(warehouse: Warehouse) -> iceberg.Table | None:
 
 def keep_only(warehouse: Warehouse, ledger: Ledger, *run_ids: str) -> None:
     """Drop what other runs have left that are over, from the table, which is there."""
-    kept = {"main", *(branch_of(run_id) for run_id in (*run_ids, *ledger.at_work()))}
+    kept = {"main", *(branch_of(run_id) for run_id in (*run_ids, *ledger.list_active_runs()))}
 
     def drop(metadata: iceberg.Table) -> None:
         metadata.commit([("removeBranch", name) for name in sorted(metadata.refs()) if name not in kept])

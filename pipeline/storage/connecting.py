@@ -21,7 +21,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, RetryPolicyState
 
 from ..errors import Unavailable, UsageError
-from ..secret import masked, secret
+from ..secret import mask_secrets, read_secret
 from . import travel
 from .session import listens
 
@@ -53,7 +53,7 @@ class _Channel(DefaultChannelBuilder):
     @property
     def token(self) -> str | None:
         given = self.getDefault(self.PARAM_TOKEN, None)
-        return given or secret(TOKEN)
+        return given or read_secret(TOKEN)
 
     @property
     def secure(self) -> bool:
@@ -129,7 +129,7 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
     refuses the token or the address is none."""
     from pyspark.sql.connect.session import SparkSession as Remote
 
-    named = masked(master)
+    named = mask_secrets(master)
     try:
         channel = _Channel(master, _options())
         host, _, port = channel.endpoint.rpartition(":")

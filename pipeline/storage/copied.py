@@ -50,49 +50,51 @@ class Tables:
     """located: table → its metadata file at the new place; files: of rows, with their copies."""
 
     located: dict[str, str]
-    files: list[copying.Wanted]
-    copied: copying.Copied
+    files: list[copying.CopyRequest]
+    copied: copying.CopyResult
 
 
-NONE = Tables({}, [], copying.Copied())
+NONE = Tables({}, [], copying.CopyResult())
 
 
 def copy(source: Home, target: Home, catalog: str, say: copying.Say) -> Tables:
     """Copy the files of all tables of `source` to where `target` has its tables. Raises `Unavailable`."""
-    identity = place.look(source)
+    identity = place.find_identity(source)
     assert identity is not None
     listed, located = catalogs.of(source, identity), dict[str, str]()
     former = listed.located() | listed.located(CERTIFICATES)
-    wanted: list[copying.Wanted] = []
-    there = copying.there(target.warehouse)
+    wanted: list[copying.CopyRequest] = []
+    there = copying.list_existing(target.warehouse)
     for number, (table, location) in enumerate(sorted(former.items())):
         say(f"metadata of {table} ({number + 1} of {len(former)})")
         copied = _Copying(source, target, table, location, catalog, there)
         if (metadata := copied.unless_damaged(say)) is not None:
             located[table] = metadata
             wanted += copied.wanted.values()
-    return Tables(located, wanted, copying.copy(wanted, there, "rows", say))
+    return Tables(located, wanted, copying.copy_files(wanted, there, "rows", say))
 
 
 class _Copying(Rewriting):
     """A table whose metadata are written to the new place, and whose other files are noted."""
 
     def __init__(
-        self, source: Home, target: Home, table: str, location: str, catalog: str, there: Mapping[str, files.Found]
+        self, source: Home, target: Home, table: str, location: str, catalog: str, there: Mapping[str, files.FileEntry]
     ) -> None:
-        new = f"{files.plain(target.warehouse)}/{catalogs.namespace(target)}/{table}"
+        new = f"{files.normalize_location(target.warehouse)}/{catalogs.namespace(target)}/{table}"
         super().__init__(new, f"{catalogs.namespace(source)}/{table}", location)
-        self.wanted: dict[str, copying.Wanted] = {}
+        self.wanted: dict[str, copying.CopyRequest] = {}
         self._owner = catalog if target.config.storage.catalog is not None else None
         self._there = there
 
     def read(self, location: str) -> bytes:
         try:
-            return files.read(location)
+            return files.read_file(location)
         except FileNotFoundError:
             raise self.damaged(location) from None
         except OSError as error:
-            raise Unavailable(f"{location} cannot be read: {files.told(error)}.", f"altneu doctor; {AGAIN}") from error
+            raise Unavailable(
+                f"{location} cannot be read: {files.format_store_error(error)}.", f"altneu doctor; {AGAIN}"
+            ) from error
 
     def write(self, former: str, kind: str, content: bytes) -> str:
         location = f"{self.new}/metadata/{posixpath.basename(former)}" if kind != "places" else self.moved(former)
@@ -100,10 +102,10 @@ class _Copying(Rewriting):
         if found is not None and found.bytes == len(content) and _same(location, content):
             return location
         try:
-            files.write(location, content)
+            files.write_file(location, content)
         except OSError as error:
             raise Unavailable(
-                f"{location} cannot be written: {files.told(error)}.",
+                f"{location} cannot be written: {files.format_store_error(error)}.",
                 f"make it possible (room, rights, the store's answer: altneu doctor), then {AGAIN}",
             ) from error
         return location
@@ -113,18 +115,18 @@ class _Copying(Rewriting):
             return
         if size is None:
             try:
-                size = files.look(location).bytes
+                size = files.stat_file(location).bytes
             except FileNotFoundError:  # nobody needs statistics
                 return
-        self.wanted[location] = copying.Wanted(location, self.moved(location), size)
+        self.wanted[location] = copying.CopyRequest(location, self.moved(location), size)
 
     def metadata(self) -> str:
         """Of the cache also: are the files of its rows there? Others are missed when they are copied."""
         written = super().metadata()
         if self.table.rpartition("/")[2] == CERTIFICATES:
-            here = copying.there(self.old)
+            here = copying.list_existing(self.old)
             for each in self.wanted.values():
-                if files.plain(each.source) not in here:
+                if files.normalize_location(each.source) not in here:
                     raise self.damaged(each.source)
         return written
 
@@ -141,7 +143,7 @@ class _Copying(Rewriting):
 
 def _same(location: str, content: bytes) -> bool:
     try:
-        return files.read(location) == content
+        return files.read_file(location) == content
     except OSError:
         return False
 
@@ -156,7 +158,7 @@ def refuse_other(target: Home, catalog: str) -> None:
         return
     for table, location in catalogs.RestServer(rest).located().items():
         try:
-            owner = json.loads(files.read(location)).get("properties", {}).get(catalogs.OWNER)
+            owner = json.loads(files.read_file(location)).get("properties", {}).get(catalogs.OWNER)
         except OSError:
             owner = None
         if owner != catalog:

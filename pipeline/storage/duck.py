@@ -74,7 +74,7 @@ class DuckTables:
 
     @cached_property
     def _catalog(self) -> catalogs.Catalog:
-        return catalogs.of(self.home, place.settled(self.home))
+        return catalogs.of(self.home, place.require_identity(self.home))
 
     # -- reading, as in `reading.tables.Tables` ------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ def _text(text: str) -> str:
 
 
 def _path(location: str) -> Path:
-    path = files.local(location)
+    path = files.local_path(location)
     if path is None:
         raise UsageError(f"{location} is on no disk of this machine.", "--engine spark")
     return path
@@ -222,13 +222,13 @@ class _Input(InputFile):
     """A file of the tables. pyiceberg's own ways to files import pandas, for half a second."""
 
     def __len__(self) -> int:
-        return len(files.read(self.location))
+        return len(files.read_file(self.location))
 
     def exists(self) -> bool:
         return True
 
     def open(self, seekable: bool = True) -> Any:
-        return BytesIO(files.read(self.location))
+        return BytesIO(files.read_file(self.location))
 
 
 class Files(FileIO):

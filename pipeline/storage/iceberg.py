@@ -68,7 +68,7 @@ class Tables:
         table = name.rpartition(".")[2]
         folder = posixpath.dirname(posixpath.dirname(self._located(name)[table]))
         self._catalog.forget(table)
-        files.many(files.delete, [f"{folder}/{each}" for each in files.listed(folder)])
+        files.map_parallel(files.delete_file, [f"{folder}/{each}" for each in files.list_files(folder)])
 
     def _located(self, name: str) -> dict[str, str]:
         table = name.rpartition(".")[2]
@@ -79,12 +79,12 @@ class Tables:
 
     def _load(self, locations: list[str]) -> None:
         try:
-            texts = [content.decode() for content in files.many(files.read, locations)]
+            texts = [content.decode() for content in files.map_parallel(files.read_file, locations)]
         except OSError as error:
             for location in locations:
-                if (path := files.local(location)) is not None and path.parent.is_dir() and not path.exists():
+                if (path := files.local_path(location)) is not None and path.parent.is_dir() and not path.exists():
                     raise Lost(f"the metadata file {location} of a table is missing.", "altneu doctor") from error
-            if any(files.local(location) is None for location in locations):
+            if any(files.local_path(location) is None for location in locations):
                 raise Unavailable(f"the tables' metadata cannot be read: {error}", "altneu doctor") from error
             patterns = [spark_pattern(location) for location in locations]
             texts = [row[0] for row in self._spark.read.text(patterns, wholetext=True).collect()]

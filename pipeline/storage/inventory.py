@@ -33,8 +33,8 @@ class Inventory:
 
 def take(home: Home, ledger: Ledger) -> Inventory:
     """Raises `OSError` when the warehouse cannot be listed."""
-    identity = place.look(home)
-    pins = ledger.pinned()
+    identity = place.find_identity(home)
+    pins = ledger.pinned_snapshots()
     if identity is None or not pins:
         return Inventory(0, {})
     there = _there(home.warehouse)
@@ -56,7 +56,7 @@ def lacking(table: Table, snapshots: set[int]) -> bool:
     """Is a file missing or malformed that some snapshots of a table need? Not that we know, where Spark alone sees the
     warehouse. Raises `OSError` when the table's folder cannot be listed."""
     there = _there(table.folder())
-    if files.plain(table.location) not in there:
+    if files.normalize_location(table.location) not in there:
         return False
     try:
         return not there.issuperset(_needed(table.location, snapshots, there))
@@ -65,22 +65,22 @@ def lacking(table: Table, snapshots: set[int]) -> bool:
 
 
 def _there(folder: str) -> set[str]:
-    return {f"{files.plain(folder)}/{name}" for name in files.sizes(folder)}
+    return {f"{files.normalize_location(folder)}/{name}" for name in files.list_sizes(folder)}
 
 
 def _needed(metadata: str, snapshots: set[int], there: set[str]) -> Iterator[str]:
     """The files that some snapshots of a table need; what a missing one refers to is unknown."""
-    metadata = files.plain(metadata)
+    metadata = files.normalize_location(metadata)
     yield metadata
     if metadata not in there:
         return
-    known = {each["snapshot-id"]: each for each in json.loads(files.read(metadata))["snapshots"]}
+    known = {each["snapshot-id"]: each for each in json.loads(files.read_file(metadata))["snapshots"]}
     manifests: set[str] = set()
     for snapshot in sorted(snapshots):
         if snapshot not in known:
             yield SNAPSHOT.format(snapshot)
             continue
-        listed = files.plain(known[snapshot]["manifest-list"])
+        listed = files.normalize_location(known[snapshot]["manifest-list"])
         yield listed
         manifests |= set(_values(listed, ("manifest_path",))) if listed in there else set()
     for manifest in sorted(manifests):
@@ -101,8 +101,8 @@ def _values(location: str, *fields: tuple[str, ...]) -> list[Any]:
     found: list[Any] = []
 
     def note(value: Any) -> Any:
-        found.append(files.plain(value) if isinstance(value, str) else value)
+        found.append(files.normalize_location(value) if isinstance(value, str) else value)
         return value
 
-    avro.copied(files.read(location), {field: note for field in fields})
+    avro.copied(files.read_file(location), {field: note for field in fields})
     return found

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..home.directory import Home
-from ..state.facts import Certified, TrussFacts
+from ..state.facts import SavedCheckpoint, TrussFacts
 from ..state.ledger import Ledger
 from ..state.records import Revision
-from ..state.revisions import published_again
+from ..state.revisions import republished_revision
 
 if TYPE_CHECKING:
     from algorithms.kept import Files
@@ -53,7 +53,7 @@ def of(ledger: Ledger, revision: Revision) -> str | None:
     return None if found is None else found.graph
 
 
-def certified(ledger: Ledger, revision: Revision) -> Certified | None:
+def certified(ledger: Ledger, revision: Revision) -> SavedCheckpoint | None:
     """The state that it has left in a table (`certificates`) where no task can hold the graph, if it has."""
     found = _facts(ledger, revision)
     return None if found is None else found.certified
@@ -61,13 +61,13 @@ def certified(ledger: Ledger, revision: Revision) -> Certified | None:
 
 def run_of(ledger: Ledger, revision: Revision) -> str:
     """The run that has left what there is of a revision: after a rollback, of the one that it publishes again."""
-    while again := published_again(revision):
-        revision = ledger.at(again)
+    while again := republished_revision(revision):
+        revision = ledger.get_revision(again)
     return revision.run_id
 
 
 def _facts(ledger: Ledger, revision: Revision) -> TrussFacts | None:
-    done = ledger.stages(run_of(ledger, revision)) if revision.frontier is not None else ()
+    done = ledger.list_stages(run_of(ledger, revision)) if revision.frontier is not None else ()
     return next((row.facts for row in done if isinstance(row.facts, TrussFacts)), None)
 
 

@@ -44,11 +44,11 @@ def relocate(home: Home, original_gone: bool = False, say: Callable[[str], None]
             "the tables of this home are listed in a REST catalog, by their whole paths: they cannot be relocated.",
             "leave [storage] warehouse as it was (the rest of the home may move); a copy elsewhere: altneu move DIR",
         )
-    identity = place.look(home)
+    identity = place.find_identity(home)
     if identity is None:
         place.refuse_lost_database(home)
         return Relocated(home.warehouse, home.warehouse, 0, 0)
-    warehouse, other = place.moved(home, identity)
+    warehouse, other = place.detect_moves(home, identity)
     _refuse_theft(home, identity, warehouse, other, original_gone)
     if not warehouse and not other:
         return Relocated(home.warehouse, home.warehouse, 0, 0)
@@ -72,13 +72,13 @@ def _refuse_theft(home: Home, identity: place.Identity, warehouse: bool, other: 
     settings = home.path / "altneu.toml"
     if warehouse and not other and _tables_at(identity.warehouse):
         raise UsageError(
-            f"the database {database.shown(home.database)} serves the tables in {identity.warehouse}, which are still "
+            f"the database {database.redact_uri(home.database)} serves the tables in {identity.warehouse}, which are still "
             "there: a copy needs a database of its own.",
             f"if these tables take their place: mv {identity.warehouse} {identity.warehouse}.old, and altneu relocate; "
             f"for a copy: copy the database, name it under [storage] database in {settings}, and altneu relocate",
         )
     if other and not warehouse:
-        former = files.local(identity.database) if identity.database and ":" not in identity.database else None
+        former = files.local_path(identity.database) if identity.database and ":" not in identity.database else None
         if former is not None and former.exists():
             raise UsageError(
                 f"the tables in {home.warehouse} are those of the database {former}, which is still there: a copy "
@@ -86,12 +86,12 @@ def _refuse_theft(home: Home, identity: place.Identity, warehouse: bool, other: 
                 f"copy the tables, name the copy's place under [storage] warehouse in {settings}, and: altneu relocate",
             )
         if not original_gone:
-            place.check(home, identity)
+            place.require_unmoved(home, identity)
 
 
 def _tables_at(warehouse: str) -> bool:
     try:
-        return any(name.endswith(".metadata.json") for name in files.sizes(warehouse))
+        return any(name.endswith(".metadata.json") for name in files.list_sizes(warehouse))
     except OSError:
         return False
 
@@ -100,7 +100,7 @@ def locations(home: Home, identity: place.Identity) -> dict[str, str]:
     """Table, `namespace/name` → its metadata file, as the database has it."""
     t = place.tables
     query = sa.select(t).where(t.c.catalog_name == identity.catalog).order_by(t.c.table_name)
-    with database.connected(home.database) as connection:
+    with database.open_connection(home.database) as connection:
         if not sa.inspect(connection).has_table(t.name):
             return {}
         found = connection.execute(query).all()
@@ -111,8 +111,8 @@ def locations(home: Home, identity: place.Identity) -> dict[str, str]:
 def _commit(home: Home, identity: place.Identity, old: dict[str, str], new: dict[str, str]) -> None:
     """The one moment at which the home is at its new place: all in one transaction, if nobody else has done it."""
     name, t = place.new_catalog(), place.tables
-    with database.connected(home.database) as connection:
-        versions.ready(connection.engine, writes=True)
+    with database.open_connection(home.database) as connection:
+        versions.prepare_database(connection.engine, writes=True)
         mine = t.c.catalog_name == identity.catalog
         for table in old:
             namespace, _, short = table.rpartition("/")
@@ -125,7 +125,7 @@ def _commit(home: Home, identity: place.Identity, old: dict[str, str], new: dict
         if sa.inspect(connection).has_table(NAMESPACES.name):
             connection.execute(spaces.values(catalog_name=name))
         connection.execute(homes.delete())
-        row = place.row(home, name, place.database_place(connection))
+        row = place.identity_row(home, name, place.database_place(connection))
         connection.execute(homes.insert().values(row))
         connection.commit()
 
@@ -135,14 +135,14 @@ class _Relocating(Rewriting):
 
     def __init__(self, warehouse: str, table: str, location: str) -> None:
         super().__init__(f"{warehouse.rstrip('/')}/{table}", table, location)
-        self.old = f"{place.place_of(table, location)}/{table}"
+        self.old = f"{place.warehouse_of(table, location)}/{table}"
         self.written, self._token = 0, str(uuid.uuid4())
-        self._here = files.sizes(self.new)
+        self._here = files.list_sizes(self.new)
 
     def read(self, location: str) -> bytes:
         here = self.moved(location)
         try:
-            return files.read(here)
+            return files.read_file(here)
         except OSError:
             raise self.damaged(location) from None
 
@@ -159,7 +159,7 @@ class _Relocating(Rewriting):
             }[kind]
             location = f"{self.new}/metadata/{name}"
         try:
-            files.write(location, content)
+            files.write_file(location, content)
         except OSError as error:
             raise AltneuError(
                 f"{location} cannot be written: {error.strerror or error}. Nothing was changed.",

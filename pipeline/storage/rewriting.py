@@ -173,7 +173,7 @@ class Rewriting(ABC):
 
     def inside(self, location: str) -> str:
         """A file of the table by its path from the table's folder."""
-        old, path = files.plain(self.old) + "/", files.plain(location)
+        old, path = files.normalize_location(self.old) + "/", files.normalize_location(location)
         if not path.startswith(old):
             raise AltneuError(f"table {self.table}: {location} is not in {self.old}.", "altneu rebuild")
         return path.removeprefix(old)

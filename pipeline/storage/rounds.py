@@ -94,7 +94,7 @@ def kept(warehouse: Warehouse, ledger: Ledger, run_id: str) -> Iterator[Tables]:
 def sweep(warehouse: Warehouse, ledger: Ledger, run_id: str | None = None) -> int:
     """Drop what runs that nobody works on have left, and this one; how many tables."""
     found = [(name, match[1]) for name in warehouse.others() if (match := _NAME.fullmatch(name))]
-    alive = ledger.at_work() - {run_id} if found else set[str]()
+    alive = ledger.list_active_runs() - {run_id} if found else set[str]()
     left = [name for name, run in found if run not in alive]
     for name in left:
         warehouse.remove(name)

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from algorithms.configured import configured
 
 from .. import interrupt
-from ..errors import AltneuError, Unavailable, UsageError, explained
+from ..errors import AltneuError, Unavailable, UsageError, describe_error
 from ..home.memory import PYTHON_MEMORY, driver_memory_mb
 from ..home.rules import MASTERS, is_master
 from . import travel
@@ -129,12 +129,12 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     builder = SparkSession.builder.appName("altneu").master(master)
     settings = _settings(master, conf, few)
     try:
-        with interrupt.kept():
+        with interrupt.preserve_sigint_handler():
             spark = _configured(builder, settings).getOrCreate()
     except (Py4JError, PySparkException) as error:
         memory = settings["spark.driver.memory"]
         raise AltneuError(
-            f"Spark did not start (master {master}, spark.driver.memory {memory}): {explained(error)[0].rstrip('.')}.",
+            f"Spark did not start (master {master}, spark.driver.memory {memory}): {describe_error(error)[0].rstrip('.')}.",
             "altneu doctor; [spark] in altneu.toml says master and conf",
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
@@ -200,7 +200,7 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
     """The session of a process that does one thing with a home: with what is stored and, besides, `landed` rows."""
     master, few = master_of(home), False
     if SparkContext._active_spark_context is None and not (master or "").startswith(REMOTE):
-        sizes = ledger.sizes()
+        sizes = ledger.table_sizes()
         stored = sum(size.rows for table, size in sizes.items() if table in ("upserts", "edges", "trussness"))
         few = stored + landed() <= FEW_ROWS
     return session(master, home.config.spark.conf, few)

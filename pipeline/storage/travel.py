@@ -24,7 +24,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ..errors import Unavailable, explained
+from ..errors import Unavailable, describe_error
 
 CODE, INSTALLED, SENT = "spark.altneu.code", "installed", "sent"
 PYTHON = "spark.pyspark.python"
@@ -89,7 +89,7 @@ def reach(spark: SparkSession, master: str) -> bool:
     try:
         theirs = set(context.parallelize(range(parts), parts).mapPartitions(_asked()).collect())
     except Exception as error:
-        what = explained(error)[0]
+        what = describe_error(error)[0]
         raise Unavailable(
             f"the executors of {master} do not work with Python {context.pythonExec}: {what.rstrip('.')}.",
             f'[spark] conf = {{ "{PYTHON}" = "/path/there/bin/python" }}, or PYSPARK_PYTHON, names one that has what '

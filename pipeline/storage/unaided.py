@@ -22,7 +22,7 @@ KINDS = {"createBranch": "branch", "replaceBranch": "branch", "createTag": "tag"
 
 def branches(home: Home) -> Branches:
     """All tables that a home has; none where it has none yet."""
-    identity = place.look(home)
+    identity = place.find_identity(home)
     if identity is None:
         return Branches((), lambda table: _missing(table))
     catalog = catalogs.of(home, identity)
@@ -30,7 +30,7 @@ def branches(home: Home) -> Branches:
 
     def of(table: str) -> iceberg.Table:
         location = catalog.located(table)[table]
-        return iceberg.Table(table, location, json.loads(files.read(location)), changes)
+        return iceberg.Table(table, location, json.loads(files.read_file(location)), changes)
 
     return Branches(sorted(catalog.located()), of)
 

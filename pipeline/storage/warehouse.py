@@ -20,7 +20,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 
 from algorithms.conditions import spark_sql
 
-from ..errors import UsageError, full, transient
+from ..errors import UsageError, is_disk_full, is_transient
 from ..home.directory import Home
 from ..home.s3 import in_s3
 from ..state import place
@@ -64,7 +64,7 @@ class Warehouse(Branches):
     def __init__(self, spark: SparkSession, home: Home) -> None:
         self.spark = spark
         self.home = home
-        identity = place.settled(home)
+        identity = place.require_identity(home)
         self.catalog, self.namespace = identity.catalog, catalogs.namespace(home)
         self._tables = iceberg.Tables(spark, catalogs.of(home, identity))
         catalog(spark, self.catalog, catalogs.spark_options(home))
@@ -94,7 +94,7 @@ class Warehouse(Branches):
         (old snapshots keep theirs): only for a run that writes all upserts again. Another process may do the same at
         the same moment: whoever comes second is refused by the catalog, and finds all there when it looks again.
         """
-        place.claim(self.home)
+        place.claim_identity(self.home)
         retry = Retrying(
             retry=retry_if_exception(_raced),
             wait=wait_random_exponential(multiplier=0.5, max=8),
@@ -271,7 +271,10 @@ class Warehouse(Branches):
 
     def named(self, ledger: Ledger) -> list[str]:
         """All of ours, and plain tables that were kept up once, and are no longer: they show nothing then."""
-        return [*self.tables, *(table for table in ledger.pinned() if table in PLAIN and table not in self.tables)]
+        return [
+            *self.tables,
+            *(table for table in ledger.pinned_snapshots() if table in PLAIN and table not in self.tables),
+        ]
 
     def rewrite(self, table: str, run_id: str, base: int, rows: DataFrame) -> int:
         return super().rewrite(table, run_id, base, rows.select(*self.column_names(table)))
@@ -305,7 +308,7 @@ def _raced(error: BaseException) -> bool:
     """May another process have been making the same? Not where the disk is full, or the same would come again."""
     if not isinstance(error, (Py4JJavaError, PySparkException)):
         return False
-    return "ALREADY_EXISTS" in str(error) or (transient(error) and not full(error))
+    return "ALREADY_EXISTS" in str(error) or (is_transient(error) and not is_disk_full(error))
 
 
 def _sql(properties: dict[str, str]) -> str:

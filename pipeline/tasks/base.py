@@ -46,7 +46,7 @@ class Planned(TypedDict):
 
 def spare(ledger: Ledger, planned: Planned) -> list[int]:
     """The epochs that a run goes on without where their own batches are wrong: those of other DAG runs."""
-    epochs = ledger.run(planned["run_id"]).epochs
+    epochs = ledger.get_run(planned["run_id"]).epochs
     return [epoch for epoch in epochs if epoch != planned["own"]] if "own" in planned else []
 
 
@@ -117,7 +117,7 @@ def opened(path: str, writes: bool = True) -> tuple[Home, Ledger]:
     from ..state import place
 
     home = Home.open(path)
-    return home, place.opened(home, writes)
+    return home, place.open_ledger(home, writes)
 
 
 def some(labels: list[str]) -> str:

@@ -133,7 +133,7 @@ def landing(
     if epoch in there:
         files = len(there[epoch].files)
         return Landing(epoch, label, "landed", f"epoch {label} is landed: {files} file(s)")
-    if epoch in ledger.batches():
+    if epoch in ledger.published_batches():
         return Landing(epoch, label, "landed", f"epoch {label} is published; its landing folder has gone since")
     folder = f"{home.landed_at}/epoch={label}"
     later = [e for e in there if e > epoch]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from ..errors import Conflict, UnderWay
+from ..errors import RevisionConflict, RunInProgress
 from ..state import told
-from ..state.told import Told
+from ..state.told import DeliveryCursor
 from .base import Changed, Published, Say, opened, quiet
 
 TRIES = 5
@@ -36,9 +36,9 @@ def claim(
     home, ledger = opened(path)
     own = None if published is None else published["revision"]
     for _ in range(TRIES):
-        newest = ledger.at().revision
-        told.begin(ledger, asset, newest if own is None else own - 1)
-        at = told.standing(ledger, asset)
+        newest = ledger.get_revision().revision
+        told.start_cursor(ledger, asset, newest if own is None else own - 1)
+        at = told.read_cursor(ledger, asset)
         assert at is not None
         since = at.revision
         if at.claimed is not None and at.teller is not None and at.teller != teller:
@@ -46,9 +46,13 @@ def claim(
                 case "success":
                     since = at.claimed
                 case "running":
-                    raise UnderWay(f"the task {at.teller} is telling what was published up to revision {at.claimed}.")
+                    raise RunInProgress(
+                        f"the task {at.teller} is telling what was published up to revision {at.claimed}."
+                    )
         found = changed_since(home, ledger, since, newest)
-        if not told.move(ledger, asset, at, Told(newest) if not found else Told(since, newest, teller)):
+        if not told.compare_and_set(
+            ledger, asset, at, DeliveryCursor(newest) if not found else DeliveryCursor(since, newest, teller)
+        ):
             continue
         if not found:
             say(f"nothing to tell: {asset} was told all up to revision {newest}")
@@ -62,10 +66,10 @@ def claim(
                 each.label: {"kind": str(each.kind), "before": each.before, "after": each.after} for each in found
             },
         }
-    raise Conflict(f"other tasks are telling what was published, {TRIES} times in a row.", "clear this task")
+    raise RevisionConflict(f"other tasks are telling what was published, {TRIES} times in a row.", "clear this task")
 
 
 def confirm(path: str, asset: str, teller: str) -> None:
     """What a task has claimed was told."""
     _, ledger = opened(path)
-    told.confirm(ledger, asset, teller)
+    told.confirm_delivery(ledger, asset, teller)

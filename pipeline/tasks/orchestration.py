@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import AltneuError, BatchWrong, CheckFailed, Conflict, Disturbed, RunFailed, UsageError
+from ..errors import AltneuError, BatchRejected, CheckFailed, ForeignWrite, RevisionConflict, RunFailed, UsageError
 from ..home.directory import Home
 from ..run.stages import STAGES
 from ..state.facts import PublishFacts, ReportFacts, to_json, without_version
@@ -74,7 +74,7 @@ def plan_range(
     record_folded(home, ledger)
     folded = found.in_state("folded")
     if folded and not found.run:
-        raise BatchWrong(f"{describe_folded(folded)}.", REMEDY)
+        raise BatchRejected(f"{describe_folded(folded)}.", REMEDY)
     if folded:
         say(f"left out: {describe_folded(folded)}\nnext: {REMEDY}")
     parts = planning.parts(home, found)
@@ -119,7 +119,7 @@ def nothing(ledger: Ledger, found: Plan) -> str:
     """What to say of a plan that has nothing to do."""
     whole = some([epoch.label for epoch in found.epochs])
     made = {epoch.revision for epoch in found.epochs if epoch.revision}
-    by = f", by run {ledger.at(min(made)).run_id} as revision {min(made)}" if len(made) == 1 else ""
+    by = f", by run {ledger.get_revision(min(made)).run_id} as revision {min(made)}" if len(made) == 1 else ""
     return f"nothing to do: {whole} published as landed{by} (the newest revision is {found.parent.revision})"
 
 
@@ -131,7 +131,7 @@ def without_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
     """Published epochs whose folder has gone stay as they are; only `altneu run --remove` takes them back."""
     from .. import landing
 
-    there, published, kept = landing.listing(home), ledger.batches(), []
+    there, published, kept = landing.listing(home), ledger.published_batches(), []
     for epoch in epochs:
         if epoch not in there and epoch in published:
             label = home.schedule.label(epoch)
@@ -153,8 +153,8 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
     except CheckFailed as error:
         failed = _failed(ledger, run_id, Severity.CRITICAL)
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
-    except Conflict:
-        newest = ledger.at().revision
+    except RevisionConflict:
+        newest = ledger.get_revision().revision
         text = f"revision {newest} was published since this run was planned: publish runs its epochs again on it"
         say(text)
         return {"superseded": text}
@@ -171,12 +171,14 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
 
     home, ledger = opened(path)
     for _ in range(ATTEMPTS):
-        run = ledger.run(planned["run_id"])
-        if run.state is RunState.PUBLISHED or ledger.overtaken(run.run_id) is not None:
+        run = ledger.get_run(planned["run_id"])
+        if run.state is RunState.PUBLISHED or ledger.supersede_if_behind(run.run_id) is not None:
             if run.state is RunState.PUBLISHED or home.config.publish.approve == "never":
                 return planned, None
-            newest = ledger.at().revision
-            same = [each for each in ledger.held() if each.parent == newest and set(each.epochs) == set(run.epochs)]
+            newest = ledger.get_revision().revision
+            same = [
+                each for each in ledger.list_held() if each.parent == newest and set(each.epochs) == set(run.epochs)
+            ]
             if same:
                 planned = {**planned, "run_id": same[-1].run_id, "parent": newest}
                 continue
@@ -188,7 +190,7 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
             planned = {**planned, "run_id": again, "parent": found.parent.revision}
             try:
                 _compute(home, ledger, again, planned, say)
-            except (Conflict, Disturbed) as lost:
+            except (RevisionConflict, ForeignWrite) as lost:
                 say(lost.what)
             continue
         why = held.waits(home, ledger, run.run_id)
@@ -198,8 +200,8 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
             run = held.hold(home, ledger, run.run_id)
         say(f"run {run.run_id} is held: {why}")
         return planned, _question(home, ledger, run, why, pages, say)
-    what = some(_labels(home, ledger.run(planned["run_id"]).epochs))
-    raise Conflict(f"{what}: other writers published first, {ATTEMPTS} times in a row.")
+    what = some(_labels(home, ledger.get_run(planned["run_id"]).epochs))
+    raise RevisionConflict(f"{what}: other writers published first, {ATTEMPTS} times in a row.")
 
 
 def _left(home: Home, ledger: Ledger, planned: Planned, epochs: Iterable[int], say: Say) -> Plan:
@@ -248,7 +250,7 @@ def decide(path: str, planned: Planned, approved: bool, person: str | None, beca
     from ..run import held
 
     home, ledger = opened(path)
-    run = ledger.run(planned["run_id"])
+    run = ledger.get_run(planned["run_id"])
     if run.state is RunState.PUBLISHED and approved:  # by a command, meanwhile
         return
     run = held.chosen(ledger, run.run_id)
@@ -265,10 +267,10 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
 
     home, ledger = opened(path)
     run_id = planned["run_id"]
-    epochs = ledger.run(run_id).epochs  # those that it has left out are not its business any more
+    epochs = ledger.get_run(run_id).epochs  # those that it has left out are not its business any more
 
     def done(revision: int | None, reruns: int) -> Published:
-        mine = [] if revision is None else list(ledger.run(run_id).epochs)
+        mine = [] if revision is None else list(ledger.get_run(run_id).epochs)
         labels = _labels(home, mine)
         return {"run_id": run_id, "revision": revision, "epochs": mine, "labels": labels, "reruns": reruns}
 
@@ -288,11 +290,11 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
                     )
             if published is None:
                 runner.stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
-                published = ledger.facts(run_id, PublishFacts).revision
+                published = ledger.get_facts(run_id, PublishFacts).revision
                 found = done(published, reruns)
                 say(f"published revision {published}: {some(found['labels'])}")
                 return found
-        except (Conflict, Disturbed) as lost:
+        except (RevisionConflict, ForeignWrite) as lost:
             say(lost.what)
         plan = _left(home, ledger, planned, epochs, say)
         again = runner.begin(home, ledger, plan)
@@ -301,7 +303,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
             return done(published, reruns)
         run_id = again
         say(f"run {run_id}: the same epochs again, on revision {plan.parent.revision}")
-    raise Conflict(
+    raise RevisionConflict(
         f"{some(_labels(home, epochs))}: other writers published first, {ATTEMPTS} times in a row. Nothing of it was "
         "published.",
         "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
@@ -334,17 +336,17 @@ def report(path: str, planned: Planned, published: Published | None, say: Say = 
 
     home, ledger = opened(path)
     started = time.time()
-    pages, why = write_of_run(home, ledger, list(ledger.run(planned["run_id"]).epochs))
+    pages, why = write_of_run(home, ledger, list(ledger.get_run(planned["run_id"]).epochs))
     facts = ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why)
-    ledger.stage((published or planned)["run_id"], "report", StageState.DONE, started, facts)
+    ledger.record_stage((published or planned)["run_id"], "report", StageState.DONE, started, facts)
     say(f"report: {why or (pages[-1] if pages else 'nothing to write')}")
     return pages
 
 
 def _failed(ledger: Ledger, run_id: str, severity: Severity) -> list[Check]:
     """The checks of a run that failed, of a severity."""
-    found = ledger.checks(run_id=run_id)
-    return [check.result() for check in found if not check.passed and check.severity is severity]
+    found = ledger.list_checks(run_id=run_id)
+    return [check.to_check() for check in found if not check.passed and check.severity is severity]
 
 
 # -- as submissions to a cluster ---------------------------------------------------------------------------------

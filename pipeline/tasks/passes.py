@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
-from ..errors import UnderWay
+from ..errors import RunInProgress
 from ..home.directory import Home
 from ..landing.survey import Epoch, survey
 from ..run import planning
@@ -46,8 +46,8 @@ def plan(path: str, epoch: int, say: Say = quiet, count: Count | None = None, ag
     if rejected:
         say(f"nothing to do: {rejected}\nnext: clear this whole run, to compute and ask again")
         return None
-    ledger.under_way()
-    place.settled(home)  # whose row is what those wait for who begin at once
+    ledger.refuse_concurrent_run()
+    place.require_identity(home)  # whose row is what those wait for who begin at once
     together = found if count is None else _together(home, ledger, found, count)
     planned = orchestration.begin(home, ledger, together, say, alone=True)
     if planned is not None and len(together.run) > 1:
@@ -68,14 +68,14 @@ def published(path: str, epoch: int, say: Say = quiet) -> bool:
 def look(path: str, run_id: str, patience: float) -> tuple[Literal["over", "waiting", "late"], str]:
     """Whether a run that came first is over, and what to say of it. `patience`: seconds to wait for a person."""
     _, ledger = opened(path, writes=False)
-    run = ledger.run(run_id)
-    if run.state is RunState.HELD and ledger.at().revision == run.parent:
-        held = time.time() - datetime.fromisoformat(run.last_word).timestamp()
+    run = ledger.get_run(run_id)
+    if run.state is RunState.HELD and ledger.get_revision().revision == run.parent:
+        held = time.time() - datetime.fromisoformat(run.last_signal).timestamp()
         state: Literal["waiting", "late"] = "waiting" if held < patience else "late"
         return state, f"run {run_id}, which has this epoch, is held until somebody decides"
-    if run.alive:
+    if run.is_alive:
         return "waiting", f"run {run_id} is under way"
-    return "over", f"run {run_id} is {attempts.attempt(run, ledger.at().revision).state}"
+    return "over", f"run {run_id} is {attempts.describe_attempt(run, ledger.get_revision().revision).state}"
 
 
 def there(dates: Sequence[datetime], count: Count) -> set[datetime]:
@@ -116,14 +116,14 @@ def _together(home: Home, ledger: Ledger, found: Plan, count: Count) -> Plan:
 
 def _failed_together(ledger: Ledger, every: dict[int, Epoch]) -> set[int]:
     """Epochs whose last run had others as well, and failed by a critical check."""
-    tried, critical = attempts.unpublished(ledger), dict[str, bool]()
+    tried, critical = attempts.list_unpublished(ledger), dict[str, bool]()
     found = set()
     for epoch, entry in every.items():
-        last = attempts.pending(tried.get(epoch, []), entry.revision or 0)
+        last = attempts.newest_unresolved(tried.get(epoch, []), entry.revision or 0)
         if last is None or last.state is not RunState.FAILED or last.epochs == 1:
             continue
         if last.run_id not in critical:
-            checks = ledger.checks(run_id=last.run_id)
+            checks = ledger.list_checks(run_id=last.run_id)
             critical[last.run_id] = any(not each.passed and each.severity is Severity.CRITICAL for each in checks)
         if critical[last.run_id]:
             found.add(epoch)
@@ -132,10 +132,10 @@ def _failed_together(ledger: Ledger, every: dict[int, Epoch]) -> set[int]:
 
 def _wait_for_a_decision(home: Home, ledger: Ledger, epoch: int) -> None:
     """Raises `UnderWay` when a run that is held has the epoch: a person is asked once."""
-    newest = ledger.at().revision
-    held = next((run for run in ledger.held() if run.parent == newest and epoch in run.epochs), None)
+    newest = ledger.get_revision().revision
+    held = next((run for run in ledger.list_held() if run.parent == newest and epoch in run.epochs), None)
     if held is not None:
-        raise UnderWay(
+        raise RunInProgress(
             f"run {held.run_id}, which has epoch {home.schedule.label(epoch)}, is held until somebody decides.",
             f"altneu publish {held.run_id}, or: altneu discard {held.run_id}",
             held.run_id,
@@ -144,8 +144,8 @@ def _wait_for_a_decision(home: Home, ledger: Ledger, epoch: int) -> None:
 
 def _rejected(ledger: Ledger, entry: Epoch) -> str | None:
     """That a person has rejected the epoch, as it is landed now, on the newest revision; None: nobody has."""
-    last = attempts.pending(attempts.unpublished(ledger).get(entry.epoch, []), entry.revision or 0)
-    if last is None or last.state is not RunState.REJECTED or last.parent != ledger.at().revision:
+    last = attempts.newest_unresolved(attempts.list_unpublished(ledger).get(entry.epoch, []), entry.revision or 0)
+    if last is None or last.state is not RunState.REJECTED or last.parent != ledger.get_revision().revision:
         return None
     read = {batch.epoch: batch.digest for batch in ledger.staged_batches(last.run_id)}
     if read.get(entry.epoch) != entry.digest:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckFailed, UsageError
 from ..home.schedule import sample
-from ..state.facts import own
-from ..state.standing import standings
+from ..state.facts import stage_fields
+from ..state.standing import list_epoch_statuses
 from .base import MANY_CHECKS, PREFIX, Say, failures, opened, quiet
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def named_epochs(home: Home, revision: Revision, known: list[int], named: Iterab
             raise UsageError(f"no epoch is published in the range {text}.", "altneu status")
         if revision.frontier is None or inside[-1] > revision.frontier:
             raise UsageError(f"epoch {text} is after the frontier: its state is not final.", "altneu status")
-        if not revision.answers(inside[0]):
+        if not revision.knows_epoch(inside[0]):
             raise UsageError(f"epoch {text} is before what is kept: a compaction has folded it.", "altneu status")
         wanted.update(inside)
     return sorted(wanted)
@@ -50,7 +50,7 @@ def full_audit(
     from ..storage.warehouse import Warehouse
 
     home, ledger = opened(path)
-    revision, named = ledger.at(), list(named)
+    revision, named = ledger.get_revision(), list(named)
     known = audit.auditable(ledger, revision)
     if revision.frontier is None and not named:
         say("nothing is published yet")
@@ -73,13 +73,13 @@ def full_audit(
         )
     say(f"{len(epochs)} epoch(s), {len(results)} checks: all equal to a full recomputation")
     done = {"epochs": len(epochs), "checks": len(results), "revision": revision.revision}
-    recorded = ledger.fingerprints(revision.revision)
+    recorded = ledger.fingerprints_of(revision.revision)
     if not recorded:  # of an earlier version: the next run records them
         return done
     found = stored.compare(warehouse, revision, recorded)
     if found.wrong:
         for each in found.wrong:
-            say(each.words(home.schedule.label(each.epoch)))
+            say(each.describe(home.schedule.label(each.epoch)))
         raise found.failure()
     say(f"{len(found.compared)} tables hold what was published, at every epoch")
     return {**done, "tables": len(found.compared)}
@@ -117,8 +117,10 @@ def corrected(path: str) -> dict[str, str]:
     from ..landing import survey
 
     revision, found = survey.survey(home, ledger)
-    stand = standings(ledger, revision)
-    changed = (entry for entry in found.values() if entry.state == "changed" and stand.pending(entry.epoch) is None)
+    stand = list_epoch_statuses(ledger, revision)
+    changed = (
+        entry for entry in found.values() if entry.state == "changed" and stand.newest_unresolved(entry.epoch) is None
+    )
     return {entry.label: str(entry.digest) for entry in changed}
 
 
@@ -130,7 +132,7 @@ def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any
     from ..storage.session import session_for
 
     home, ledger = opened(path)
-    if ledger.at().frontier is None:
+    if ledger.get_revision().frontier is None:
         say("nothing is published yet")
         return {"revisions": []}
     facts = compact(home, ledger, session_for(home, ledger), grace_hours * 3600, say)
@@ -139,4 +141,4 @@ def compaction(path: str, grace_hours: float, say: Say = quiet) -> dict[str, Any
         for unit in ("files", "bytes")
     )
     say(f"{files[0]:,} files became {files[1]:,}, {decimal(size[0])} {decimal(size[1])}")
-    return {name: value for name, value in own(facts).items() if name not in ("before", "tables")}
+    return {name: value for name, value in stage_fields(facts).items() if name not in ("before", "tables")}

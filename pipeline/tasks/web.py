@@ -34,7 +34,7 @@ def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
 
     revision, rows = survey.grid(home, ledger)
     totals = report.totals(ledger, revision, min((row["epoch"] for row in rows), default=0))
-    names = ledger.motifs(revision)
+    names = ledger.list_motifs(revision)
     for row in rows:
         point = totals(row["epoch"]) if row["revision"] else None
         for name in SHOWN:
@@ -95,7 +95,7 @@ def overview_page(
         ],
         "absent": [f"{label(low)}" if low == high else f"{label(low)} to {label(high)}" for low, high in gaps(there)],
         "held": [
-            {"run_id": run.run_id, "labels": some([label(epoch) for epoch in run.epochs])} for run in ledger.held()
+            {"run_id": run.run_id, "labels": some([label(epoch) for epoch in run.epochs])} for run in ledger.list_held()
         ],
         "open": {"first": open_[0], "last": open_[-1], "many": len(open_)} if open_ else None,
     }
@@ -116,7 +116,7 @@ def acknowledge(path: str, ident: str, by: str, because: str) -> None:
     from ..state import incidents
 
     _, ledger = opened(path)
-    incidents.acknowledge(ledger, ident, by, because)
+    incidents.acknowledge_incident(ledger, ident, by, because)
 
 
 def mute(path: str, ident: str, until: str, by: str, because: str | None) -> None:
@@ -124,7 +124,7 @@ def mute(path: str, ident: str, until: str, by: str, because: str | None) -> Non
     from ..state import incidents
 
     _, ledger = opened(path)
-    incidents.mute(ledger, ident, until, by, because)
+    incidents.mute_incident(ledger, ident, until, by, because)
 
 
 def error_page(error: AltneuError) -> str:
@@ -151,7 +151,7 @@ def report_page(path: str, name: str) -> str | None:
         epoch, revision = home.schedule.epoch(label), int(of) if of.isdecimal() else None
         if name != report.page_name(home, epoch, revision):
             return None
-        if revision is not None and epoch not in ledger.batches(ledger.at(revision).revision):
+        if revision is not None and epoch not in ledger.published_batches(ledger.get_revision(revision).revision):
             return None
     except AltneuError:
         return None

@@ -36,7 +36,7 @@ def test_nothing_is_asked_where_nothing_has_to_be_approved(
     home, ledger, _ = tiny
     asking(home, "on warning")
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
-    assert (run.state, states(run)["approve"], ledger.at().revision) == ("success", "success", 1)
+    assert (run.state, states(run)["approve"], ledger.get_revision().revision) == ("success", "success", 1)
 
 
 def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, tiny: Tiny) -> None:
@@ -54,9 +54,9 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
     runner.run(by_command, ledger, planning.plan_epochs(by_command, ledger, [first + 1]))
     with pytest.raises(RunFailed, match=r"computed again as run .*, which is held") as refused:
         orchestration.publish(path, held)
-    assert ledger.at().revision == 1 and "clear the task approve" in str(refused.value.next)
+    assert ledger.get_revision().revision == 1 and "clear the task approve" in str(refused.value.next)
     again, question = orchestration.ask(path, planned, pages=False)  # the task is cleared: the same run, no third one
-    assert question is not None and again["run_id"] == ledger.held()[-1].run_id and len(ledger.held()) == 2
+    assert question is not None and again["run_id"] == ledger.list_held()[-1].run_id and len(ledger.list_held()) == 2
     orchestration.decide(path, again, True, "ada", None)
     assert orchestration.publish(path, again)["revision"] == 2
 
@@ -98,6 +98,6 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     with pytest.raises(AirflowFailException, match=f"within 5:00:00. Run {held['run_id']} stays held.*") as failed:
         task.execute_complete(context, event)
     assert f"next: altneu publish {held['run_id']}" in str(failed.value)
-    assert ledger.at().revision == 0 and [run.run_id for run in ledger.held()] == [held["run_id"]]
+    assert ledger.get_revision().revision == 0 and [run.run_id for run in ledger.list_held()] == [held["run_id"]]
     orchestration.decide(path, held, True, "ada", "late, but right")
     assert orchestration.publish(path, held)["revision"] == 1

@@ -45,10 +45,10 @@ def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
         run = airflow.call(f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None})["dag_run_id"]
         question = asked(run)
         assert "edges 0 → 5" in question["body"] and "/altneu/reports/" in question["body"], question
-        assert ledger.at().frontier is None and [each.state for each in ledger.held()] == [RunState.HELD]
+        assert ledger.get_revision().frontier is None and [each.state for each in ledger.list_held()] == [RunState.HELD]
         answer(run, "Approve", "a first load")
         assert views.totals(home, ledger)[0]["triangles"] == 2
-        (mine,) = ledger.approvals().values()
+        (mine,) = ledger.list_approvals().values()
         assert (mine.verdict, mine.person, mine.because) == ("approved", "admin", "a first load")
         events = airflow.call("/api/v2/assets/events?limit=100")["asset_events"]
         kinds = {each["partition_key"]: each["extra"]["epochs"] for each in events if each["partition_key"]}
@@ -63,6 +63,9 @@ def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
         assert "triangles 1 → 0" in question["body"], question
         answer(run, "Reject", "half of the file is missing")
         assert airflow.tasks(dag, run)["publish"]["state"] == "skipped"
-        assert ledger.at().revision == 1 and views.totals(home, ledger)[0]["triangles"] == 2
-        assert [each.because for each in ledger.approvals().values()] == ["a first load", "half of the file is missing"]
+        assert ledger.get_revision().revision == 1 and views.totals(home, ledger)[0]["triangles"] == 2
+        assert [each.because for each in ledger.list_approvals().values()] == [
+            "a first load",
+            "half of the file is missing",
+        ]
         assert len(airflow.call("/api/v2/assets/events?limit=100")["asset_events"]) == len(events)

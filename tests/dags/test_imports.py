@@ -18,7 +18,7 @@ import sqlalchemy.exc
 from airflow.sdk.exceptions import AirflowException, AirflowTaskTimeout
 from py4j.protocol import Py4JNetworkError
 
-from pipeline.errors import CheckFailed, Conflict, Unavailable, UsageError
+from pipeline.errors import CheckFailed, RevisionConflict, Unavailable, UsageError
 from pipeline.home.schedule import Schedule
 from tests import homes
 
@@ -241,7 +241,7 @@ def test_a_run_id_says_the_epoch(load: Load, tmp_path: Path, every: str, epoch: 
         (ConnectionResetError("the database went away"), True),
         (OSError("disk"), True),
         (Unavailable("no Spark"), True),
-        (Conflict("another writer"), True),
+        (RevisionConflict("another writer"), True),
         (sqlalchemy.exc.OperationalError("SELECT 1", {}, Exception("server closed the connection")), True),
         (sqlalchemy.exc.ProgrammingError("SELECT 1", {}, Exception("no such table")), False),
         (Py4JNetworkError("the JVM has gone"), True),

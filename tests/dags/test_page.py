@@ -41,7 +41,7 @@ def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tu
     home, ledger, first = tiny
     homes.run(home, ledger, [first])
     run = begun(home, ledger, first + 1)
-    ledger.finish(run["run_id"], "failed", "audit: <b>wrong</b>")
+    ledger.finish_run(run["run_id"], "failed", "audit: <b>wrong</b>")
     found = web.grid(str(home.path))
     assert [(row["label"], row["state"]) for row in found["epochs"]] == [
         ("2004-04-15", "published"),
@@ -227,18 +227,18 @@ def test_who_may_trigger_says_something_of_an_incident(
     monkeypatch.setenv("ALTNEU_HOME", str(seed.home.path))
     may_all(page, monkeypatch, run)
     monkeypatch.setitem(page.app.dependency_overrides, page.get_user, Ada)
-    one = incidents.incidents(seed.ledger)[0]
+    one = incidents.list_incidents(seed.ledger)[0]
     client = TestClient(page.app)
-    answer = client.post(f"/incidents/{one.ident}", content=json.dumps(body), headers={"Content-Type": kind})
+    answer = client.post(f"/incidents/{one.identifier}", content=json.dumps(body), headers={"Content-Type": kind})
     assert answer.status_code in (code if isinstance(code, tuple) else (code,)), answer.text
-    said = incidents.incidents(seed.ledger)[0].notes
+    said = incidents.list_incidents(seed.ledger)[0].notes
     if code != 200:
         assert said == ()
         return
     assert [(note.by, note.because, (note.until or "")[:10]) for note in said] == [
         ("Ada", body["because"], body.get("until", ""))
     ]
-    assert client.get(f"/incidents/{one.ident}").status_code == 405  # it is posted, never got
+    assert client.get(f"/incidents/{one.identifier}").status_code == 405  # it is posted, never got
     assert client.post("/incidents/none", json={"because": "late"}).status_code == 422
 
 

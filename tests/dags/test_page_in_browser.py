@@ -73,9 +73,9 @@ def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp
         page.goto(f"{address}/altneu/reports/epoch=2004-04-15.html")
         page.get_by_text("Its newest run was rejected by admin: half of it is missing.").wait_for()
         picture(page, "airflow-rejected-page")
-    said = [(each.verdict, each.person, each.because) for each in ledger.approvals().values()]
+    said = [(each.verdict, each.person, each.because) for each in ledger.list_approvals().values()]
     assert said == [("approved", "admin", "a first load"), ("rejected", "admin", "half of it is missing")]
-    assert ledger.at().revision == 1
+    assert ledger.get_revision().revision == 1
 
 
 def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: Any) -> None:
@@ -117,8 +117,8 @@ def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: 
         frame.get_by_role("heading", name="Incidents that were closed last").wait_for()
         assert frame.locator(".incidents").count() == 0
         picture(page, "airflow-incident-closed")
-    (one,) = incidents.incidents(ledger)
-    assert (one.first.name, one.open, one.last.why) == (check, False, "it passes") and one.notes[0].by == "admin"
+    (one,) = incidents.list_incidents(ledger)
+    assert (one.first.name, one.is_open, one.last.why) == (check, False, "it passes") and one.notes[0].by == "admin"
 
 
 def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, page: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import RunFailed, UnderWay
+from pipeline.errors import RunFailed, RunInProgress
 from pipeline.home.directory import Home
 from pipeline.run import held, planning, runner
 from pipeline.run.context import Run
@@ -61,7 +61,7 @@ def plan(home: Home, epoch: int, others: Iterable[int] | None = (), **how: Any) 
 
 
 def epochs(ledger: Ledger, planned: Planned) -> list[int]:
-    return list(ledger.run(planned["run_id"]).epochs)
+    return list(ledger.get_run(planned["run_id"]).epochs)
 
 
 def publish(home: Home, planned: Planned) -> base.Published:
@@ -97,7 +97,7 @@ def test_whom_a_run_takes_along(
     for each in taken:
         again, said = plan(home, first + each, wait)
         assert again is None and f"by run {planned['run_id']} as revision 1" in said
-    assert ledger.at().revision == 1
+    assert ledger.get_revision().revision == 1
 
 
 def test_a_pass_has_a_maximum(ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,15 +138,15 @@ def test_which_dates_have_a_run_is_found_by_counts(many: int) -> None:
 def test_while_a_run_is_at_work_no_other_begins(ledger_only: LedgerOnly, week: Week) -> None:
     """Whatever its epochs are; a compaction disturbs nobody."""
     home, ledger, first = week
-    ledger.begin("compact", 0, [], {}, planning.RunKind("compact"))
+    ledger.create_run("compact", 0, [], {}, planning.RunKind("compact"))
     leader, _ = plan(home, first, [first + 1])
     assert leader is not None
     for epoch, others in ((first + 1, [first]), (first + 3, []), (first + 3, None)):
-        with pytest.raises(UnderWay, match=f"run {leader['run_id']} of 2 epoch.* is under way") as refused:
+        with pytest.raises(RunInProgress, match=f"run {leader['run_id']} of 2 epoch.* is under way") as refused:
             plan(home, epoch, others)
         assert refused.value.run_id == leader["run_id"]
         assert passes.look(str(home.path), refused.value.run_id, 60)[0] == "waiting"
-    assert [run.run_id for run in ledger.runs() if run.state is RunState.RUNNING] == ["compact", leader["run_id"]]
+    assert [run.run_id for run in ledger.list_runs() if run.state is RunState.RUNNING] == ["compact", leader["run_id"]]
     publish(home, leader)
     assert passes.look(str(home.path), leader["run_id"], 60) == ("over", f"run {leader['run_id']} is published")
     assert plan(home, first + 1)[0] is None
@@ -158,7 +158,7 @@ def test_of_many_that_plan_at_once_one_begins(
     ledger_only: LedgerOnly, tmp_path: Path, kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None has seen another at its first look, and each takes its time between the second look and the end."""
-    look = Ledger._refuse_second
+    look = Ledger._refuse_second_run
 
     def slowly(self: Ledger, running: Iterable[Any]) -> None:
         seen = list(running)
@@ -182,12 +182,12 @@ def test_of_many_that_plan_at_once_one_begins(
         try:
             planned, _ = plan(home, first + day, range(first, first + 8))
             return planned["run_id"] if planned else "nothing"
-        except UnderWay as other:
+        except RunInProgress as other:
             return other.run_id
 
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(work, range(8)))
-    (run,) = ledger.runs()
+    (run,) = ledger.list_runs()
     assert found == {run.run_id} and len(run.epochs) == 8
 
 
@@ -196,7 +196,7 @@ def test_who_plans_while_another_publishes_plans_again(
 ) -> None:
     """The other has published between the look at the ledger and the begin: nothing is begun on the old revision."""
     home, ledger, first = week
-    look = Ledger.under_way
+    look = Ledger.refuse_concurrent_run
 
     def and_then(self: Ledger) -> None:
         look(self)
@@ -204,10 +204,10 @@ def test_who_plans_while_another_publishes_plans_again(
         homes.run(home, ledger, [first, first + 1])
 
     monkeypatch.setattr(Ledger, "under_way", and_then)
-    with pytest.raises(UnderWay, match="revision 1 was published meanwhile") as refused:
+    with pytest.raises(RunInProgress, match="revision 1 was published meanwhile") as refused:
         plan(home, first, [first + 1])
     assert passes.look(str(home.path), refused.value.run_id, 60)[0] == "over"
-    assert plan(home, first)[0] is None and len(ledger.runs()) == 1
+    assert plan(home, first)[0] is None and len(ledger.list_runs()) == 1
 
 
 ENDS = {
@@ -228,10 +228,10 @@ def test_when_the_leader_is_gone_another_does_the_work(
     orchestration.stage(str(home.path), leader, "ingest")
     end = ENDS[how]
     if end is None:
-        later = lease.clock() + timedelta(seconds=lease.SILENCE + 1)
-        monkeypatch.setattr(lease, "clock", lambda: later)
+        later = lease.read_clock() + timedelta(seconds=lease.SILENCE + 1)
+        monkeypatch.setattr(lease, "read_clock", lambda: later)
     else:
-        ledger.finish(leader["run_id"], RunState(end[0]), end[1])
+        ledger.finish_run(leader["run_id"], RunState(end[0]), end[1])
     assert passes.look(str(home.path), leader["run_id"], 60)[0] == "over"
     second, _ = plan(home, first + 4, every)
     assert second is not None and epochs(ledger, second) == list(every)
@@ -240,7 +240,7 @@ def test_when_the_leader_is_gone_another_does_the_work(
     assert "superseded" in orchestration.stage(str(home.path), leader, "edges")
     assert orchestration.publish(str(home.path), leader)["revision"] is None
     assert plan(home, first + 5, every)[0] is None
-    assert ledger.at().revision == 1 and sorted(ledger.batches()) == list(every)
+    assert ledger.get_revision().revision == 1 and sorted(ledger.published_batches()) == list(every)
 
 
 def test_a_cleared_run_publishes_the_difference_and_takes_nobody_along_that_is_published(
@@ -275,7 +275,7 @@ def test_the_trigger_says_when_the_other_run_is_over(ledger_only: LedgerOnly, we
         waiting = asyncio.create_task(fired())
         await asyncio.sleep(0.1)
         assert not waiting.done()
-        ledger.finish(leader["run_id"], RunState.FAILED, "gone")
+        ledger.finish_run(leader["run_id"], RunState.FAILED, "gone")
         return await waiting
 
     assert asyncio.run(both())["state"] == "over"
@@ -303,7 +303,7 @@ def test_a_dag_run_waits_for_the_run_before_and_then_says_who_published(
     run = dag.test(logical_date=DAY + timedelta(days=1))
     assert run.state == "success" and skipped(run) == AFTER_PLAN
     assert looks == [leader["run_id"]] * len(looks) and len(looks) >= 2
-    assert ledger.at().revision == 1
+    assert ledger.get_revision().revision == 1
 
 
 # -- a person decides ---------------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_a_person_is_asked_once_for_all(ledger_only: LedgerOnly, week: Week) -> 
     home, ledger, first = week
     every = range(first, first + 3)
     planned = ask(home, first, every)
-    with pytest.raises(UnderWay, match="which has epoch 2004-04-16, is held until somebody decides") as held_up:
+    with pytest.raises(RunInProgress, match="which has epoch 2004-04-16, is held until somebody decides") as held_up:
         plan(home, first + 1, every)
     look = passes.look(str(home.path), held_up.value.run_id, 60)
     assert look[0] == "waiting" and "held until somebody decides" in look[1]
@@ -331,7 +331,7 @@ def test_a_person_is_asked_once_for_all(ledger_only: LedgerOnly, week: Week) -> 
     orchestration.decide(str(home.path), planned, True, "ada", None)
     assert orchestration.publish(str(home.path), planned)["revision"] == 1
     assert f"by run {planned['run_id']} as revision 1" in plan(home, first + 1, every)[1]
-    assert len(ledger.runs()) == 1
+    assert len(ledger.list_runs()) == 1
 
 
 @pytest.mark.parametrize("then", ["nothing", "landed again", "cleared", "another revision"])
@@ -398,8 +398,8 @@ def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
                 assert epochs(ledger, planned) == [epoch]  # its own, and no other's, is on record
         open_.discard(epoch)
     assert sorted(failed) == bad and all(f"landing/{first + day}" in said for day, said in failed.items())
-    assert sorted(ledger.batches()) == [first + day for day in range(4) if day not in bad]
-    assert ledger.at().revision == (len(bad) < 4)  # one revision for all that is good
+    assert sorted(ledger.published_batches()) == [first + day for day in range(4) if day not in bad]
+    assert ledger.get_revision().revision == (len(bad) < 4)  # one revision for all that is good
     from pipeline.landing.survey import grid
 
     states = {row["epoch"]: row["state"] for row in grid(home, ledger)[1]}
@@ -418,7 +418,7 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
     every = range(first, first + DAYS)
     leader, _ = plan(home, first + 5, every)
     assert leader is not None
-    ledger.finish(leader["run_id"], RunState.INTERRUPTED, "killed")
+    ledger.finish_run(leader["run_id"], RunState.INTERRUPTED, "killed")
     wrong_at(monkeypatch, first + 2)
     second, _ = plan(home, first + 4, every)
     assert second is not None
@@ -428,13 +428,13 @@ def test_a_leader_that_is_overtaken_does_not_fail_for_what_is_wrong_with_another
         assert orchestration.ask(str(home.path), second, pages=False)[1] is not None
         orchestration.decide(str(home.path), second, True, "Ada", None)
     assert orchestration.publish(str(home.path), second)["revision"] == 1
-    runs = ledger.runs()
+    runs = ledger.list_runs()
     assert "superseded" in orchestration.stage(str(home.path), leader, "ingest")
     if asks:
         assert orchestration.ask(str(home.path), leader, pages=False) == (leader, None)
     assert orchestration.publish(str(home.path), leader)["revision"] is None
-    assert sorted(ledger.batches()) == [epoch for epoch in every if epoch != first + 2]
-    assert len(ledger.runs()) == len(runs)
+    assert sorted(ledger.published_batches()) == [epoch for epoch in every if epoch != first + 2]
+    assert len(ledger.list_runs()) == len(runs)
 
 
 def test_what_was_left_out_is_shown_as_failed_at_once(
@@ -452,7 +452,7 @@ def test_what_was_left_out_is_shown_as_failed_at_once(
     assert shown[first][0] == "published"
     assert shown[first + 1] == ("failed", f"landing/{first + 1}: broken. Nothing was published.")
     # the process dies between two stages: the run goes on with what is left of it
-    assert ledger.run(planned["run_id"]).epochs == (first,)
+    assert ledger.get_run(planned["run_id"]).epochs == (first,)
 
 
 def test_a_pass_whose_audit_fails_is_not_tried_again_as_one(
@@ -465,11 +465,11 @@ def test_a_pass_whose_audit_fails_is_not_tried_again_as_one(
     check = {"epoch": first + 1, "suite": "edges", "name": "no zero diffs", "severity": "critical", "passed": False}
     words = {"meaning": "", "remedy": "", "observed": "1 of 1 rows", "rows": []}
     ledger.put_checks(planned["run_id"], 1, [{**check, **words}])  # type: ignore[list-item, typeddict-item]
-    ledger.finish(planned["run_id"], RunState.FAILED, "audit: 1 critical check(s) failed")
+    ledger.finish_run(planned["run_id"], RunState.FAILED, "audit: 1 critical check(s) failed")
     every = range(first, first + DAYS)
     alone, _ = plan(home, first + 2, every)
     assert alone is not None and epochs(ledger, alone) == [first + 2]
     publish(home, alone)
     others, _ = plan(home, first + 3, every)
     assert others is not None and epochs(ledger, others) == [first + 3, first + 4, first + 5]
-    assert len(ledger.runs()) == 3
+    assert len(ledger.list_runs()) == 3

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException
 
-from pipeline.errors import CheckFailed, Conflict, LeaseLost, UsageError
+from pipeline.errors import CheckFailed, LeaseLost, RevisionConflict, UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.run.context import Run
@@ -81,7 +81,7 @@ def test_a_run_by_hand_has_tasks_on_a_history_that_has_ended(
     assert ordered == sorted(set(ordered))  # for the pool, who has come further goes first
     run, _ = go(logical_date=DAY - timedelta(days=400, hours=3), run_conf={"epoch": "2004-04-16"})
     assert run.state == "success" and skipped(run) == set()
-    assert sorted(ledger.batches()) == [first, first + 1]
+    assert sorted(ledger.published_batches()) == [first, first + 1]
 
 
 def overtaking(monkeypatch: pytest.MonkeyPatch, home: Home, ledger: Ledger, epochs: list[int]) -> None:
@@ -171,7 +171,7 @@ ONLY_FIXING_HELPS = [
     sa.exc.ProgrammingError("SELECT", {}, Exception("no such table")),
 ]
 WORTH_ANOTHER_TRY = [
-    Conflict("another writer"),
+    RevisionConflict("another writer"),
     LeaseLost("a killed try of the same task"),
     sa.exc.OperationalError("SELECT", {}, Exception("the server has gone away")),
     Py4JNetworkError("the JVM has gone"),
@@ -226,8 +226,8 @@ def test_a_stage_that_takes_too_long_fails_as_a_timeout(
     monkeypatch.setattr(edges_stage, "work", stage)
     with pytest.raises(AirflowTaskTimeout), timeout(1):
         edges(planned)
-    run = ledger.runs()[0]
-    assert run.state == "interrupted" and "AirflowTaskTimeout" in run.error and ledger.at().revision == 0
+    run = ledger.list_runs()[0]
+    assert run.state == "interrupted" and "AirflowTaskTimeout" in run.error and ledger.get_revision().revision == 0
 
 
 def test_an_epoch_that_landed_again_is_told(ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny) -> None:

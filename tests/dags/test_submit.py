@@ -26,7 +26,7 @@ from pipeline.state import lease
 from pipeline.state.facts import EdgesFacts, IngestFacts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
-from pipeline.state.standing import standings
+from pipeline.state.standing import list_epoch_statuses
 from pipeline.tasks import orchestration
 from tests import homes
 from tests.ledger_only import LedgerOnly
@@ -109,7 +109,7 @@ def test_ten_thousand_epochs_are_handed_over_by_their_run(
     assert planned is not None and len(json.dumps(planned)) < 300
     for task in ("ingest", "edges"):
         assert orchestration.submitted(path, task, json.dumps(planned), str(answer)) == 0
-    assert len(ledger.run(planned["run_id"]).epochs) == 10_000
+    assert len(ledger.get_run(planned["run_id"]).epochs) == 10_000
     assert len(ledger.staged_batches(planned["run_id"])) == 10_000
 
 
@@ -174,7 +174,7 @@ def test_the_next_try_finds_the_driver(
     until(lambda: (tmp_path / "driver0").exists())
     if meanwhile == "it was killed":
         os.killpg(pid, signal.SIGKILL)
-        until(lambda: lease.ended(first["process"]))
+        until(lambda: lease.has_ended(first["process"]))
         go.touch()
     elif "another machine" in meanwhile:
         first["process"] = "another/1/1.00"
@@ -224,5 +224,5 @@ def test_a_real_day(
         SUBMITTED, "success"
     ).items()
     assert [row["triangles"] for row in views.totals(home, ledger, all_epochs=True)] == [1]
-    audit = standings(ledger, ledger.at()).at(first).audit
-    assert audit and (audit.says, audit.revision) == ("equal", 1)
+    audit = list_epoch_statuses(ledger, ledger.get_revision()).status_of(first).audit
+    assert audit and (audit.verdict, audit.revision) == ("equal", 1)

@@ -16,7 +16,7 @@ from pipeline.cli import app
 from pipeline.errors import Exit
 from pipeline.home.file import parse
 from pipeline.home.settings import SETTINGS, Config
-from pipeline.state.standing import Audit
+from pipeline.state.standing import AuditStatus
 from tests.docs.pages import PAGES, REPO, anchors, blocks, links, quoted, read, table
 
 CLI: Any = typer.main.get_command(app)
@@ -196,7 +196,7 @@ def test_every_state_and_every_exit_code_has_its_row_for_those_on_call() -> None
     assert {str(int(code)) for code in Exit} <= codes
     audits = {row[0].replace("revision R", "revision 3") for row in table(page, "What the last audit says")}
     for passed, fresh in product((True, False), repeat=2):
-        assert Audit(passed, 3, "", fresh, recomputed=False).words() in audits
+        assert AuditStatus(passed, 3, "", fresh, recomputed=False).describe() in audits
 
 
 def test_every_figure_for_sizing_is_measured() -> None:

@@ -55,22 +55,22 @@ def test_on_one_machine(tmp_path: Path, shell) -> None:  # type: ignore[no-untyp
     shell(back_up)
     assert shell(put_back) == before
     assert shell(elsewhere).endswith(before)
-    names = {place.settled(Home.open(tmp_path / name)).catalog for name in ("home", "elsewhere")}
+    names = {place.require_identity(Home.open(tmp_path / name)).catalog for name in ("home", "elsewhere")}
     assert len(names) == 2
 
 
 def test_in_postgres(tmp_path: Path, shell, postgres: str, postgres_server: str) -> None:  # type: ignore[no-untyped-def]
     toml = '[storage]\ndatabase = "%s"\n'
     home = homes.make(tmp_path / "home", toml % postgres)[0]
-    name = place.claim(home).catalog
+    name = place.claim_identity(home).catalog
     dump, restore, restored = blocks("sh pg")
     plain = {"DATABASE": postgres.replace("+psycopg", ""), "SERVER": postgres_server.replace("+psycopg", "")}
     shell(dump, **plain)
     shell(restore, **plain)
     (home.path / "altneu.toml").write_text(toml % f"{postgres_server}/altneu_restored")
     assert "revision 0" in shell(restored, **plain)
-    assert place.settled(Home.open(home.path)).catalog != name
-    assert place.settled(homes.make(home.path, toml % postgres)[0]).catalog == name
+    assert place.require_identity(Home.open(home.path)).catalog != name
+    assert place.require_identity(homes.make(home.path, toml % postgres)[0]).catalog == name
     engine = sa.create_engine(f"{postgres_server}/postgres", isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.execute(sa.text("DROP DATABASE altneu_restored WITH (FORCE)"))

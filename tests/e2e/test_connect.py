@@ -107,8 +107,8 @@ def test_a_run_through_connect(spark: SparkSession, tmp_path: Path, shared: str)
     for epoch in range(2):
         homes.put(home, epoch, draw_batch(rng, **BATCH))
     finished(home.path, "backfill", "--all", server=shared)
-    assert bad and sum(batch.bad_rows for batch in ledger.batches().values()) == bad
-    is_right(Warehouse(spark, home), ledger.at(), range(2))
+    assert bad and sum(batch.bad_rows for batch in ledger.published_batches().values()) == bad
+    is_right(Warehouse(spark, home), ledger.get_revision(), range(2))
 
 
 @pytest.mark.usefixtures("tiny")
@@ -126,7 +126,7 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     done("run", "1")
     homes.put(home, 4, draw_batch(rng, **BATCH))
     homes.run(home, ledger, [4])  # one revision through the JVM in this process, on top of those
-    assert ledger.at().revision == 3
+    assert ledger.get_revision().revision == 3
     assert "all equal" in done("audit")
     third = altneu(home.path, "audit", "0", "--third-party", server=shared)
     output, _ = third.communicate(timeout=300)
@@ -134,7 +134,7 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     warehouse = Warehouse(spark, home)
     snapshots = {table: len(warehouse.metadata(table).snapshots()) for table in TABLES}
     done("compact", "--grace", "0")
-    row = ledger.at()
+    row = ledger.get_revision()
     is_right(warehouse, row, range(5))
     for table in TABLES:
         assert set(warehouse.metadata(table).refs()) == {"main", f"r{row.revision}"}
@@ -151,7 +151,7 @@ def test_metadata_files_say_what_iceberg_says(
         homes.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
         homes.run(home, ledger, [epoch])
     warehouse = Warehouse(spark, home)
-    warehouse.metadata("edges").commit([("createBranch", "aside", ledger.at(1).snapshots["edges"])])
+    warehouse.metadata("edges").commit([("createBranch", "aside", ledger.get_revision(1).snapshots["edges"])])
     mine = {table: warehouse.metadata(table) for table in TABLES}  # read by us
 
     def on_no_disk_of_ours(*_: object, **__: object) -> str:
@@ -173,7 +173,7 @@ def test_metadata_files_say_what_iceberg_says(
             assert [found.first()] == [row.snapshot_id for row in rows if row.parent_id is None]
             for row in rows:
                 assert found.summary(row.snapshot_id) == {"operation": row.operation, **row.summary}
-    assert mine["edges"].refs()["aside"] == ledger.at(1).snapshots["edges"] != mine["edges"].main()
+    assert mine["edges"].refs()["aside"] == ledger.get_revision(1).snapshots["edges"] != mine["edges"].main()
 
 
 IDLE = """
@@ -205,7 +205,7 @@ def test_tables_that_a_rest_catalog_lists(tmp_path: Path, shared: str, rest: Pro
         process = altneu(home.path, *command, server=shared)
         output, _ = process.communicate(timeout=300)
         assert process.returncode == 0, output
-    assert ledger.at().frontier == 3 and ledger.at().revision == 3
+    assert ledger.get_revision().frontier == 3 and ledger.get_revision().revision == 3
 
 
 @pytest.mark.usefixtures("tiny")
@@ -354,9 +354,9 @@ def test_a_server_is_killed_during_a_run(spark: SparkSession, tmp_path: Path, sh
     assert client.returncode == 1, told + rest
     assert f"the Spark Connect server at {address} does not answer any more" in words, rest
     assert "next: altneu connect" in words and "Traceback" not in words and "RETRIES_EXCEEDED" not in words, rest
-    assert ledger.at().revision == 0 and [run.state for run in ledger.runs()] == [RunState.FAILED]
+    assert ledger.get_revision().revision == 0 and [run.state for run in ledger.list_runs()] == [RunState.FAILED]
     finished(home.path, "run", "0", "1", server=shared)
-    is_right(Warehouse(spark, home), ledger.at(), range(2))
+    is_right(Warehouse(spark, home), ledger.get_revision(), range(2))
 
 
 ANEW = """

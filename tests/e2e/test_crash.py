@@ -74,7 +74,7 @@ def kill(process: subprocess.Popen[str], whom: str) -> None:
 
 def state(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> Counter[Any]:
     """Everything that a reader can see at some epochs of the newest revision."""
-    row, warehouse = ledger.at(), Warehouse(spark, home)
+    row, warehouse = ledger.get_revision(), Warehouse(spark, home)
     rows = audit.maintained(lambda table: warehouse.at(table, row), epochs).collect()
     return Counter((r.epoch, r.what, r.a, r.b, r.value) for r in rows)
 
@@ -120,24 +120,26 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
                 raise AssertionError(f"seed {seed}: Python went on after {whom} was killed") from None
             if whom == "java" and process.returncode == 1:
                 assert "next:" in output, (seed, output)
-            runs = ledger.runs()
-            last = [row.stage for row in ledger.stages(runs[-1].run_id) if row.state != "done"] if runs else []
+            runs = ledger.list_runs()
+            last = [row.stage for row in ledger.list_stages(runs[-1].run_id) if row.state != "done"] if runs else []
             moments[last[-1] if last else "between"] += 1
             # the reader's look: the revision before or the one after, whole
-            newest = ledger.at().revision
+            newest = ledger.get_revision().revision
             assert newest in (step - 1, step), seed
             seen = (totals(home, ledger), state(spark, home, ledger, [step - 1]) if newest else Counter())
             assert seen == (after if newest == step else before), (seed, step, whom, moments)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL) if rng.random() < 0.5 else None
-        assert ledger.at().revision == step, seed
+        assert ledger.get_revision().revision == step, seed
     print(f"seed {seed}: {done} kills in {step} epochs, at {dict(moments)}")
-    epochs = list(range((ledger.at().frontier or 0) + 1))
+    epochs = list(range((ledger.get_revision().frontier or 0) + 1))
     assert totals(home, ledger) == totals(calm, calm_ledger)
     assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
-    results = audit.audit_published(Warehouse(spark, home), ledger.at(), epochs, lambda text: None)
+    results = audit.audit_published(Warehouse(spark, home), ledger.get_revision(), epochs, lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
-    open_ = [row for row in ledger.runs() if row.state == "running" or (row.state == "published" and not row.discarded)]
+    open_ = [
+        row for row in ledger.list_runs() if row.state == "running" or (row.state == "published" and not row.discarded)
+    ]
     time.sleep(61 if open_ else 0)  # until the killed count as dead
     compact(home, ledger, spark, grace=0)
     warehouse = Warehouse(spark, home)
@@ -160,17 +162,21 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     homes.run(home, ledger, [0])
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "follow", lambda *_: exec("raise ConnectionRefusedError"))
-        assert homes.run(home, ledger, [1]) == ledger.at()
-    assert (ledger.at().revision, ledger.runs()[-1].state, ledger.runs()[-1].discarded) == (2, "published", False)
+        assert homes.run(home, ledger, [1]) == ledger.get_revision()
+    assert (ledger.get_revision().revision, ledger.list_runs()[-1].state, ledger.list_runs()[-1].discarded) == (
+        2,
+        "published",
+        False,
+    )
     names = {name for table in TABLES for name in homes.branches(Warehouse(spark, home).metadata(table).refs())}
-    assert names == {"main", f"run_{ledger.runs()[-1].run_id}"}
-    assert ledger.leftovers() == []  # it beat a moment ago: it may be at it still
+    assert names == {"main", f"run_{ledger.list_runs()[-1].run_id}"}
+    assert ledger.list_dead_runs() == []  # it beat a moment ago: it may be at it still
     monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)
     homes.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
     assert {name for table in TABLES for name in homes.branches(warehouse.metadata(table).refs())} == {"main"}
-    assert {warehouse.metadata(t).main() == ledger.at().snapshots[t] for t in TABLES} == {True}
-    results = audit.audit_published(warehouse, ledger.at(), [0, 1, 2], lambda text: None)
+    assert {warehouse.metadata(t).main() == ledger.get_revision().snapshots[t] for t in TABLES} == {True}
+    results = audit.audit_published(warehouse, ledger.get_revision(), [0, 1, 2], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
 
 
@@ -227,10 +233,10 @@ def race(spark: SparkSession, folder: Path, database: str | None, races: int) ->
     assert [racer.returncode for racer in racers] == [0, 0], outputs
     lost = sum(output.count("lost") for output in outputs)
     print(f"{races} races, {lost} lost and run again")
-    assert ledger.at().revision == 2 * races
-    assert [run.state for run in ledger.runs()].count("published") == 2 * races
+    assert ledger.get_revision().revision == 2 * races
+    assert [run.state for run in ledger.list_runs()].count("published") == 2 * races
     epochs = list(range(2 * races))
-    results = audit.audit_published(Warehouse(spark, home), ledger.at(), epochs, lambda text: None)
+    results = audit.audit_published(Warehouse(spark, home), ledger.get_revision(), epochs, lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
 
 

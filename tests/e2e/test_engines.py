@@ -178,7 +178,7 @@ def compare_over_values(spark: SparkSession, folder: Path, choose: Choose, expla
         land(home, epoch, HEAD + clique(1, 2, epoch, 20 + epoch, w=epoch))
         homes.run(home, ledger, [epoch])
     compact(home, ledger, spark, grace=0)
-    row = ledger.at()
+    row = ledger.get_revision()
     assert row.hidden and row.since is not None
     homes.run(home, ledger, [])
     asks = [Question("edges", as_of="1"), Question("edges", revision=1), Question("edges", as_of="9")]  # errors

@@ -35,7 +35,7 @@ def test_what_is_stored_is_what_was_published(
 
     # the statement of the reference, on copies
     (statement,) = (block for block in blocks(read("docs/reference.md")) if block.language == "sql")
-    warehouse, row = Warehouse(spark, home), ledger.at()
+    warehouse, row = Warehouse(spark, home), ledger.get_revision()
     for table in ("trussness", "edges"):
         warehouse.at(table, row).orderBy("b", "a").write.parquet(str(tmp_path / table))
         spark.read.parquet(str(tmp_path / table)).createOrReplaceTempView(table)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import BatchWrong
+from pipeline.errors import BatchRejected
 from pipeline.home.directory import Home
 from pipeline.run import stages
 from pipeline.state.ledger import Ledger
@@ -40,7 +40,7 @@ def made(path: Path, after: Iterable[int]) -> tuple[Home, Ledger, int]:
 
 def published(ledger: Ledger, first: int) -> list[int]:
     """The days after the known ones."""
-    return sorted(epoch - first - KNOWN for epoch in ledger.batches() if epoch >= first + KNOWN)
+    return sorted(epoch - first - KNOWN for epoch in ledger.published_batches() if epoch >= first + KNOWN)
 
 
 def computed(home: Home, planned: Planned | None) -> list[int]:
@@ -57,9 +57,9 @@ def test_from_the_error_to_the_accepted_epoch(typed: Altneu, tmp_path: Path) -> 
 
     stopped = typed("run", bad)
     assert stopped.code == 1 and f"epoch {bad} has 400 rows; 0 to 71 are usual" in stopped.err.replace("\n", " ")
-    assert f"altneu run {bad} --accept-rows" in stopped.err and ledger.at().revision == 1
+    assert f"altneu run {bad} --accept-rows" in stopped.err and ledger.get_revision().revision == 1
     assert re.search(rf"{bad}\s+failed", typed("status").out)
-    assert typed("backfill", "--all").code == 1 and ledger.at().revision == 1
+    assert typed("backfill", "--all").code == 1 and ledger.get_revision().revision == 1
 
     going = typed("backfill", "--all", "--keep-going")
     assert going.code == 1 and "1 epoch(s) were left out" in going.err and "--accept-rows" in going.err
@@ -80,7 +80,7 @@ def test_a_pass_goes_on_without_it_and_its_own_run_fails(tmp_path: Path) -> None
         return passes.plan(path, epoch, count=lambda dates: len(starts & set(dates)))
 
     assert computed(home, plan(first + KNOWN)) == [first + KNOWN, first + KNOWN + 2]
-    with pytest.raises(BatchWrong, match="has 400 rows"):
+    with pytest.raises(BatchRejected, match="has 400 rows"):
         computed(home, plan(bad))
     label = home.schedule.label(bad)
     planned = orchestration.plan_range(path, label, label, accept=True)
@@ -94,12 +94,12 @@ def test_corrections_rebuilds_and_removals(typed: Altneu, tmp_path: Path) -> Non
     last = home.schedule.label(first + KNOWN)
     assert typed("run", last).code == 0
     homes.put(home, first + KNOWN, rows(300, KNOWN))  # type: ignore[arg-type]
-    assert typed("run", last).code == 1 and ledger.batches()[first + KNOWN].rows == 5
-    assert typed("rebuild", "--from-landing").code == 0 and ledger.batches()[first + KNOWN].rows == 300
+    assert typed("run", last).code == 1 and ledger.published_batches()[first + KNOWN].rows == 5
+    assert typed("rebuild", "--from-landing").code == 0 and ledger.published_batches()[first + KNOWN].rows == 300
     for file in (home.landing / f"epoch={last}").iterdir():
         file.unlink()
     (home.landing / f"epoch={last}").rmdir()
-    assert typed("run", last, "--remove").code == 0 and ledger.batches()[first + KNOWN].rows == 0
+    assert typed("run", last, "--remove").code == 0 and ledger.published_batches()[first + KNOWN].rows == 0
 
 
 @pytest.mark.usefixtures("tiny", "unaudited")
@@ -107,4 +107,4 @@ def test_a_real_run_is_stopped_by_the_same_gate(altneu: Altneu, tmp_path: Path) 
     home, ledger, first = made(tmp_path / "home", [400])
     stopped = altneu("run", home.schedule.label(first + KNOWN))
     assert stopped.code == 1 and "has 400 rows; 0 to 71 are usual" in stopped.err.replace("\n", " ")
-    assert ledger.at().revision == 1
+    assert ledger.get_revision().revision == 1

@@ -32,7 +32,7 @@ def draw_changes(rng: random.Random, size: int = 40) -> Batch:
 
 def check(spark: SparkSession, home: homes.Home, ledger: Ledger, history: History, live_for: int | None) -> None:
     """The stored trussness and triangle counts at every epoch up to the frontier."""
-    row = ledger.published()
+    row = ledger.require_published()
     assert row.frontier is not None
     found, counts = (Warehouse(spark, home).at(table, row).collect() for table in ("trussness", "triangle_counts"))
     for epoch in range(min(history), row.frontier + 1):
@@ -51,15 +51,15 @@ def check(spark: SparkSession, home: homes.Home, ledger: Ledger, history: Histor
 
 
 def plan(ledger: Ledger) -> str | None:
-    return ledger.facts(ledger.published().run_id, TrussFacts).plan
+    return ledger.get_facts(ledger.require_published().run_id, TrussFacts).plan
 
 
 def triangle_plan(ledger: Ledger) -> str | None:
-    return ledger.facts(ledger.published().run_id, TrianglesFacts).plan
+    return ledger.get_facts(ledger.require_published().run_id, TrianglesFacts).plan
 
 
 def damage(home: homes.Home, ledger: Ledger, how: str) -> None:
-    key = kept.of(ledger, ledger.published())
+    key = kept.of(ledger, ledger.require_published())
     assert key is not None
     here = kept.folder(home) / key
     assert here.is_dir()
@@ -69,7 +69,7 @@ def damage(home: homes.Home, ledger: Ledger, how: str) -> None:
         with open(here / "edge.npy", "r+b") as file:
             file.truncate(200)
     elif how == "stale":  # the graph of the revision before, under the name of the newest
-        rows = [row for row in ledger.revisions() if row.frontier is not None]
+        rows = [row for row in ledger.list_revisions() if row.frontier is not None]
         older = kept.of(ledger, rows[-2])
         assert older is not None
         shutil.rmtree(here)
@@ -126,7 +126,7 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
             continue
         check(spark, home, ledger, history, live_for)
         there = {path.name for path in kept.folder(home).iterdir()} - {"here"}
-        assert len(there) <= 2 and kept.of(ledger, ledger.published()) in there
+        assert len(there) <= 2 and kept.of(ledger, ledger.require_published()) in there
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_rollback_compaction_and_a_moved_home(tmp_path: Path, spark: SparkSessio
     homes.put(home, 5, history[5])
     homes.run(home, ledger, [5])
     assert plan(ledger) == "resume"  # from what the run of revision 2 has left
-    found = Warehouse(spark, home).at("trussness", ledger.published()).collect()
+    found = Warehouse(spark, home).at("trussness", ledger.require_published()).collect()
     for epoch in (3, 4, 5):
         state: dict[tuple[int, int, int], int] = {}
         for r in found:

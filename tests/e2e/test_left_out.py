@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import BatchWrong
+from pipeline.errors import BatchRejected
 from pipeline.home.directory import Home
 from pipeline.run import stages
 from pipeline.state.ledger import Ledger
@@ -49,9 +49,11 @@ def made(path: Path) -> tuple[Home, Ledger, int]:
 
 def stored(runs: LedgerOnly, home: Home, ledger: Ledger) -> dict[str, Any]:
     """Every diff of every table with its epoch and revision, the totals' diffs, and the batches."""
-    memory, row = runs.tables(home), ledger.at()
+    memory, row = runs.tables(home), ledger.get_revision()
     tables = {table: sorted(map(str, memory.shown(table, row.snapshots[table], row))) for table in memory.tables}
-    batches = {epoch: (batch.rows, batch.bad_rows, batch.revision) for epoch, batch in ledger.batches().items()}
+    batches = {
+        epoch: (batch.rows, batch.bad_rows, batch.revision) for epoch, batch in ledger.published_batches().items()
+    }
     return {**tables, "totals": sorted(ledger.total_diffs(row.revision)), "batches": batches, "frontier": row.frontier}
 
 
@@ -70,7 +72,7 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
     good = [day for day in range(DAYS) if day not in WRONG[wrong]]
     if how == "command":
         refused = typed("backfill", "--all", home=home.path)
-        assert refused.code == 1 and ledger.at().revision == 1  # without the option it stops
+        assert refused.code == 1 and ledger.get_revision().revision == 1  # without the option it stops
         done = typed("backfill", "--all", "--keep-going", home=home.path)
         assert done.code == 1 and f"published revision 2: {len(good)} epoch(s)" in done.out
         assert f"{len(WRONG[wrong])} epoch(s) were left out" in done.err
@@ -78,7 +80,7 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
     else:
         other = {home.schedule.start(first + day) for day in range(DAYS)}
         planned = passes.plan(str(home.path), first + good[0], count=lambda dates: len(other & set(dates)))
-        assert planned is not None and len(ledger.run(planned["run_id"]).epochs) == DAYS
+        assert planned is not None and len(ledger.get_run(planned["run_id"]).epochs) == DAYS
         for name in (stage.name for stage in stages.STAGES if stage.before_publish):
             orchestration.stage(str(home.path), planned, name)
         assert orchestration.publish(str(home.path), planned)["epochs"] == [first + day for day in good]
@@ -105,13 +107,13 @@ def test_all_are_wrong_and_parts_of_which_one_is(typed: Altneu, tmp_path: Path) 
     spoil(home, first, {1: ("more.csv", HALF), 3: ("more.csv", HALF)})
     every = [f"2004-04-{15 + day}" for day in range(DAYS)]
     done = typed("backfill", every[1], every[1], "--keep-going", home=home.path)
-    assert done.code == 1 and "1 epoch(s) were left out" in done.err and ledger.at().revision == 1
+    assert done.code == 1 and "1 epoch(s) were left out" in done.err and ledger.get_revision().revision == 1
     assert "max_bad_share" in done.err and "next: fix or remove their files" in done.err
     done = typed("backfill", "--all", "--keep-going", home=home.path)
     assert done.code == 1 and "2 epoch(s) were left out" in done.err
-    assert sorted(ledger.batches()) == [first, first + 2, first + 4] and ledger.at().revision == 4
+    assert sorted(ledger.published_batches()) == [first, first + 2, first + 4] and ledger.get_revision().revision == 4
     done = typed("backfill", "--all", "--keep-going", "--hold", home=home.path)
-    assert done.code == 1 and ledger.held() == []  # nothing is left that could be held
+    assert done.code == 1 and ledger.list_held() == []  # nothing is left that could be held
 
 
 def test_the_own_epoch_of_a_pass_is_wrong(tmp_path: Path) -> None:
@@ -127,10 +129,10 @@ def test_the_own_epoch_of_a_pass_is_wrong(tmp_path: Path) -> None:
             orchestration.stage(str(home.path), planned, name)
         return orchestration.publish(str(home.path), planned)["epochs"]
 
-    with pytest.raises(BatchWrong, match=r"2004-04-17/more\.csv\.gz"):
+    with pytest.raises(BatchRejected, match=r"2004-04-17/more\.csv\.gz"):
         go(2)
-    assert ledger.at().revision == 1
+    assert ledger.get_revision().revision == 1
     assert go(1) == [first, first + 1, first + 3]
-    with pytest.raises(BatchWrong, match=r"2004-04-19/more\.csv line"):
+    with pytest.raises(BatchRejected, match=r"2004-04-19/more\.csv line"):
         go(4)
-    assert ledger.at().revision == 2
+    assert ledger.get_revision().revision == 2

@@ -104,5 +104,5 @@ def test_held_runs_come_along(tmp_path: Path, spark: SparkSession, altneu: Altne
         assert altneu("publish", waits, home=each).code == 0
         shown = altneu("show", "totals", "--all-epochs", "--format", "json", home=each)
         edges = altneu("show", "edges", "--format", "json", home=each)
-        seen.append([json.loads(shown.out), json.loads(edges.out), place.opened(opened).at().revision])
+        seen.append([json.loads(shown.out), json.loads(edges.out), place.open_ledger(opened).get_revision().revision])
     assert seen[0] == seen[1] == seen[2]

@@ -61,7 +61,7 @@ def test_every_statement_has_a_source_on_postgresql(postgres: str, tmp_path: Pat
 
 def of_a_vertex(home: homes.Home, ledger: Ledger, vertex: str, revision: int) -> None:
     """Its page says what `Graph` says of it, at every epoch."""
-    graph, row = Graph(home.path).arrow, ledger.at(revision)
+    graph, row = Graph(home.path).arrow, ledger.get_revision(revision)
     found = vertex_of(home, row, 3, vertex, [1, 2, 3], "2026-11-24T01:34:37.989+00:00")
     for place, epoch in enumerate(("1", "2", "3")):
         mine = [each for each in graph.vertices(epoch, revision).to_pylist() if each["vertex"] == vertex]
@@ -109,9 +109,9 @@ def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_p
         of_a_vertex(home, ledger, "b0", revision)
     assert f'href="{vertex_page("b0", "3", 2)}"' in newest.read_text()
     with pytest.raises(UsageError, match="no vertex is called 'b9'"):
-        write_vertex(home, ledger, 3, "b9", ledger.at())
+        write_vertex(home, ledger, 3, "b9", ledger.get_revision())
     with pytest.raises(UsageError, match="no edge at any epoch up to 1"):
-        write_vertex(home, ledger, 1, "b0", ledger.at())
+        write_vertex(home, ledger, 1, "b0", ledger.get_revision())
     newest.unlink()
     ledger_only.catalog(home).rows["trussness"].clear()
     write(home, ledger, [3])
@@ -119,7 +119,7 @@ def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_p
 
 
 def rows_of(home: homes.Home, ledger: Ledger, revision: int) -> dict[str, Any]:
-    return describe(home, ledger, ledger.at(revision), 3, [1, 2, 3], "")
+    return describe(home, ledger, ledger.get_revision(revision), 3, [1, 2, 3], "")
 
 
 def same_as_read(home: homes.Home, found: dict[str, Any], revision: int) -> None:

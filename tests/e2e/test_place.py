@@ -44,20 +44,20 @@ def other_user(postgres: str) -> None:
 
 @pytest.mark.usefixtures("other_user")
 def test_credentials_hosts_and_options_are_no_part_of_the_identity(tmp_path: Path, postgres: str) -> None:
-    name = place.settled(on(tmp_path / "home", postgres)).catalog
+    name = place.require_identity(on(tmp_path / "home", postgres)).catalog
     for what, url in spellings(postgres).items():
-        assert place.settled(on(tmp_path / "home", url)).catalog == name, what
+        assert place.require_identity(on(tmp_path / "home", url)).catalog == name, what
 
 
 def _claimed(path: str) -> str:
-    return place.claim(Home.open(path)).catalog
+    return place.claim_identity(Home.open(path)).catalog
 
 
 def test_processes_that_come_together_get_one_identity(tmp_path: Path, postgres: str) -> None:
     home = on(tmp_path / "home", postgres)
     with ProcessPoolExecutor(3, get_context("spawn")) as pool:
         found = list(pool.map(_claimed, [str(home.path)] * 12))
-    assert len(set(found)) == 1 and found[0] == place.settled(home).catalog
+    assert len(set(found)) == 1 and found[0] == place.require_identity(home).catalog
 
 
 def test_a_server_that_does_not_say_which_it_is(tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,8 +65,8 @@ def test_a_server_that_does_not_say_which_it_is(tmp_path: Path, postgres: str, m
     home = on(tmp_path / "home", postgres)
     with monkeypatch.context() as patched:
         patched.setattr(place, "database_place", lambda connection: place.UNTOLD)
-        name = place.settled(home).catalog
-    assert place.settled(home).catalog == name
+        name = place.require_identity(home).catalog
+    assert place.require_identity(home).catalog == name
     relocate(home, original_gone=True)
     engine = sa.create_engine(postgres, poolclass=sa.NullPool)
     with engine.connect() as connection:
@@ -75,33 +75,33 @@ def test_a_server_that_does_not_say_which_it_is(tmp_path: Path, postgres: str, m
 
 def test_a_copy_does_not_take_the_database_of_the_original(tmp_path: Path, postgres: str) -> None:
     home = on(tmp_path / "home", postgres)
-    name = place.settled(home).catalog
+    name = place.require_identity(home).catalog
     table = tmp_path / "home" / "warehouse" / "graph" / "edges" / "metadata"
     table.mkdir(parents=True)
     (table / "00000-a.metadata.json").write_text("{}")
     copy = on(tmp_path / "copy", postgres)
-    with pytest.raises(place.Displaced):
-        place.opened(copy)
+    with pytest.raises(place.HomeMoved):
+        place.open_ledger(copy)
     with pytest.raises(UsageError, match="a copy needs a database of its own"):
         relocate(copy)
-    assert place.settled(home).catalog == name
+    assert place.require_identity(home).catalog == name
 
 
 def test_a_restored_database_asks_before_it_takes_the_tables(tmp_path: Path, postgres: str) -> None:
     """A dump of the database, restored under another name: it finds the same tables."""
     toml = f'[storage]\ndatabase = "%s"\nwarehouse = "{tmp_path / "tables"}"\n'
     home = homes.make(tmp_path / "home", toml % postgres)[0]
-    place.claim(home)
+    place.claim_identity(home)
     url = sa.make_url(postgres)
     engine = sa.create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.execute(sa.text(f"CREATE DATABASE {url.database}_2 TEMPLATE {url.database}"))
     again = url.set(database=f"{url.database}_2").render_as_string(hide_password=False)
     home = homes.make(tmp_path / "home", toml % again)[0]
-    with pytest.raises(place.Displaced, match="Two databases on the same tables"):
-        place.opened(home)
+    with pytest.raises(place.HomeMoved, match="Two databases on the same tables"):
+        place.open_ledger(home)
     relocate(home, original_gone=True)
-    assert place.opened(home).at().revision == 0
+    assert place.open_ledger(home).get_revision().revision == 0
 
 
 @pytest.mark.slow

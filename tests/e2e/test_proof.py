@@ -20,7 +20,7 @@ from pipeline.errors import CheckFailed
 from pipeline.run import planning, runner
 from pipeline.state import schema as books
 from pipeline.state.facts import AuditFacts
-from pipeline.state.standing import Says, standings
+from pipeline.state.standing import AuditVerdict, list_epoch_statuses
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.e2e.test_faults import Scene, altered, twice, without
@@ -44,9 +44,11 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     for epoch in range(LAST):
         homes.put(home, epoch, rows(rng))
     homes.run(home, ledger, range(LAST))
-    facts = ledger.facts(ledger.at().run_id, AuditFacts)
+    facts = ledger.get_facts(ledger.get_revision().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", LAST, [])
-    assert {standings(ledger, ledger.at()).at(epoch).audit.says for epoch in range(LAST)} == {Says.PROVED}  # type: ignore[union-attr]
+    assert {
+        list_epoch_statuses(ledger, ledger.get_revision()).status_of(epoch).audit.verdict for epoch in range(LAST)
+    } == {AuditVerdict.PROVED}  # type: ignore[union-attr]
     clique: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(100, 104) for b in range(a + 1, 104)]
     homes.put(home, LAST, rows(rng, 20) + clique)
     run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
@@ -60,7 +62,7 @@ def judged(scene: Scene) -> set[str]:
     """The checks of the proof that fail when the run is audited."""
     with pytest.raises(CheckFailed, match="Nothing was published"):
         runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
-    found = scene.ledger.checks(run_id=scene.run_id)
+    found = scene.ledger.list_checks(run_id=scene.run_id)
     assert {row.epoch for row in found if row.suite == "incremental_versus_full"}, "rows that differ are looked for"
     return {row.name for row in found if row.suite == "proof" and not row.passed}
 
@@ -113,7 +115,7 @@ def test_wrong_totals_are_found(scene: Scene, measure: str) -> None:
 
 
 def test_a_proof_that_fails_or_is_of_another_state_blocks(scene: Scene) -> None:
-    proof = scene.ledger.proof(scene.run_id)
+    proof = scene.ledger.get_proof(scene.run_id)
     assert proof is not None and proof.steps and not proof.wrong
     try:
         told = replace(proof, wrong=1, shown=[Wrong(100, 101, 4, "too low")])
@@ -145,7 +147,7 @@ def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: P
     scene = Scene(home, ledger, Warehouse(spark, home), run_id)
     before = scene.change("trussness", altered("a = 1 AND b = 2 AND epoch = 3", epoch="epoch + 1"))
     assert judged(scene) == {ROWS}
-    wrong = [row for row in ledger.checks(run_id=run_id) if row.suite == "proof" and not row.passed]
+    wrong = [row for row in ledger.list_checks(run_id=run_id) if row.suite == "proof" and not row.passed]
     assert {row.epoch for row in wrong} == {3}
     scene.restore("trussness", before)
     runner.stage(home, ledger, run_id, "audit")
@@ -162,9 +164,9 @@ def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: Sp
     with ledger.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))
     homes.run(home, ledger, [3])
-    facts = ledger.facts(ledger.at().run_id, AuditFacts)
+    facts = ledger.get_facts(ledger.get_revision().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", 1, [])
-    assert set(ledger.fingerprints(ledger.at().revision)) >= set(COLLECTIONS), "known from here on"
+    assert set(ledger.fingerprints_of(ledger.get_revision().revision)) >= set(COLLECTIONS), "known from here on"
 
 
 @pytest.mark.slow
@@ -177,7 +179,7 @@ def test_an_epoch_without_a_change_is_recomputed_where_nothing_is_known(spark: S
         connection.execute(sa.delete(books.fingerprints))
     for epoch, mode in ((1, "full"), (2, "local")):
         homes.run(home, ledger, [epoch])
-        assert ledger.facts(ledger.at().run_id, AuditFacts).mode == mode
+        assert ledger.get_facts(ledger.get_revision().run_id, AuditFacts).mode == mode
 
 
 @pytest.mark.slow
@@ -189,7 +191,7 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
     old: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(6) for b in range(a + 1, 6)]
     homes.put(home, 0, old)
     homes.run(home, ledger, [0])
-    warehouse, row = Warehouse(spark, home), ledger.at()
+    warehouse, row = Warehouse(spark, home), ledger.get_revision()
     spoilt = warehouse.snapshot("triangle_counts", row.snapshots["triangle_counts"])
     spoilt = spoilt.withColumn("diff", F.expr("if(vertex = 3, diff + 1, diff)")).localCheckpoint()
     spoilt.writeTo(warehouse.name("triangle_counts")).overwrite(F.lit(True))
@@ -202,7 +204,9 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
         try:
             homes.run(home, ledger, [epoch])
         except CheckFailed:
-            names = {check.name for check in ledger.checks(run_id=ledger.runs()[-1].run_id) if not check.passed}
+            names = {
+                check.name for check in ledger.list_checks(run_id=ledger.list_runs()[-1].run_id) if not check.passed
+            }
             assert "a part of the vertices is as recounted" in names
             assert "triangle counts of vertices equal a full recomputation" in names, "the rows are shown as well"
             return

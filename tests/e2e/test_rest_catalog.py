@@ -42,11 +42,11 @@ def settings(rest: Proxy, namespace: str, **more: str) -> str:
 def shown(home: Home, spark: SparkSession) -> list[Any]:
     """Totals of every epoch, the trussness of every edge ever, fingerprints."""
     ledger = Ledger(home.database)
-    row = ledger.at()
+    row = ledger.get_revision()
     warehouse = Warehouse(spark, home)
     truss = warehouse.at("trussness", row).groupBy("a", "b", "epoch", "k").agg({"diff": "sum"}).where("sum(diff) <> 0")
     prints = of_published(warehouse, row)
-    assert {table: ledger.fingerprints(row.revision)[table] for table in prints} == prints
+    assert {table: ledger.fingerprints_of(row.revision)[table] for table in prints} == prints
     return [views.totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints]
 
 
@@ -65,13 +65,13 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
         homes.run(home, ledger, [1])
     home, ledger = both[1]
     assert shown(home, spark) == shown(both[0][0], spark)
-    assert place.look(home).catalog.startswith(place.REST)  # type: ignore[union-attr]
-    assert DuckTables(home).listed(DuckTables(home).at("edges", ledger.at()))
+    assert place.find_identity(home).catalog.startswith(place.REST)  # type: ignore[union-attr]
+    assert DuckTables(home).listed(DuckTables(home).at("edges", ledger.get_revision()))
     for home, ledger in both:
         rollback.rollback(home, ledger, 1)
-        for table, pin in ledger.at().snapshots.items():  # without Spark, by the server
+        for table, pin in ledger.get_revision().snapshots.items():  # without Spark, by the server
             refs = unaided.branches(home).metadata(table).refs()
-            assert (refs["main"], refs[f"r{ledger.at().revision}"]) == (pin, pin), (home.path, table)
+            assert (refs["main"], refs[f"r{ledger.get_revision().revision}"]) == (pin, pin), (home.path, table)
         compact(home, ledger, spark)
     home, ledger = both[1]
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
@@ -161,7 +161,7 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
 
 
 def tables(home: Home) -> dict[str, str]:
-    found = catalogs.of(home, place.settled(home)).located("edges")
+    found = catalogs.of(home, place.require_identity(home)).located("edges")
     if "edges" not in found:
         raise AltneuError("there is no table edges", "altneu status")
     return found

@@ -45,9 +45,9 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
         place = homes_[0][0].landing / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
-        files.write(f"{s3}/{name}", content)
+        files.write_file(f"{s3}/{name}", content)
     for epoch in (1, 2, 3):
-        files.write(f"{s3}/epoch={epoch}/_SUCCESS", b"")
+        files.write_file(f"{s3}/epoch={epoch}/_SUCCESS", b"")
     dice = random.Random(seeds.one())
 
     def faults(method: str, path: str) -> str | None:
@@ -70,11 +70,11 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
         raw.write_text("src,dst\n1,2\n1,3\n1,5\n")
         assert first and second
         assert [entry.state for entry in survey(home, ledger)[1].values()] == ["published"] * 3
-        ingests = [ledger.facts(row.run_id, IngestFacts) for row in (first, second)]
+        ingests = [ledger.get_facts(row.run_id, IngestFacts) for row in (first, second)]
         facts = [(each.rows, each.quarantined, each.changed_rows, each.rows_before) for each in ingests]
         totals = views.totals(home, ledger, all_epochs=True)
-        digests = {epoch: batch.digest for epoch, batch in ledger.batches().items()}
-        seen.append((facts, totals, digests, ledger.fingerprints(second.revision)))
+        digests = {epoch: batch.digest for epoch, batch in ledger.published_batches().items()}
+        seen.append((facts, totals, digests, ledger.fingerprints_of(second.revision)))
     assert seen[0] == seen[1]
 
 
@@ -83,13 +83,13 @@ def test_a_store_that_fails_while_it_is_read(spark: SparkSession, tmp_path: Path
     """Nothing is published, and the same run may succeed later."""
     home, ledger = homes.make(tmp_path / "home", f'[landing]\nuri = "{s3}"\n')
     assert Home.open(home.path).landed_remotely
-    files.write(f"{s3}/epoch=1/a.csv", FILES["epoch=1/a.csv"])
-    files.write(f"{s3}/epoch=1/_SUCCESS", b"")
+    files.write_file(f"{s3}/epoch=1/a.csv", FILES["epoch=1/a.csv"])
+    files.write_file(f"{s3}/epoch=1/_SUCCESS", b"")
     landing.digest(ledger, landing.listing(home).values())
     store.faults = lambda method, path: "503" if ".csv" in path and method == "GET" else None
     with pytest.raises(Unavailable, match="the store does not give it"):
         homes.run(home, ledger, [1])
-    assert Ledger(home.database).at().revision == 0
+    assert Ledger(home.database).get_revision().revision == 0
     store.faults = lambda method, path: None
     homes.run(home, ledger, [1])
-    assert ledger.at().revision == 1
+    assert ledger.get_revision().revision == 1

@@ -40,11 +40,11 @@ BATCH: dict[str, Any] = {"vertices": range(8), "size": 14, "deletes": 0.2, "loop
 def shown(home: Home, spark: SparkSession) -> list[Any]:
     """All that is published: totals of every epoch, the trussness of every edge ever, fingerprints, revisions."""
     ledger = Ledger(home.database)
-    row = ledger.at()
+    row = ledger.get_revision()
     warehouse = Warehouse(spark, home)
     truss = warehouse.at("trussness", row).groupBy("a", "b", "epoch", "k").agg({"diff": "sum"}).where("sum(diff) <> 0")
     prints = of_published(warehouse, row)
-    assert {table: ledger.fingerprints(row.revision)[table] for table in prints} == prints
+    assert {table: ledger.fingerprints_of(row.revision)[table] for table in prints} == prints
     return [views.totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints, row.revision]
 
 
@@ -76,14 +76,14 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     shutil.copytree(store.folder / s3.rpartition("/")[2] / "tables", store.folder / s3.rpartition("/")[2] / "elsewhere")
     (home.path / "altneu.toml").write_text(f'[storage]\nwarehouse = "{moved}"\n')
     elsewhere = Home.open(home.path)
-    with pytest.raises(place.Displaced, match=f"tables were made in {s3}/tables"):
-        place.opened(elsewhere)
+    with pytest.raises(place.HomeMoved, match=f"tables were made in {s3}/tables"):
+        place.open_ledger(elsewhere)
     with pytest.raises(UsageError, match="still there: a copy needs a database of its own"):
         relocate(elsewhere)
     shutil.rmtree(store.folder / s3.rpartition("/")[2] / "tables")
     assert relocate(elsewhere).new == moved
     assert shown(elsewhere, spark)[:2] == shown(both[0][0], spark)[:2]
-    gone = {name for name in files.sizes(moved) if re.match(r"graph/trussness/data/.*parquet", name)}
+    gone = {name for name in files.list_sizes(moved) if re.match(r"graph/trussness/data/.*parquet", name)}
     for name in gone:
         (store.folder / s3.rpartition("/")[2] / "elsewhere" / name).unlink()
     missing = inventory.take(elsewhere, ledger).missing
@@ -91,7 +91,7 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
 
     (home.path / "altneu.db").unlink()
     with pytest.raises(AltneuError, match=r"is lost or empty, while s3://.* is full"):
-        place.opened(elsewhere)
+        place.open_ledger(elsewhere)
 
 
 def test_nothing_holds_the_keys(spark: SparkSession, tmp_path: Path, s3: str) -> None:
@@ -113,7 +113,7 @@ def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s
     for name, toml in (("disk", ""), ("s3", f'[storage]\nwarehouse = "{s3}"\n')):
         home = demo.daily(homes.make(tmp_path / name, toml)[0])
         demo.land_messages(home)
-        ledger = place.opened(home, writes=True)
+        ledger = place.open_ledger(home, writes=True)
         assert runner.run(home, ledger, planning.plan(home, ledger, lambda epoch: True)) is not None
         seen.append(shown(home, spark))
         assert not inventory.take(home, ledger).missing
@@ -131,7 +131,9 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     faults = random.Random(seeds.one())
     store.faults = lambda method, path: faults.choices([None, "503", "cut"], [94, 3, 3])[0]
     there = move(home, destination.read(tmp_path / "there", [f"{s3}/moved"]), lambda text: None)
-    assert there is not None and [*there.proved] == [1, 2] and set(there.proved[1]) == set(ledger.at().snapshots)
+    assert (
+        there is not None and [*there.proved] == [1, 2] and set(there.proved[1]) == set(ledger.get_revision().snapshots)
+    )
     assert shown(there.home, spark)[:3] == shown(home, spark)[:3]
     raw = tmp_path / "raw.csv"
     raw.write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b, *_ in draw_batch(rng, **BATCH)))

@@ -92,7 +92,7 @@ def published(home: Home, revision: int) -> dict[str, Rows]:
 
 def check(home: Home, ledger: Ledger, *tagged: int) -> None:
     """`main` is the newest revision and no more, and just these have a tag, in every table."""
-    newest, others, found = ledger.at(), Others(home, ledger), names(home)
+    newest, others, found = ledger.get_revision(), Others(home, ledger), names(home)
     for table, refs in found.items():
         assert refs["main"] == newest.snapshots[table], table
         assert {name for name in refs if not name.startswith("going_")} == {"main", *(f"r{r}" for r in tagged)}, table
@@ -100,7 +100,7 @@ def check(home: Home, ledger: Ledger, *tagged: int) -> None:
     for table, rows in expected.items():
         assert rows and others.rows(table, "main") == rows == others.rows(table, f"r{newest.revision}"), table
         for revision in tagged:
-            if ledger.at(revision).frontier == newest.frontier:
+            if ledger.get_revision(revision).frontier == newest.frontier:
                 assert others.rows(table, f"r{revision}") == published(home, revision)[table], (table, revision)
     assert outside.of(home, ledger).tags == [f"r{revision}" for revision in tagged]
 
@@ -120,26 +120,29 @@ def test_main_and_tags_are_what_is_published(
     check(home, ledger, 1, 2)
     told: list[str] = []
     rollback.rollback(home, ledger, 1, told.append)  # by SQL and metadata alone
-    assert not told and ledger.at().snapshots == ledger.at(1).snapshots != ledger.at(2).snapshots
+    assert (
+        not told
+        and ledger.get_revision().snapshots == ledger.get_revision(1).snapshots != ledger.get_revision(2).snapshots
+    )
     check(home, ledger, 1, 2, 3)
     homes.run(home, ledger, [2])
     homes.put(home, 1, make_clique(1, 2, 3))
     homes.run(home, ledger, [1])
     # a compaction lets 3, 4 and 5 share their tables: the newest alone has a tag
     compact(home, ledger, spark, grace=0)
-    assert ledger.at(4).snapshots == ledger.at(5).snapshots
+    assert ledger.get_revision(4).snapshots == ledger.get_revision(5).snapshots
     check(home, ledger, 5)
     with monkeypatch.context() as patch:  # it dies after the row of the ledger
         patch.setattr(Branches, "follow", lambda *_: exec("raise ConnectionRefusedError"))
         rollback.rollback(home, ledger, 4, told.append)
     assert len(told) == 2 and "revision 4 shares its tables with later ones" in told[0] and "altneu doctor" in told[1]
-    assert {refs["main"] for refs in names(home).values()} == set(ledger.at(5).snapshots.values())
+    assert {refs["main"] for refs in names(home).values()} == set(ledger.get_revision(5).snapshots.values())
     assert "r6" not in names(home)["edges"]
     found = {each.name: each.found for each in checks(home.path)}
     assert "brought up to date" in found["Tags"]
     assert "are what is published" in {each.name: each.found for each in checks(home.path)}["Tags"]
-    assert ledger.at().hidden and published(home, 6) == published(home, 4) != published(home, 5)
-    assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {f"run_{ledger.at().run_id}"}
+    assert ledger.get_revision().hidden and published(home, 6) == published(home, 4) != published(home, 5)
+    assert {name for name in names(home)["edges"] if name.startswith("run_")} <= {f"run_{ledger.get_revision().run_id}"}
     monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)  # until now it may have been at it still
     homes.run(home, ledger, [1])  # on from there, and the branches of the one that died go
     check(home, ledger, 5, 6, 7)
@@ -202,19 +205,19 @@ def test_a_commit_without_spark_is_refused_when_another_was_first(
 
     home, ledger = numbers.copy(tmp_path / "home")
     tables = unaided.branches(home)
-    pin = ledger.at(1).snapshots["edges"]
+    pin = ledger.get_revision(1).snapshots["edges"]
     early, late = tables.metadata("edges"), tables.metadata("edges")
-    before = json.loads(files.read(early.location))
+    before = json.loads(files.read_file(early.location))
     early.commit([("createTag", "mine", pin)])
     with pytest.raises(iceberg.Overtaken):
         late.commit([("createTag", "yours", pin)])
-    after = json.loads(files.read(tables.metadata("edges").location))
+    after = json.loads(files.read_file(tables.metadata("edges").location))
     assert after["refs"] == before["refs"] | {"mine": {"snapshot-id": pin, "type": "tag"}}
     for schema in after["schemas"]:
         assert not schema.pop("identifier-field-ids")  # said, where it was left out: there are none
     may = {"refs", "metadata-log", "last-updated-ms"}
     assert {name for name in before.keys() | after if after.get(name) != before.get(name)} <= may
-    folder = Path(files.plain(early.location)).parent
+    folder = Path(files.normalize_location(early.location)).parent
     assert len([*folder.glob("*.metadata.json")]) <= 11  # as the table's properties say
     through_spark = Warehouse(spark, home).metadata("edges")  # Iceberg goes on from it
     through_spark.commit([("removeTag", "mine")])

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.checking import audit
-from pipeline.errors import Conflict
+from pipeline.errors import RevisionConflict
 from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
@@ -63,9 +63,9 @@ def interleave(home: Home, ledger: Ledger, one: int, two: int) -> None:
         for run_id in ids:
             runner.stage(home, ledger, run_id, stage)
     assert views.totals(home, ledger, all_epochs=True) == before, "nothing is visible yet"
-    parent = ledger.at().revision
+    parent = ledger.get_revision().revision
     runner.stage(home, ledger, ids[0], "publish")
-    with pytest.raises(Conflict, match=f"revision {parent + 1} was published|revision {parent}, but run"):
+    with pytest.raises(RevisionConflict, match=f"revision {parent + 1} was published|revision {parent}, but run"):
         runner.stage(home, ledger, ids[1], "publish")
 
 
@@ -99,7 +99,7 @@ def test_of_two_real_runs_one_wins(spark: SparkSession, tmp_path: Path) -> None:
     homes.put(home, 1, MORE)
     interleave(home, ledger, 0, 1)
     assert [row["edges"] for row in views.totals(home, ledger, all_epochs=True)] == [6]
-    row, warehouse = ledger.at(), Warehouse(spark, home)
+    row, warehouse = ledger.get_revision(), Warehouse(spark, home)
     results = audit.audit_published(warehouse, row, [0], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
     assert warehouse.at("edges", row).count() == 6

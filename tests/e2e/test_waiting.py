@@ -8,7 +8,7 @@ import threading
 import pytest
 import sqlalchemy as sa
 
-from pipeline.errors import explained
+from pipeline.errors import describe_error
 from pipeline.state import database
 from pipeline.state.ledger import Ledger
 from pipeline.state.schema import digests
@@ -52,7 +52,7 @@ def test_waiting_for_a_row_ends(postgres: str, monkeypatch: pytest.MonkeyPatch) 
         connection.execute(digests.insert().values(ROW))
         with pytest.raises(sa.exc.OperationalError) as error:
             ledger.put_digests({"a.csv": ("2", "e")})
-    what, then = explained(error.value)
+    what, then = describe_error(error.value)
     assert what.startswith(f"the database {postgres} is locked by another writer (waited")
     assert then is not None and "same command again" in then
     assert ledger.known_digests() == {}
@@ -62,7 +62,7 @@ def test_connections_end_with_their_ledgers(postgres: str) -> None:
     name = sa.make_url(postgres).database
     query = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = :name AND pid <> pg_backend_pid()")
     ledgers = [Ledger(postgres) for _ in range(20)]
-    assert all(ledger.at().revision == 0 for ledger in ledgers)
+    assert all(ledger.get_revision().revision == 0 for ledger in ledgers)
     watcher = sa.create_engine(postgres, poolclass=sa.NullPool)
 
     def connections() -> int:

@@ -77,10 +77,10 @@ def test_the_extras_are_those_that_errors_name() -> None:
 
 
 def test_what_is_not_installed_is_named_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    extras.need("a run", *extras.EXTRAS)
+    extras.require_extras("a run", *extras.EXTRAS)
     monkeypatch.setattr(extras, "EXTRAS", {"quality": "no_such_package", "demo": "nor_this_one"})
     with pytest.raises(UsageError) as raised:
-        extras.need("the demo", "quality", "demo")
+        extras.require_extras("the demo", "quality", "demo")
     assert raised.value.what == "the demo needs no_such_package and nor_this_one, which are not installed."
     assert raised.value.next == "pip install 'altneu[quality,demo]'"
 

@@ -16,12 +16,12 @@ NAMES = ("edges", "vertices", "max_trussness")
 
 
 def side_of(world: World, revision: int) -> Side:
-    return Side(world.home, world.ledger, world.ledger.at(revision))
+    return Side(world.home, world.ledger, world.ledger.get_revision(revision))
 
 
 def side_of_base(world: World, run: RunRecord) -> Side:
     """What a run builds on."""
-    return Side(world.home, world.ledger, world.ledger.parent(run))
+    return Side(world.home, world.ledger, world.ledger.get_parent(run))
 
 
 def side_of_run(world: World, run: RunRecord) -> Side:

@@ -99,16 +99,16 @@ def test_similar_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
 
 def record_of(world: World, revision: int | None = None) -> Prints:
     """What the ledger says of a revision (default: the newest), for what its tables answer for."""
-    row = world.ledger.at(revision)
-    return prints.folded(world.ledger.fingerprints(row.revision), row.since)
+    row = world.ledger.get_revision(revision)
+    return prints.fold_fingerprints(world.ledger.fingerprints_of(row.revision), row.since)
 
 
 def assert_tables_have_what_is_recorded(world: World) -> None:
     """What the ledger says of each revision that can be read is what its tables hold."""
     warehouse = Warehouse(world.spark, world.home)
-    for row in world.ledger.revisions():
+    for row in world.ledger.list_revisions():
         if row.snapshots:
-            found = prints.folded(of_published(warehouse, row), row.since)
+            found = prints.fold_fingerprints(of_published(warehouse, row), row.since)
             wanted = record_of(world, row.revision)
             assert {table: wanted[table] for table in found} == found, (world.seed, row.revision)
 
@@ -126,7 +126,7 @@ def test_any_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) ->
     for epoch in order:
         homes.put(other.home, epoch, batches[epoch])
     homes.run(other.home, other.ledger, order)
-    right = other.ledger.at().revision
+    right = other.ledger.get_revision().revision
     assert record_of(other) == expected, world.seed
     rollback.rollback(other.home, other.ledger, 1)
     assert record_of(other) == record_of(other, 1)
@@ -161,13 +161,13 @@ def test_a_longer_history_of_the_same_batches(spark: SparkSession, tmp_path: Pat
     assert record_of(other)["upserts"] != expected["upserts"]
     homes.put(other.home, wrong, batches[wrong])
     homes.run(other.home, other.ledger, [wrong])
-    right = other.ledger.at().revision
+    right = other.ledger.get_revision().revision
     assert record_of(other) == expected, world.seed
     rollback.rollback(other.home, other.ledger, 1)
     rollback.rollback(other.home, other.ledger, right)
     assert record_of(other) == expected, world.seed
     homes.run_as_planned(other.home, other.ledger, planning.plan_rebuild(other.home, other.ledger, from_landing=True))
-    assert not any(other.ledger.staged_fingerprints(other.ledger.at().run_id).values()), world.seed
+    assert not any(other.ledger.staged_fingerprints(other.ledger.get_revision().run_id).values()), world.seed
     rollback.rollback(other.home, other.ledger, right)
     assert compact(other.home, other.ledger, spark, grace=0).verified
     assert record_of(other) == expected, world.seed
@@ -182,19 +182,24 @@ def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path
         world.publish_epochs(*epochs)
     before = record_of(world)
     assert compact(world.home, world.ledger, spark, grace=0).verified
-    since = world.ledger.at().since
-    assert since == 2 and record_of(world) == prints.folded(before, since)
+    since = world.ledger.get_revision().since
+    assert since == 2 and record_of(world) == prints.fold_fingerprints(before, since)
     assert_tables_have_what_is_recorded(world)
     with world.ledger.engine.begin() as connection:  # as in a home of before there were fingerprints
         connection.execute(schema.fingerprints.delete())
     world.publish_epochs(3)
     after = record_of(world)
-    held_by_tables = prints.folded(of_published(Warehouse(spark, world.home), world.ledger.at()), since)
+    held_by_tables = prints.fold_fingerprints(
+        of_published(Warehouse(spark, world.home), world.ledger.get_revision()), since
+    )
     assert after == held_by_tables, world.seed
     assert compact(world.home, world.ledger, spark, grace=0).verified
     homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
     assert record_of(world) == after
-    assert prints.folded(of_published(Warehouse(spark, world.home), world.ledger.at()), since) == after, world.seed
+    assert (
+        prints.fold_fingerprints(of_published(Warehouse(spark, world.home), world.ledger.get_revision()), since)
+        == after
+    ), world.seed
 
 
 @pytest.mark.law(9)
@@ -204,7 +209,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
     """Also in a home of before there were fingerprints: then the old tables are read for them."""
     world = World(spark, tmp_path / "home", settings="[retention]\nepochs = 2\n")
     world.publish_epochs(0, 1, 2)
-    row, fold = world.ledger.at(), compaction.fold
+    row, fold = world.ledger.get_revision(), compaction.fold
     victim = world.rng.choice(["upserts", "edges", "degrees", "trussness"])
     print(f"{victim=}")
 
@@ -218,7 +223,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
         with pytest.raises(CheckFailed, match=what) as said:
             compact(world.home, world.ledger, spark, grace=0)
         assert "altneu compact" in (said.value.next or "")
-        assert world.ledger.at() == row and world.ledger.runs()[-1].state == "failed"
+        assert world.ledger.get_revision() == row and world.ledger.list_runs()[-1].state == "failed"
         with world.ledger.engine.begin() as connection:
             connection.execute(schema.fingerprints.delete())
     monkeypatch.setattr(compaction, "fold", fold)
@@ -237,13 +242,13 @@ def test_a_compaction_finds_silent_damage(spark: SparkSession, tmp_path: Path, t
         rows = (rng.sample("abcdefg", 2) for _ in range(12))
         homes.put(home, epoch, [(src, dst, None, "upsert", seq) for seq, (src, dst) in enumerate(rows)])
         homes.run(home, ledger, [epoch])
-    row = ledger.at()
+    row = ledger.get_revision()
     another_number(home.path, table, column, seed)
     with pytest.raises(CheckFailed, match="what is stored is not what was published as revision 2") as said:
         compact(home, ledger, spark, grace=0)
     assert f"table {table}, epoch " in said.value.what and "Nothing was replaced" in said.value.what
     landing = "" if table == "edges" else " --from-landing"
     assert (said.value.next or "").endswith(f"altneu rebuild{landing}")
-    assert ledger.at() == row
+    assert ledger.get_revision() == row
     homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=bool(landing)))
     assert compact(home, ledger, spark, grace=0).verified

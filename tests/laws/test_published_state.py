@@ -97,9 +97,9 @@ def test_any_order_equals_recomputation(
     deliver(order[:2], {epoch: batch(rng, epoch) for epoch in order[:2]})  # a group, wrong at first
     forget_wedges(ledger)
     deliver(order[2:], final)
-    before = ledger.at()
+    before = ledger.get_revision()
     assert homes.run(home, ledger, order[2:]) is None  # law 2: the same batches again publish nothing
-    assert ledger.at() == before
+    assert ledger.get_revision() == before
     deliver(order[:2], final)  # the correction: a late replacement of two epochs at once
     assert_everything(spark, home, ledger, landed, live_for, where, seed)
     if motifs:
@@ -164,7 +164,7 @@ def test_the_audit_finds_a_seeded_fault(spark: SparkSession, tmp_path: Path) -> 
     home, ledger = homes.make(tmp_path / "home")
     homes.put(home, 0, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
     homes.run(home, ledger, [0])
-    row, warehouse = ledger.at(), Warehouse(spark, home)
+    row, warehouse = ledger.get_revision(), Warehouse(spark, home)
     faults = {
         "edges one by one": ("edges", "a = 0 AND b = 1", 0),
         "trussness values of edges": ("trussness", "a = 0 AND b = 1", 1),

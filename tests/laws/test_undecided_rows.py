@@ -19,7 +19,7 @@ from algorithms import edges
 from algorithms.conditions import can_fail, fails_on, only_where
 from algorithms.configured import configured
 from pipeline.checking import audit, landed
-from pipeline.errors import BatchWrong, RunFailed, UsageError
+from pipeline.errors import BatchRejected, RunFailed, UsageError
 from pipeline.landing import filters
 from pipeline.landing.filters import RowCondition
 from pipeline.reading import explain, views
@@ -320,25 +320,27 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     put(home, 1, (2, 4, "9", "upsert", 0))
     homes.run(home, ledger, [0, 1])
     warehouse = Warehouse(spark, home)
-    (bad,) = warehouse.at("quarantine", ledger.at()).collect()
+    (bad,) = warehouse.at("quarantine", ledger.get_revision()).collect()
     assert (bad.file, bad.line, bad.epoch) == ("epoch=0/rows.csv", 8, 0)
     assert bad.reason == """[edges] where = 'tag > 5' cannot be evaluated on {"tag":"abc"}"""
     assert bad.text == '{"src":0,"dst":4,"tag":"abc","op":"upsert","seq":0}'
-    assert (ledger.batches()[0].rows, ledger.batches()[0].bad_rows) == (7, 1)
+    assert (ledger.published_batches()[0].rows, ledger.published_batches()[0].bad_rows) == (7, 1)
     assert [point["edges"] for point in views.totals(home, ledger, all_epochs=True)] == [6, 7]
-    checks = audit.audit_published(warehouse, ledger.at(), [0, 1], lambda text: None)
+    checks = audit.audit_published(warehouse, ledger.get_revision(), [0, 1], lambda text: None)
     assert [check["name"] for check in checks if not check["passed"]] == []
-    told = explain.edge(warehouse, ledger.at(), 1, ("1", "4"))  # its delete has a tag on which the condition fails
+    told = explain.edge(
+        warehouse, ledger.get_revision(), 1, ("1", "4")
+    )  # its delete has a tag on which the condition fails
     assert [row["fate"] for row in told["rows"]] == ["a deletion"] and not told["there"]
 
     # above the share its batch is wrong, and no other
     put(home, 2, (0, 5, "x", "upsert", 0), (0, 6, "y", "upsert", 0), (0, 7, "z", "upsert", 0))
     put(home, 3, (0, 8, "8", "upsert", 0))
-    with pytest.raises(BatchWrong, match="3 of 9 rows are malformed") as wrong:
+    with pytest.raises(BatchRejected, match="3 of 9 rows are malformed") as wrong:
         homes.run(home, ledger, [2])
     assert "landing/epoch=2/rows.csv line 8: [edges] where = 'tag > 5' cannot be evaluated on" in wrong.value.what
     runner.run(home, ledger, planning.plan_epochs(home, ledger, [2, 3]), keep_going=True)
-    assert sorted(ledger.batches()) == [0, 1, 3]
+    assert sorted(ledger.published_batches()) == [0, 1, 3]
 
 
 def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
@@ -354,7 +356,7 @@ def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
         runner.run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=from_landing))
 
     def describe_batch() -> tuple[int, int, int]:
-        batch = ledger.batches()[0]
+        batch = ledger.published_batches()[0]
         return views.totals(home, ledger)[0]["edges"], batch.rows, batch.bad_rows
 
     assert describe_batch() == (6, 6, 1)

@@ -83,9 +83,9 @@ def test_the_invariants_hold_whatever_one_process_does(world: Protocol, scene: s
 
 def without_compare_and_swap(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """Who publishes second takes the next number, whatever was published since its run began."""
-    publish = Ledger.publish
+    publish = Ledger.publish_revision
     patch.setattr(Ledger, "overtaken", lambda book, run_id: None)
-    patch.setattr(Ledger, "publish", lambda book, run, _, *more: publish(book, run, book.at().revision, *more))
+    patch.setattr(Ledger, "publish_revision", lambda book, run, _, *more: publish(book, run, book.at().revision, *more))
 
 
 def ledger_first(world: Protocol, patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def shared_branch(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 
 def held_given_up(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """A held run counts as one that nobody works on any more."""
-    leftovers = Ledger._leftovers
+    leftovers = Ledger._dead_run_records
     patch.setattr(Ledger, "_leftovers", lambda book: [*leftovers(book), *book.held()])
 
 

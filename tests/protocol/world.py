@@ -24,7 +24,7 @@ import pipeline.run.rollback
 import pipeline.state.versions
 import pipeline.storage.session
 from pipeline import events
-from pipeline.errors import AltneuError, Conflict, LeaseLost
+from pipeline.errors import AltneuError, LeaseLost, RevisionConflict
 from pipeline.home.directory import Home
 from pipeline.run import compact, held, rollback, runner, stages, telemetry
 from pipeline.run.context import Run
@@ -52,8 +52,8 @@ class Protocol:
         self.world: World | None = None
         self.stages: dict[str, Callable[[Run], Facts]] = {"audit": see, "publish": publish_stage.work}
         self.grace = GRACE
-        patch.setattr(lease, "clock", lambda: self.now)
-        patch.setattr(lease, "every", lambda seconds, work: contextlib.nullcontext())
+        patch.setattr(lease, "read_clock", lambda: self.now)
+        patch.setattr(lease, "run_periodically", lambda seconds, work: contextlib.nullcontext())
         patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         patch.setattr(pipeline.storage.session, "session_for", lambda *_: None)
         patch.setattr(pipeline.storage.session, "plans_for", lambda *_: contextlib.nullcontext())
@@ -72,7 +72,7 @@ class Protocol:
         patch.setattr(compact, "new_run_id", lambda: f"compact{next(names)}")
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
         metadata.create_all(self.engine)
-        patch.setattr(pipeline.state.versions, "ready", lambda *_: None)
+        patch.setattr(pipeline.state.versions, "prepare_database", lambda *_: None)
         self.template: tuple[bytes, Catalog] | None = None
 
     @property
@@ -167,7 +167,7 @@ class World:
     def write(self, name: str, run_id: str | None = None) -> str:
         """A run, stage by stage; a stage that fails is tried once more, as Airflow does."""
         book, run_id = self.ledger(name), run_id or f"run of {name}"
-        book.begin(run_id, book.at().revision, [1], {})
+        book.create_run(run_id, book.get_revision().revision, [1], {})
         return self.stages(book, run_id)
 
     def stages(self, book: Ledger, run_id: str, tries: int = 2) -> str:
@@ -176,7 +176,7 @@ class World:
                 try:
                     runner.stage(self.protocol.home, book, run_id, stage)
                     break
-                except (Conflict, LeaseLost):
+                except (RevisionConflict, LeaseLost):
                     raise
                 except AltneuError:
                     if attempt == tries - 1:
@@ -186,7 +186,7 @@ class World:
     def hold(self, name: str) -> str:
         """A run that is held."""
         book, run_id = self.ledger(name), f"run of {name}"
-        book.begin(run_id, book.at().revision, [1], self.protocol.home.config.semantic(), hold=True)
+        book.create_run(run_id, book.get_revision().revision, [1], self.protocol.home.config.semantic(), hold=True)
         runner.stage(self.protocol.home, book, run_id, "audit")
         held.hold(self.protocol.home, book, run_id)
         return "held"
@@ -194,7 +194,7 @@ class World:
     def decide(self, name: str, how: str) -> str:
         """Somebody publishes, or discards, what is held then; a second time, as it was said to."""
         book, home = self.ledger(name), self.protocol.home
-        for run in book.held()[:1]:
+        for run in book.list_held()[:1]:
             if how == "discard":
                 held.reject(home, book, run, name, None)
                 return "rejected"
@@ -207,13 +207,13 @@ class World:
         """The next try of another process's run, on another machine, after a minute without a heartbeat."""
         self.protocol.now += timedelta(seconds=lease.SILENCE + 1)
         book = self.ledger(name)
-        if not any(row.run_id == run_id for row in book.runs()):
+        if not any(row.run_id == run_id for row in book.list_runs()):
             return "nothing to take over"
         return self.stages(book, run_id)
 
     def compact(self, name: str) -> str:
         book = self.ledger(name)
-        row, process = book.at(), self._process(name)
+        row, process = book.get_revision(), self._process(name)
         branches = process.branches()
 
         def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
@@ -241,7 +241,7 @@ class World:
     def look(self, name: str) -> str:
         """A reader of the newest revision, table by table."""
         book = self.ledger(name)
-        row, process = book.at(), self._process(name)
+        row, process = book.get_revision(), self._process(name)
         for table, snapshot in row.snapshots.items():
             try:
                 rows = process.read(table, snapshot)
@@ -260,7 +260,7 @@ class World:
         truth = Ledger.__new__(Ledger)
         truth.uri, truth._leases, truth.owner = "", set(), lambda: "nobody/1/1.00"
         truth.engine = self.protocol.engine
-        revisions, runs = truth.revisions(), {row.run_id: row for row in truth.runs()}
+        revisions, runs = truth.list_revisions(), {row.run_id: row for row in truth.list_runs()}
         content: dict[int, Rows] = {0: ()}
         for row in revisions:
             back = runs[row.run_id].kind == "rollback"

@@ -84,14 +84,14 @@ class Seed:
         state: str = "failed",
     ) -> str:
         """A run over `landed` (epoch -> rows, quarantined): published, or ended in `state` with `error`."""
-        parent = self.ledger.at()
+        parent = self.ledger.get_revision()
         run_id = f"run{next(self.ids):04d}"
-        self.ledger.begin(run_id, parent.revision, sorted(landed) if kind == "run" else [], {}, kind)
+        self.ledger.create_run(run_id, parent.revision, sorted(landed) if kind == "run" else [], {}, kind)
         for place, stage in enumerate(("ingest", "edges", "triangles", "truss", "audit")):
             started = time.time() - 5 + place
-            self.ledger.stage(run_id, stage, StageState.RUNNING, started)
+            self.ledger.record_stage(run_id, stage, StageState.RUNNING, started)
             said = from_json(stage, (facts or {}).get(stage, {"rows": 3}))
-            self.ledger.stage(run_id, stage, StageState.DONE, started, said)
+            self.ledger.record_stage(run_id, stage, StageState.DONE, started, said)
         batches = [StagedBatch(epoch, f"{epoch}-{run_id}", 1, rows, bad) for epoch, (rows, bad) in landed.items()]
         self.ledger.put_batches(run_id, batches)
         rows = []
@@ -102,17 +102,17 @@ class Seed:
         self.ledger.put_totals(run_id, ["vertices", "edges", "triangles", "truss"], rows)
         self.ledger.put_checks(run_id, parent.revision + 1, checks or [])
         if error is not None:
-            self.ledger.finish(run_id, state, error)
+            self.ledger.finish_run(run_id, state, error)
         else:
             frontier = max([*landed, *([] if parent.frontier is None else [parent.frontier])])
-            self.ledger.publish(run_id, parent.revision, frontier, {}, "digest", mark)
+            self.ledger.publish_revision(run_id, parent.revision, frontier, {}, "digest", mark)
         return run_id
 
     def hold(self, epoch: int) -> str:
         """A run of one epoch that waits for a decision; with other settings than the home has."""
         run_id = self.run({epoch: (3, 0)}, error="", state="running")
-        with lease.held(self.ledger, run_id):
-            self.ledger.hold(run_id)
+        with lease.hold_lease(self.ledger, run_id):
+            self.ledger.hold_run(run_id)
         return run_id
 
     def rollback(self, revision: int) -> None:
@@ -125,7 +125,7 @@ class Seed:
 
     def audit(self, results: list[dict[str, Any]]) -> None:
         """An audit outside a run, of what is published now."""
-        self.ledger.put_checks(None, self.ledger.at().revision, results)
+        self.ledger.put_checks(None, self.ledger.get_revision().revision, results)
 
     def good_days(self, count: int, first: int = DAY) -> None:
         """Days that load well, each a little larger, in one run, and audited."""
@@ -147,7 +147,7 @@ def long_history(path: Path, days: int) -> Seed:
         name: [] for name in ("runs", "ledger", "batches", "totals", "stages", "checks")
     }
     for number in range(1, days + 1):
-        day, run_id, at = DAY + number - 1, f"run{next(seed.ids):06d}", lease.now()
+        day, run_id, at = DAY + number - 1, f"run{next(seed.ids):06d}", lease.timestamp()
         run = {
             "run_id": run_id,
             "parent": number - 1,
@@ -210,5 +210,5 @@ def every_state(path: Path) -> Seed:
         [check(last + 4, "edges are unique", False, rows=[{"a": 1, "b": 2, "copies": 3, "note": HOSTILE}])],
         error=f"audit: 1 critical check(s) failed {HOSTILE}",
     )
-    seed.ledger.begin("open", seed.ledger.at().revision, [last + 5], {})
+    seed.ledger.create_run("open", seed.ledger.get_revision().revision, [last + 5], {})
     return seed

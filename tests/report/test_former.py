@@ -26,8 +26,8 @@ def test_a_former_revision_is_as_it_was(seed: Seed) -> None:
     then: dict[tuple[int, int], str] = {}
 
     def remember() -> None:
-        revision = seed.ledger.at().revision
-        for epoch in seed.ledger.batches():
+        revision = seed.ledger.get_revision().revision
+        for epoch in seed.ledger.published_batches():
             then[revision, epoch] = said(document(seed.home, seed.ledger, epoch))
 
     seed.good_days(6)

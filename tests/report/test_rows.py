@@ -20,7 +20,7 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.statements = self.rows = 0
-        original = Ledger.read
+        original = Ledger.read_rows
 
         def counted(ledger: Ledger, statement: Any) -> Any:
             found = original(ledger, statement)

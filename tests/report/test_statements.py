@@ -24,8 +24,8 @@ from pipeline.report.state import State
 from pipeline.state import lease
 from pipeline.state.facts import from_json, to_json, without_version
 from pipeline.state.incidents import STAGES as STAGES_FAIL
-from pipeline.state.incidents import incidents
-from pipeline.state.standing import standings
+from pipeline.state.incidents import list_incidents
+from pipeline.state.standing import list_epoch_statuses
 from tests.report.seed import DAILY, write
 from tests.report.test_pages import unwritten
 from tests.report.world import DAY, DAYS, SUMS, Check, World, match, positive
@@ -317,7 +317,7 @@ def judge(world: World) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     epochs = list(range(DAY - 1, DAY + DAYS + 1))
     state = State(home, ledger, epochs)  # all at once, as the files are written; and one alone, as on request
-    documents = {epoch: describe(state, epoch, lease.now()) for epoch in epochs}
+    documents = {epoch: describe(state, epoch, lease.timestamp()) for epoch in epochs}
     alone = document(home, ledger, world.dice.choice(epochs))
     assert alone | {"written": None} == documents[alone["epoch"]] | {"written": None}
     for epoch, found in documents.items():
@@ -350,13 +350,15 @@ def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
 
 def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
     home, ledger = world.seed.home, world.seed.ledger
-    stand = standings(ledger, ledger.at())
+    stand = list_epoch_statuses(ledger, ledger.get_revision())
     there = files.Files(home, stand, files.Folder(home))
-    every = incidents(ledger)
+    every = list_incidents(ledger)
     found = files.overview(home, ledger, stand, "now", there.shows, {"at": "then", "missing": []}, every)
-    by_check = {(one.first.suite, one.first.name): one for one in every if one.open and one.first.suite != STAGES_FAIL}
+    by_check = {
+        (one.first.suite, one.first.name): one for one in every if one.is_open and one.first.suite != STAGES_FAIL
+    }
     assert {key: set(one.epochs) for key, one in by_check.items()} == failing(world)
-    broken = {one.run_id for one in every if one.open for one in one.standing if one.suite == STAGES_FAIL}
+    broken = {one.run_id for one in every if one.is_open for one in one.open_failures if one.suite == STAGES_FAIL}
     assert broken <= {one.run_id for one in world.tried if one.state == "failed"}
     assert {t.run_id for e in documents if (t := world.pending(e)) and t.state == "failed"} <= broken
     epochs = []
@@ -388,7 +390,7 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
         for r, e in sorted(back.items(), reverse=True)
     ]
     everything = {one.run_id: one for one in (*world.revisions, *world.tried)}
-    runs = sorted((ledger.run(run_id) for run_id in everything), key=lambda row: row.started_at, reverse=True)[:10]
+    runs = sorted((ledger.get_run(run_id) for run_id in everything), key=lambda row: row.started_at, reverse=True)[:10]
     match(
         {
             "epochs": epochs,
@@ -430,7 +432,9 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
             ],
             "held_back": told,
             "landing": {"at": "then", "missing": []},
-            "incidents": lambda listed: [one["incident"] for one in listed] == [one.ident for one in every if one.open],
+            "incidents": lambda listed: (
+                [one["incident"] for one in listed] == [one.identifier for one in every if one.is_open]
+            ),
             "closed": lambda listed: all(one["state"] == "closed" and one["closed_at"] for one in listed),
             "checks": lambda listed: {(c["suite"], c["name"]) for c in listed if c["fails"]} == {*by_check},
             "written": {"revision": newest.revision if newest else 0, "at": "now"},

@@ -27,7 +27,7 @@ def both(tmp_path: Path, s3: str) -> list[Seed]:
 
 def texts(home: Home) -> dict[str, str]:
     """Every page by its name, without when it was written."""
-    found = {name: files.read(f"{home.reports_at}/{name}").decode() for name in files.listed(home.reports_at)}
+    found = {name: files.read_file(f"{home.reports_at}/{name}").decode() for name in files.list_files(home.reports_at)}
     return {name: re.sub(r"20\d\d-\d\d-\d\d[T ]\d\d:\d\d[\d:.+]*( UTC)?", "", text) for name, text in found.items()}
 
 
@@ -68,9 +68,9 @@ def test_the_same_pages_as_in_a_folder(both: list[Seed], store: Store) -> None:
 def test_the_page_inside_airflow_shows_what_is_there(both: list[Seed], monkeypatch: pytest.MonkeyPatch) -> None:
     seed = both[1]
     seed.run({DAY: (10, 0)}, {DAY: {"edges": 3}}, audit(DAY))
-    files.write(f"{seed.home.reports_at}/diff-1-2.html", b"of two revisions")
-    files.write(f"{seed.home.reports_at}/data-docs/epoch=1/edges.html", b"of edges")
-    files.write(f"{seed.home.reports_at}/secret.html", b"secret")
+    files.write_file(f"{seed.home.reports_at}/diff-1-2.html", b"of two revisions")
+    files.write_file(f"{seed.home.reports_at}/data-docs/epoch=1/edges.html", b"of edges")
+    files.write_file(f"{seed.home.reports_at}/secret.html", b"secret")
     path = str(seed.home.path)
     assert web.report_page(path, "diff-1-2.html") == "of two revisions"
     assert web.report_page(path, "data-docs/epoch=1/edges.html") == "of edges"
@@ -83,7 +83,7 @@ def test_the_page_inside_airflow_shows_what_is_there(both: list[Seed], monkeypat
 def test_a_otherthat_fails(fault: str, both: list[Seed], store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """No run fails by it: what came of it, and what to type, is told; the pages are made when the store answers."""
     monkeypatch.setattr(files, "TRIES", 1)
-    files._s3.cache_clear()
+    files._s3_filesystem.cache_clear()
     seed = both[1]
     seed.run({DAY: (10, 0)}, {DAY: {"edges": 3}}, audit(DAY))
     for method in ("GET", "PUT"):
@@ -100,8 +100,8 @@ def test_a_otherthat_fails(fault: str, both: list[Seed], store: Store, monkeypat
         web.report_page(str(seed.home.path), "diff-1-2.html")
     store.faults = lambda method, path: None
     report.refresh(seed.home, seed.ledger, [DAY])
-    assert "epoch=2004-07-01.html" in files.listed(seed.home.reports_at)
-    files._s3.cache_clear()
+    assert "epoch=2004-07-01.html" in files.list_files(seed.home.reports_at)
+    files._s3_filesystem.cache_clear()
 
 
 def test_a_folder_elsewhere(tmp_path: Path) -> None:

@@ -87,10 +87,10 @@ class Story(RuleBasedStateMachine):
     def _restated(self) -> bool:
         """Do the settings give another meaning to history than what is published?"""
         world = self.world
-        return world.ledger.at().revision > 0 and world.newest.settings != world.settings
+        return world.ledger.get_revision().revision > 0 and world.newest.settings != world.settings
 
     def _folded(self, epoch: int) -> bool:
-        since = self.world.ledger.at().since
+        since = self.world.ledger.get_revision().since
         return since is not None and epoch < since
 
     def _run(self, epochs: list[int], remove: bool = False) -> None:
@@ -169,7 +169,7 @@ class Story(RuleBasedStateMachine):
 
     def _rebuild(self, from_landing: bool) -> None:
         world = self.world
-        since = world.ledger.at().since
+        since = world.ledger.get_revision().since
         gone = [e for e, batch in world.newest.batches.items() if e not in world.landed and batch != ()]
         folded = since is not None and self._restated()  # what is folded can be counted otherwise from the files alone
         if (from_landing and gone) or (not from_landing and folded):
@@ -185,9 +185,11 @@ class Story(RuleBasedStateMachine):
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
         world = self.world
-        readable = [r.revision for r in world.ledger.revisions() if r.snapshots and r.revision not in world.damaged]
+        readable = [
+            r.revision for r in world.ledger.list_revisions() if r.snapshots and r.revision not in world.damaged
+        ]
         revision = data.draw(st.sampled_from(sorted(readable)))
-        if revision == world.ledger.at().revision:
+        if revision == world.ledger.get_revision().revision:
             return
         rollback.rollback(world.home, world.ledger, revision)
         world.rolled_back(revision)
@@ -202,7 +204,7 @@ class Story(RuleBasedStateMachine):
     @rule(measure=st.sampled_from(["vertices", "edges", "triangles"]), wrong=st.sampled_from([-3, 5]))
     def repair(self, measure: str, wrong: int) -> None:
         """Somebody writes into the database: the audit finds it, and what `altneu repair` does then puts it right."""
-        world, row = self.world, self.world.ledger.at()
+        world, row = self.world, self.world.ledger.get_revision()
         if self._restated() or row.revision in world.damaged:
             return
         world.damage(measure, wrong)

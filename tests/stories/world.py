@@ -170,13 +170,13 @@ class World:
         self._is(self.truths[revision])
 
     def _is(self, truth: Truth) -> None:
-        revision = self.ledger.at().revision
+        revision = self.ledger.get_revision().revision
         assert revision == max(self.truths) + 1, f"revision {revision} after {max(self.truths)}"
         self.truths[revision] = truth
 
     def damage(self, measure: str, wrong: int) -> None:
         """Write over a total of the newest revision, at its frontier, as somebody with a client of SQL might."""
-        row = self.ledger.at()
+        row = self.ledger.get_revision()
         place = {"run_id": row.run_id, "measure": measure, "k": 0, "epoch": row.frontier}
         where = [totals.c[name] == value for name, value in place.items()]
         with self.ledger.engine.begin() as connection:
@@ -185,13 +185,13 @@ class World:
         self.damaged.add(row.revision)
 
     def unchanged(self) -> None:
-        assert self.ledger.at().revision == max(self.truths), "a revision that nobody published"
+        assert self.ledger.get_revision().revision == max(self.truths), "a revision that nobody published"
 
     # -- readers ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Every kind of reader of the newest revision sees the truth, and the same."""
-        row = self.ledger.at()
+        row = self.ledger.get_revision()
         self.unchanged()
         self._grid(row)
         if row.frontier is None:
@@ -207,7 +207,7 @@ class World:
 
     def check_old(self) -> None:
         """So does every reader of an older revision that is kept; totals are kept of all."""
-        for row in self.ledger.revisions():
+        for row in self.ledger.list_revisions():
             if row.revision not in self.damaged:
                 self._totals(row)
             if row.snapshots:
@@ -298,7 +298,7 @@ class World:
 
     def _consumer(self, row: Revision) -> None:
         """Who applies the changes since the revision that he has, has the newest one."""
-        kept = {r.revision for r in self.ledger.revisions() if r.snapshots}
+        kept = {r.revision for r in self.ledger.list_revisions() if r.snapshots}
         if self.held_at and self.held_at not in kept:  # compacted away under him: he begins again
             self.held, self.held_at = Counter(), 0
         for r in Graph(self.home.path, self.spark).changes_since(self.held_at).collect():

@@ -73,25 +73,27 @@ def run(world: World, *epochs: int) -> list[str]:
     shown = {each.NAME: each for each in forecast(world.home, world.ledger, plan).decisions}
     runner.run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     for decision in (shown["truss"], shown["audit"]):
-        found = world.ledger.facts(world.ledger.at().run_id, decision.FACTS)
+        found = world.ledger.get_facts(world.ledger.get_revision().run_id, decision.FACTS)
         assert decision.taken(found) in decision.may, (decision, found)
     world.record_revision()
     return said
 
 
 def facts_of(world: World) -> tuple[TrussFacts, AuditFacts]:
-    run_id = world.ledger.at().run_id
-    return world.ledger.facts(run_id, TrussFacts), world.ledger.facts(run_id, AuditFacts)
+    run_id = world.ledger.get_revision().run_id
+    return world.ledger.get_facts(run_id, TrussFacts), world.ledger.get_facts(run_id, AuditFacts)
 
 
 def certified(world: World) -> None:
     """Law 10: what the run has left is the graph at the frontier with its trussness, and both facts hold."""
-    found = kept.certified(world.ledger, world.ledger.at())
+    found = kept.certified(world.ledger, world.ledger.get_revision())
     assert found is not None
     state = certificates.read(Warehouse(world.spark, world.home), found)
-    assert state is not None and state.at == world.ledger.at().frontier
+    assert state is not None and state.at == world.ledger.get_revision().frontier
     rows = truss_region.summed(state.rows).collect()
-    assert {(row.a, row.b, row.level + 2) for row in rows} == set(world.expected_edges(world.ledger.at().revision))
+    assert {(row.a, row.b, row.level + 2) for row in rows} == set(
+        world.expected_edges(world.ledger.get_revision().revision)
+    )
     assert len(rows) == len({(row.a, row.b) for row in rows}) and all(row.diff == 1 for row in rows)
     names = ("a", "b", "level", "label", "own", "backing")
     a, b, level, label, own, backing = (np.array([row[name] for row in rows], np.int64) for name in names)
@@ -187,7 +189,7 @@ def remove_batch(world: World, epoch: int) -> None:
 def assert_no_copy_without_room(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is no damage of the state, and no reason to leave it behind."""
     with monkeypatch.context() as full:
-        full.setattr(files, "write", partial(_full, files.write))
+        full.setattr(files, "write_file", partial(_full, files.write_file))
         with pytest.raises(Unavailable, match="No space left"):
             copy(world, tmp_path / "copy")
 
@@ -211,11 +213,11 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
     goes_on(2)
     rename(world, tmp_path / "renamed")
     goes_on(3)
-    rollback.rollback(world.home, world.ledger, world.ledger.at().revision - 1)
+    rollback.rollback(world.home, world.ledger, world.ledger.get_revision().revision - 1)
     del world.landed[3]
     world.record_revision()
     with monkeypatch.context() as broken:  # a run that fails takes nothing from the next one
-        broken.setattr(Ledger, "publish", _fail)
+        broken.setattr(Ledger, "publish_revision", _fail)
         world.land_batches(3)
         with pytest.raises(RunFailed, match="before it is published"):
             run(world, 3)
@@ -234,7 +236,9 @@ def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: P
             path.unlink()
         goes(world, tmp_path / goes.__name__)
         assert (
-            certificates.read(Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.at()))
+            certificates.read(
+                Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.get_revision())
+            )
             is None
         )
         world.land_batches(epoch)
@@ -281,7 +285,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
     warehouse = Warehouse(world.spark, world.home)
 
     def spoilt(column: str, value: str, where: str = "true") -> None:
-        found = certificates.read(warehouse, kept.certified(world.ledger, world.ledger.at()))
+        found = certificates.read(warehouse, kept.certified(world.ledger, world.ledger.get_revision()))
         assert found is not None
         rows = found.rows.where(where).withColumn(column, F.expr(value))
         monkeypatch.setattr(certificates, "read", lambda *args: truss_region.State(rows, found.at, found.ends))
@@ -328,7 +332,7 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
         warehouse.remove(CERTIFICATES)
 
     def foreign() -> None:
-        found = certificates.read(warehouse, kept.certified(world.ledger, world.ledger.at()))
+        found = certificates.read(warehouse, kept.certified(world.ledger, world.ledger.get_revision()))
         assert found is not None
         other = truss_region.State(found.rows.where("level > 0"), found.at, found.ends)
         monkeypatch.setattr(certificates, "read", lambda *args: other)
@@ -360,7 +364,9 @@ READ, PLAIN = certificates.read, truss_region.trussness_changes
 def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trussness follows it, and a proof that does not trust it: the run begins again in parts."""
     world.publish_epochs(0, 1)
-    found = certificates.read(Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.at()))
+    found = certificates.read(
+        Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.get_revision())
+    )
     assert found is not None
     lied = found.rows.selectExpr("a", "b", "level", "label", "own", "CAST(0 AS bigint) AS backing", "diff")
     monkeypatch.setattr(certificates, "read", lambda *args: truss_region.State(lied, found.at, found.ends))
@@ -383,7 +389,7 @@ def test_the_table_is_written_anew_when_it_is_worn(world: World, monkeypatch: py
     for epoch in range(2, 9):
         world.land_batches(epoch)
         run(world, epoch)
-        found = kept.certified(world.ledger, world.ledger.at())
+        found = kept.certified(world.ledger, world.ledger.get_revision())
         assert found is not None
         rows.append(int(metadata().summary(found.snapshot)["total-records"]))
         assert len(Table.snapshots(metadata())) <= 3

@@ -17,7 +17,7 @@ from pathlib import Path
 from pipeline import landing
 from pipeline.cli.land import outcome, placed
 from pipeline.home.directory import Home
-from pipeline.interrupt import Interrupted, handled
+from pipeline.interrupt import Interrupted, handle_signals
 
 CALLS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.truncate"}
 NEEDS_SPACE = {"open", "os.mkdir", "os.link", "os.rename"}
@@ -47,7 +47,7 @@ def main(home: str, file: str, options: str, mode: str, at: int) -> str:
     before = placed(draft)
     sys.addaudithook(hook)
     try:
-        with handled():
+        with handle_signals():
             landing.land(draft, [Path(file)], landing.Options(**json.loads(options)))
     except Interrupted:
         return f"interrupted: {outcome(draft, before)}"

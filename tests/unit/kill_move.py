@@ -43,8 +43,8 @@ def main(home: str, folder: str, to: list[str], at: int) -> dict[str, int]:
 
         return call
 
-    files.copy = noted(files.copy, "copied")
-    files.write, files.delete = noted(files.write), noted(files.delete)
+    files.copy_file = noted(files.copy_file, "copied")
+    files.write_file, files.delete_file = noted(files.write_file), noted(files.delete_file)
     Path.unlink = noted(Path.unlink)  # type: ignore[method-assign]
     os.fsync = noted(os.fsync)
     sa.event.listen(sa.Engine, "commit", lambda connection: step())

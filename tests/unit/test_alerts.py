@@ -24,7 +24,7 @@ from pipeline.errors import UsageError
 from pipeline.run import alerts
 from pipeline.state import alerts as rows
 from pipeline.state import incidents, lease
-from pipeline.state.alerts import Key, Said
+from pipeline.state.alerts import AlertKey, AlertKind
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import Severity
 from pipeline.state.schema import alerts as table
@@ -67,8 +67,8 @@ def broken(epoch: int, passed: bool = False) -> dict[str, Any]:
 
 def says(until: str | None = None) -> Step:
     def step(seed: Seed) -> None:
-        (one,) = (one for one in incidents.incidents(seed.ledger) if one.open)
-        incidents.say(seed.ledger, one, "ada", "known", until)
+        (one,) = (one for one in incidents.list_incidents(seed.ledger) if one.is_open)
+        incidents.record_note(seed.ledger, one, "ada", "known", until)
 
     return step
 
@@ -79,7 +79,7 @@ def nothing(seed: Seed) -> None:
 
 def overcome(seed: Seed) -> None:
     """The failed run is tried again, and is at work now."""
-    seed.ledger.take(seed.ledger.runs()[-1].run_id)
+    seed.ledger.acquire_lease(seed.ledger.list_runs()[-1].run_id)
 
 
 LATER, PAST = "2999-01-01T00:00:00.000+00:00", "2000-01-01T00:00:00.000+00:00"
@@ -160,7 +160,7 @@ def test_what_a_message_says(tmp_path: Path, receiver: Receiver) -> None:
     lands(0, warns(0), broken(0))(seed)
     alerts.tell(seed.home, seed.ledger)
     (body,) = receiver.bodies
-    ident = next(one.ident for one in incidents.incidents(seed.ledger) if one.first.name == WARNS)
+    ident = next(one.identifier for one in incidents.list_incidents(seed.ledger) if one.first.name == WARNS)
     assert body["title"].startswith("altneu: 2 new: ") and body["type"] == "failure"
     part = next(part for part in body["message"].split("\n\n") if WARNS in part)
     title, where, observed, *rest = part.splitlines()
@@ -248,13 +248,13 @@ def test_what_a_process_that_died_had_claimed_is_sent_after_a_while(
 ) -> None:
     seed = Seed(tmp_path / "home")
     lands(0, warns(0))(seed)
-    (one,) = incidents.incidents(seed.ledger)
+    (one,) = incidents.list_incidents(seed.ledger)
     (channel,) = alerts.channels()
-    assert rows.claim(seed.ledger, channel.name, alerts.key(one), Said.OPENED, None, "") is True
-    assert rows.claim(seed.ledger, channel.name, alerts.key(one), Said.OPENED, None, "") is False
+    assert rows.claim_message(seed.ledger, channel.name, alerts.key(one), AlertKind.OPENED, None, "") is True
+    assert rows.claim_message(seed.ledger, channel.name, alerts.key(one), AlertKind.OPENED, None, "") is False
     alerts.tell(seed.home, seed.ledger)
     assert receiver.got == []
-    old = (lease.clock().replace(year=2000)).isoformat(timespec="milliseconds")
+    old = (lease.read_clock().replace(year=2000)).isoformat(timespec="milliseconds")
     with seed.ledger.engine.begin() as connection:
         connection.execute(sa.update(table).values(claimed_at=old))
     alerts.tell(seed.home, seed.ledger)
@@ -356,7 +356,7 @@ def test_the_command(
     assert len(receiver.got) == expected
     if case == "a test":
         assert "Nothing is wrong" in receiver.bodies[0]["message"]
-        assert rows.sent(seed.ledger, alerts.channels()[0].name) == {}
+        assert rows.list_sent(seed.ledger, alerts.channels()[0].name) == {}
 
 
 def test_a_command_that_writes_tells_by_itself_and_never_fails_by_it(
@@ -364,8 +364,8 @@ def test_a_command_that_writes_tells_by_itself_and_never_fails_by_it(
 ) -> None:
     seed = Seed(tmp_path / "home")
     lands(0, warns(0), check(DAY, "degrees are those of the edges", False))(seed)
-    one = next(one for one in incidents.incidents(seed.ledger) if one.first.name == WARNS)
-    acknowledged = ("incidents", "ack", one.ident, "--by", "ada", "--because", "known")
+    one = next(one for one in incidents.list_incidents(seed.ledger) if one.first.name == WARNS)
+    acknowledged = ("incidents", "ack", one.identifier, "--by", "ada", "--because", "known")
     assert run(seed.home.path, "status") == 0
     assert receiver.got == [], "a reader tells nobody"
     with receiving() as dead:
@@ -389,7 +389,7 @@ def test_two_receivers_of_one_kind_are_two_and_no_password_is_stored() -> None:
 
 def test_without_apprise_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_ALERTS", "json://127.0.0.1:9")
-    monkeypatch.setattr(pipeline.extras, "have", lambda extra: False)
+    monkeypatch.setattr(pipeline.extras, "is_installed", lambda extra: False)
     with pytest.raises(UsageError, match="apprise") as told:
         alerts.channels()
     assert told.value.next == "pip install 'altneu[alerts]'"
@@ -398,4 +398,4 @@ def test_without_apprise_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 def test_a_task_is_named_by_its_run() -> None:
     long = "x" * 400
     found = alerts.of_task(long, long, "it failed", ["why"])
-    assert found.key == Key("task", long[:256], long[-256:]) and found.severity is Severity.CRITICAL
+    assert found.key == AlertKey("task", long[:256], long[-256:]) and found.severity is Severity.CRITICAL

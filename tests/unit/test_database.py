@@ -38,9 +38,9 @@ class User:
 def test_users_of_one_database_share_an_engine_until_the_last_one_is_gone(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'a.db'}"
     first, second = User(), User()
-    engine = database.engine(uri, first)
-    assert database.engine(uri, second) is engine
-    assert database.engine(f"sqlite:///{tmp_path / 'b.db'}", second) is not engine
+    engine = database.acquire_engine(uri, first)
+    assert database.acquire_engine(uri, second) is engine
+    assert database.acquire_engine(f"sqlite:///{tmp_path / 'b.db'}", second) is not engine
     disposed = []
     sa.event.listen(engine, "engine_disposed", disposed.append)
     del first
@@ -52,7 +52,7 @@ def test_users_of_one_database_share_an_engine_until_the_last_one_is_gone(tmp_pa
 def test_ledgers_leave_no_descriptors(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     ledgers = [Ledger(f"sqlite:///{file}") for _ in range(20)]
-    assert all(ledger.at().revision == 0 for ledger in ledgers)
+    assert all(ledger.get_revision().revision == 0 for ledger in ledgers)
     assert descriptors(file) == 0
     assert len({id(ledger.engine) for ledger in ledgers}) == 1
 
@@ -72,7 +72,7 @@ def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
     """A pooled connection is not taken along: the child's pool has nothing to hand out."""
     user = User()
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'a.db'}", poolclass=sa.QueuePool)
-    database._engines["pooled"] = database._Shared(engine, 1)
+    database._engines["pooled"] = database._SharedEngine(engine, 1)
     engine.connect().close()
     try:
         assert engine.pool.checkedin() == 1  # type: ignore[attr-defined]
@@ -148,15 +148,15 @@ def test_a_lost_database_file_is_no_lock(tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home")
     shutil.rmtree(home.path)
     with pytest.raises(sa.exc.OperationalError, match="unable to open database file"):
-        ledger.at()
+        ledger.get_revision()
 
 
 def test_a_restart_of_the_server_between_two_questions_is_not_noticed(postgres: str) -> None:
     """A process that lives long, such as that of Airflow's page, has kept a connection that is gone since."""
     ledger = Ledger(postgres)
-    assert ledger.at().revision == 0
+    assert ledger.get_revision().revision == 0
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
     others += "AND pid <> pg_backend_pid()"
     with sa.create_engine(postgres, poolclass=sa.NullPool).connect() as another:
         assert another.execute(sa.text(others)).all(), "it had kept one"
-    assert ledger.at().revision == 0
+    assert ledger.get_revision().revision == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import AltneuError, UsageError, explained
+from pipeline.errors import AltneuError, UsageError, describe_error
 from pipeline.state import ledger
 
 TRACE = """An error occurred while calling o1.collect.
@@ -17,17 +17,17 @@ FULL = "An error occurred.\n: java.io.IOException: No space left on device\n\tat
 
 
 def test_the_real_cause_of_a_trace() -> None:
-    what, then = explained(RuntimeError(TRACE))
+    what, then = describe_error(RuntimeError(TRACE))
     assert what == "File does not exist: /w/graph/edges/a.parquet"
     assert then is not None and "altneu rebuild" in then
-    assert explained(RuntimeError(FULL)) == (
+    assert describe_error(RuntimeError(FULL)) == (
         "No space left on device",
         "make room on the disk, then run the same command again",
     )
-    odd = explained(RuntimeError("An error occurred while calling o57.sql.\n: java.lang.OddException: so it is"))
+    odd = describe_error(RuntimeError("An error occurred while calling o57.sql.\n: java.lang.OddException: so it is"))
     assert odd[0] == "java.lang.OddException: so it is"
-    assert explained(UsageError("wrong", "right")) == ("wrong", "right")
-    assert explained(ValueError("odd"))[0] == "ValueError: odd"
+    assert describe_error(UsageError("wrong", "right")) == ("wrong", "right")
+    assert describe_error(ValueError("odd"))[0] == "ValueError: odd"
 
 
 def test_a_database_that_does_not_answer(tmp_path: Path) -> None:

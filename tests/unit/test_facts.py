@@ -27,9 +27,9 @@ from pipeline.state.facts import (
     Size,
     TrianglesFacts,
     TrussFacts,
+    display_fields,
     from_json,
-    own,
-    plain,
+    stage_fields,
     to_json,
     without_version,
 )
@@ -86,7 +86,7 @@ def test_what_is_stored_is_read_as_it_was(facts: Facts) -> None:
     stored = json.loads(json.dumps(to_json(facts)))
     assert stored["version"] == 1
     assert to_json(from_json(facts.STAGE, stored)) == stored
-    assert own(from_json(facts.STAGE, stored)) == own(facts)
+    assert stage_fields(from_json(facts.STAGE, stored)) == stage_fields(facts)
 
 
 def test_a_snapshot_keeps_its_64_bits() -> None:
@@ -99,7 +99,7 @@ def test_a_snapshot_keeps_its_64_bits() -> None:
 def test_a_row_that_lacks_fields_and_has_unknown_ones_is_read(stage: str) -> None:
     facts = from_json(stage, {"rows": 3, "of a later version": {"x": 1}})
     assert type(facts) is KINDS[stage] and getattr(facts, "rows", 3) == 3
-    assert all(value in (0, 3) for _, _, value in plain(facts, "page"))
+    assert all(value in (0, 3) for _, _, value in display_fields(facts, "page"))
 
 
 def test_a_stage_that_runs_has_said_nothing_and_one_that_failed_why() -> None:
@@ -118,12 +118,12 @@ def test_what_a_command_prints_and_a_page_shows_of_a_stage() -> None:
     facts = IngestFacts(rows=2, quarantined=0, changed_rows=3, replaced_epochs=1, rows_before=4, quarantine_sample=[])
     shown = [("rows", "rows", 2), ("quarantined", "quarantined", 0)]
     replaced = [("replaced_epochs", "replaced epochs", 1), ("rows_before", "before", 4)]
-    assert [*plain(facts, "line")] == [*shown, *replaced]
-    assert [*plain(facts, "page")] == [*shown, ("changed_rows", "changed rows", 3), *replaced]
+    assert [*display_fields(facts, "line")] == [*shown, *replaced]
+    assert [*display_fields(facts, "page")] == [*shown, ("changed_rows", "changed rows", 3), *replaced]
     edges = EdgesFacts(rows=1, first_epoch=-2, broadcast=True)
-    assert [*plain(edges, "line")] == [("rows", "rows", 1), ("first_epoch", "from epoch", -2)]
-    assert [*plain(edges, "page")] == [("rows", "rows", 1)]  # a flag is no number
-    assert [*plain(FailedFacts(error="no memory", cost=Cost(jvm=5)), "page")] == []
+    assert [*display_fields(edges, "line")] == [("rows", "rows", 1), ("first_epoch", "from epoch", -2)]
+    assert [*display_fields(edges, "page")] == [("rows", "rows", 1)]  # a flag is no number
+    assert [*display_fields(FailedFacts(error="no memory", cost=Cost(jvm=5)), "page")] == []
 
 
 def test_sizes_of_a_row_that_lacks_them_are_zero() -> None:

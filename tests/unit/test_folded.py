@@ -14,7 +14,7 @@ from pipeline.home.directory import Home
 from pipeline.landing import folder
 from pipeline.landing.folded import record_folded
 from pipeline.landing.survey import survey
-from pipeline.state.incidents import incidents
+from pipeline.state.incidents import list_incidents
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunKind, StagedBatch
 from pipeline.tasks import orchestration, upkeep
@@ -30,9 +30,9 @@ def publish(home: Home, ledger: Ledger, since: int | None, kind: RunKind = RunKi
     """All that is landed, without its tables."""
     parent, known = survey(home, ledger)
     run_id = f"r{parent.revision + 1}"
-    ledger.begin(run_id, parent.revision, [*known], home.config.semantic(), kind)
+    ledger.create_run(run_id, parent.revision, [*known], home.config.semantic(), kind)
     ledger.put_batches(run_id, [StagedBatch(e.epoch, e.digest or folder.EMPTY_DIGEST, 1, 1, 0) for e in known.values()])
-    ledger.publish(run_id, parent.revision, max(known), {}, "digest", None, since)
+    ledger.publish_revision(run_id, parent.revision, max(known), {}, "digest", None, since)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def call(capsys: pytest.CaptureFixture[str], home: Home, *arguments: str) -> tup
 
 
 def failing(ledger: Ledger) -> list[int]:
-    return [epoch for one in incidents(ledger) if one.open for epoch in one.epochs]
+    return [epoch for one in list_incidents(ledger) if one.is_open for epoch in one.epochs]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_an_incident_is_open_until_the_files_are_as_they_were(
     home, ledger = world
     for _ in range(2):
         assert call(capsys, home, "backfill", "--all")[0] == 1
-        (one,) = incidents(ledger)
+        (one,) = list_incidents(ledger)
         assert one.epochs == [3, 4] and len(one.failures) == 2 and NEXT in one.first.remedy
     homes.put(home, 4, ROW)
     assert call(capsys, home, "backfill", "--all")[0] == 1 and failing(ledger) == [3]
@@ -130,5 +130,5 @@ def test_tasks_of_airflow_fail_and_say_it(world: tuple[Home, Ledger]) -> None:
     homes.put(home, 8, ROW)
     said: list[str] = []
     planned = orchestration.plan_range(str(home.path), None, None, say=said.append)
-    assert planned is not None and ledger.run(planned["run_id"]).epochs == (8,)
+    assert planned is not None and ledger.get_run(planned["run_id"]).epochs == (8,)
     assert SAYS in said[0]

@@ -145,8 +145,8 @@ STORIES: dict[str, tuple[list[Step], Shown]] = {
 
 
 def shown(ledger: Ledger) -> Shown:
-    found = by.incidents(ledger)
-    return sorted((one.first.name, one.open, [epoch - DAY for epoch in one.epochs]) for one in found)
+    found = by.list_incidents(ledger)
+    return sorted((one.first.name, one.is_open, [epoch - DAY for epoch in one.epochs]) for one in found)
 
 
 @pytest.mark.parametrize("story", STORIES)
@@ -156,37 +156,37 @@ def test_what_opens_joins_and_closes(tmp_path: Path, story: str) -> None:
     for step in steps:
         step(seed)
     assert shown(seed.ledger) == sorted(wanted)
-    for one in by.incidents(seed.ledger):
-        assert one.open or (one.last.why and one.last.ended and one.last.ended >= one.first.at)
+    for one in by.list_incidents(seed.ledger):
+        assert one.is_open or (one.last.why and one.last.ended and one.last.ended >= one.first.at)
 
 
 def test_what_people_say_stays_with_the_incident(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
     stopped(0, broken(0))(seed)
-    (one,) = by.incidents(seed.ledger)
-    by.say(seed.ledger, one, "Ada", "the source sends it again")
+    (one,) = by.list_incidents(seed.ledger)
+    by.record_note(seed.ledger, one, "Ada", "the source sends it again")
     seed.ledger.put_checks("run0001", 1, [broken(0)])  # the stage is tried again, and replaces its results
-    (again,) = by.incidents(seed.ledger)
-    assert again.acknowledged and again.acknowledged.by == "Ada"
+    (again,) = by.list_incidents(seed.ledger)
+    assert again.acknowledgement and again.acknowledgement.by == "Ada"
     lands(0, broken(0, True))(seed)
     stopped(1, broken(1))(seed)
-    newest, closed = by.incidents(seed.ledger)
-    assert newest.open and newest.acknowledged is None  # another incident: nobody has said anything of it
-    assert not closed.open and closed.acknowledged
+    newest, closed = by.list_incidents(seed.ledger)
+    assert newest.is_open and newest.acknowledgement is None  # another incident: nobody has said anything of it
+    assert not closed.is_open and closed.acknowledgement
     with pytest.raises(UsageError, match="is closed since"):
-        by.named(seed.ledger, closed.ident)
+        by.find_incident(seed.ledger, closed.identifier)
 
 
 def test_a_mute_ends(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
     lands(0, rows(0, False))(seed)
-    by.say(seed.ledger, by.incidents(seed.ledger)[0], None, None, "2100-01-01T00:00:00.000+00:00")
-    (one,) = by.incidents(seed.ledger)
-    assert one.muted(lease.now()) and not one.muted("2100-01-01T00:00:00.000+00:00")
-    assert report.incident(seed.home, one, lease.now())["state"] == "muted"
+    by.record_note(seed.ledger, by.list_incidents(seed.ledger)[0], None, None, "2100-01-01T00:00:00.000+00:00")
+    (one,) = by.list_incidents(seed.ledger)
+    assert one.mute_at(lease.timestamp()) and not one.mute_at("2100-01-01T00:00:00.000+00:00")
+    assert report.incident(seed.home, one, lease.timestamp())["state"] == "muted"
     assert report.incident(seed.home, one, "2101")["state"] == "open"
-    by.say(seed.ledger, one, None, None, "2000-01-01T00:00:00.000+00:00")  # the newest word counts
-    assert by.incidents(seed.ledger)[0].muted(lease.now()) is None
+    by.record_note(seed.ledger, one, None, None, "2000-01-01T00:00:00.000+00:00")  # the newest word counts
+    assert by.list_incidents(seed.ledger)[0].mute_at(lease.timestamp()) is None
 
 
 def test_a_database_of_before_has_its_incidents(tmp_path: Path) -> None:
@@ -263,10 +263,10 @@ def test_wrong_use(tmp_path: Path, altneu: Any, mistake: str) -> None:
     seed = Seed(tmp_path / "home")
     lands(0, rows(0, False))(seed)
     command, says = WRONG[mistake]
-    (one,) = by.incidents(seed.ledger)
-    code, text = altneu("incidents", *shlex.split(command.format(id=one.ident)))
+    (one,) = by.list_incidents(seed.ledger)
+    code, text = altneu("incidents", *shlex.split(command.format(id=one.identifier)))
     assert code == 2 and says in text, text
-    assert not by.incidents(seed.ledger)[0].notes
+    assert not by.list_incidents(seed.ledger)[0].notes
 
 
 def test_on_postgresql(postgres: str, tmp_path: Path) -> None:
@@ -276,7 +276,9 @@ def test_on_postgresql(postgres: str, tmp_path: Path) -> None:
         step(seed)
     wanted = [("a run ends well", True, [2]), ("as many rows as usual", True, [0]), ("edge totals equal", True, [0])]
     assert shown(seed.ledger) == sorted([*wanted, ("edges are unique", True, [1])])
-    by.say(seed.ledger, by.named(seed.ledger, by.incidents(seed.ledger)[0].ident), "Ada", "looking")
+    by.record_note(
+        seed.ledger, by.find_incident(seed.ledger, by.list_incidents(seed.ledger)[0].identifier), "Ada", "looking"
+    )
     text = report.index(seed.home, seed.ledger)
     assert "4 open incidents" in text and "Ada: looking" in text
     page = report.check(seed.home, seed.ledger, "check=volumes.as-many-rows-as-usual.html")

@@ -23,8 +23,8 @@ from tests import homes
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signals of these tests leave the suite's own children, log and errors as they are."""
-    monkeypatch.setattr(interrupt, "_children", set)
-    monkeypatch.setattr(interrupt, "_silence", lambda: None)
+    monkeypatch.setattr(interrupt, "_list_children", set)
+    monkeypatch.setattr(interrupt, "_silence_hooks", lambda: None)
     monkeypatch.setattr(interrupt, "_first", None)
 
 
@@ -43,9 +43,9 @@ def test_between_two_stages(landed: tuple[Home, Ledger], number: signal.Signals)
         with suppress(Exception):  # as a library may that takes everything for an error of its own
             os.kill(os.getpid(), number)
 
-    with interrupt.handled(), pytest.raises(interrupt.Interrupted) as raised:
+    with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted) as raised:
         runner.run(home, ledger, planning.plan_epochs(home, ledger, [1]), say)
-    row = ledger.runs()[-1]
+    row = ledger.list_runs()[-1]
     assert (raised.value.during, row.state, row.error) == ("ingest", "interrupted", "interrupted during ingest")
 
 
@@ -56,11 +56,11 @@ def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkey
         raise ConnectionRefusedError("no JVM answers")
 
     home, ledger = landed
-    ledger.begin("a", 0, [1], {})
+    ledger.create_run("a", 0, [1], {})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
-    with interrupt.handled(), pytest.raises(interrupt.Interrupted):
+    with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted):
         runner.stage(home, ledger, "a", "edges")
-    row = ledger.run("a")
+    row = ledger.get_run("a")
     assert (row.state, row.error, row.owner) == ("interrupted", "interrupted during edges", None)
 
 

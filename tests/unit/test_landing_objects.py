@@ -49,7 +49,7 @@ class Scene:
         return landing.land(Home.open(self.home.path), [self.raw], Options(epoch=epoch, **options))  # type: ignore[arg-type]
 
     def put(self, name: str, text: str | bytes = "src,dst\n1,2\n") -> None:
-        files.write(f"{self.base}/{name}", text if isinstance(text, bytes) else text.encode())
+        files.write_file(f"{self.base}/{name}", text if isinstance(text, bytes) else text.encode())
 
     def seen(self) -> dict[str, list[str]]:
         """Epoch → the rows of its batch; of one that is none yet, nothing."""
@@ -66,7 +66,7 @@ class Scene:
         return landing.listing(Home.open(self.home.path))[epoch].incomplete
 
     def names(self) -> set[str]:
-        return set(files.sizes(self.base))
+        return set(files.list_sizes(self.base))
 
 
 @pytest.fixture
@@ -183,13 +183,13 @@ OTHERS: dict[str, tuple[list[Do], str | None]] = {  # what is done, and why epoc
         None,
     ),
     "files of a land without its manifest": (
-        [lambda s: s.land("src,dst\n1,2\n"), lambda s: files.delete(f"{s.base}/epoch=1/_SUCCESS")],
+        [lambda s: s.land("src,dst\n1,2\n"), lambda s: files.delete_file(f"{s.base}/epoch=1/_SUCCESS")],
         "an altneu land has not finished it",
     ),
     "a file of a land that somebody removed": (
         [
             lambda s: s.land("src,dst\n1,2\n"),
-            lambda s: [files.delete(f"{s.base}/{n}") for n in s.names() if "land-" in n],
+            lambda s: [files.delete_file(f"{s.base}/{n}") for n in s.names() if "land-" in n],
         ],
         "000-raw.csv, which its _SUCCESS names, is not there",
     ),
@@ -263,7 +263,7 @@ def test_a_store_that_goes_on_stumbling(scene: Scene) -> None:
 
     scene.store.faults = faults
     for _ in range(4):
-        assert files.many(files.read, [f"{scene.base}/epoch=1/a.csv"] * 40) == [b"src,dst\n1,2\n"] * 40
+        assert files.map_parallel(files.read_file, [f"{scene.base}/epoch=1/a.csv"] * 40) == [b"src,dst\n1,2\n"] * 40
     assert count > 400
 
 
@@ -284,7 +284,7 @@ def test_a_large_batch_is_uploaded_in_parts(scene: Scene, size: int) -> None:
     scene.land(text)
     assert count > size // 10
     file = landing.listing(scene.home)[1].files[0]
-    with files.opened(file.location) as stream:
+    with files.open_stream(file.location) as stream:
         assert stream.read().partition(b"\n")[2] == scene.raw.read_bytes().partition(b"\n")[2]
 
     scene.store.faults = lambda method, path: "403" if "partNumber=2" in path else None
@@ -300,7 +300,7 @@ def test_a_large_batch_is_uploaded_in_parts(scene: Scene, size: int) -> None:
 @pytest.mark.parametrize("fault", ["503", "cut"])
 def test_a_store_that_does_not_answer(scene: Scene, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "TRIES", 2)
-    files._s3.cache_clear()
+    files._s3_filesystem.cache_clear()
     scene.land("src,dst\n1,2\n")
     for wrong in ("epoch=2/land-", "_work/", "epoch=2/_SUCCESS", "list-type"):
         scene.store.faults = lambda method, path, wrong=wrong: fault if wrong in unquote(path) else None  # type: ignore[misc]
@@ -312,7 +312,7 @@ def test_a_store_that_does_not_answer(scene: Scene, fault: str, monkeypatch: pyt
         assert scene.seen() == {"1": ["1,2"]}
     scene.land("src,dst\n3,4\n", epoch=2)
     assert scene.seen() == {"1": ["1,2"], "2": ["3,4"]} and not {name for name in scene.names() if "_work" in name}
-    files._s3.cache_clear()
+    files._s3_filesystem.cache_clear()
 
 
 def test_a_bucket_that_is_not_there(scene: Scene) -> None:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import pipeline.storage.session
-from pipeline.errors import Conflict, LeaseLost, RunFailed
+from pipeline.errors import LeaseLost, RevisionConflict, RunFailed
 from pipeline.home.directory import Home
 from pipeline.landing.survey import grid, survey
 from pipeline.report import document
@@ -30,7 +30,7 @@ Clock = Callable[[float], None]
 def wait(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Let seconds pass on the clock that heartbeats are stamped with."""
     time = [datetime(2026, 1, 1, tzinfo=UTC)]
-    monkeypatch.setattr(lease, "clock", lambda: time[0])
+    monkeypatch.setattr(lease, "read_clock", lambda: time[0])
 
     def passed(seconds: float) -> None:
         time[0] += timedelta(seconds=seconds)
@@ -41,7 +41,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def ledger(tmp_path: Path, wait: Clock) -> Ledger:
     ledger = Ledger(f"sqlite:///{tmp_path / 'altneu.db'}")
-    ledger.begin("run", 0, [1], {})
+    ledger.create_run("run", 0, [1], {})
     return ledger
 
 
@@ -53,91 +53,96 @@ def other(ledger: Ledger, owner: str = "elsewhere/7/1.00") -> Ledger:
 
 
 WRITES: dict[str, Callable[[Ledger], object]] = {
-    "stage": lambda ledger: ledger.stage("run", "edges", "done", 0.0),
+    "stage": lambda ledger: ledger.record_stage("run", "edges", "done", 0.0),
     "batches": lambda ledger: ledger.put_batches("run", []),
     "totals": lambda ledger: ledger.put_totals("run", ["edges"], [("edges", 0, 1, 9)]),
     "checks": lambda ledger: ledger.put_checks("run", 1, []),
-    "heartbeat": lambda ledger: ledger.beat("run"),
-    "end": lambda ledger: ledger.finish("run", "failed", "of the former owner"),
-    "ledger row": lambda ledger: ledger.publish("run", 0, 1, {}, "d", None),
-    "compaction": lambda ledger: ledger.pin("run", {"edges": 1}, [1], None, []),
+    "heartbeat": lambda ledger: ledger.renew_lease("run"),
+    "end": lambda ledger: ledger.finish_run("run", "failed", "of the former owner"),
+    "ledger row": lambda ledger: ledger.publish_revision("run", 0, 1, {}, "d", None),
+    "compaction": lambda ledger: ledger.repin_revisions("run", {"edges": 1}, [1], None, []),
 }
 
 
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("then", ["at work", "given back", "given up"])
 def test_a_process_that_lost_its_lease_changes_nothing(ledger: Ledger, wait: Clock, write: str, then: str) -> None:
-    ledger.take("run")
+    ledger.acquire_lease("run")
     WRITES["stage"](ledger)
     wait(lease.SILENCE + 1)
     successor = other(ledger)
     if then == "given up":
-        successor.begin("winner", 0, [2], {})
-        successor.publish("winner", 0, 2, {}, "d", None)
-        assert successor.give_up() == ["run"]
+        successor.create_run("winner", 0, [2], {})
+        successor.publish_revision("winner", 0, 2, {}, "d", None)
+        assert successor.expire_dead_runs() == ["run"]
     else:
-        successor.take("run")
-        successor.stage("run", "edges", "done", 0.0, EdgesFacts(rows=10, broadcast=True))
+        successor.acquire_lease("run")
+        successor.record_stage("run", "edges", "done", 0.0, EdgesFacts(rows=10, broadcast=True))
         if then == "given back":
-            successor.give_back("run")
-    before = [ledger.run("run"), ledger.revisions(), ledger.stages("run"), ledger.staged_totals("run", 1)]
+            successor.release_lease("run")
+    before = [ledger.get_run("run"), ledger.list_revisions(), ledger.list_stages("run"), ledger.staged_totals("run", 1)]
     with pytest.raises(LeaseLost) as lost:
         WRITES[write](ledger)
     assert "run run" in lost.value.what and lost.value.next
-    assert [ledger.run("run"), ledger.revisions(), ledger.stages("run"), ledger.staged_totals("run", 1)] == before
+    assert [
+        ledger.get_run("run"),
+        ledger.list_revisions(),
+        ledger.list_stages("run"),
+        ledger.staged_totals("run", 1),
+    ] == before
 
 
 def test_a_lease_is_taken_over_when_it_is_free(ledger: Ledger, wait: Clock) -> None:
-    ledger.take("run")
+    ledger.acquire_lease("run")
     successor = other(ledger)
     with pytest.raises(LeaseLost, match=rf"process {os.getpid()} on .* works on run run \(last heartbeat 2026"):
-        successor.take("run")
+        successor.acquire_lease("run")
     wait(lease.SILENCE - 1)
-    ledger.beat("run")
+    ledger.renew_lease("run")
     wait(2)
     with pytest.raises(LeaseLost):
-        successor.take("run")
-    ledger.give_back("run")
-    successor.take("run")  # the next stage, in another process
+        successor.acquire_lease("run")
+    ledger.release_lease("run")
+    successor.acquire_lease("run")  # the next stage, in another process
     with pytest.raises(LeaseLost, match="process 7 on elsewhere"):
-        ledger.take("run")
+        ledger.acquire_lease("run")
     wait(lease.SILENCE + 1)
-    ledger.take("run")
+    ledger.acquire_lease("run")
 
 
 def test_that_the_owner_has_ended_shows_on_its_machine(ledger: Ledger) -> None:
-    machine, pid, began = lease.process().rsplit("/", 2)
+    machine, pid, began = lease.process_token().rsplit("/", 2)
     child = subprocess.Popen(["sleep", "600"])
     try:
-        holder = other(ledger, lease.process(child.pid))
-        holder.take("run")
-        assert ledger.run("run").alive
+        holder = other(ledger, lease.process_token(child.pid))
+        holder.acquire_lease("run")
+        assert ledger.get_run("run").is_alive
         with pytest.raises(LeaseLost):
-            ledger.take("run")
+            ledger.acquire_lease("run")
     finally:
         child.kill()
     child.wait()
-    assert not ledger.run("run").alive
-    ledger.take("run")
-    assert lease.ended(f"{machine}/{pid}/1.00"), "another process has got its number since"
-    assert not lease.ended(f"{machine}/{pid}/{began}")
-    assert not lease.ended(f"another machine/{child.pid}/1.00")
+    assert not ledger.get_run("run").is_alive
+    ledger.acquire_lease("run")
+    assert lease.has_ended(f"{machine}/{pid}/1.00"), "another process has got its number since"
+    assert not lease.has_ended(f"{machine}/{pid}/{began}")
+    assert not lease.has_ended(f"another machine/{child.pid}/1.00")
 
 
 def test_a_clock_that_is_set_ends_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    token = lease.process()
+    token = lease.process_token()
     boot = psutil.boot_time()
     for change in (-3600, -1, 1, 3600):
         monkeypatch.setattr("psutil._psplatform.boot_time", lambda change=change: boot + change)
-        assert lease.process() == token
-        assert not lease.ended(token)
+        assert lease.process_token() == token
+        assert not lease.has_ended(token)
 
 
 def test_a_process_number_that_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same number, of two processes after one another: each has its own token."""
     began = iter(("1", "2"))
-    monkeypatch.setattr(lease, "_began", lambda there: next(began))
-    assert lease.process() != lease.process()
+    monkeypatch.setattr(lease, "_process_start", lambda there: next(began))
+    assert lease.process_token() != lease.process_token()
 
 
 def test_two_take_it_at_once(ledger: Ledger) -> None:
@@ -147,7 +152,7 @@ def test_two_take_it_at_once(ledger: Ledger) -> None:
         mine = other(ledger, f"elsewhere/{number}/1.00")
         barrier.wait()
         try:
-            mine.take("run")
+            mine.acquire_lease("run")
             won.append(mine.owner())
         except LeaseLost:
             pass
@@ -157,23 +162,23 @@ def test_two_take_it_at_once(ledger: Ledger) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert won == [ledger.run("run").owner]
+    assert won == [ledger.get_run("run").owner]
 
 
 def test_the_heartbeat_goes_on_beside_the_work(ledger: Ledger, wait: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the block takes by the clock: each beat is seen by another process."""
     monkeypatch.setattr(lease, "BEAT", 0.001)
     beaten = threading.Event()
-    beat = ledger.beat
+    beat = ledger.renew_lease
     monkeypatch.setattr(ledger, "beat", lambda run_id: (beat(run_id), beaten.set()))
-    with lease.held(ledger, "run"):
+    with lease.hold_lease(ledger, "run"):
         for _ in range(3):
             wait(lease.SILENCE + 1)
             for _ in range(2):  # the first one may have looked at the clock before
                 beaten.clear()
                 assert beaten.wait(60)
-            assert other(ledger).run("run").alive
-    assert ledger.run("run").owner is None
+            assert other(ledger).get_run("run").is_alive
+    assert ledger.get_run("run").owner is None
 
 
 def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
@@ -186,7 +191,7 @@ def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
 def publish(home: Home, ledger: Ledger, run_id: str) -> None:
     digest = survey(home, ledger)[1][1].digest
     ledger.put_batches(run_id, [StagedBatch(1, digest, 1, 1, 0)])
-    ledger.publish(run_id, ledger.run(run_id).parent, 1, {}, home.config.digest(), None)
+    ledger.publish_revision(run_id, ledger.get_run(run_id).parent, 1, {}, home.config.digest(), None)
 
 
 def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:
@@ -197,63 +202,63 @@ def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:
 
 def test_who_loses_at_publish_is_superseded(tmp_path: Path) -> None:
     home, ledger = home_of(tmp_path)
-    ledger.begin("a", 0, [1], {})
-    ledger.begin("b", 0, [1], {})
+    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("b", 0, [1], {})
     publish(home, ledger, "a")
     good = told(home, ledger)
     assert good == ("published", None, "unaudited")
-    with pytest.raises(Conflict, match="run a has published revision 1"):
+    with pytest.raises(RevisionConflict, match="run a has published revision 1"):
         publish(home, ledger, "b")
-    row = ledger.run("b")
+    row = ledger.get_run("b")
     assert (row.state, row.error) == ("superseded", "superseded by revision 1")
     assert row.finished_at and told(home, ledger) == good
-    assert ledger.leftovers() == ["b"] and ledger.give_up() == ["b"]
-    assert ledger.run("b").state == "superseded"
-    ledger.finish("b", "failed", "whatever comes after")
-    assert ledger.run("b").state == "superseded"
-    with pytest.raises(Conflict):
+    assert ledger.list_dead_runs() == ["b"] and ledger.expire_dead_runs() == ["b"]
+    assert ledger.get_run("b").state == "superseded"
+    ledger.finish_run("b", "failed", "whatever comes after")
+    assert ledger.get_run("b").state == "superseded"
+    with pytest.raises(RevisionConflict):
         runner.stage(home, ledger, "b", "edges")
 
 
 def test_a_stage_of_an_overtaken_run_ends_before_it_works(tmp_path: Path) -> None:
     home, ledger = home_of(tmp_path)
-    ledger.begin("a", 0, [1], {})
-    ledger.begin("b", 0, [1], {})
+    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("b", 0, [1], {})
     publish(home, ledger, "a")
-    with pytest.raises(Conflict, match="Nothing of this run was published"):
+    with pytest.raises(RevisionConflict, match="Nothing of this run was published"):
         runner.stage(home, ledger, "b", "ingest")
-    assert (ledger.run("b").state, list(ledger.stages("b"))) == ("superseded", [])
+    assert (ledger.get_run("b").state, list(ledger.list_stages("b"))) == ("superseded", [])
 
 
 @pytest.mark.parametrize("end", ["failed", "interrupted", "killed"])
 def test_what_was_published_after_a_failure_is_not_red(tmp_path: Path, wait: Clock, end: str) -> None:
     """Run a began first and published last: how b ended in between is history."""
     home, ledger = home_of(tmp_path)
-    ledger.begin("a", 0, [1], {})
+    ledger.create_run("a", 0, [1], {})
     wait(1)
-    ledger.begin("b", 0, [1], {})
+    ledger.create_run("b", 0, [1], {})
     wait(1)
     if end != "killed":
-        ledger.finish("b", end, "its cause")
+        ledger.finish_run("b", end, "its cause")
     wait(1)
     publish(home, ledger, "a")
     wait(lease.SILENCE + 1)
     assert told(home, ledger) == ("published", None, "unaudited")
-    ledger.give_up()
+    ledger.expire_dead_runs()
     assert told(home, ledger) == ("published", None, "unaudited")
 
 
 @pytest.mark.parametrize(("state", "page"), [("failed", "failed"), ("interrupted", "running")])
 def test_how_a_run_ended_is_told(tmp_path: Path, state: str, page: str) -> None:
     home, ledger = home_of(tmp_path)
-    ledger.begin("a", 0, [1], {})
-    ledger.finish("a", state, "its cause")
+    ledger.create_run("a", 0, [1], {})
+    ledger.finish_run("a", state, "its cause")
     assert told(home, ledger) == (state, "its cause", page)
 
 
 def test_a_run_that_stopped_is_not_running(tmp_path: Path, wait: Clock) -> None:
     home, ledger = home_of(tmp_path)
-    ledger.begin("a", 0, [1], {})
+    ledger.create_run("a", 0, [1], {})
     assert told(home, ledger)[0] == "running"
     wait(lease.SILENCE + 1)
     state, error, _ = told(home, ledger)
@@ -280,12 +285,12 @@ def test_what_ends_the_process_passes_a_stage_unchanged(
                 raise ConnectionRefusedError("no JVM answers")
 
     home, ledger = home_of(tmp_path)
-    ledger.begin("a", 0, [1], {})
+    ledger.create_run("a", 0, [1], {})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with pytest.raises(type(end)) as raised:
         runner.stage(home, ledger, "a", "edges")
     assert raised.value is end
-    row, (stage,) = ledger.run("a"), ledger.stages("a")
+    row, (stage,) = ledger.get_run("a"), ledger.list_stages("a")
     assert (row.state, stage.state, row.owner) == ("interrupted", "interrupted", None)
     assert row.error and row.error.startswith("interrupted during edges")
     assert told(home, ledger) == ("interrupted", row.error, "running")
@@ -296,8 +301,8 @@ def test_a_failure_of_a_stage_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("no such device")
 
     home, ledger = home_of(tmp_path)
-    ledger.begin("a", 0, [1], {})
+    ledger.create_run("a", 0, [1], {})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with pytest.raises(RunFailed, match="stage edges of run a failed: OSError: no such device"):
         runner.stage(home, ledger, "a", "edges")
-    assert (ledger.run("a").state, ledger.run("a").error) == ("failed", "edges: OSError: no such device")
+    assert (ledger.get_run("a").state, ledger.get_run("a").error) == ("failed", "edges: OSError: no such device")

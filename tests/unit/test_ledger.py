@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import AltneuError, Conflict
+from pipeline.errors import AltneuError, RevisionConflict
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, StagedBatch
-from pipeline.state.totals import accumulate
+from pipeline.state.totals import sum_totals
 
 
 @pytest.fixture
@@ -19,23 +19,23 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def begin(ledger: Ledger, run_id: str, parent: int = 0) -> None:
-    ledger.begin(run_id, parent, [1], {})
+    ledger.create_run(run_id, parent, [1], {})
     ledger.put_totals(run_id, ["edges"], [("edges", 0, 1, 5)])
     ledger.put_batches(run_id, [StagedBatch(1, run_id, 1, 5, 0)])
 
 
 @pytest.mark.law(7)
 def test_nothing_exists_before_its_row(ledger: Ledger) -> None:
-    assert ledger.at() == EMPTY
+    assert ledger.get_revision() == EMPTY
     begin(ledger, "a")
-    assert (ledger.at(), ledger.batches(), ledger.total_diffs()) == (EMPTY, {}, [])
-    row = ledger.publish("a", 0, 1, {"edges": 2**62 + 1}, "d", None)
+    assert (ledger.get_revision(), ledger.published_batches(), ledger.total_diffs()) == (EMPTY, {}, [])
+    row = ledger.publish_revision("a", 0, 1, {"edges": 2**62 + 1}, "d", None)
     assert (row.revision, row.snapshots) == (1, {"edges": 2**62 + 1})
     assert ledger.total_diffs() == [("edges", 0, 1, 1, 5)]
-    assert ledger.batches()[1].digest == "a"
-    assert ledger.publish("a", 0, 1, {"edges": 2**62 + 1}, "d", None) == row  # a lost answer, asked again
+    assert ledger.published_batches()[1].digest == "a"
+    assert ledger.publish_revision("a", 0, 1, {"edges": 2**62 + 1}, "d", None) == row  # a lost answer, asked again
     with pytest.raises(AltneuError, match="revision 7 was not published; the newest is 1"):
-        ledger.at(7)
+        ledger.get_revision(7)
 
 
 @pytest.mark.law(7)
@@ -49,8 +49,8 @@ def test_of_many_writers_one_wins(ledger: Ledger) -> None:
     def write(name: str) -> None:
         barrier.wait()
         try:
-            outcomes[name] = ledger.publish(name, 0, 1, {}, "d", None)
-        except Conflict as error:
+            outcomes[name] = ledger.publish_revision(name, 0, 1, {}, "d", None)
+        except RevisionConflict as error:
             outcomes[name] = error
 
     threads = [threading.Thread(target=write, args=(name,)) for name in names]
@@ -58,10 +58,10 @@ def test_of_many_writers_one_wins(ledger: Ledger) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    won = [name for name, outcome in outcomes.items() if not isinstance(outcome, Conflict)]
+    won = [name for name, outcome in outcomes.items() if not isinstance(outcome, RevisionConflict)]
     assert len(won) == 1
-    assert all(won[0] in outcome.what for outcome in outcomes.values() if isinstance(outcome, Conflict))
-    assert [row.run_id for row in ledger.revisions()] == won
+    assert all(won[0] in outcome.what for outcome in outcomes.values() if isinstance(outcome, RevisionConflict))
+    assert [row.run_id for row in ledger.list_revisions()] == won
     assert len(ledger.total_diffs()) == 1
 
 
@@ -69,7 +69,7 @@ def test_a_stage_tried_again_replaces_what_it_wrote(ledger: Ledger) -> None:
     begin(ledger, "a")
     ledger.put_totals("a", ["edges"], [("edges", 0, 1, 7), ("edges", 0, 2, 0)])
     ledger.put_totals("a", ["triangles"], [("triangles", 0, 1, 1)])
-    ledger.publish("a", 0, 1, {}, "d", None)
+    ledger.publish_revision("a", 0, 1, {}, "d", None)
     assert sorted(ledger.total_diffs()) == [("edges", 0, 1, 1, 7), ("triangles", 0, 1, 1, 1)]
 
 
@@ -82,7 +82,7 @@ def test_totals_accumulate_over_epochs_and_revisions() -> None:
         ("edges", 0, 2, 2, 1),
         ("truss", 2, 2, 2, 1),
     ]
-    points = accumulate(diffs, 9)
+    points = sum_totals(diffs, 9)
     assert {epoch: (p["edges"], p["max_trussness"], p["revision"]) for epoch, p in points.items()} == {
         1: (3, 3, 1),
         2: (4, 3, 2),

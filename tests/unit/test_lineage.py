@@ -75,7 +75,7 @@ def told(receiver: Receiver) -> list[dict[str, Any]]:
 
 
 def test_a_run_that_publishes(seed: Seed, receiver: Receiver) -> None:
-    seed.ledger.begin("run_1", 0, [DAY], {})
+    seed.ledger.create_run("run_1", 0, [DAY], {})
     lineage.tell(seed.home, seed.ledger, "run_1")
     (start,) = told(receiver)
     assert (start["eventType"], start["outputs"]) == ("START", [])
@@ -143,7 +143,7 @@ def test_what_is_not_published_is_no_output(state: str, seed: Seed, receiver: Re
 
 def test_a_run_that_is_rejected_and_one_that_is_taken_back(seed: Seed, receiver: Receiver) -> None:
     publishes(seed)
-    run = seed.ledger.run(seed.hold(DAY + 2))
+    run = seed.ledger.get_run(seed.hold(DAY + 2))
     held.reject(seed.home, seed.ledger, run, "ada", "half of it is missing")
     (event,) = told(receiver)
     assert event["eventType"] == "ABORT" and "half of it" in event["run"]["facets"]["errorMessage"]["message"]
@@ -197,7 +197,7 @@ def test_a_receiver_that_is_down_or_slow_fails_nothing(
     if fault == "refuses":
         monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
     elif fault == "is not installed":
-        monkeypatch.setattr(pipeline.extras, "have", lambda extra: False)
+        monkeypatch.setattr(pipeline.extras, "is_installed", lambda extra: False)
     receiver.status, receiver.hangs = (500 if fault == "fails" else 200), fault == "hangs"
     lineage.tell(seed.home, seed.ledger, publishes(seed))
     assert "could not be sent" in caplog.text

@@ -83,7 +83,7 @@ def moved(home: Home, folder: Path, *to: str, prove: move.Prove | None = None) -
 
 def same(home: Home, new: Home) -> None:
     """All of the home is in the new one, which answers for itself."""
-    ledger = place.opened(new)
+    ledger = place.open_ledger(new)
     assert rows(new) == rows(home)
     found = inventory.take(new, ledger)
     assert found.files == inventory.take(home, Ledger(home.database)).files and not found.missing
@@ -93,7 +93,7 @@ def same(home: Home, new: Home) -> None:
         Ledger(home.database), ours.values(), remember=False
     )
     assert [batch.sealed for batch in theirs.values()] == [batch.sealed for batch in ours.values()]
-    identities = [place.settled(each) for each in (home, new)]
+    identities = [place.require_identity(each) for each in (home, new)]
     assert identities[0].catalog != identities[1].catalog
     assert not {move.JOURNAL, move.MARK} & {path.name for path in new.path.iterdir()}
 
@@ -103,7 +103,7 @@ def test_a_copy_is_all_of_it(own: Home, tmp_path: Path) -> None:
     same(own, new)
     assert (new.reports / "diff-1-2.html").read_text() == "of two revisions"
     shutil.rmtree(own.path)  # nothing leads back
-    assert not inventory.take(new, place.opened(new)).missing
+    assert not inventory.take(new, place.open_ledger(new)).missing
 
 
 def test_there_and_back_with_postgres(
@@ -122,7 +122,9 @@ def test_there_and_back_with_postgres(
     with pytest.raises(UsageError, match="is that of another home"):
         moved(home, tmp_path / "other", postgres)
     assert not (tmp_path / "other").exists()
-    monkeypatch.setattr(pipeline.state.carried, "refuse_other", lambda *database: None)  # of two that came together
+    monkeypatch.setattr(
+        pipeline.state.carried, "refuse_other_home", lambda *database: None
+    )  # of two that came together
     with pytest.raises(UsageError, match="is that of another home"):
         moved(home, tmp_path / "other", postgres)
     assert rows(new) == rows(home)
@@ -240,10 +242,10 @@ def test_wrong_uses(own: Home, tmp_path: Path, folder: str, to: list[str], says:
 
 def test_a_home_at_work_is_not_moved(own: Home, tmp_path: Path) -> None:
     ledger = Ledger(own.database, writes=True)
-    ledger.begin("mine", ledger.at().revision, [1], {})
-    with lease.held(ledger, "mine"), pytest.raises(UsageError, match=r"run mine of 1 epoch.* is at work"):
+    ledger.create_run("mine", ledger.get_revision().revision, [1], {})
+    with lease.hold_lease(ledger, "mine"), pytest.raises(UsageError, match=r"run mine of 1 epoch.* is at work"):
         moved(own, tmp_path / "new")
-    ledger.finish("mine", RunState.FAILED)
+    ledger.finish_run("mine", RunState.FAILED)
     same(own, moved(own, tmp_path / "new"))
 
 
@@ -270,8 +272,8 @@ def test_a_second_mover(home: Home, tmp_path: Path) -> None:
 def test_a_home_that_changes_meanwhile(own: Home, tmp_path: Path) -> None:
     def run(*_: object) -> dict[int, list[str]]:
         ledger = Ledger(own.database, writes=True)
-        ledger.begin("mine", ledger.at().revision, [1], {})
-        ledger.finish("mine", RunState.FAILED)
+        ledger.create_run("mine", ledger.get_revision().revision, [1], {})
+        ledger.finish_run("mine", RunState.FAILED)
         return {}
 
     with pytest.raises(AltneuError, match="has changed while it was copied") as error:
@@ -310,7 +312,7 @@ def test_a_home_that_is_not_whole(own: Home, tmp_path: Path, lost: str) -> None:
 
 
 def test_a_disk_that_is_full(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, copied = files._poured, 0
+    real, copied = files._copy_stream, 0
 
     def poured(source: Any, target: Any) -> int:
         nonlocal copied
@@ -320,7 +322,7 @@ def test_a_disk_that_is_full(home: Home, tmp_path: Path, monkeypatch: pytest.Mon
         return real(source, target)
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "_poured", poured)
+        patched.setattr(files, "_copy_stream", poured)
         with pytest.raises(Unavailable, match=r"could not be copied to .*No space left on device") as error:
             moved(home, tmp_path / "new")
     assert "what is copied is not copied again" in str(error.value.next)

@@ -34,12 +34,12 @@ def test_another_run_is_told_at_the_start(
     home, ledger = homes.make(tmp_path / "home")
     homes.put(home, 4, [(0, 1, None, "upsert", 0)])
     other = Ledger(home.database)
-    other.begin("other", 0, [] if kind == "compact" else [4, 7], {}, kind)
+    other.create_run("other", 0, [] if kind == "compact" else [4, 7], {}, kind)
     if end:
-        other.finish("other", end)
+        other.finish_run("other", end)
     monkeypatch.setattr(runner, "run", run)
     with pytest.raises(AltneuError, match="another test's"):
         execute(home, ledger, planning.plan_epochs(home, ledger, [4]))
-    row, said = ledger.run("other"), capsys.readouterr().err.splitlines()
+    row, said = ledger.get_run("other"), capsys.readouterr().err.splitlines()
     told = [line for line in said if "another" in line]
     assert told == ([] if end else [SAID[kind].format(moment(row.started_at), moment(row.beat_at))]), said

@@ -27,7 +27,7 @@ from tests import homes
 
 
 def settled(path: Path | str) -> str:
-    return place.settled(Home.open(path)).catalog
+    return place.require_identity(Home.open(path)).catalog
 
 
 def sql(home: Path, statement: str, *values: object) -> list[tuple[object, ...]]:
@@ -75,7 +75,7 @@ def test_relative_places_in_the_settings_are_in_the_home(tmp_path: Path, monkeyp
 
 
 def _claimed(path: str) -> str:
-    return place.claim(Home.open(path)).catalog
+    return place.claim_identity(Home.open(path)).catalog
 
 
 def test_processes_that_come_together_get_one_identity(tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ def test_processes_that_come_together_get_one_identity(tmp_path: Path) -> None:
 def test_an_old_home_keeps_its_name_and_reading_stores_nothing(old: Path) -> None:
     names = sql(old, "SELECT DISTINCT catalog_name FROM iceberg_tables")
     before = sql(old, "SELECT name FROM sqlite_master ORDER BY name")
-    assert place.opened(Home.open(old)).at().revision == 6
+    assert place.open_ledger(Home.open(old)).get_revision().revision == 6
     assert [(settled(old),)] == names
     assert sql(old, "SELECT name FROM sqlite_master ORDER BY name") == before
-    place.claim(Home.open(old))
+    place.claim_identity(Home.open(old))
     assert sql(old, "SELECT catalog, format, warehouse, database FROM home") == [
         (*names[0], 1, str(old / "warehouse"), str(old / "altneu.db"))
     ]
@@ -114,13 +114,13 @@ def test_an_old_home_whose_password_once_changed(old: Path) -> None:
 
 
 def settled_or_elsewhere(path: Path) -> str:
-    found = place.look(Home.open(path))
+    found = place.find_identity(Home.open(path))
     assert found is not None
     return found.catalog
 
 
 def test_a_home_of_a_later_version(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place.claim(Home.open(old))
+    place.claim_identity(Home.open(old))
     sql(old, "UPDATE home SET format = 7")
     for command in (["status"], ["land", "x.csv", "--columns", "src,dst", "--epoch", "1"], ["relocate"]):
         with pytest.raises(SystemExit) as ended:
@@ -142,10 +142,10 @@ def test_a_home_elsewhere_names_the_command(
         cli.main(["--home", str(there), "status"])
     shown = capsys.readouterr().err
     assert ended.value.code == 2 and "next: altneu relocate" in shown and str(old / "warehouse") in shown
-    with pytest.raises(place.Displaced):
-        place.settled(Home.open(there))
+    with pytest.raises(place.HomeMoved):
+        place.require_identity(Home.open(there))
     relocate(Home.open(there))
-    assert place.opened(Home.open(there)).at().revision == 6
+    assert place.open_ledger(Home.open(there)).get_revision().revision == 6
 
 
 def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_programs_and_airflow_are_told_too(old: Path, tmp_path: Path) -> None:
         lambda: due.landing(str(there), 19_783, patience=timedelta(1), manual=False),
         lambda: Graph(there),
     ):
-        with pytest.raises(place.Displaced) as refused:
+        with pytest.raises(place.HomeMoved) as refused:
             ask()
         assert refused.value.next is not None and refused.value.next.startswith("altneu relocate")
     told = {check.name: check for check in doctor.checks(there)}["Place"]
@@ -181,7 +181,7 @@ def test_a_lost_database(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert "revision 0" not in shown.out
     Ledger(f"sqlite:///{old / 'altneu.db'}")  # an empty one
     with pytest.raises(AltneuError, match="lost or empty"):
-        place.opened(Home.open(old))
+        place.open_ledger(Home.open(old))
 
 
 def test_relocation_does_not_bring_back_a_lost_database(old: Path) -> None:
@@ -196,11 +196,11 @@ def test_a_copy_whose_tables_are_outside(old: Path, tmp_path: Path) -> None:
     with (old / "altneu.toml").open("a") as file:
         file.write(f'\n[storage]\nwarehouse = "{tmp_path / "tables"}"\n')
     relocate(Home.open(old))
-    place.opened(Home.open(old))
+    place.open_ledger(Home.open(old))
     copy = tmp_path / "copy"
     shutil.copytree(old, copy)
     with pytest.raises(UsageError, match="Two databases on the same tables") as refused:
-        place.opened(Home.open(copy))
+        place.open_ledger(Home.open(copy))
     assert refused.value.next is not None and refused.value.next.startswith("altneu relocate --original-gone")
     with pytest.raises(UsageError, match="which is still there"):
         relocate(Home.open(copy), original_gone=True)
@@ -208,7 +208,7 @@ def test_a_copy_whose_tables_are_outside(old: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Two databases on the same tables"):
         relocate(Home.open(copy))
     relocate(Home.open(copy), original_gone=True)
-    assert place.opened(Home.open(copy)).at().revision == 6
+    assert place.open_ledger(Home.open(copy)).get_revision().revision == 6
 
 
 def test_a_copy_whose_database_is_outside(old: Path, tmp_path: Path) -> None:
@@ -220,21 +220,21 @@ def test_a_copy_whose_database_is_outside(old: Path, tmp_path: Path) -> None:
     before = (tmp_path / "ledger.db").read_bytes()
     copy = tmp_path / "copy"
     shutil.copytree(old, copy)
-    with pytest.raises(place.Displaced):
-        place.opened(Home.open(copy))
+    with pytest.raises(place.HomeMoved):
+        place.open_ledger(Home.open(copy))
     with pytest.raises(UsageError, match="which are still there: a copy needs a database of its own"):
         relocate(Home.open(copy))
     assert (tmp_path / "ledger.db").read_bytes() == before
-    assert place.opened(Home.open(old)).at().revision == 6
+    assert place.open_ledger(Home.open(old)).get_revision().revision == 6
     shutil.rmtree(old / "warehouse")  # it was moved, then
     relocate(Home.open(copy))
-    assert place.opened(Home.open(copy)).at().revision == 6
+    assert place.open_ledger(Home.open(copy)).get_revision().revision == 6
 
 
 def test_a_home_that_may_only_be_read(old: Path) -> None:
     """Nothing is written by looking: the file stays as it is, to the byte."""
     file = old / "altneu.db"
-    place.opened(Home.open(old))  # columns that came later are added once
+    place.open_ledger(Home.open(old))  # columns that came later are added once
     before, times = file.read_bytes(), os.stat(file).st_mtime_ns
-    assert place.opened(Home.open(old)).at().revision == 6
+    assert place.open_ledger(Home.open(old)).get_revision().revision == 6
     assert file.read_bytes() == before and os.stat(file).st_mtime_ns == times

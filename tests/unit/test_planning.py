@@ -37,9 +37,9 @@ def publish(home: Home, ledger: Ledger, since: int | None = None) -> None:
     """All that is landed, without its tables."""
     parent, found = survey(home, ledger)
     run_id = f"r{parent.revision + 1}"
-    ledger.begin(run_id, parent.revision, [*found], {})
+    ledger.create_run(run_id, parent.revision, [*found], {})
     ledger.put_batches(run_id, [StagedBatch(e.epoch, e.digest or folder.EMPTY_DIGEST, 1, 1, 0) for e in found.values()])
-    ledger.publish(run_id, parent.revision, max(found), {}, "digest", None, since)
+    ledger.publish_revision(run_id, parent.revision, max(found), {}, "digest", None, since)
 
 
 def change(home: Home, epoch: int) -> None:
@@ -78,7 +78,7 @@ def test_what_is_missing_or_changed_is_run(world: World) -> None:
         (8, "missing"),
         (9, "incomplete"),
     ]
-    assert (plan.parent, plan.run, plan.kind) == (ledger.at(), (4, 8), RunKind.RUN)
+    assert (plan.parent, plan.run, plan.kind) == (ledger.get_revision(), (4, 8), RunKind.RUN)
     assert planning.plan(home, ledger, everything, force=True).run == (2, 4, 8)
     some = planning.plan(home, ledger, lambda epoch: epoch.epoch < 4, force=True)
     assert ([each.epoch for each in some.epochs], some.run) == ([2], (2,))
@@ -116,7 +116,7 @@ def test_named_epochs_are_run_unless_they_are_published_as_they_are(world: World
     change(home, 4)
     plan = planning.plan_epochs(home, ledger, [8, 2, 4])
     assert ([each.epoch for each in plan.epochs], plan.run) == ([8, 2, 4], (8, 4))
-    assert (plan.parent, plan.kind) == (ledger.at(), RunKind.RUN)
+    assert (plan.parent, plan.kind) == (ledger.get_revision(), RunKind.RUN)
 
 
 def test_an_epoch_that_is_not_landed_is_refused_with_the_nearest(world: World) -> None:
@@ -186,7 +186,7 @@ def test_a_rebuild_from_the_landing_needs_all_of_it(world: World) -> None:
     change(home, 4)
     plan = planning.plan_rebuild(home, ledger, from_landing=True)
     assert ([each.epoch for each in plan.epochs], plan.run) == ([2, 4, 6, 8], (2, 4, 6, 8))
-    assert (plan.parent, plan.kind) == (ledger.at(), RunKind.RELOAD)
+    assert (plan.parent, plan.kind) == (ledger.get_revision(), RunKind.RELOAD)
     for epoch in (2, 6):
         gone(home, epoch)
     with pytest.raises(UsageError, match=r"2 published epoch\(s\) are not in the landing any more \(the first: 2\)"):

@@ -33,29 +33,29 @@ def seed(tmp_path: Path) -> Seed:
 
 def publish(seed: Seed, staged: Diffs | None) -> None:
     """One more revision; `staged`: what its run says of fingerprints. None: it is of before there were any."""
-    begin = seed.ledger.begin
+    begin = seed.ledger.create_run
 
     def and_stage(run_id: str, *arguments: object, **named: object) -> None:
         begin(run_id, *arguments, **named)  # type: ignore[arg-type]
         if staged is not None:
             seed.ledger.put_fingerprints(run_id, of(staged))
 
-    seed.ledger.begin = and_stage  # type: ignore[method-assign]
-    seed.run({DAY + seed.ledger.at().revision: (1, 0)}, {DAY: {"edges": 1, "vertices": 2}})
-    seed.ledger.begin = begin  # type: ignore[method-assign]
-    newest = seed.ledger.at()
-    seed.ledger.pin(newest.run_id, {"edges": newest.revision}, [newest.revision], None, [])
+    seed.ledger.create_run = and_stage  # type: ignore[method-assign]
+    seed.run({DAY + seed.ledger.get_revision().revision: (1, 0)}, {DAY: {"edges": 1, "vertices": 2}})
+    seed.ledger.create_run = begin  # type: ignore[method-assign]
+    newest = seed.ledger.get_revision()
+    seed.ledger.repin_revisions(newest.run_id, {"edges": newest.revision}, [newest.revision], None, [])
 
 
 def test_what_cancels_leaves_no_trace(seed: Seed) -> None:
     publish(seed, {"edges": {1: 5, 2: 7}, "names": {}})
     publish(seed, {"edges": {2: -7, 3: 1}, "names": {}})
     ledger = seed.ledger
-    assert ledger.fingerprints(0) == {}
-    assert ledger.fingerprints(1) == of({"edges": {1: 5, 2: 7}, "names": {}})
-    assert ledger.fingerprints(2) == of({"edges": {1: 5, 3: 1}, "names": {}})
-    assert ledger.fingerprints_at([2, 1]) == {n: ledger.fingerprints(n) for n in (1, 2)}
-    run_id = ledger.at().run_id
+    assert ledger.fingerprints_of(0) == {}
+    assert ledger.fingerprints_of(1) == of({"edges": {1: 5, 2: 7}, "names": {}})
+    assert ledger.fingerprints_of(2) == of({"edges": {1: 5, 3: 1}, "names": {}})
+    assert ledger.fingerprints_at([2, 1]) == {n: ledger.fingerprints_of(n) for n in (1, 2)}
+    run_id = ledger.get_revision().run_id
     assert ledger.staged_fingerprints(run_id) == of({"edges": {2: -7, 3: 1}, "names": {}})
     ledger.put_fingerprints(run_id, of({"edges": {9: 1}}))  # a stage that is tried again replaces what it wrote
     assert ledger.staged_fingerprints(run_id) == of({"edges": {9: 1}, "names": {}})
@@ -68,8 +68,10 @@ def test_a_rollback_restores_every_fingerprint(seed: Seed) -> None:
     home, ledger = seed.home, seed.ledger
     for target in (1, 2, 3, 0, 3, 1, 0, 2):
         row, _ = rollback.rollback(home, ledger, target)
-        wanted = ledger.fingerprints(target) if target else {table: {} for table in ledger.fingerprints(row.parent)}
-        assert ledger.fingerprints(row.revision) == wanted
+        wanted = (
+            ledger.fingerprints_of(target) if target else {table: {} for table in ledger.fingerprints_of(row.parent)}
+        )
+        assert ledger.fingerprints_of(row.revision) == wanted
 
 
 def test_what_nobody_took_is_not_known(seed: Seed) -> None:
@@ -78,24 +80,24 @@ def test_what_nobody_took_is_not_known(seed: Seed) -> None:
     publish(seed, None)
     publish(seed, {"edges": {1: 5}})  # the first run that knows them stages those of the whole table
     home, ledger = seed.home, seed.ledger
-    assert (ledger.fingerprints(1), ledger.fingerprints(2)) == ({}, of({"edges": {1: 5}}))
+    assert (ledger.fingerprints_of(1), ledger.fingerprints_of(2)) == ({}, of({"edges": {1: 5}}))
     assert rollback.rollback(home, ledger, 1)[0].revision == 3
-    assert ledger.fingerprints(3) == {}
+    assert ledger.fingerprints_of(3) == {}
     publish(seed, {"edges": {1: 2}})
-    assert ledger.fingerprints(4) == of({"edges": {1: 2}})
+    assert ledger.fingerprints_of(4) == of({"edges": {1: 2}})
     rollback.rollback(home, ledger, 2)
-    assert ledger.fingerprints(5) == of({"edges": {1: 5}})
+    assert ledger.fingerprints_of(5) == of({"edges": {1: 5}})
     rollback.rollback(home, ledger, 3)
     rollback.rollback(home, ledger, 2)  # from a state that is not known to one that is
-    assert ledger.fingerprints(6) == {} and ledger.fingerprints(7) == of({"edges": {1: 5}})
-    assert ledger.fingerprints(2) == of({"edges": {1: 5}})
+    assert ledger.fingerprints_of(6) == {} and ledger.fingerprints_of(7) == of({"edges": {1: 5}})
+    assert ledger.fingerprints_of(2) == of({"edges": {1: 5}})
 
 
 def test_a_revision_of_an_earlier_version_leaves_nothing_known(seed: Seed) -> None:
     """Somebody went back to it for a run: what it wrote is in no fingerprint."""
     for staged in ({"edges": {1: 5}}, None, {"edges": {1: 9}}, {"edges": {2: 1}}):
         publish(seed, staged)
-    found = [seed.ledger.fingerprints(revision) for revision in (1, 2, 3, 4)]
+    found = [seed.ledger.fingerprints_of(revision) for revision in (1, 2, 3, 4)]
     assert found == [of({"edges": {1: 5}}), {}, of({"edges": {1: 9}}), of({"edges": {1: 9, 2: 1}})]
 
 
@@ -104,28 +106,28 @@ def test_an_older_database_knows_none(tmp_path: Path) -> None:
     with ledger.engine.begin() as connection:
         connection.exec_driver_sql("drop table fingerprints")
         connection.exec_driver_sql("update altneu_version set version_num = 'v0005'")
-    assert Ledger(ledger.uri).fingerprints(3) == {}
+    assert Ledger(ledger.uri).fingerprints_of(3) == {}
 
 
 def test_folding() -> None:
     found = of({"edges": {1: 5, 2: 7, 4: 1}, "upserts": {1: 5, 2: 7, 4: 1}, "names": {1: 5}, "degrees": {1: 1, 3: -1}})
-    assert prints.folded(found, None) == found
-    folded = prints.folded(found, 3)
+    assert prints.fold_fingerprints(found, None) == found
+    folded = prints.fold_fingerprints(found, 3)
     assert folded == of({"edges": {3: 12, 4: 1}, "upserts": {4: 1}, "names": {1: 5}, "degrees": {}})
-    assert prints.folded(folded, 3) == folded
-    assert prints.at(found, 2) == {
+    assert prints.fold_fingerprints(folded, 3) == folded
+    assert prints.cumulative_at(found, 2) == {
         "edges": str(one(12)), "upserts": str(one(12)), "names": str(one(5)), "degrees": str(one(1))
     }  # fmt: skip
-    assert prints.at(found, None) == {}
+    assert prints.cumulative_at(found, None) == {}
 
 
 def test_differences_name_the_first_epoch() -> None:
     expected = of({"edges": {1: 5, 2: 7}, "degrees": {3: 1}, "trussness": {1: 1}})
     found = of({"edges": {1: 5, 3: 7}, "degrees": {3: 1}, "names": {1: 1}})
-    assert prints.differences(expected, expected) == []
-    (difference,) = prints.differences(expected, found)
-    assert difference == prints.Difference("edges", 2, one(7), NOTHING, 2)
-    assert difference.words("2004-05-15") == (
+    assert prints.list_differences(expected, expected) == []
+    (difference,) = prints.list_differences(expected, found)
+    assert difference == prints.FingerprintDifference("edges", 2, one(7), NOTHING, 2)
+    assert difference.describe("2004-05-15") == (
         f"table edges, epoch 2004-05-15: fingerprint {'0' * 32} instead of {one(7)}, and of 1 more epoch(s)"
     )
 
@@ -137,7 +139,7 @@ def test_a_rebuild_says_what_is_as_before(seed: Seed, capsys: pytest.CaptureFixt
     publish(seed, {"edges": {DAY + 1: 2}, "names": {}, "degrees": {DAY: 1}})
 
     def said(revision: int) -> str:
-        print_same(seed.home, seed.ledger, seed.ledger.at(revision))
+        print_same(seed.home, seed.ledger, seed.ledger.get_revision(revision))
         return " ".join(capsys.readouterr().out.split())
 
     assert said(2) == "whether the tables are as before is not known: revision 1 has no fingerprints"

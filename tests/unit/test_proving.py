@@ -15,7 +15,7 @@ from algorithms.fingerprint import Fingerprint
 from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, Step, Wrong
 from pipeline.run import proving
 from pipeline.state.facts import TrussFacts
-from pipeline.state.prints import Prints, minus, plus
+from pipeline.state.prints import Prints, add_fingerprints, subtract_fingerprints
 
 BASE, FIRST, EXPIRY, FRONTIER = 2, 3, 5, 7  # a batch lands at 3 and at 7; at 5 edges expire, and nothing lands
 LATER = 9  # when others will
@@ -95,7 +95,7 @@ class Stored:
 
 def judge(stored: Stored) -> dict[tuple[str, str | int | None], set[int]]:
     """What differs, and at which epochs."""
-    after = {table: plus(stored.before[table], stored.change[table]) for table in COLLECTIONS}
+    after = {table: add_fingerprints(stored.before[table], stored.change[table]) for table in COLLECTIONS}
     rows = proving._stored(
         stored.run(), stored.proof, FIRST, stored.before, after, FIRST, [FIRST, FRONTIER]  # type: ignore[arg-type]
     )  # fmt: skip
@@ -117,13 +117,13 @@ def test_a_region_is_proved_on_what_the_runs_before_have_proved() -> None:
 
 
 def change_by(stored: Stored, table: str, epoch: int, number: int) -> None:
-    stored.change[table] = plus(stored.change[table], {epoch: print_of(number)})
+    stored.change[table] = add_fingerprints(stored.change[table], {epoch: print_of(number)})
 
 
 def move(stored: Stored, table: str, epoch: int, to: int) -> None:
     """All that changes at an epoch changes at another one."""
     moved = stored.change[table][epoch]
-    stored.change[table] = plus(minus(stored.change[table], {epoch: moved}), {to: moved})
+    stored.change[table] = add_fingerprints(subtract_fingerprints(stored.change[table], {epoch: moved}), {to: moved})
 
 
 # what is damaged → what differs from the epoch on, or at it alone
@@ -204,7 +204,7 @@ def test_landed_rows_are_looked_at_and_the_part_that_was_recounted(
     stored.proof.asked = asked
     if not known:
         stored.before = {table: each for table, each in stored.before.items() if table != "edges"}
-        stored.change["edges"] = plus({1: prints_of(1)["edges"]}, stored.change["edges"])
+        stored.change["edges"] = add_fingerprints({1: prints_of(1)["edges"]}, stored.change["edges"])
     found = prove(monkeypatch, stored, looked=looked)
     assert found is not None and found.part == (asked if asked.parts else None) and not found.rows
     assert looked == [(FIRST, [FIRST, FRONTIER], not known, stored.proof if asked.parts else None)]

@@ -53,7 +53,7 @@ def values(content: bytes, *paths: tuple[str, ...]) -> list[Any]:
 def test_only_the_paths_differ(home: Home) -> None:
     before = {table: json.loads(here(home, location).read_text()) for table, location in locations(home).items()}
     relocate(home)
-    assert place.opened(home).at().revision == 6
+    assert place.open_ledger(home).get_revision().revision == 6
     lists = 0
     for table, location in locations(home).items():
         old, new = before[table], json.loads(Path(location).read_text())
@@ -93,7 +93,7 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize("after", [0, 7, 88])
 def test_stopped_in_the_middle_nothing_has_changed(after: int, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, database, real = digests(home.path), (home.path / "altneu.db").read_bytes(), files.write
+    before, database, real = digests(home.path), (home.path / "altneu.db").read_bytes(), files.write_file
     written: list[str] = []
 
     def write(location: str, content: bytes) -> None:
@@ -104,15 +104,15 @@ def test_stopped_in_the_middle_nothing_has_changed(after: int, home: Home, monke
         real(location, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "write", write)
+        patched.setattr(files, "write_file", write)
         with pytest.raises(Stopped):
             relocate(home)
     assert (home.path / "altneu.db").read_bytes() == database
     assert {name: digest for name, digest in digests(home.path).items() if name in before} == before
-    with pytest.raises(place.Displaced):
-        place.opened(home)
+    with pytest.raises(place.HomeMoved):
+        place.open_ledger(home)
     relocate(home)
-    assert place.opened(home).at().revision == 6
+    assert place.open_ledger(home).get_revision().revision == 6
 
 
 def test_stopped_before_the_transaction_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,12 +122,12 @@ def test_stopped_before_the_transaction_ends(home: Home, monkeypatch: pytest.Mon
         raise Stopped
 
     with monkeypatch.context() as patched:
-        patched.setattr(place, "row", stop)  # between the changes of the catalog and the commit
+        patched.setattr(place, "identity_row", stop)  # between the changes of the catalog and the commit
         with pytest.raises(Stopped):
             relocate(home)
     assert locations(home) == before
     relocate(home)
-    assert place.opened(home).at().revision == 6
+    assert place.open_ledger(home).get_revision().revision == 6
 
 
 @pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro"])
@@ -165,7 +165,7 @@ def test_a_copy_does_not_touch_the_original(home: Home, monkeypatch: pytest.Monk
     relocate(there)
     assert touched and all(location.startswith(f"{there.path}/") for location in touched)
     assert digests(home.path) == before
-    assert place.settled(home).catalog != place.settled(there).catalog
+    assert place.require_identity(home).catalog != place.require_identity(there).catalog
     assert all(location.startswith(f"{there.path}/") for location in locations(there).values())
 
 
@@ -173,7 +173,7 @@ def test_a_full_disk(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(location: str, content: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "write", full)
+    monkeypatch.setattr(files, "write_file", full)
     with pytest.raises(AltneuError, match=r"cannot be written: No space left on device\. Nothing was changed"):
         relocate(home)
 
@@ -186,7 +186,7 @@ def test_there_and_back_again(home: Home) -> None:
         path = path.rename(path.parent / name)
         moved = Home.open(path)
         relocate(moved)
-        assert place.opened(moved).at().revision == 6
+        assert place.open_ledger(moved).get_revision().revision == 6
         assert {Path(location).parts[-6] for location in locations(moved).values()} == {name}
     assert relocate(Home.open(path)).tables == 0
 
@@ -194,7 +194,7 @@ def test_there_and_back_again(home: Home) -> None:
 def test_a_home_without_tables(tmp_path: Path) -> None:
     made, _ = homes.make(tmp_path / "new")
     assert relocate(made).tables == 0
-    place.claim(made)
+    place.claim_identity(made)
     there = made.path.rename(tmp_path / "there")
     relocate(Home.open(there))
-    assert place.opened(Home.open(there)).at().revision == 0
+    assert place.open_ledger(Home.open(there)).get_revision().revision == 0

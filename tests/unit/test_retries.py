@@ -101,7 +101,7 @@ def test_a_lock_is_waited_for_until_patience_ends(
     other.execute("BEGIN EXCLUSIVE")
     monkeypatch.setattr(database, "PATIENCE", 0.05)
     connection = sqlite3.connect(tmp_path / "a.db", factory=database._Connection, timeout=0.001)
-    with pytest.raises(database.Locked, match="is locked by another writer"):
+    with pytest.raises(database.DatabaseLocked, match="is locked by another writer"):
         connection.cursor().execute("CREATE TABLE t (x)")
     assert sleeps
     assert [record.getMessage() for record in caplog.records] == [f"waiting for another writer of {tmp_path / 'a.db'}"]

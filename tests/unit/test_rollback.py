@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import Conflict, UsageError
+from pipeline.errors import RevisionConflict, UsageError
 from pipeline.landing.survey import grid
 from pipeline.reading import views
 from pipeline.report import document
@@ -28,8 +28,8 @@ def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
     home, ledger = seed.home, seed.ledger
     row, epochs = rollback.rollback(home, ledger, 0)
     assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [DAY, DAY + 1])
-    assert ledger.at() == row
-    assert ledger.batches() == {} and views.totals(home, ledger, all_epochs=True) == []
+    assert ledger.get_revision() == row
+    assert ledger.published_batches() == {} and views.totals(home, ledger, all_epochs=True) == []
     assert views.totals(home, ledger, revision=1)[0]["edges"] == 10
     assert (grid(home, ledger), page_in_airflow(str(home.path))["epochs"]) == ((row, []), [])
     assert meaning.changed_meaning(home, ledger) == ([], "run")
@@ -56,7 +56,7 @@ def test_where_there_is_nothing_to_take_back(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
     with pytest.raises(UsageError, match="what is published is revision 0 already"):
         rollback.rollback(seed.home, seed.ledger, 0)
-    assert seed.ledger.at() == EMPTY
+    assert seed.ledger.get_revision() == EMPTY
 
 
 def test_to_the_current_revision_is_refused(seed: Seed) -> None:
@@ -64,26 +64,26 @@ def test_to_the_current_revision_is_refused(seed: Seed) -> None:
         rollback.rollback(seed.home, seed.ledger, 1)
     with pytest.raises(UsageError, match="no revision -1"):
         rollback.rollback(seed.home, seed.ledger, -1)
-    assert seed.ledger.at().revision == 1 and len(seed.ledger.runs()) == 1
+    assert seed.ledger.get_revision().revision == 1 and len(seed.ledger.list_runs()) == 1
 
 
 def test_a_compaction_between_the_look_and_the_row(seed: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
     """The snapshots that a rollback has read may be gone: it does not pin them."""
     ledger = seed.ledger
     seed.run({DAY: (3, 0)}, {DAY: {"edges": 3}})
-    ledger.begin("compaction", 2, [], {}, "compact")
-    ledger.pin("compaction", {"edges": 5}, [1], None, [])
-    ledger.pin("compaction", {"edges": 7}, [2], None, [])
+    ledger.create_run("compaction", 2, [], {}, "compact")
+    ledger.repin_revisions("compaction", {"edges": 5}, [1], None, [])
+    ledger.repin_revisions("compaction", {"edges": 7}, [2], None, [])
     put = Ledger.put_totals
 
     def meanwhile(*arguments: object) -> None:
         put(*arguments)  # type: ignore[arg-type]
-        ledger.pin("compaction", {"edges": 6}, [2], None, [1])
+        ledger.repin_revisions("compaction", {"edges": 6}, [2], None, [1])
 
     monkeypatch.setattr(Ledger, "put_totals", meanwhile)
-    with pytest.raises(Conflict, match="a compaction has changed revision 1 meanwhile"):
+    with pytest.raises(RevisionConflict, match="a compaction has changed revision 1 meanwhile"):
         rollback.rollback(seed.home, ledger, 1)
-    assert ledger.at().revision == 2
+    assert ledger.get_revision().revision == 2
 
 
 def test_an_interrupted_one_is_recorded_and_publishes_nothing(seed: Seed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +93,6 @@ def test_an_interrupted_one_is_recorded_and_publishes_nothing(seed: Seed, monkey
     monkeypatch.setattr(seed.ledger, "publish", publish)
     with pytest.raises(KeyboardInterrupt):
         rollback.rollback(seed.home, seed.ledger, 0)
-    run = seed.ledger.runs()[-1]
+    run = seed.ledger.list_runs()[-1]
     assert (run.state, run.error, run.owner) == ("interrupted", "interrupted during rollback", None)
-    assert seed.ledger.at().revision == 1
+    assert seed.ledger.get_revision().revision == 1

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from algorithms.proof import Ask, Counts, Proof
-from pipeline.errors import AltneuError, Conflict
+from pipeline.errors import AltneuError, RevisionConflict
 from pipeline.state import lease, totals
-from pipeline.state.attempts import Attempt, attempt, pending, unpublished
+from pipeline.state.attempts import Attempt, describe_attempt, list_unpublished, newest_unresolved
 from pipeline.state.facts import AuditFacts, CompactFacts, EdgesFacts, FailedFacts, IngestFacts, PublishFacts, Size
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, RunKind, RunState, StagedBatch, StageState
@@ -38,7 +38,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Clock:
         passed(0.001)
         return time[0]
 
-    monkeypatch.setattr(lease, "clock", clock)
+    monkeypatch.setattr(lease, "read_clock", clock)
     return passed
 
 
@@ -49,42 +49,50 @@ def ledger(tmp_path: Path, wait: Clock) -> Ledger:
 
 def publish(ledger: Ledger, run_id: str, epoch: int = 1, kind: RunKind = RunKind.RUN, **pins: int) -> None:
     """A run of one epoch, published on what is the newest revision."""
-    parent = ledger.at().revision
-    ledger.begin(run_id, parent, [epoch], {}, kind)
+    parent = ledger.get_revision().revision
+    ledger.create_run(run_id, parent, [epoch], {}, kind)
     ledger.put_batches(run_id, [StagedBatch(epoch, f"of {run_id}", 1, 5, 0)])
     ledger.put_totals(run_id, ["edges"], [("edges", 0, epoch, 5)])
-    frontier = max(epoch, *([] if parent == 0 or ledger.at().frontier is None else [ledger.at().frontier]), epoch)
-    ledger.publish(run_id, parent, frontier, pins, "digest", None)
+    frontier = max(
+        epoch,
+        *([] if parent == 0 or ledger.get_revision().frontier is None else [ledger.get_revision().frontier]),
+        epoch,
+    )
+    ledger.publish_revision(run_id, parent, frontier, pins, "digest", None)
 
 
 # -- revisions ----------------------------------------------------------------------------------------------------
 
 
 def test_a_published_run_says_so_and_its_former_failure_is_gone(ledger: Ledger) -> None:
-    ledger.begin("a", 0, [1], {})
-    ledger.begin("other", 0, [1], {})
-    ledger.finish("a", RunState.FAILED, "no memory")
-    assert (ledger.run("a").state, ledger.run("a").error) == ("failed", "no memory")
-    failed_at = ledger.run("a").finished_at
-    ledger.take("a")
-    assert (ledger.run("a").state, ledger.run("a").error, ledger.run("a").finished_at) == ("running", None, None)
-    ledger.publish("a", 0, 1, {}, "digest", None)
-    run = ledger.run("a")
+    ledger.create_run("a", 0, [1], {})
+    ledger.create_run("other", 0, [1], {})
+    ledger.finish_run("a", RunState.FAILED, "no memory")
+    assert (ledger.get_run("a").state, ledger.get_run("a").error) == ("failed", "no memory")
+    failed_at = ledger.get_run("a").finished_at
+    ledger.acquire_lease("a")
+    assert (ledger.get_run("a").state, ledger.get_run("a").error, ledger.get_run("a").finished_at) == (
+        "running",
+        None,
+        None,
+    )
+    ledger.publish_revision("a", 0, 1, {}, "digest", None)
+    run = ledger.get_run("a")
     assert (run.state, run.error) == ("published", None) and run.finished_at and run.finished_at > str(failed_at)
-    assert (ledger.run("other").state, ledger.run("other").finished_at) == ("running", None)
+    assert (ledger.get_run("other").state, ledger.get_run("other").finished_at) == ("running", None)
 
 
 def test_the_newest_revision_and_those_before(ledger: Ledger) -> None:
     with pytest.raises(AltneuError, match="nothing is published yet"):
-        ledger.published()
+        ledger.require_published()
     for number in (1, 2, 3):
         publish(ledger, f"r{number}", number)
-    assert [row.revision for row in ledger.revisions()] == [1, 2, 3]
-    assert (ledger.at().run_id, ledger.at(2).run_id, ledger.at(0)) == ("r3", "r2", EMPTY)
-    assert (ledger.published(), ledger.published(1)) == (ledger.at(3), ledger.at(1))
-    assert [row.parent for row in ledger.revisions()] == [0, 1, 2]
+    assert [row.revision for row in ledger.list_revisions()] == [1, 2, 3]
+    assert (ledger.get_revision().run_id, ledger.get_revision(2).run_id, ledger.get_revision(0)) == ("r3", "r2", EMPTY)
+    assert (ledger.require_published(), ledger.require_published(1)) == (ledger.get_revision(3), ledger.get_revision(1))
+    assert [row.parent for row in ledger.list_revisions()] == [0, 1, 2]
     with pytest.raises(AltneuError, match="revision 4 was not published; the newest is 3"):
-        ledger.at(4)
+        ledger.get_revision(4)
 
 
 def test_a_rollback_hides_the_revisions_that_it_takes_back(ledger: Ledger) -> None:
@@ -92,37 +100,37 @@ def test_a_rollback_hides_the_revisions_that_it_takes_back(ledger: Ledger) -> No
         publish(ledger, f"r{number}", number, edges=number)
 
     def back(run_id: str, to: int) -> None:
-        newest, again = ledger.at().revision, ledger.at(to)
-        ledger.begin(run_id, newest, [], {}, RunKind.ROLLBACK)
-        ledger.publish(run_id, newest, again.frontier, again.snapshots, "digest", None, again.since, again)
+        newest, again = ledger.get_revision().revision, ledger.get_revision(to)
+        ledger.create_run(run_id, newest, [], {}, RunKind.ROLLBACK)
+        ledger.publish_revision(run_id, newest, again.frontier, again.snapshots, "digest", None, again.since, again)
 
     back("to 2", 2)
-    assert (ledger.at().revision, ledger.at().hidden) == (4, ((3, 3),))
+    assert (ledger.get_revision().revision, ledger.get_revision().hidden) == (4, ((3, 3),))
     publish(ledger, "r5", 5)
-    assert ledger.at().hidden == ((3, 3),)
+    assert ledger.get_revision().hidden == ((3, 3),)
     back("to 4", 4)
-    assert (ledger.at().revision, ledger.at().hidden) == (6, ((3, 3), (5, 5)))
+    assert (ledger.get_revision().revision, ledger.get_revision().hidden) == (6, ((3, 3), (5, 5)))
     back("to 1", 1)
-    assert ledger.at().hidden == ((2, 6),)
+    assert ledger.get_revision().hidden == ((2, 6),)
     back("to 0", 0)
-    assert (ledger.at().hidden, ledger.at().frontier) == (((1, 7),), None)
+    assert (ledger.get_revision().hidden, ledger.get_revision().frontier) == (((1, 7),), None)
     with pytest.raises(AltneuError, match="revision 8 is empty, as a rollback to 0 has made it"):
-        ledger.published()
-    assert ledger.published(7).revision == 7
+        ledger.require_published()
+    assert ledger.require_published(7).revision == 7
 
 
 def test_which_epochs_a_revision_answers_after_a_compaction() -> None:
-    assert EMPTY.answers(-5)
+    assert EMPTY.knows_epoch(-5)
     folded = replace(EMPTY, since=3)
-    assert [folded.answers(epoch) for epoch in (2, 3, 4)] == [False, True, True]
+    assert [folded.knows_epoch(epoch) for epoch in (2, 3, 4)] == [False, True, True]
 
 
 def test_a_compaction_changes_the_revisions_that_it_names(ledger: Ledger) -> None:
     for number in (1, 2, 3, 4):
         publish(ledger, f"r{number}", number, edges=number)
-    ledger.begin("compaction", 4, [], {}, RunKind.COMPACT)
-    ledger.pin("compaction", {"edges": 9}, [2, 3], 2, [1])
-    assert [(row.snapshots, row.since) for row in ledger.revisions()] == [
+    ledger.create_run("compaction", 4, [], {}, RunKind.COMPACT)
+    ledger.repin_revisions("compaction", {"edges": 9}, [2, 3], 2, [1])
+    assert [(row.snapshots, row.since) for row in ledger.list_revisions()] == [
         ({}, None),
         ({"edges": 9}, 2),
         ({"edges": 9}, 2),
@@ -135,24 +143,28 @@ def test_a_compaction_changes_the_revisions_that_it_names(ledger: Ledger) -> Non
 
 def test_runs_oldest_first_and_one_that_is_not_there(ledger: Ledger) -> None:
     for run_id in ("b", "a", "c"):
-        ledger.begin(run_id, 0, [1, 2], {"motifs": {"y": "a-b", "x": "b-c"}} if run_id == "a" else {})
-    assert [run.run_id for run in ledger.runs()] == ["b", "a", "c"]
-    assert (ledger.run("a").epochs, ledger.run("a").kind, ledger.run("a").alive) == ((1, 2), RunKind.RUN, True)
-    ledger.publish("a", 0, 2, {}, "digest", None)
-    assert (ledger.motifs(ledger.at()), ledger.motifs(EMPTY)) == (["y", "x"], [])
+        ledger.create_run(run_id, 0, [1, 2], {"motifs": {"y": "a-b", "x": "b-c"}} if run_id == "a" else {})
+    assert [run.run_id for run in ledger.list_runs()] == ["b", "a", "c"]
+    assert (ledger.get_run("a").epochs, ledger.get_run("a").kind, ledger.get_run("a").is_alive) == (
+        (1, 2),
+        RunKind.RUN,
+        True,
+    )
+    ledger.publish_revision("a", 0, 2, {}, "digest", None)
+    assert (ledger.list_motifs(ledger.get_revision()), ledger.list_motifs(EMPTY)) == (["y", "x"], [])
     with pytest.raises(AltneuError, match="there is no run 'none'"):
-        ledger.run("none")
+        ledger.get_run("none")
 
 
 def test_a_run_goes_on_from_its_parent_as_it_was_when_it_began(ledger: Ledger) -> None:
     publish(ledger, "r1", 1, edges=1)
     publish(ledger, "r2", 2, edges=2)
-    ledger.begin("before", 2, [3], {})
-    ledger.begin("on the first", 1, [3], {})
-    ledger.begin("compaction", 2, [], {}, RunKind.COMPACT)
-    ledger.pin("compaction", {"edges": 9}, [1, 2], 2, [])
-    ledger.begin("after", 2, [3], {})
-    found = {run_id: ledger.parent(ledger.run(run_id)) for run_id in ("before", "on the first", "after")}
+    ledger.create_run("before", 2, [3], {})
+    ledger.create_run("on the first", 1, [3], {})
+    ledger.create_run("compaction", 2, [], {}, RunKind.COMPACT)
+    ledger.repin_revisions("compaction", {"edges": 9}, [1, 2], 2, [])
+    ledger.create_run("after", 2, [3], {})
+    found = {run_id: ledger.get_parent(ledger.get_run(run_id)) for run_id in ("before", "on the first", "after")}
     assert {run_id: (row.revision, row.since, row.snapshots) for run_id, row in found.items()} == {
         "before": (2, None, {"edges": 2}),
         "on the first": (1, None, {"edges": 1}),
@@ -161,63 +173,63 @@ def test_a_run_goes_on_from_its_parent_as_it_was_when_it_began(ledger: Ledger) -
     assert found["before"].run_id == "r2"
     with ledger.engine.begin() as connection:  # of before runs had one
         connection.execute(runs.update().where(runs.c.run_id == "before").values(base=None))
-    assert ledger.parent(ledger.run("before")) == ledger.at(2)
-    assert ledger.run("r1").base and ledger.parent(ledger.run("r1")) == EMPTY
+    assert ledger.get_parent(ledger.get_run("before")) == ledger.get_revision(2)
+    assert ledger.get_run("r1").base and ledger.get_parent(ledger.get_run("r1")) == EMPTY
 
 
 def test_snapshots_of_revisions_and_of_runs_that_may_go_on_are_needed(ledger: Ledger) -> None:
     publish(ledger, "r1", 1, edges=1, names=7)
-    ledger.begin("overtaken", 1, [2], {})
+    ledger.create_run("overtaken", 1, [2], {})
     publish(ledger, "r2", 2, edges=2, names=7)
     for run_id in ("open", "failed", "interrupted", "superseded", "compaction"):
-        ledger.begin(run_id, 2, [3], {}, RunKind.COMPACT if run_id == "compaction" else RunKind.RUN)
+        ledger.create_run(run_id, 2, [3], {}, RunKind.COMPACT if run_id == "compaction" else RunKind.RUN)
     for state in (RunState.FAILED, RunState.INTERRUPTED, RunState.SUPERSEDED):
-        ledger.finish(str(state), state)
-    assert ledger.pinned() == {"edges": {1, 2}, "names": {7}}
-    ledger.pin("compaction", {"edges": 9}, [2], 2, [1])
-    assert ledger.pinned() == {"edges": {2, 9}, "names": {7}}  # for the runs that began before
-    assert ledger.pinned(without="open") == {"edges": {2, 9}, "names": {7}}
+        ledger.finish_run(str(state), state)
+    assert ledger.pinned_snapshots() == {"edges": {1, 2}, "names": {7}}
+    ledger.repin_revisions("compaction", {"edges": 9}, [2], 2, [1])
+    assert ledger.pinned_snapshots() == {"edges": {2, 9}, "names": {7}}  # for the runs that began before
+    assert ledger.pinned_snapshots(without="open") == {"edges": {2, 9}, "names": {7}}
     for state in (RunState.FAILED, RunState.INTERRUPTED):
-        ledger.take(str(state))
-        ledger.finish(str(state), RunState.SUPERSEDED)
-    assert ledger.pinned(without="compaction") == {"edges": {2, 9}, "names": {7}}
-    ledger.finish("compaction", RunState.DONE)
-    assert ledger.pinned(without="open") == {"edges": {9}}
+        ledger.acquire_lease(str(state))
+        ledger.finish_run(str(state), RunState.SUPERSEDED)
+    assert ledger.pinned_snapshots(without="compaction") == {"edges": {2, 9}, "names": {7}}
+    ledger.finish_run("compaction", RunState.DONE)
+    assert ledger.pinned_snapshots(without="open") == {"edges": {9}}
 
 
 def test_whose_branches_may_go(ledger: Ledger, wait: Clock) -> None:
-    ledger.begin("silent", 0, [1], {})
-    ledger.begin("failed", 0, [1], {})
-    ledger.finish("failed", RunState.FAILED, "its cause")
+    ledger.create_run("silent", 0, [1], {})
+    ledger.create_run("failed", 0, [1], {})
+    ledger.finish_run("failed", RunState.FAILED, "its cause")
     publish(ledger, "r1", 1)
-    ledger.begin("on the newest", 1, [2], {})
-    ledger.finish("on the newest", RunState.INTERRUPTED)
-    ledger.begin("compaction", 1, [], {}, RunKind.COMPACT)
-    ledger.begin("done", 1, [], {}, RunKind.COMPACT)
-    ledger.finish("done", RunState.DONE)
-    ledger.begin("refused", 1, [2], {})
-    ledger.finish("refused", RunState.SUPERSEDED)
-    assert ledger.undone() == {"silent", "failed", "r1", "on the newest", "compaction", "done", "refused"}
-    assert {*ledger.leftovers()} == {"failed"}  # the others may be at work
+    ledger.create_run("on the newest", 1, [2], {})
+    ledger.finish_run("on the newest", RunState.INTERRUPTED)
+    ledger.create_run("compaction", 1, [], {}, RunKind.COMPACT)
+    ledger.create_run("done", 1, [], {}, RunKind.COMPACT)
+    ledger.finish_run("done", RunState.DONE)
+    ledger.create_run("refused", 1, [2], {})
+    ledger.finish_run("refused", RunState.SUPERSEDED)
+    assert ledger.runs_with_branches() == {"silent", "failed", "r1", "on the newest", "compaction", "done", "refused"}
+    assert {*ledger.list_dead_runs()} == {"failed"}  # the others may be at work
     wait(lease.SILENCE + 1)
-    assert {*ledger.leftovers()} == {"silent", "failed", "r1", "compaction"}
-    ledger.beat("silent")
-    assert {*ledger.leftovers()} == {"silent", "failed", "r1", "compaction"}  # a heartbeat without a lease is none
-    ledger.discard(["r1", "failed"])
-    assert {*ledger.leftovers()} == {"silent", "compaction"}
-    assert ledger.undone() == {"silent", "on the newest", "compaction", "done", "refused"}
+    assert {*ledger.list_dead_runs()} == {"silent", "failed", "r1", "compaction"}
+    ledger.renew_lease("silent")
+    assert {*ledger.list_dead_runs()} == {"silent", "failed", "r1", "compaction"}  # a heartbeat without a lease is none
+    ledger.forget_branches(["r1", "failed"])
+    assert {*ledger.list_dead_runs()} == {"silent", "compaction"}
+    assert ledger.runs_with_branches() == {"silent", "on the newest", "compaction", "done", "refused"}
 
 
 def test_a_killed_run_is_given_up_and_said_to_have_stopped(ledger: Ledger, wait: Clock) -> None:
     for run_id in ("silent", "failed"):
-        ledger.begin(run_id, 0, [1], {})
-    beat = ledger.run("silent").beat_at
-    ledger.finish("failed", RunState.FAILED, "its cause")
+        ledger.create_run(run_id, 0, [1], {})
+    beat = ledger.get_run("silent").beat_at
+    ledger.finish_run("failed", RunState.FAILED, "its cause")
     publish(ledger, "r1", 1)
-    ended = ledger.run("failed").finished_at
+    ended = ledger.get_run("failed").finished_at
     wait(lease.SILENCE + 1)
-    assert ledger.give_up() == ["silent", "failed", "r1"]
-    silent, failed, published = (ledger.run(run_id) for run_id in ("silent", "failed", "r1"))
+    assert ledger.expire_dead_runs() == ["silent", "failed", "r1"]
+    silent, failed, published = (ledger.get_run(run_id) for run_id in ("silent", "failed", "r1"))
     assert (silent.state, silent.finished_at, silent.owner) == ("failed", beat, None)
     assert silent.error == "it stopped without a word (killed, or the machine went down)"
     assert (failed.state, failed.error, failed.finished_at) == ("failed", "its cause", ended)
@@ -229,38 +241,38 @@ def test_a_run_that_ends_meanwhile_is_not_given_up(
     ledger: Ledger, wait: Clock, monkeypatch: pytest.MonkeyPatch, end: RunState
 ) -> None:
     """Between the look and the end of the lease: another process takes it, or writes how it ended."""
-    ledger.begin("a", 0, [1], {})
+    ledger.create_run("a", 0, [1], {})
     publish(ledger, "r1", 1)
     wait(lease.SILENCE + 1)
-    rows = ledger._leftovers()
+    rows = ledger._dead_run_records()
     assert [row.run_id for row in rows] == ["a", "r1"]
     monkeypatch.setattr(ledger, "_leftovers", lambda: rows[:1])
-    ledger.finish("a", end, "its cause")
-    assert ledger.give_up() == []
+    ledger.finish_run("a", end, "its cause")
+    assert ledger.expire_dead_runs() == []
     monkeypatch.setattr(ledger, "_leftovers", lambda: rows[1:])
     other = Ledger(ledger.uri)
-    other.take("r1")
-    assert ledger.give_up() == [] and ledger.run("r1").owner == other.owner()
-    assert (ledger.run("a").state, ledger.run("a").error) == (end, "its cause")
+    other.acquire_lease("r1")
+    assert ledger.expire_dead_runs() == [] and ledger.get_run("r1").owner == other.owner()
+    assert (ledger.get_run("a").state, ledger.get_run("a").error) == (end, "its cause")
 
 
 def test_what_overtakes_a_run(ledger: Ledger) -> None:
-    ledger.begin("late", 0, [1], {})
-    ledger.begin("compaction", 0, [], {}, RunKind.COMPACT)
-    assert ledger.overtaken("late") is None
+    ledger.create_run("late", 0, [1], {})
+    ledger.create_run("compaction", 0, [], {}, RunKind.COMPACT)
+    assert ledger.supersede_if_behind("late") is None
     publish(ledger, "r1", 1)
     publish(ledger, "r2", 2)
-    assert ledger.overtaken("compaction") is None and ledger.overtaken("r1") is None
-    conflict = ledger.overtaken("late")
-    assert isinstance(conflict, Conflict)
+    assert ledger.supersede_if_behind("compaction") is None and ledger.supersede_if_behind("r1") is None
+    conflict = ledger.supersede_if_behind("late")
+    assert isinstance(conflict, RevisionConflict)
     assert conflict.what.startswith("run late builds on revision 0, but run r1 has published revision 1 meanwhile")
-    run = ledger.run("late")
+    run = ledger.get_run("late")
     assert (run.state, run.error) == ("superseded", "superseded by revision 1") and run.finished_at
     ended = run.finished_at
-    assert ledger.overtaken("late") is not None and ledger.run("late").finished_at == ended
-    ledger.finish("compaction", RunState.DONE)
-    assert ledger.overtaken("compaction") is None
-    assert {run.run_id: str(run.state) for run in ledger.runs()} == {
+    assert ledger.supersede_if_behind("late") is not None and ledger.get_run("late").finished_at == ended
+    ledger.finish_run("compaction", RunState.DONE)
+    assert ledger.supersede_if_behind("compaction") is None
+    assert {run.run_id: str(run.state) for run in ledger.list_runs()} == {
         "late": "superseded",
         "compaction": "done",
         "r1": "published",
@@ -273,7 +285,7 @@ def test_what_overtakes_a_run(ledger: Ledger) -> None:
 
 def test_checks_of_a_run_and_of_an_epoch(ledger: Ledger) -> None:
     for run_id in ("a", "b"):
-        ledger.begin(run_id, 0, [1], {})
+        ledger.create_run(run_id, 0, [1], {})
     ledger.put_checks("a", 1, [check(1, "old")])
     ledger.put_checks("b", 1, [check(1, "other", passed=False)])
     ledger.put_checks("a", 1, [check(1, "one"), check(2, "two")])  # the stage tried again
@@ -281,30 +293,33 @@ def test_checks_of_a_run_and_of_an_epoch(ledger: Ledger) -> None:
     ledger.put_checks(None, 5, audit(2)[:1])  # an audit replaces none
 
     def names(**of: Any) -> list[tuple[str, int]]:
-        return [(row.name, row.revision) for row in ledger.checks(**of)]
+        return [(row.name, row.revision) for row in ledger.list_checks(**of)]
 
     audits = [("vertex totals equal", 4), ("vertex totals equal", 5)]
     assert names() == [("other", 1), ("one", 1), ("two", 1), *audits]
     assert names(run_id="a") == [("one", 1), ("two", 1)]
     assert names(epoch=2) == [("two", 1), *audits]
     assert names(run_id="a", epoch=1) == [("one", 1)] and names(run_id="") == [] and names(epoch=0) == []
-    assert [row.passed for row in ledger.checks("b")] == [False] and ledger.checks("b")[0].at
+    assert [row.passed for row in ledger.list_checks("b")] == [False] and ledger.list_checks("b")[0].at
 
 
 def test_batches_and_totals_as_of_a_revision(ledger: Ledger) -> None:
     publish(ledger, "r1", 2)
     publish(ledger, "r2", 1)
-    ledger.begin("r3", 2, [2], {})
-    ledger.put_batches("r3", [StagedBatch.taken_back(2), StagedBatch(3, "of r3", 2, 7, 1)])
+    ledger.create_run("r3", 2, [2], {})
+    ledger.put_batches("r3", [StagedBatch.for_removed_epoch(2), StagedBatch(3, "of r3", 2, 7, 1)])
     ledger.put_totals("r3", ["edges"], [("edges", 0, 2, -5), ("edges", 0, 3, 0)])
     ledger.put_totals("r3", ["truss"], [("truss", 3, 2, 1)])
-    assert [*ledger.batches()] == [1, 2]
+    assert [*ledger.published_batches()] == [1, 2]
     assert [batch.epoch for batch in ledger.staged_batches("r3")] == [2, 3]
     assert sorted(ledger.staged_totals("r3", 8)) == [("edges", 0, 2, 8, -5), ("truss", 3, 2, 8, 1)]
-    ledger.publish("r3", 2, 3, {}, "digest", None)
-    assert {epoch: (batch.revision, batch.rows) for epoch, batch in ledger.batches().items()} == {1: (2, 5), 3: (3, 7)}
-    assert {epoch: batch.digest for epoch, batch in ledger.batches(2).items()} == {1: "of r2", 2: "of r1"}
-    assert [*ledger.batches(1)] == [2] and ledger.batches(0) == {}
+    ledger.publish_revision("r3", 2, 3, {}, "digest", None)
+    assert {epoch: (batch.revision, batch.rows) for epoch, batch in ledger.published_batches().items()} == {
+        1: (2, 5),
+        3: (3, 7),
+    }
+    assert {epoch: batch.digest for epoch, batch in ledger.published_batches(2).items()} == {1: "of r2", 2: "of r1"}
+    assert [*ledger.published_batches(1)] == [2] and ledger.published_batches(0) == {}
     first = [("edges", 0, 2, 1, 5), ("edges", 0, 1, 2, 5)]
     assert sorted(ledger.total_diffs(2)) == sorted(first) and ledger.total_diffs(0) == []
     assert sorted(ledger.total_diffs()) == sorted([*first, ("edges", 0, 2, 3, -5), ("truss", 3, 2, 3, 1)])
@@ -312,62 +327,64 @@ def test_batches_and_totals_as_of_a_revision(ledger: Ledger) -> None:
 
 def test_what_finished_stages_say(ledger: Ledger) -> None:
     publish(ledger, "r1", 1)
-    ledger.begin("a", 1, [1], {})
+    ledger.create_run("a", 1, [1], {})
     ingest = IngestFacts(rows=3, quarantined=0, changed_rows=3, replaced_epochs=0, quarantine_sample=[])
-    ledger.stage("a", "edges", StageState.RUNNING, 2000.0)
-    assert [(row.state, row.seconds) for row in ledger.stages("a")] == [("running", None)]
-    ledger.stage("a", "edges", StageState.FAILED, 2000.0, FailedFacts(error="x", snapshots={"edges": 4}))
-    ledger.stage("a", "ingest", StageState.DONE, 1000.0, replace(ingest, snapshots={"upserts": 5}))
-    assert [row.stage for row in ledger.stages("a")] == ["ingest", "edges"]
-    assert ledger.written("a") == {"upserts": 5}
-    assert ledger.facts("a", IngestFacts).rows == 3
+    ledger.record_stage("a", "edges", StageState.RUNNING, 2000.0)
+    assert [(row.state, row.seconds) for row in ledger.list_stages("a")] == [("running", None)]
+    ledger.record_stage("a", "edges", StageState.FAILED, 2000.0, FailedFacts(error="x", snapshots={"edges": 4}))
+    ledger.record_stage("a", "ingest", StageState.DONE, 1000.0, replace(ingest, snapshots={"upserts": 5}))
+    assert [row.stage for row in ledger.list_stages("a")] == ["ingest", "edges"]
+    assert ledger.recorded_snapshots("a") == {"upserts": 5}
+    assert ledger.get_facts("a", IngestFacts).rows == 3
     with pytest.raises(AltneuError, match="run a: stage edges has not finished"):
-        ledger.facts("a", EdgesFacts)
-    ledger.stage("a", "edges", StageState.DONE, 3000.0, EdgesFacts(rows=1, broadcast=True, snapshots={"edges": 6}))
-    assert (len(ledger.stages("a")), ledger.facts("a", EdgesFacts).rows) == (2, 1)
-    assert ledger.written("a") == {"upserts": 5, "edges": 6}
-    done = ledger.stages("a")[1]
+        ledger.get_facts("a", EdgesFacts)
+    ledger.record_stage(
+        "a", "edges", StageState.DONE, 3000.0, EdgesFacts(rows=1, broadcast=True, snapshots={"edges": 6})
+    )
+    assert (len(ledger.list_stages("a")), ledger.get_facts("a", EdgesFacts).rows) == (2, 1)
+    assert ledger.recorded_snapshots("a") == {"upserts": 5, "edges": 6}
+    done = ledger.list_stages("a")[1]
     assert done.started_at == "1970-01-01T00:50:00.000+00:00" and done.seconds and done.seconds > 10**9
-    assert ledger.history(5) == []  # it is not published
-    ledger.publish("a", 1, 1, {}, "digest", None)
-    ledger.stage("a", "audit", StageState.FAILED, 4000.0)
-    assert {row.stage for row in ledger.history(1)} == {"ingest", "edges"}
-    ledger.stage("r1", "audit", StageState.DONE, 1.0, AuditFacts(checks=1, failed=0, critical=0))
-    assert {row.run_id for row in ledger.history(2)} == {"a", "r1"} and {row.run_id for row in ledger.history(1)} == {
-        "a"
-    }
+    assert ledger.list_recent_stages(5) == []  # it is not published
+    ledger.publish_revision("a", 1, 1, {}, "digest", None)
+    ledger.record_stage("a", "audit", StageState.FAILED, 4000.0)
+    assert {row.stage for row in ledger.list_recent_stages(1)} == {"ingest", "edges"}
+    ledger.record_stage("r1", "audit", StageState.DONE, 1.0, AuditFacts(checks=1, failed=0, critical=0))
+    assert {row.run_id for row in ledger.list_recent_stages(2)} == {"a", "r1"} and {
+        row.run_id for row in ledger.list_recent_stages(1)
+    } == {"a"}
 
 
 def test_sizes_are_those_of_the_last_publication_or_compaction(ledger: Ledger) -> None:
-    assert ledger.sizes() == {}
+    assert ledger.table_sizes() == {}
     for run_id in ("a", "b", "c"):
-        ledger.begin(run_id, 0, [1], {})
+        ledger.create_run(run_id, 0, [1], {})
 
     def published(run_id: str, at: float, rows: int, state: StageState = StageState.DONE) -> None:
         facts = PublishFacts(revision=1, tables={"edges": Size(rows=rows)})
-        ledger.stage(run_id, "publish", state, at, facts)
+        ledger.record_stage(run_id, "publish", state, at, facts)
 
     published("a", 20.0, 1)
     published("b", 10.0, 2)
     published("c", 30.0, 3, StageState.FAILED)
-    assert ledger.sizes() == {"edges": Size(rows=1)}
+    assert ledger.table_sizes() == {"edges": Size(rows=1)}
     folded = {"edges": Size(rows=9)}
     compacted = CompactFacts(
         since=None, revisions=[1, 1], dropped_revisions=0, expired_snapshots=0, orphans=0, tables=folded
     )
-    ledger.stage("c", "compact", StageState.DONE, 40.0, compacted)
-    assert ledger.sizes() == folded
+    ledger.record_stage("c", "compact", StageState.DONE, 40.0, compacted)
+    assert ledger.table_sizes() == folded
 
 
 def test_runs_that_did_not_publish_by_epoch(ledger: Ledger, wait: Clock) -> None:
-    ledger.begin("late", 0, [1, 2], {})
-    ledger.begin("early", 0, [2], {})
-    ledger.begin("compaction", 0, [2], {}, RunKind.COMPACT)
+    ledger.create_run("late", 0, [1, 2], {})
+    ledger.create_run("early", 0, [2], {})
+    ledger.create_run("compaction", 0, [2], {}, RunKind.COMPACT)
     publish(ledger, "r1", 2)
-    ledger.finish("early", RunState.FAILED, "its cause")
+    ledger.finish_run("early", RunState.FAILED, "its cause")
     wait(10)
-    ledger.finish("late", RunState.INTERRUPTED)
-    found = unpublished(ledger)
+    ledger.finish_run("late", RunState.INTERRUPTED)
+    found = list_unpublished(ledger)
     assert {epoch: [told.run_id for told in each] for epoch, each in found.items()} == {
         1: ["late"],
         2: ["early", "late"],
@@ -375,12 +392,12 @@ def test_runs_that_did_not_publish_by_epoch(ledger: Ledger, wait: Clock) -> None
     early, late = found[2]
     assert (early.state, early.error, early.epochs, late.epochs) == ("failed", "its cause", 1, 2)
     assert early.last == early.finished_at and late.seconds is not None and 10 < late.seconds < 11
-    assert attempt(ledger.run("compaction")).seconds is None
+    assert describe_attempt(ledger.get_run("compaction")).seconds is None
     wait(lease.SILENCE + 1)
-    silent = attempt(ledger.run("compaction"))
+    silent = describe_attempt(ledger.get_run("compaction"))
     assert (silent.state, silent.error) == (
         "failed",
-        f"run compaction stopped without a word (last heartbeat {ledger.run('compaction').beat_at})",
+        f"run compaction stopped without a word (last heartbeat {ledger.get_run('compaction').beat_at})",
     )
 
 
@@ -389,28 +406,28 @@ def test_what_a_run_that_did_not_publish_still_says() -> None:
         return Attempt(run_id, state, None, RunKind.RUN, parent, "", None, "", 1)
 
     tried = [told("a", 3), told("b", 4), told("c", 5, RunState.SUPERSEDED)]
-    assert [one and one.run_id for one in (pending(tried, touched) for touched in (0, 3, 4, 5))] == [
+    assert [one and one.run_id for one in (newest_unresolved(tried, touched) for touched in (0, 3, 4, 5))] == [
         "b",
         "b",
         "b",
         None,
     ]
-    assert pending([], 0) is None and pending(tried[2:], 0) is None
+    assert newest_unresolved([], 0) is None and newest_unresolved(tried[2:], 0) is None
 
 
 def test_the_proof_of_a_run_is_replaced_and_taken_away(ledger: Ledger) -> None:
     for run_id in ("a", "b"):
-        ledger.begin(run_id, 0, [1], {})
+        ledger.create_run(run_id, 0, [1], {})
     one, other = (Proof({}, Counts(n, 2, 1, 0, {3: n}), [], {}, n, 0, [], Ask(8, 3)) for n in (5, 6))
     for proof in (other, one):
         ledger.put_proof("a", proof.to_json())
     ledger.put_proof("b", other.to_json())
-    assert (ledger.proof("a"), ledger.proof("b")) == (one, other)
+    assert (ledger.get_proof("a"), ledger.get_proof("b")) == (one, other)
     ledger.put_proof("b", None)
-    assert (ledger.proof("a"), ledger.proof("b")) == (one, None)
+    assert (ledger.get_proof("a"), ledger.get_proof("b")) == (one, None)
     earlier = {name: said for name, said in json.loads(one.to_json()).items() if name != "between"}
     ledger.put_proof("a", json.dumps(earlier | {"part": {"edges": {"first": 1, "second": 2}}}))
-    assert ledger.proof("a") == replace(one, asked=Ask()), "of a part whose vertices are chosen otherwise by now"
+    assert ledger.get_proof("a") == replace(one, asked=Ask()), "of a part whose vertices are chosen otherwise by now"
 
 
 # -- totals -------------------------------------------------------------------------------------------------------
@@ -432,17 +449,17 @@ def test_totals_of_each_measure() -> None:
         ("wedges", 0, 3, 1, -8),
         ("edges", 0, 9, 3, 1),
     ]
-    points = totals.accumulate(diffs, 8)
-    assert [*points] == [1, 3] and [*totals.accumulate(diffs)] == [1, 3, 9]
-    assert [*totals.accumulate(diffs, 3)] == [1, 3]
+    points = totals.sum_totals(diffs, 8)
+    assert [*points] == [1, 3] and [*totals.sum_totals(diffs)] == [1, 3, 9]
+    assert [*totals.sum_totals(diffs, 3)] == [1, 3]
     first = {"vertices": 4, "edges": 5, "triangles": 2, "wedges": 8, "max_trussness": 3, "transitivity": 0.75}
     assert points[1] == first | {"trusses": {3: 5}, "motifs": {1: 6, 0: 7}, "revision": 2}
     then = first | {"wedges": 0, "max_trussness": 2, "transitivity": 0.0}
     assert points[3] == then | {"trusses": {2: 1}, "motifs": {1: 4, 0: 7}, "revision": 2}
-    shown = totals.at_epochs(points, [0, 1, 2, 3, 100])
+    shown = totals.totals_at(points, [0, 1, 2, 3, 100])
     assert shown == {0: totals.NOTHING, 1: points[1], 2: points[1], 3: points[3], 100: points[3]}
-    assert not any(totals.NOTHING.values()) and totals.at_epochs({}, [1]) == {1: totals.NOTHING}
-    gone = totals.accumulate([("truss", 3, 1, 1, 5), ("truss", 3, 2, 1, -5)])[2]
+    assert not any(totals.NOTHING.values()) and totals.totals_at({}, [1]) == {1: totals.NOTHING}
+    gone = totals.sum_totals([("truss", 3, 1, 1, 5), ("truss", 3, 2, 1, -5)])[2]
     assert (gone["max_trussness"], gone["trusses"]) == (0, {})
 
 

@@ -41,7 +41,7 @@ def seed(tmp_path: Path) -> Seed:
 
 
 def stage(seed: Seed, name: str) -> telemetry.Stage:
-    return telemetry.Stage(seed.home, seed.ledger, seed.ledger.runs()[-1], name)
+    return telemetry.Stage(seed.home, seed.ledger, seed.ledger.list_runs()[-1], name)
 
 
 class Tables:
@@ -85,7 +85,7 @@ def test_a_stage_that_fails_still_tells_its_memory(seed: Seed) -> None:
 
 def test_every_event_is_a_line_of_json(seed: Seed) -> None:
     stream = io.StringIO()
-    events.json_lines(stream)
+    events.log_json_lines(stream)
     stage(seed, "edges").done(TrussFacts(rows=3, epochs=2, methods={"peel": 2}, top_edges={str(DAY): []}))
     stage(seed, "truss").failed("no memory\nleft")
     logging.getLogger("library").warning("%s is odd", "this")
@@ -101,7 +101,7 @@ def test_every_event_is_a_line_of_json(seed: Seed) -> None:
 
 def test_the_text_of_an_event_is_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "altneu"):
-        events.event("stage failed", logging.ERROR, run="r1", stage="truss", parent=None, error="no memory")
+        events.log_event("stage failed", logging.ERROR, run="r1", stage="truss", parent=None, error="no memory")
     assert caplog.messages == ["stage failed: run r1, stage truss, error no memory"]
 
 
@@ -187,14 +187,18 @@ def test_a_trace_that_cannot_be_sent_does_not_fail_a_run(
 
 
 def test_events_in_words(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
-    events.text_lines(sys.stderr)
+    events.log_text_lines(sys.stderr)
     try:
-        events.event("stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0})
+        events.log_event(
+            "stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0}
+        )
         events.log.warning("the trace of run %s could not be sent", "r7")
         assert capsys.readouterr().err == "the trace of run r7 could not be sent\n"  # the command says the rest
     finally:
         events.log.handlers = []
     caplog.clear()
     with caplog.at_level(logging.INFO, "altneu"):
-        events.event("stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0})
+        events.log_event(
+            "stage failed", logging.ERROR, run="r7", stage="truss", error="no space left", cost={"rows": 0}
+        )
     assert caplog.messages == ["stage failed: run r7, stage truss, error no space left"]

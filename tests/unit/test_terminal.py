@@ -98,7 +98,7 @@ def test_messages_errors_and_progress_write_them_out(
     assert printed.out.count("[x]") == len(EVIL) and printed.err.count("[x]") == len(EVIL)
     stream = io.StringIO()
     monkeypatch.setattr(logging.getLogger("altneu"), "handlers", [])
-    events.text_lines(stream)  # type: ignore[arg-type]
+    events.log_text_lines(stream)  # type: ignore[arg-type]
     logging.getLogger("altneu").warning("waiting for %s", EVIL[0])
     assert stream.getvalue() == f"waiting for {escape_controls(EVIL[0])}\n"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import UnderWay
+from pipeline.errors import RunInProgress
 from pipeline.state import told
 from pipeline.state.records import StagedBatch
 from pipeline.tasks import following
@@ -28,12 +28,12 @@ class World:
         self.states: dict[str, str | None] = {}
 
     def publish(self, *epochs: int) -> int:
-        parent = self.ledger.at()
+        parent = self.ledger.get_revision()
         run_id, revision = f"run{parent.revision + 1}", parent.revision + 1
-        self.ledger.begin(run_id, parent.revision, list(epochs), {})
+        self.ledger.create_run(run_id, parent.revision, list(epochs), {})
         self.ledger.put_batches(run_id, [StagedBatch(epoch, f"{epoch} {run_id}", 1, 3, 0) for epoch in epochs])
         frontier = max([*epochs, *([] if parent.frontier is None else [parent.frontier])])
-        self.ledger.publish(run_id, parent.revision, frontier, {"edges": revision}, "digest", None)
+        self.ledger.publish_revision(run_id, parent.revision, frontier, {"edges": revision}, "digest", None)
         return revision
 
     def claim(self, teller: str, own: int | None = None) -> dict[str, str]:
@@ -93,12 +93,12 @@ def test_the_claim_of_a_task_that_did_not_confirm(
     world.states["a"] = state
     world.publish(3)
     if again is None:
-        with pytest.raises(UnderWay):
+        with pytest.raises(RunInProgress):
             world.claim("b")
         world.states["a"], again = "success", {"3": "new"}
     assert world.tell("b") == again
     following.confirm(str(world.home.path), ASSET, "a")  # late: its claim is not its own any more
-    assert told.standing(world.ledger, ASSET) == told.Told(3)
+    assert told.read_cursor(world.ledger, ASSET) == told.DeliveryCursor(3)
     assert world.tell("c") == {}
 
 
@@ -120,7 +120,7 @@ def test_of_many_tasks_at_once_each_change_is_told_by_one(world: World) -> None:
         world.states[teller] = "running"
         try:
             said.append(world.claim(teller))
-        except UnderWay as error:
+        except RunInProgress as error:
             said.append(error)
 
     threads = [threading.Thread(target=work, args=(f"task {n}",)) for n in range(6)]

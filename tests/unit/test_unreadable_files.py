@@ -90,7 +90,7 @@ def test_a_file_that_may_not_be_read_is_named(name: str, tmp_path: Path, monkeyp
 
     assert list(read(path, LAYOUT))
     before = landing.digest(Ledger(home.database), landing.listing(home).values(), remember=False)
-    monkeypatch.setattr(files, "opened", refuse)
+    monkeypatch.setattr(files, "open_stream", refuse)
     monkeypatch.setattr(pq, "ParquetFile", refuse)
     with pytest.raises(FileBroken, match="it cannot be read: Permission denied"):
         list(read(path, LAYOUT))

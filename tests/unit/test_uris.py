@@ -96,9 +96,11 @@ def test_locations_of_files_are_paths(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Home.draft(Path(folder, name))
         location = f"{home.warehouse}/graph/t/metadata/00000-a.metadata.json"
-        files.write(location, b"x")
-        assert files.local(location) == Path(folder, name, "warehouse/graph/t/metadata/00000-a.metadata.json")
-        assert files.read(location) == b"x" and files.sizes(home.warehouse) == {location[len(home.warehouse) + 1 :]: 1}
+        files.write_file(location, b"x")
+        assert files.local_path(location) == Path(folder, name, "warehouse/graph/t/metadata/00000-a.metadata.json")
+        assert files.read_file(location) == b"x" and files.list_sizes(home.warehouse) == {
+            location[len(home.warehouse) + 1 :]: 1
+        }
         assert home.landing == Path(folder, name, "landing") and home.reports == Path(folder, name, "reports")
 
 

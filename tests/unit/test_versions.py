@@ -22,7 +22,7 @@ from pipeline.state import database, place, versions
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunKind, RunState, StagedBatch
 from pipeline.state.schema import metadata, version
-from pipeline.state.versions import Outdated
+from pipeline.state.versions import DatabaseOutdated
 from tests import homes
 from tests.postgres import DATABASE_KINDS
 
@@ -49,7 +49,7 @@ def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def make(uri: str, name: str) -> None:
     """A database as an earlier version left it, with a published run."""
-    with database.shared(uri) as engine:
+    with database.shared_engine(uri) as engine:
         statements = (DATABASES / f"{name}.{engine.dialect.name}.sql").read_text() + FIRST
         with engine.begin() as connection:
             for statement in statements.split(";\n"):
@@ -58,7 +58,7 @@ def make(uri: str, name: str) -> None:
 
 def shape(uri: str) -> dict[str, Any]:
     """Tables, columns, keys and indexes, as the database tells them."""
-    with database.shared(uri) as engine:
+    with database.shared_engine(uri) as engine:
         there = sa.inspect(engine)
         return {
             name: {
@@ -73,14 +73,14 @@ def shape(uri: str) -> dict[str, Any]:
 
 
 def number(uri: str) -> str | None:
-    with database.connected(uri) as connection:
-        return versions.stored(connection)
+    with database.open_connection(uri) as connection:
+        return versions.stored_version(connection)
 
 
 def test_the_scripts_are_in_a_row_and_end_where_the_tables_are() -> None:
-    scripts = versions._scripts()
-    assert tuple(scripts) == versions.known()
-    assert [script.down_revision for script in scripts.values()] == [None, *versions.known()[:-1]]
+    scripts = versions._load_scripts()
+    assert tuple(scripts) == versions.known_versions()
+    assert [script.down_revision for script in scripts.values()] == [None, *versions.known_versions()[:-1]]
     shown = {(table, name) for script in scripts.values() for table, names in script.SHOWS.items() for name in names}
     assert shown <= {(table.name, column.name) for table in metadata.tables.values() for column in table.columns}
 
@@ -88,13 +88,13 @@ def test_the_scripts_are_in_a_row_and_end_where_the_tables_are() -> None:
 @pytest.mark.parametrize("name", OLD)
 def test_an_old_database_becomes_what_a_new_one_is(uri: str, name: str, tmp_path: Path) -> None:
     make(uri, name)
-    with database.connected(uri) as connection:
-        assert (versions.stored(connection), versions.shows(connection)) == (None, name)
+    with database.open_connection(uri) as connection:
+        assert (versions.stored_version(connection), versions.version_of_tables(connection)) == (None, name)
     ledger = Ledger(uri, writes=True)
-    assert number(uri) == versions.newest()
+    assert number(uri) == versions.newest_version()
     new = f"sqlite:///{tmp_path / 'new.db'}"
     if not uri.startswith("sqlite"):
-        with database.shared(uri) as engine:  # the same server, another schema of names
+        with database.shared_engine(uri) as engine:  # the same server, another schema of names
             migrated = shape(uri)
             metadata.drop_all(engine)
         Ledger(uri)
@@ -102,60 +102,64 @@ def test_an_old_database_becomes_what_a_new_one_is(uri: str, name: str, tmp_path
         return
     Ledger(new)
     assert shape(uri) == shape(new)
-    assert ledger.at().snapshots == {"edges": 2**53 + 1}
+    assert ledger.get_revision().snapshots == {"edges": 2**53 + 1}
 
 
 @pytest.mark.parametrize("name", OLD)
 def test_what_was_there_is_read_and_goes_on(uri: str, name: str) -> None:
     make(uri, name)
     ledger = Ledger(uri, writes=True)
-    assert [(run.kind, run.state, run.epochs) for run in ledger.runs()] == [
+    assert [(run.kind, run.state, run.epochs) for run in ledger.list_runs()] == [
         (RunKind.RUN, RunState.PUBLISHED, (1, 2)),
         (RunKind.RUN, RunState.UNCHANGED, (3,)),
     ]
-    assert ledger.batches()[1].rows == 5
-    ledger.begin("c", 1, [4], {})
+    assert ledger.published_batches()[1].rows == 5
+    ledger.create_run("c", 1, [4], {})
     ledger.put_batches("c", [StagedBatch(4, "y", 1, 2, 0)])
-    assert ledger.publish("c", 1, 4, {"edges": 1}, "d", None).revision == 2
-    assert Ledger(uri).batches()[4].rows == 2
+    assert ledger.publish_revision("c", 1, 4, {"edges": 1}, "d", None).revision == 2
+    assert Ledger(uri).published_batches()[4].rows == 2
 
 
 def test_a_reader_of_an_old_database_changes_nothing_and_is_told_what_to_type(uri: str) -> None:
     make(uri, "v0001")
     before = shape(uri)
     reader = Ledger(uri)
-    assert reader.batches()[1].rows == 5, "this needs no new column"
-    with pytest.raises(Outdated, match=f"lacks what is asked for .*v0001; this one needs {versions.newest()}") as told:
-        reader.at()
+    assert reader.published_batches()[1].rows == 5, "this needs no new column"
+    with pytest.raises(
+        DatabaseOutdated, match=f"lacks what is asked for .*v0001; this one needs {versions.newest_version()}"
+    ) as told:
+        reader.get_revision()
     assert "altneu doctor" in (told.value.next or "")
     assert shape(uri) == before
     Ledger(uri, writes=True)
-    assert reader.at().revision == 1
+    assert reader.get_revision().revision == 1
 
 
 def test_a_database_without_a_number_that_lacks_nothing_is_read_as_it_is(uri: str) -> None:
     make(uri, "v0005")
     before = shape(uri)
-    assert Ledger(uri).at().revision == 1
+    assert Ledger(uri).get_revision().revision == 1
     assert shape(uri) == before
 
 
 def test_columns_that_an_interrupted_version_has_added_stay(uri: str) -> None:
     """Each was added in a transaction of its own then."""
     make(uri, "v0001")
-    with database.shared(uri) as engine, engine.begin() as connection:
+    with database.shared_engine(uri) as engine, engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN kind VARCHAR(16)")
         connection.exec_driver_sql("UPDATE runs SET kind = 'rebuild'")
-    assert {run.kind for run in Ledger(uri, writes=True).runs()} == {RunKind.REBUILD}
+    assert {run.kind for run in Ledger(uri, writes=True).list_runs()} == {RunKind.REBUILD}
 
 
 @pytest.mark.parametrize("writes", [False, True])
 def test_a_database_of_a_later_version_is_refused(uri: str, writes: bool) -> None:
     Ledger(uri)
-    with database.shared(uri) as engine, engine.begin() as connection:
+    with database.shared_engine(uri) as engine, engine.begin() as connection:
         connection.execute(version.update().values(version_num="v9999"))
     before = shape(uri)
-    with pytest.raises(UsageError, match=f"later version of altneu .*v9999; this one knows up to {versions.newest()}"):
+    with pytest.raises(
+        UsageError, match=f"later version of altneu .*v9999; this one knows up to {versions.newest_version()}"
+    ):
         Ledger(uri, writes)
     assert shape(uri) == before
 
@@ -176,7 +180,7 @@ def test_a_migration_that_fails_leaves_the_old_version(uri: str, monkeypatch: py
         with pytest.raises(RuntimeError):
             Ledger(uri, writes=True)
     assert shape(uri) == before
-    assert Ledger(uri, writes=True).at().revision == 1
+    assert Ledger(uri, writes=True).get_revision().revision == 1
 
 
 WRITER = """
@@ -191,15 +195,15 @@ print(Ledger(sys.argv[1], writes=True).at().revision, flush=True)
 
 def test_of_two_that_migrate_at_once_one_waits(uri: str) -> None:
     make(uri, "v0001")
-    with database.shared(uri) as engine, versions._alone(engine) as connection:
+    with database.shared_engine(uri) as engine, versions._lock_for_migration(engine) as connection:
         line = [sys.executable, "-c", WRITER, uri]
         other = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=REPO)
         assert other.stdout is not None
         said = other.stdout.readline()
         assert said.startswith("waiting for another writer of"), said
-        assert versions.stored(connection) is None
+        assert versions.stored_version(connection) is None
     assert other.communicate(timeout=120)[0] == "1\n"
-    assert number(uri) == versions.newest()
+    assert number(uri) == versions.newest_version()
 
 
 @pytest.fixture
@@ -222,7 +226,7 @@ def altneu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 def test_a_stored_home_of_an_earlier_version(tmp_path: Path, altneu: Callable[..., tuple[int, str]]) -> None:
     home, _ = homes.old(tmp_path)
     assert altneu(home, "relocate")[0] == 0  # it was made elsewhere
-    assert number(Home.open(home).database) == versions.newest()
+    assert number(Home.open(home).database) == versions.newest_version()
     code, shown = altneu(home, "status", "--format", "json")
     assert code == 0 and json.loads(shown)["revision"] == 6
 
@@ -233,7 +237,7 @@ def test_doctor_brings_a_database_up_to_date(tmp_path: Path, altneu: Callable[..
     make(home.database, "v0003")
     names = [column.name for column in place.tables.columns]
     row = ["altneu_1", "altneu", "edges", f"{home.warehouse}/altneu/edges/metadata/1.json", ""]
-    with database.shared(home.database) as engine, engine.begin() as connection:
+    with database.shared_engine(home.database) as engine, engine.begin() as connection:
         connection.exec_driver_sql(f"CREATE TABLE iceberg_tables ({', '.join(names)})")
         connection.execute(place.tables.insert().values(dict(zip(names, row, strict=True))))
         place_of = home.path / "altneu.db"
@@ -243,5 +247,5 @@ def test_doctor_brings_a_database_up_to_date(tmp_path: Path, altneu: Callable[..
     assert code == 2, shown
     assert "made by an earlier version of altneu" in shown and "next: altneu doctor" in shown
     shown = altneu(home.path, "doctor")[1]
-    assert f"its tables had version v0004, and have {versions.newest()} now" in shown
+    assert f"its tables had version v0004, and have {versions.newest_version()} now" in shown
     assert altneu(home.path, "status")[0] == 0

@@ -31,7 +31,7 @@ def follow(home: str, copy: str) -> tuple[int, int]:
         base.execute("CREATE TABLE IF NOT EXISTS applied (revision INTEGER PRIMARY KEY)")
         base.execute("BEGIN IMMEDIATE")  # another one who follows waits here, and then sees what was applied
         old = base.execute("SELECT coalesce(max(revision), 0) FROM applied").fetchone()[0]
-        new = graph.ledger.at().revision  # 0 before anything is published; an emptied graph has one, too
+        new = graph.ledger.get_revision().revision  # 0 before anything is published; an emptied graph has one, too
         if new > old:
             changes = graph.arrow.changes_since(old, new).to_pylist()
             gone = [(row["src"], row["dst"], row["trussness"]) for row in changes if row["diff"] < 0]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ...state.facts import Cost, EdgesFacts, FailedFacts, TrianglesFacts, TrussFacts, from_json, plain
+from ...state.facts import Cost, EdgesFacts, FailedFacts, TrianglesFacts, TrussFacts, display_fields, from_json
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def plan(stage: dict[str, Any]) -> list[str]:
         case EdgesFacts(broadcast=bool(broadcast)):
             sent = "changes sent to every task, the index stays where it is"
             said.append(sent if broadcast else "changes shuffled to the index")
-    for field, _, value in plain(facts, "page"):
+    for field, _, value in display_fields(facts, "page"):
         said.append(f"{words(field)} {number(value) if isinstance(value, int) else value}")
     return said
 

@@ -12,7 +12,7 @@ from ...checking import audit, plain
 from ...checking.shown import Shown, of
 from ...errors import CheckFailed
 from ...state.facts import AuditFacts, TrussFacts
-from ...state.totals import accumulate
+from ...state.totals import sum_totals
 from ...storage import certificates
 from ..context import Run
 from ..decisions import FULL, Audit
@@ -76,7 +76,7 @@ def _plain(run: Run, epochs: list[int]) -> list[Check]:
     if not run.warehouse.plain:
         return []
     diffs = run.total_diffs()
-    points, since = accumulate(diffs, run.frontier), run.parent.since
+    points, since = sum_totals(diffs, run.frontier), run.parent.since
     sources = plain.Sources(run.after, run.home, run.warehouse.plain, points, run.landed(), run.frontier, since)
     wanted = [epoch for epoch in epochs if since is None or epoch >= since]
     found = plain.sums(sources) + (plain.rows(sources, wanted) if wanted else [])
@@ -86,7 +86,7 @@ def _plain(run: Run, epochs: list[int]) -> list[Check]:
 def _recomputed(run: Run, epochs: Iterable[int]) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
     listed = list(epochs)
     parts = run.warehouse, run.after, listed, run.say
-    placed = certificates.labels(run.warehouse, run.ledger.facts(run.run_id, TrussFacts).certified)
+    placed = certificates.labels(run.warehouse, run.ledger.get_facts(run.run_id, TrussFacts).certified)
     return listed, audit.differences(*parts, revision=run.heads(), shown=staged(run, listed), placed=placed)
 
 
@@ -94,6 +94,8 @@ def staged(run: Run, epochs: Iterable[int]) -> Shown:
     """As the run would be shown, were it published now."""
     ledger = run.ledger
     diffs = run.total_diffs()
-    rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in ledger.batches(run.parent.revision).items()}
+    rows = {
+        epoch: (batch.rows, batch.bad_rows) for epoch, batch in ledger.published_batches(run.parent.revision).items()
+    }
     rows |= {batch.epoch: (batch.rows, batch.bad_rows) for batch in ledger.staged_batches(run.run_id)}
     return of(diffs, rows, epochs)

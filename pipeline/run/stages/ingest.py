@@ -56,7 +56,7 @@ def accept_batches(run: Run) -> Accepted:
     judged = count_failures if conditions else None
     counts, wrong = frames.judge(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
     batches = _without(run, batches, wrong)
-    published = run.ledger.batches(run.parent.revision) if run.keeps("upserts") else {}
+    published = run.ledger.published_batches(run.parent.revision) if run.keeps("upserts") else {}
     if run.kind is RunKind.RUN and not run.accept:
         good = {batch.epoch: counts[batch.epoch][0] for batch in batches if batch.epoch in counts}
         batches = _without(run, batches, gate.unusual(run.home, published, good, digests))
@@ -71,7 +71,7 @@ def accept_batches(run: Run) -> Accepted:
 def work(run: Run) -> IngestFacts:
     filters.require_conditions(run.spark, run.home)
     if run.kind is RunKind.REBUILD and not run.epochs:
-        same_filter = run.ledger.run(run.parent.run_id).config.get("where") == run.home.config.edges.where
+        same_filter = run.ledger.get_run(run.parent.run_id).config.get("where") == run.home.config.edges.where
         stored = run.before("upserts"), run.before("quarantine")
         filters.require_decided(run.home, *stored, same_filter=same_filter)
         for table in LANDED:

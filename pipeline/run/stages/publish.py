@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...errors import explained
+from ...errors import describe_error
 from ...state.facts import AuditFacts, PublishFacts
 from ...state.records import RunKind, Severity
 from .. import held
@@ -16,11 +16,11 @@ from ..context import Run
 
 
 def work(run: Run) -> PublishFacts:
-    warned = run.ledger.facts(run.run_id, AuditFacts).failed
+    warned = run.ledger.get_facts(run.run_id, AuditFacts).failed
     row = run.ledger.published_by(run.run_id)
     if row is None:
         held.require_decision(run.home, run.ledger, run.run_id)
-        row = run.ledger.publish(
+        row = run.ledger.publish_revision(
             run.run_id,
             run.parent.revision,
             run.frontier,
@@ -33,10 +33,10 @@ def work(run: Run) -> PublishFacts:
     facts = PublishFacts(revision=row.revision, tables=sizes)
     try:
         run.warehouse.follow(run.ledger, run.run_id)
-        run.ledger.discard([run.run_id])
+        run.ledger.forget_branches([run.run_id])
         held.expire(run.home, run.ledger)
         return replace(facts, dropped_runs=run.warehouse.discard_leftovers(run.ledger))
     except Exception as error:
-        what, _ = explained(error)
+        what, _ = describe_error(error)
         run.say(f"revision {row.revision} is published; its branches are left to the next run ({what})")
         return replace(facts, untidied=what)

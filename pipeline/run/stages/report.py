@@ -9,6 +9,6 @@ from ..context import Run
 
 
 def work(run: Run) -> ReportFacts:
-    epochs = run.epochs if run.kind is RunKind.RUN else list(run.ledger.batches())
+    epochs = run.epochs if run.kind is RunKind.RUN else list(run.ledger.published_batches())
     pages, why = write_of_run(run.home, run.ledger, epochs)
     return ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why)

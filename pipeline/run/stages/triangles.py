@@ -127,7 +127,7 @@ def count_triangles(run: Run) -> TrianglesFacts:
 def _resumed(run: Run) -> DataFrame | None:
     """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
     graph = resuming.graph(run, kept.place(run.home))
-    first = run.ledger.facts(run.run_id, EdgesFacts).first_epoch
+    first = run.ledger.get_facts(run.run_id, EdgesFacts).first_epoch
     if graph is None or first is None:
         return None
     edges, stored = resuming.moved(run, graph.at, first), run.before("triangle_counts")

@@ -17,8 +17,8 @@ from algorithms.truss_region import Region
 from ...home import memory
 from ...reading.names import named
 from ...state.facts import TrussFacts
-from ...state.prints import Running
-from ...state.totals import accumulate, at_epochs
+from ...state.prints import RunningFingerprint
+from ...state.totals import sum_totals, totals_at
 from ...storage import few, kept, rounds
 from .. import plain, resuming, standing
 from ..changed import REPORTED, most_changed
@@ -139,7 +139,9 @@ def _by_region(run: Run, first: int, decision: Truss, stack: ExitStack, place: R
         return None
     sizes = decision.edges.value, decision.most
     parts = resuming.moved(run, state.at, first), run.before("trussness"), first, run.frontier, *sizes
-    known = Running(run.ledger.fingerprints(run.parent.revision).get("trussness", {})).at(state.at)
+    known = RunningFingerprint(run.ledger.fingerprints_of(run.parent.revision).get("trussness", {})).advance_to(
+        state.at
+    )
     try:
         return stack.enter_context(truss_region.trussness_changes(state, *parts, known, place, run.say))
     except truss_region.Unfit as error:
@@ -166,7 +168,7 @@ def _entered_core(run: Run) -> dict[str, list[int | str]]:
     """Epoch → vertices that are in the densest truss there and were not in that k-truss before, for the report."""
     diffs = run.total_diffs()
     epochs = sorted(run.epochs)[-REPORTED:]
-    points = at_epochs(accumulate(diffs, run.frontier), epochs)
+    points = totals_at(sum_totals(diffs, run.frontier), epochs)
     cores = [(epoch, points[epoch]["max_trussness"]) for epoch in epochs if points[epoch]["max_trussness"] > 2]
     if not cores:
         return {}
