@@ -31,7 +31,7 @@ from pipeline.reading.questions import ANY, FLAGS, VIEWS
 from pipeline.state import schema
 from pipeline.storage.declared import MOTIFS
 from pipeline.storage.declared import TABLES as COLUMNS
-from pipeline.storage.declared import fields as columns_of
+from pipeline.storage.declared import table_columns as columns_of
 
 REPO = Path(__file__).resolve().parents[1]
 PAGE = REPO / "docs" / "reference.md"

@@ -86,7 +86,7 @@ def assert_same_state(home: Home, ledger: Ledger, expected: History) -> None:
         edges = reference.edges(dict(expected), epoch, live_for)
         totals = reference.totals(edges)
         assert {name: shown[epoch][name] for name in totals} == totals, epoch
-        found = as_edges(graph.edges(as_of=home.schedule.label(epoch)).to_pylist(), named)
+        found = as_edges(graph.edges(as_of=home.schedule.format_label(epoch)).to_pylist(), named)
         assert found == as_edges(listed(reference.trussness(edges)), named), epoch
 
 

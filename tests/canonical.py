@@ -35,11 +35,11 @@ class History:
         """Copy it to a folder that is not there yet."""
         from pipeline.home.directory import Home
         from pipeline.state.ledger import Ledger
-        from pipeline.storage.relocate import relocate
+        from pipeline.storage.relocate import relocate_home
 
         shutil.copytree(self._folder, to)
-        home = Home.open(to)
-        relocate(home)
+        home = Home.open_home(to)
+        relocate_home(home)
         return home, Ledger(home.database)
 
 

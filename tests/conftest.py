@@ -71,11 +71,11 @@ def ledger_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[LedgerOnly]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from pipeline.storage.session import session
+    from pipeline.storage.session import start_session
 
     # Two such processes, and those that tests start, are to leave the machine room: half of it each would be all.
     # `few`: the suite is over before the thorough compiler has paid for itself.
-    spark = session("local[2]", {"spark.driver.memory": "3g"}, few=True)
+    spark = start_session("local[2]", {"spark.driver.memory": "3g"}, few=True)
     yield spark
     spark.stop()
 

@@ -25,13 +25,13 @@ from tests.reference import Row
 def make(path: Path, toml: str = "") -> tuple[Home, Ledger]:
     path.mkdir(parents=True, exist_ok=True)
     (path / "altneu.toml").write_text(toml)
-    home = Home.open(path)
+    home = Home.open_home(path)
     return home, Ledger(home.database)
 
 
 def put(home: Home, epoch: int, rows: Iterable[Row]) -> None:
     """Land a batch, replacing the epoch's folder."""
-    folder = home.landing / f"epoch={home.schedule.label(epoch)}"
+    folder = home.landing / f"epoch={home.schedule.format_label(epoch)}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     values = list(home.config.values)

@@ -31,7 +31,7 @@ from pipeline.state.ledger import Ledger
 from pipeline.state.records import Revision
 from pipeline.storage import duck, iceberg, rounds, session, unaided
 from pipeline.storage.branches import Branches
-from pipeline.storage.declared import TABLES, fields, pinned, visible
+from pipeline.storage.declared import TABLES, require_pinned_snapshot, table_columns, visibility_condition
 from pipeline.storage.duck import DuckTables, Query
 from tests import plain_stages
 from tests.plain_stages import Check, Rows
@@ -65,7 +65,7 @@ class MemoryTables(Branches):
         self.home, self.catalog = home, owner.catalog(home)
         process = Process(self.catalog)
 
-        def look(table: str) -> iceberg.Table:
+        def look(table: str) -> iceberg.IcebergTable:
             if table not in self.catalog.metadata:
                 raise AltneuError(f"there is no table {table}.", "altneu status")
             return process.look(table)
@@ -106,27 +106,27 @@ class MemoryReader(DuckTables):
 
     def at(self, table: str, revision: Revision) -> Query:
         if revision.frontier is None:
-            return self.empty(table)
-        snapshot = pinned(table, revision)
+            return self.empty_rows(table)
+        snapshot = require_pinned_snapshot(table, revision)
         rows = self._tables.catalog.rows[table].get(snapshot)
         if rows is None:
             raise AltneuError(f"table {table} has no snapshot {snapshot} any more.", "altneu doctor")
-        columns = fields(self.home, table)
+        columns = table_columns(self.home, table)
         held = {name: [row[at] for row in rows] for at, name in enumerate(columns)}
         name = f"held_{table}_{snapshot}"
         arrow = pa.table({each: pa.array(held[each], ARROW[type_]) for each, type_ in columns.items()})
-        return Query(f"SELECT * FROM {name} WHERE {visible(revision)}", {name: arrow})
+        return Query(f"SELECT * FROM {name} WHERE {visibility_condition(revision)}", {name: arrow})
 
     def size(self, revision: Revision, tables: tuple[str, ...]) -> int:
         pins = revision.snapshots
-        return sum(self._tables.size(table, pins[table]).rows for table in tables if table in pins)
+        return sum(self._tables.snapshot_size(table, pins[table]).rows for table in tables if table in pins)
 
 
 def write_again(owner: LedgerOnly, home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
     """Take the place of `rollback.written_again`."""
     tables = owner.tables(home)
     return {
-        table: tables.rewrite(table, run_id, pin, tables.shown(table, pin, target))
+        table: tables.rewrite_on_branch(table, run_id, pin, tables.shown(table, pin, target))
         for table, pin in target.snapshots.items()
     }
 
@@ -141,7 +141,7 @@ def rewrite_table(
         place_ = (*key, max(revision, oldest))
         folded[place_] = folded.get(place_, 0) + diff
     rows = tuple((*key, diff) for key, diff in folded.items() if diff)
-    return tables.rewrite(table, run_id, row.snapshots[table], rows)
+    return tables.rewrite_on_branch(table, run_id, row.snapshots[table], rows)
 
 
 def trust_the_disk(connection: Any, _: Any) -> None:
@@ -161,7 +161,7 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
     engine = import_module("expectations.engine")
     with contextlib.nullcontext(monkeypatch) if monkeypatch else pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "session_for", lambda *_: None)
-        patch.setattr(session, "plans_for", lambda *_: contextlib.nullcontext())
+        patch.setattr(session, "size_plans", lambda *_: contextlib.nullcontext())
         patch.setattr(engine, "prepare", lambda: None)
         for module in (context, compact):
             patch.setattr(module, "Warehouse", lambda _, home: owner.tables(home))
@@ -177,7 +177,7 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
         patch.setattr(compact, "_rewrite", rewrite_table)
         patch.setattr(unchanged, "verify", lambda *_: None)
         patch.setattr(plain, "verify_folded", lambda *_: None)
-        patch.setattr(rounds, "sweep", lambda *_: None)
+        patch.setattr(rounds, "drop_abandoned_rounds", lambda *_: None)
         sa.event.listen(sa.Engine, "connect", trust_the_disk)
         try:
             yield owner

@@ -28,7 +28,7 @@ from pipeline.run.stages.ingest import SAMPLE, accept_batches
 from pipeline.state import prints
 from pipeline.state.facts import AuditFacts, EdgesFacts, IngestFacts, QuarantinedRow, TrianglesFacts, TrussFacts
 from pipeline.state.records import LANDED, RunKind, StagedBatch
-from pipeline.storage.declared import TABLES, fields
+from pipeline.storage.declared import TABLES, table_columns
 from tests import reference
 from tests.prints import recompute_fingerprints
 from tests.report import seed
@@ -42,7 +42,7 @@ PLAN = "replay"
 def require_plain_settings(home: Home) -> None:
     """Refuse a home whose settings these stages know nothing of."""
     config = home.config
-    unknown = [config.condition, config.motifs, config.publish.tables, config.retention.epochs]
+    unknown = [config.edge_condition, config.motifs, config.publish.tables, config.retention.epochs]
     assert not any(unknown), f"{home.path} needs real runs: {unknown}"
 
 
@@ -95,7 +95,7 @@ Graphs = dict[int, set[reference.Edge]]  # at every epoch at which an upsert com
 
 def recompute_graphs(run: Run) -> Graphs:
     """Recompute the edges from the upserts that the run leaves."""
-    columns = list(fields(run.home, "upserts"))
+    columns = list(table_columns(run.home, "upserts"))
     batches: dict[int, list[reference.Row]] = {}
     for key, number in read_after(run, "upserts").items():
         row = dict(zip(columns, key, strict=False))
@@ -188,7 +188,7 @@ class Collected:
 
 def read_here(spark: None, home: Home, landed: Iterable[Landed], rows: Callable[..., Any], schema: str) -> Collected:
     """Take the place of `frames._read`."""
-    layout, s3 = frames._layout(home), frames.S3.here()
+    layout, s3 = frames._layout(home), frames.S3.from_environment()
     files = [
         frames._File(batch.epoch, file.location, f"epoch={batch.label}/{file.name}", layout, s3)
         for batch in landed
@@ -234,7 +234,7 @@ def ingest(run: Run) -> IngestFacts:
 
 def replaced(run: Run, table: str, rows: list[dict[str, Any]]) -> Net:
     """A table with these rows in place of those of the run's epochs."""
-    columns = list(fields(run.home, table))[:-2]
+    columns = list(table_columns(run.home, table))[:-2]
     kept = {key: n for key, n in read_before(run, table).items() if key[-1] not in run.epochs}
     return Counter(kept) + Counter(tuple(row[column] for column in columns) for row in rows)
 
@@ -319,7 +319,7 @@ def audit(run: Run, more: Callable[[Run], list[Check]]) -> AuditFacts:
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
     if critical:
-        label = run.home.schedule.label(critical[0]["epoch"])
+        label = run.home.schedule.format_label(critical[0]["epoch"])
         what = f"{len(critical)} critical check(s) failed; the first: {critical[0]['name']} at epoch {label}"
         raise CheckFailed(f"{what}. Nothing was published.", f"altneu report {label}; {critical[0]['remedy']}")
     return AuditFacts(checks=len(results), failed=len(failed), critical=0, epochs=epochs, mode=decision.mode)
@@ -330,7 +330,7 @@ def put_fingerprints(run: Run) -> None:
     before = run.ledger.fingerprints_of(run.parent.revision) if run.parent.revision else {}
     after = {}
     for table in TABLES:
-        columns = [*fields(run.home, table)]
+        columns = [*table_columns(run.home, table)]
         columns = [*columns[:-2], "diff"]
         after[table] = recompute_fingerprints(table, columns, [(*key, n) for key, n in read_after(run, table).items()])
     run.ledger.put_fingerprints(run.run_id, prints.staged_difference(before, after))

@@ -36,7 +36,7 @@ from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision
 from ..state.totals import sum_totals
 from ..storage import certificates, few, kept
-from ..storage.iceberg import classic
+from ..storage.iceberg import has_jvm
 from ..storage.warehouse import Warehouse
 from . import beyond, motif_reference, recounted
 from .recounted import COUNTED, DIFFERENCES, MOTIF, PER_ROW, RESULTS
@@ -49,7 +49,7 @@ def in_force(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     """The landed upserts that make an edge at some epochs, from scratch: _at, a, b (a < b), src, dst, epoch (its own),
     and the value columns."""
     config = home.config
-    at = F.broadcast(few.frame(upserts.sparkSession, {"_at": "bigint"}, [(epoch,) for epoch in epochs]))
+    at = F.broadcast(few.local_frame(upserts.sparkSession, {"_at": "bigint"}, [(epoch,) for epoch in epochs]))
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
     rows = upserts.where("src <> dst").select("*", *pair).repartition("a", "b")  # the one exchange: all keys have both
     key = ["a", "b", "src", "dst"]
@@ -66,9 +66,9 @@ def in_force(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     )
     if config.edges.live_for is not None:
         last = last.where(F.col("_at") < F.col("epoch") + config.edges.live_for)
-    if config.condition is None:
+    if config.edge_condition is None:
         return last
-    return last.where(only_where("_is_value", config.condition))  # Spark may ask it before the other filters
+    return last.where(only_where("_is_value", config.edge_condition))  # Spark may ask it before the other filters
 
 
 def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
@@ -103,7 +103,7 @@ def stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence
         place = f"array_position(array({', '.join(repr(name) for name in motifs)}), motif) - 1"
         parts.append(part("motif_counts", MOTIF, "vertex", k=place))
     rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
-    at = F.broadcast(few.frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
+    at = F.broadcast(few.local_frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
     there = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
     key = F.col("at").alias("epoch"), "what", "a", "b", "k"
     return rows.join(at, there).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
@@ -157,7 +157,7 @@ def differences(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The differing rows and the context that `check_differences` judges: all of the work in Spark, and none of Great
     Expectations'. `placed`: as `beyond.compared` takes `labels`."""
-    if third_party and not classic(warehouse.spark):
+    if third_party and not has_jvm(warehouse.spark):
         raise UsageError(
             "GraphFrames and GraphX are reached through a JVM in this process: not through Spark Connect.",
             "ALTNEU_MASTER='local[*]' altneu audit --third-party",
@@ -170,7 +170,7 @@ def differences(
     if epochs and _too_large(warehouse, revision, motifs, len(epochs)):
         say("in cells and parts: the graph is too large for one task")
         comparing: AbstractContextManager[DataFrame] = beyond.compared(
-            rows, graph, epochs, memory.part_edges(warehouse.home.config), say, placed
+            rows, graph, epochs, memory.max_partition_edges(warehouse.home.config), say, placed
         )
     else:
         kept, fresh = rows.groupBy("epoch"), graph.groupBy("epoch")
@@ -179,7 +179,7 @@ def differences(
         if shown is not None:
             compared = compared.unionByName(_listed(stored_rows(shown, read)))
         found, counted, there = _apart([row.asDict() for row in compared.collect()])
-    labels = {epoch: warehouse.home.schedule.label(epoch) for epoch in epochs}
+    labels = {epoch: warehouse.home.schedule.format_label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
         context["reference"] = reference(warehouse.spark)
@@ -213,12 +213,12 @@ def _too_large(warehouse: Warehouse, revision: Revision | None, motifs: Collecti
     recounted in one."""
     if revision is None or "edges" not in revision.snapshots:
         return False
-    edges = warehouse.size("edges", revision.snapshots["edges"]).rows
-    limit = memory.audit_edges(warehouse.home.config, epochs)
+    edges = warehouse.snapshot_size("edges", revision.snapshots["edges"]).rows
+    limit = memory.max_audit_edges(warehouse.home.config, epochs)
     if edges > limit and motifs:
         raise UsageError(
             f"motifs are recounted in one task, and {edges:,} edge intervals are more than the {limit:,} that one may "
-            f"hold ({memory.room(warehouse.home.config).words()}; [truss] limit_edges).",
+            f"hold ({memory.memory_budget(warehouse.home.config).describe()}; [truss] limit_edges).",
             "give it more memory ([spark] conf) or a higher [truss] limit_edges, or take [motifs] out of altneu.toml",
         )
     return edges > limit
@@ -279,13 +279,13 @@ def audit_published(
     from expectations.suite import check_differences
 
     def read(table: str) -> DataFrame:
-        return warehouse.at(table, revision)
+        return warehouse.read_table(table, revision)
 
     wanted = sorted(epochs)
     ledger = Ledger(warehouse.home.database)
     shown = published(ledger, revision, wanted)
-    with warehouse.plans(revision):
-        placed = certificates.labels(warehouse, kept.certified(ledger, revision))
+    with warehouse.size_plans(revision):
+        placed = certificates.read_labels(warehouse, kept.saved_checkpoint(ledger, revision))
         found, context = differences(warehouse, read, wanted, say, third_party, revision, shown, placed)
         if warehouse.home.config.vertices.ids == "string" and wanted:
             context["kinds"] |= {"names"}

@@ -36,7 +36,7 @@ def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
     """From all landed rows of some pairs (`with_pairs`) the diff triples a, b, epoch, diff of their edges."""
     config = home.config
     rows, is_value = rows.repartition("a", "b"), F.col("op") == "upsert"
-    if config.condition is None:  # values are of no account then
+    if config.edge_condition is None:  # values are of no account then
         seq = F.coalesce("seq", F.lit(-FOREVER - 1)).alias("seq")  # none is the least, as in the aggregation below
         kept = rows.select("a", "b", "src", "epoch", seq, is_value.alias("on"), "diff")
     else:
@@ -49,7 +49,7 @@ def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
             .agg(F.max(F.struct("seq", is_value.alias("_is_value"), value.alias("_value"))).alias("_last"))
             .select("a", "b", "src", "dst", "epoch", "_last._is_value", "_last._value.*")
         )
-        on = F.expr(only_where("_is_value", config.condition))  # it may fail on the values of a delete
+        on = F.expr(only_where("_is_value", config.edge_condition))  # it may fail on the values of a delete
         zero, one = (F.lit(n).cast("bigint") for n in (0, 1))
         kept = last.select("a", "b", "src", "epoch", zero.alias("seq"), on.alias("on"), one.alias("diff"))
     forth = (F.col("src") == F.col("a")).alias("forth")

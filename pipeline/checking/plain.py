@@ -21,7 +21,7 @@ from ..home.directory import Home
 from ..reading.plain import total_rows
 from ..state.totals import EpochTotals, totals_at
 from ..storage import few
-from ..storage.declared import quoted
+from ..storage.declared import quote_identifier
 from .audit import in_force, stored
 from .recounted import MOTIF, PER_ROW
 from .shown import difference
@@ -45,7 +45,7 @@ class Sources:
 
     def context(self, epochs: Iterable[int]) -> dict[str, Any]:
         """What `expectations.suite.check_plain` is told of some epochs."""
-        label = self.home.schedule.label
+        label = self.home.schedule.format_label
         return {"tables": self.tables, "epochs": list(epochs), "labels": {epoch: label(epoch) for epoch in epochs}}
 
 
@@ -63,7 +63,7 @@ def sums(sources: Sources) -> Found:
             for epoch in sorted({*kept, *right})
             for name, mine, other in _cells(names, kept.get(epoch), right.get(epoch))
         ]
-        label = home.schedule.label
+        label = home.schedule.format_label
         found += [
             difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", mine, other, len(wrong))
             for epoch, name, mine, other in wrong[:ROWS]
@@ -95,8 +95,8 @@ def _cells(names: Sequence[str], mine: list[Any] | None, other: list[Any] | None
 def _series(rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontier: int, since: int | None) -> Found:
     """`vertex_history` added up at every epoch at which it, or a total, changes."""
     names = {"vertices": F.col("degree") > 0, "edges": F.col("degree"), "triangles": F.col("triangles")}
-    motifs = home.config.patterns()
-    names |= {f"motif_{name}": F.col(quoted(f"motif_{name}")) for name in motifs}
+    motifs = home.config.motif_patterns()
+    names |= {f"motif_{name}": F.col(quote_identifier(f"motif_{name}")) for name in motifs}
     times = {"vertices": 1, "edges": 2, "triangles": 3}
     times |= {f"motif_{name}": len(found[0].vertices) for name, found in motifs.items()}
     current = F.col("is_current") != (F.col("until") == FOREVER)
@@ -105,7 +105,9 @@ def _series(rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontie
         F.struct(F.col(at).alias("at"), *((column * sign).alias(name) for name, column in columns.items()))
         for at, sign in (("epoch", 1), ("until", -1))
     ]
-    steps = rows.select(F.inline(F.array(*ends))).groupBy("at").agg(*(F.sum(quoted(n)).alias(n) for n in columns))
+    steps = (
+        rows.select(F.inline(F.array(*ends))).groupBy("at").agg(*(F.sum(quote_identifier(n)).alias(n) for n in columns))
+    )
     by_epoch = {row["at"]: row.asDict() for row in steps.collect()}
     wrong, now = Found(), dict.fromkeys(columns, 0)
     looked_at = sorted(epoch for epoch in {*by_epoch, *points, frontier} if epoch <= frontier)
@@ -156,9 +158,9 @@ def _vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int
     if home.config.vertices.ids == "string":
         right = right.join(read("names").select(F.col("id").alias("vertex"), "name"), "vertex")
         right = right.drop("vertex").withColumnRenamed("name", "vertex")
-    at = F.broadcast(few.frame(right.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
+    at = F.broadcast(few.local_frame(right.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
     held = read("vertex_history").join(at, (F.col("epoch") <= F.col("at")) & (F.col("at") < F.col("until")))
-    names = [*map(quoted, made)]
+    names = [*map(quote_identifier, made)]
     d = F.col("degree")
     whole = F.when(d > 1, F.col("triangles") / (d * (d - 1) / 2)).otherwise(F.lit(0.0)) == F.col("clustering")
     mine = held.select(F.col("at").alias("epoch"), "vertex", F.struct(*names).alias("_mine"), whole.alias("_whole"))
@@ -177,7 +179,7 @@ def _edges(read: Callable[[str], DataFrame], home: Home, frontier: int) -> Found
         for end in ("src", "dst"):
             right = right.join(read("names").select(F.col("id").alias(end), "name"), end)
             right = right.drop(end).withColumnRenamed("name", end)
-    names = [*map(quoted, values), "trussness", "both_ways"]
+    names = [*map(quote_identifier, values), "trussness", "both_ways"]
     mine = read("edge_now").select("src", "dst", F.struct(*names).alias("_mine"))
     both = mine.join(right.select("src", "dst", F.struct(*names).alias("_other")), ["src", "dst"], "full_outer")
     wrong = both.where("NOT _mine <=> _other").withColumn("epoch", F.lit(frontier))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..errors import CheckFailed
 from ..state.prints import FingerprintDifference, Prints, fold_fingerprints, list_differences
 from ..state.records import LANDED, Revision
-from ..storage.prints import of_published
+from ..storage.prints import published_fingerprints
 from ..storage.warehouse import Warehouse
 
 
@@ -32,8 +32,8 @@ class Stored:
 
 def compare(warehouse: Warehouse, row: Revision, recorded: Prints) -> Stored:
     """Read every table once, and hold it against what the ledger has of the revision; EXECUTES."""
-    with warehouse.plans(row):
-        found = of_published(warehouse, row)
+    with warehouse.size_plans(row):
+        found = published_fingerprints(warehouse, row)
     wrong = list_differences(fold_fingerprints(recorded, row.since), fold_fingerprints(found, row.since))
     compared = [table for table in found if table in recorded]
     return Stored(row.revision, compared, [table for table in found if table not in recorded], wrong)

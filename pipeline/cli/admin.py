@@ -75,7 +75,7 @@ def compact(
 
 
 def _answers(home: Home, since: int | None) -> str:
-    return "all epochs" if since is None else f"epochs from {home.schedule.label(since)} on"
+    return "all epochs" if since is None else f"epochs from {home.schedule.format_label(since)} on"
 
 
 def _print_compaction(home: Home, ledger: Ledger) -> None:
@@ -110,11 +110,11 @@ def relocate(
     from ..home.directory import Home
     from ..storage import relocate
 
-    home = Home.open(setting.home)
+    home = Home.open_home(setting.home)
     progress = Progress()
     try:
         progress("relocate", "")
-        found = relocate.relocate(home, original_gone, lambda text: progress("relocate", text))
+        found = relocate.relocate_home(home, original_gone, lambda text: progress("relocate", text))
     finally:
         progress.close()
     if not found.tables:
@@ -154,7 +154,7 @@ def move(
     started = time.time()
     try:
         progress("move", "")
-        found = moved(Home.open(setting.home), where, lambda text: progress("move", text))
+        found = moved(Home.open_home(setting.home), where, lambda text: progress("move", text))
     finally:
         progress.close()
     if found is None:
@@ -279,7 +279,7 @@ def init() -> None:
 
     file = setting.home / "altneu.toml"
     there = file.exists()
-    home = Home.open(setting.home, create=True)
+    home = Home.open_home(setting.home, create=True)
     if not home.landed_remotely:
         home.landing.mkdir(parents=True, exist_ok=True)
     out.print(f"{file} {'is there already: nothing was changed' if there else 'written'}", markup=False)

@@ -183,7 +183,7 @@ def opened(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
     from ..home.directory import Home
     from ..state import place
 
-    home = Home.open(setting.home, create)
+    home = Home.open_home(setting.home, create)
     ledger = place.open_ledger(home, writes)
     if writes:
         setting.wrote = home, ledger

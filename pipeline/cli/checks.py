@@ -64,14 +64,16 @@ def audit(
         _compare_fingerprints(home, ledger, row)
         return
     if epochs:
-        wanted = sorted({home.schedule.epoch(text) for text in epochs})
+        wanted = sorted({home.schedule.parse_epoch(text) for text in epochs})
         late = [epoch for epoch in wanted if epoch > row.frontier]
         if late:
-            raise UsageError(f"epoch {home.schedule.label(late[0])} is after the frontier: its state is not final.")
+            raise UsageError(
+                f"epoch {home.schedule.format_label(late[0])} is after the frontier: its state is not final."
+            )
     else:
         wanted = audit.auditable(ledger, row)
     if sample:
-        wanted = schedule.sample(wanted, sample, str(time.time_ns()))
+        wanted = schedule.sample_epochs(wanted, sample, str(time.time_ns()))
     spark = session_for(home, ledger)
     warehouse = Warehouse(spark, home)
     started = time.time()
@@ -99,14 +101,15 @@ def audit(
     if failed:
         for result in failed[:20]:
             err.print(
-                f"[red]✗[/] {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}", markup=True
+                f"[red]✗[/] {home.schedule.format_label(result['epoch'])}: {result['name']}: {result['observed']}",
+                markup=True,
             )
             for line in result["rows"][0].get("why", ()) if result["rows"] else ():
                 err.print(f"    {result['rows'][0]['key']}: {line}", markup=False)
         bad = {result["epoch"] for result in failed}
         raise CheckFailed(
             f"{len(bad)} of {len(wanted)} epochs differ from the recomputation.",
-            f"altneu report {home.schedule.label(min(bad))}",
+            f"altneu report {home.schedule.format_label(min(bad))}",
         )
     out.print(
         f"{len(wanted)} epoch(s) audited at revision {row.revision}: all equal to a full recomputation"
@@ -134,7 +137,7 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     finally:
         progress.close()
     for each in found.wrong:
-        err.print(f"[red]✗[/] {each.describe(home.schedule.label(each.epoch))}", markup=True)
+        err.print(f"[red]✗[/] {each.describe(home.schedule.format_label(each.epoch))}", markup=True)
     if found.wrong:
         raise found.failure()
     out.print(
@@ -205,7 +208,7 @@ def report(
             raise UsageError(f"--vertex is a page of its own: it does not go with {other}.", "altneu report --help")
         row = ledger.require_published(revision)
         assert row.frontier is not None
-        at = row.frontier if epoch is None else home.schedule.epoch(epoch)
+        at = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
         with Progress() as progress:
             progress("report", "")
             page = write_vertex(home, ledger, at, vertex, row)
@@ -217,7 +220,7 @@ def report(
     if revision is not None:
         former = ledger.require_published(revision)
         assert former.frontier is not None
-        wanted_epoch = former.frontier if epoch is None else home.schedule.epoch(epoch)
+        wanted_epoch = former.frontier if epoch is None else home.schedule.parse_epoch(epoch)
         if wanted_epoch not in ledger.published_batches(revision):
             from ..reading.answers import unpublished
 
@@ -261,7 +264,7 @@ def _reported(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list
         return sorted(known)
     if epoch is None:
         return [] if row.frontier is None else [row.frontier]
-    wanted = home.schedule.epoch(epoch)
+    wanted = home.schedule.parse_epoch(epoch)
     if wanted not in known:
         raise unpublished(home, wanted, known, "landed and run")
     return [wanted]

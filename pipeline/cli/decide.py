@@ -110,7 +110,7 @@ def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | Non
     if other is not None:
         if states:
             raise UsageError("--other compares what is published: name no run or revision.", "altneu diff --help")
-        theirs = Home.open(other)
+        theirs = Home.open_home(other)
         ledgers = ledger, place.open_ledger(theirs, False)
         return Difference(
             *(Side(h, each, each.require_published()) for h, each in zip((home, theirs), ledgers, strict=True))

@@ -98,7 +98,7 @@ def land(
             progress("land", "")
         return agreed
 
-    home = Home.draft(setting.home)
+    home = Home.draft_home(setting.home)
     before = placed(home)
     setting.outcome = lambda: outcome(home, before)
     if (home.path / "altneu.toml").exists():
@@ -141,7 +141,7 @@ def _print_form(form: Form) -> None:
 
 
 def _print_report(report: LandReport, dry_run: bool, append: bool) -> None:
-    label = report.home.schedule.label
+    label = report.home.schedule.format_label
     labels = [label(epoch) for epoch in report.epochs]
     span = labels[0] if len(labels) == 1 else f"{labels[0]} … {labels[-1]}"
     if report.declared:

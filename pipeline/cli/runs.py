@@ -85,7 +85,7 @@ def _print_absent(home: Home, epochs: int, gone: int) -> None:
 
 
 def _print_plan(home: Home, found: Forecast) -> None:
-    label, counts = home.schedule.label, found.counts
+    label, counts = home.schedule.format_label, found.counts
     if counts:
         out.print(", ".join(f"{n:,} {state}" for state, n in counts.items()))
     _print_absent(home, sum(counts.values()), counts.get("gone", 0))
@@ -126,7 +126,7 @@ def run(
     from ..run import planning
 
     home, ledger = opened(writes=True)
-    wanted = list(dict.fromkeys(home.schedule.epoch(text) for text in epochs))
+    wanted = list(dict.fromkeys(home.schedule.parse_epoch(text) for text in epochs))
     execute(home, ledger, planning.plan_epochs(home, ledger, wanted, remove), hold, accept=accept_rows)
 
 
@@ -233,7 +233,7 @@ def rollback(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
     )
     print_totals(home, ledger)
-    if row.config_digest != home.config.digest():
+    if row.config_digest != home.config.semantic_digest():
         changed = meaning.changed_meaning(home, ledger)
         out.print(
             f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.words)} ({changed.command})",
@@ -246,7 +246,7 @@ def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
     if not target.snapshots and target.frontier is not None:
         raise UsageError(f"revision {revision} cannot be read any more: a compaction has expired it.", "altneu status")
     epochs = [epoch for epoch in sorted({*now, *then}) if now.get(epoch) != then.get(epoch)]
-    taken = some(map(home.schedule.label, epochs))
+    taken = some(map(home.schedule.format_label, epochs))
     out.print(f"would publish revision {revision} again as revision {ledger.get_revision().revision + 1}")
     out.print(f"  epochs     {len(epochs):,} taken back{': ' if epochs else ''}{taken}")
     print_totals(home, ledger, revision)
@@ -257,7 +257,7 @@ def _print_others(home: Home, ledger: Ledger) -> None:
     from ..state.records import RunKind
 
     for other in (run for run in ledger.list_runs() if run.is_alive):
-        kind, labels = other.kind, some(map(home.schedule.label, other.epochs))
+        kind, labels = other.kind, some(map(home.schedule.format_label, other.epochs))
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
         wins = "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
         err.print(
@@ -363,7 +363,9 @@ def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list
         return
     _print_folded(folded)
     tried = attempts.list_unpublished(ledger)
-    lines = [f"  {home.schedule.label(epoch)}: {tried[epoch][-1].error}" for epoch in epochs[:20] if epoch in tried]
+    lines = [
+        f"  {home.schedule.format_label(epoch)}: {tried[epoch][-1].error}" for epoch in epochs[:20] if epoch in tried
+    ]
     more = [f"  (and {len(epochs) - 20:,} more: altneu status)"] if len(epochs) > 20 else []
     accept = home.config.checks.rows == "stop"
     right = " (where they are right: altneu run EPOCH --accept-rows)" if accept else ""
@@ -410,5 +412,7 @@ def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
     else:
         if same:
             out.print(f"as published as revision {revision.parent}: {', '.join(same)}")
-        from_ = (f"{table} from epoch {home.schedule.label(each.epoch)} on" for table, each in sorted(other.items()))
+        from_ = (
+            f"{table} from epoch {home.schedule.format_label(each.epoch)} on" for table, each in sorted(other.items())
+        )
         out.print(f"[yellow]other than revision {revision.parent}[/]: {', '.join(from_)}", markup=True)

@@ -69,10 +69,10 @@ def status(
         }
         print(json.dumps(document, indent=1))
         return
-    label = "none" if parent.frontier is None else home.schedule.label(parent.frontier)
+    label = "none" if parent.frontier is None else home.schedule.format_label(parent.frontier)
     out.print(f"revision {parent.revision}, frontier {label}, {len(rows):,} epochs")
     if readable:
-        answers = "all epochs" if parent.since is None else f"epochs from {home.schedule.label(parent.since)} on"
+        answers = "all epochs" if parent.since is None else f"epochs from {home.schedule.format_label(parent.since)} on"
         files, size = (sum(getattr(each, unit) for each in sizes.values()) for unit in ("files", "bytes"))
         out.print(f"the tables answer for {answers}, at revisions {ranges(readable)}: {files:,} files, {decimal(size)}")
         if files > MANY_FILES:
@@ -108,7 +108,7 @@ def _held(run: Entry) -> str:
 
 def _chosen(home: Home, rows: list[Entry], since: str | None, last: int | None, failed: bool) -> list[Entry]:
     if since is not None:
-        first = home.schedule.epoch(since)
+        first = home.schedule.parse_epoch(since)
         rows = [row for row in rows if row["epoch"] >= first]
     if failed:
         rows = [row for row in rows if _unwell(row)]
@@ -166,4 +166,4 @@ def _holes(home: Home, epochs: list[int]) -> list[str]:
     if home.schedule.seconds is None or not epochs or max(epochs) - min(epochs) > 100_000:
         return []
     known = set(epochs)
-    return [home.schedule.label(epoch) for epoch in range(min(epochs), max(epochs)) if epoch not in known]
+    return [home.schedule.format_label(epoch) for epoch in range(min(epochs), max(epochs)) if epoch not in known]

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from ..errors import UsageError
 from ..file_names import format_name, is_text
-from .file import NAME, Entries, extended, parse, read_text, template, write_text
+from .file import NAME, Entries, extend_settings, parse_settings, read_text, settings_template, write_text
 from .schedule import Schedule
 from .settings import Config
 from .uris import resolve_database_uri
 
-__all__ = ["Config", "Home", "parse"]
+__all__ = ["Config", "Home", "parse_settings"]
 
 
-def _folder(path: Path | str) -> Path:
+def _require_folder(path: Path | str) -> Path:
     """Where a home is or can be. Raises `UsageError` when a file is in its place."""
     path = Path(path).expanduser().resolve()
     if not is_text(str(path)):  # no database would take it
@@ -35,9 +35,9 @@ class Home:
     config: Config
 
     @classmethod
-    def open(cls, path: Path | str, create: bool = False) -> Home:
+    def open_home(cls, path: Path | str, create: bool = False) -> Home:
         """Read the home at `path`. With `create`, make it (and a commented `altneu.toml`) when it is not there."""
-        path = _folder(path)
+        path = _require_folder(path)
         file = path / NAME
         if not file.exists():
             if not create:
@@ -46,8 +46,8 @@ class Home:
                     "altneu init, or altneu land FILE --columns src,dst --epoch 1   (make one), or: altneu demo",
                 )
             path.mkdir(parents=True, exist_ok=True)
-            write_text(file, template())
-        return cls(path, parse(file.read_bytes(), str(file)))
+            write_text(file, settings_template())
+        return cls(path, parse_settings(file.read_bytes(), str(file)))
 
     @property
     def landing(self) -> Path:
@@ -57,7 +57,7 @@ class Home:
     @property
     def landed_at(self) -> str:
         """Where batches are landed: a folder, relative to the home, or the URI of one."""
-        return self._place(self.config.landing.uri or "landing")
+        return self._resolve_location(self.config.landing.uri or "landing")
 
     @property
     def landed_remotely(self) -> bool:
@@ -72,14 +72,14 @@ class Home:
     @property
     def reports_at(self) -> str:
         """Where the pages are: a folder, relative to the home, or the URI of one."""
-        return self._place(self.config.reports.uri or "reports")
+        return self._resolve_location(self.config.reports.uri or "reports")
 
     @property
     def reports_remotely(self) -> bool:
         """Are the pages in an object store, not in a folder?"""
         return re.match(r"\w+:", self.reports_at) is not None
 
-    def _place(self, text: str) -> str:
+    def _resolve_location(self, text: str) -> str:
         place = re.sub(r"^file:(//)?(?=/)", "", text).rstrip("/")
         return place if re.match(r"\w+:", place) else str(self.path / place)
 
@@ -97,22 +97,22 @@ class Home:
 
     @property
     def schedule(self) -> Schedule:
-        return Schedule.parse(self.config.epochs.every)
+        return Schedule.from_text(self.config.epochs.every)
 
     @classmethod
-    def draft(cls, path: Path | str) -> Home:
+    def draft_home(cls, path: Path | str) -> Home:
         """The home at `path`, or what `open` with `create` would make there. Writes nothing."""
-        path = _folder(path)
-        return cls.open(path) if (path / NAME).exists() else cls(path, Config())
+        path = _require_folder(path)
+        return cls.open_home(path) if (path / NAME).exists() else cls(path, Config())
 
-    def declared(self, **sections: Entries) -> tuple[Home, str]:
+    def with_settings(self, **sections: Entries) -> tuple[Home, str]:
         """The home with settings that `altneu.toml` does not have yet, and that file's new text. Writes nothing."""
         file = self.path / NAME
-        text = extended(read_text(file) if file.exists() else template(), sections)
-        return replace(self, config=parse(text.removeprefix("\ufeff"), str(file))), text
+        text = extend_settings(read_text(file) if file.exists() else settings_template(), sections)
+        return replace(self, config=parse_settings(text.removeprefix("\ufeff"), str(file))), text
 
-    def declare(self, **sections: Entries) -> Home:
+    def declare_settings(self, **sections: Entries) -> Home:
         """Write settings that are not there yet into `altneu.toml`, and return the new home."""
-        home, text = self.declared(**sections)
+        home, text = self.with_settings(**sections)
         write_text(self.path / NAME, text)
         return home

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from ..errors import UsageError
 from ..secret import is_secret, mask_secret_assignments, mask_secrets
-from .rules import EDGE_NOW, fault, is_memory, near, toml_key
+from .rules import EDGE_NOW, condition_fault, is_memory, suggest_name, toml_key
 from .settings import SETTINGS, Config, Section, Setting
 from .whole_files import open_whole_file
 
@@ -36,22 +36,22 @@ _SECTIONS = tuple(Config.model_fields)
 # -- Reading -----------------------------------------------------------------------------------------------------
 
 
-def parse(text: str | bytes, source: str) -> Config:
+def parse_settings(text: str | bytes, source: str) -> Config:
     """`altneu.toml` text → `Config`. Raises `UsageError` with every problem found."""
-    raw = _toml(text, source)
+    raw = _parse_toml(text, source)
     config, problems = Config(), []
     try:
         config = Config.model_validate(raw)
     except ValidationError as error:
-        problems = [_problem(each) for each in error.errors(include_url=False)]
-    problems += _across(raw)
+        problems = [_describe_problem(each) for each in error.errors(include_url=False)]
+    problems += _find_conflicts(raw)
     if problems:
         listed = "".join(f"\n  - {problem}" for problem in problems)
         raise UsageError(f"{source} has {len(problems)} problem(s):{listed}", f"edit {source}")
     return config
 
 
-def _toml(text: str | bytes, source: str) -> dict[str, Any]:
+def _parse_toml(text: str | bytes, source: str) -> dict[str, Any]:
     try:
         text = text if isinstance(text, str) else text.decode("utf-8-sig")
         return tomllib.loads(text)
@@ -66,67 +66,71 @@ def _toml(text: str | bytes, source: str) -> dict[str, Any]:
         raise UsageError(f"{source} is not TOML: {error}.{hint}", f"edit {source}") from None
 
 
-def _problem(error: ErrorDetails) -> str:
+def _describe_problem(error: ErrorDetails) -> str:
     """What a model finds wrong, in our words."""
     section, *inner = map(str, error["loc"])
     kind, value = error["type"], error["input"]
     if not inner:
         if kind != "extra_forbidden":
-            return f"{section} = {_shown(value)}: expected the section [{section}]"
+            return f"{section} = {_abbreviate_value(value)}: expected the section [{section}]"
         if isinstance(value, dict):
-            return f"[{section}] is no section of {NAME}{near(section, _SECTIONS)}"
-        shown = "***" if is_secret(section) else _shown(value)
-        return f"{section} = {shown} is in no section{_elsewhere(section)}"
+            return f"[{section}] is no section of {NAME}{suggest_name(section, _SECTIONS)}"
+        shown = "***" if is_secret(section) else _abbreviate_value(value)
+        return f"{section} = {shown} is in no section{_suggest_section(section)}"
     key = inner[0]
     if kind == "extra_forbidden":
         keys = [setting.name for setting in SETTINGS if setting.section == section]
-        similar = near(key, keys) or _elsewhere(key)
+        similar = suggest_name(key, keys) or _suggest_section(key)
         return f"[{section}] {key} is no setting{similar}; there are: {', '.join(sorted(keys))}"
     why = str(error["ctx"]["error"]) if kind == "value_error" else ""
     if inner[-1] == "[key]":
         return f"[{section}] {toml_key(key)}: {why}"
     setting = _BY_PLACE.get((section, key)) or _BY_PLACE[section, None]
     expected = [f"expected {_EXPECTED[kind]}"] if kind in _EXPECTED else []
-    shown = "***" if section == "spark" and is_secret(inner[-1]) else _shown(value)
+    shown = "***" if section == "spark" and is_secret(inner[-1]) else _abbreviate_value(value)
     if key in ("database", "warehouse", "uri", "catalog", "pages"):
         shown = re.sub(r"(://[^?]*\?)[^']*", r"\1***", shown)
     place = ", ".join([toml_key(key), *inner[1:]])
     return f"[{section}] {place} = {shown}: {why or ', '.join([*expected, setting.about.allowed])}"
 
 
-def _shown(value: object) -> str:
+def _abbreviate_value(value: object) -> str:
     return repr(mask_secrets(value)) if isinstance(value, str) else mask_secrets(repr(value))
 
 
-def _elsewhere(key: str) -> str:
+def _suggest_section(key: str) -> str:
     places = [f"[{setting.section}] {key}" for setting in SETTINGS if setting.key == key]
     return f". Did you mean {' or '.join(places)}?" if places else ""
 
 
-def _across(raw: dict[str, Any]) -> list[str]:
+def _find_conflicts(raw: dict[str, Any]) -> list[str]:
     """What is wrong between settings: names against each other, conditions against the value columns."""
-    values, motifs, conf = _table(raw, "values"), _table(raw, "motifs"), _table(_table(raw, "spark"), "conf")
+    values, motifs, conf = (
+        _section_of(raw, "values"),
+        _section_of(raw, "motifs"),
+        _section_of(_section_of(raw, "spark"), "conf"),
+    )
     problems = [
         f"[{section}] {toml_key(name)}: differs from {other} in its capitals alone"
         for section, names in (("values", values), ("motifs", motifs))
-        for name, other in _doubles(names)
+        for name, other in _find_case_duplicates(names)
     ]
-    asked = _table(raw, "publish").get("tables")
+    asked = _section_of(raw, "publish").get("tables")
     if isinstance(asked, list) and "edge_now" in asked:
         problems += [
             f'[publish] tables = "edge_now": it has a column {name} of its own; rename the one of [values]'
             for name in values
             if name.casefold() in EDGE_NOW
         ]
-    where = _table(raw, "edges").get("where")
-    if isinstance(where, str) and (why := fault(where, values)):
+    where = _section_of(raw, "edges").get("where")
+    if isinstance(where, str) and (why := condition_fault(where, values)):
         problems.append(f"[edges] where = {where!r}: {why}")
     for name, text in motifs.items():
         from algorithms import patterns
 
         with contextlib.suppress(ValueError):  # no motif: the model says so
             for condition in patterns.conditions(patterns.motif(text)):
-                if why := fault(condition, values):
+                if why := condition_fault(condition, values):
                     problems.append(f"[motifs] {name} = {text!r}: where {condition}: {why}")
     problems += [
         f"[spark] conf, {name}: it is a secret, and this file holds none: it belongs into the environment, or into "
@@ -141,12 +145,12 @@ def _across(raw: dict[str, Any]) -> list[str]:
     ]
 
 
-def _table(raw: dict[str, Any], name: str) -> dict[str, Any]:
+def _section_of(raw: dict[str, Any], name: str) -> dict[str, Any]:
     found = raw.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _doubles(names: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def _find_case_duplicates(names: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Each name that only its capitals set apart from an earlier one, and that one."""
     seen: dict[str, str] = {}
     for name in names:
@@ -158,27 +162,27 @@ def _doubles(names: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 # -- Writing -----------------------------------------------------------------------------------------------------
 
 
-def template() -> str:
+def settings_template() -> str:
     """The file of a new home: every setting with an example and its meaning, commented."""
     lines = [f"# {NAME}: every setting has a default; uncomment what you change."]
     for section, field in Config.model_fields.items():
         default = field.get_default()
         whole = _BY_PLACE.get((section, None))
         heading = whole.about.meaning if whole else default.heading if isinstance(default, Section) else ""
-        lines += ["", *_commented(f"[{section}]", heading)]
+        lines += ["", *_comment_lines(f"[{section}]", heading)]
         for setting in SETTINGS:
             if setting.section == section:
-                lines += _examples(setting)
+                lines += _example_lines(setting)
     return "\n".join(lines) + "\n"
 
 
-def _examples(setting: Setting) -> list[str]:
+def _example_lines(setting: Setting) -> list[str]:
     if setting.key is None:
         return [f"# {line}" for line in setting.about.example.splitlines()]
-    return _commented(f"# {setting.key} = {setting.about.example}", setting.about.meaning)
+    return _comment_lines(f"# {setting.key} = {setting.about.example}", setting.about.meaning)
 
 
-def _commented(start: str, meaning: str) -> list[str]:
+def _comment_lines(start: str, meaning: str) -> list[str]:
     below = len(start) > 52
     first, *more = textwrap.wrap(meaning, 94 if below else 116 - max(22, len(start))) or [""]
     if below:
@@ -186,7 +190,7 @@ def _commented(start: str, meaning: str) -> list[str]:
     return [f"{start:<22}  # {first}" if first else start, *(f"{'':24}# {line}" for line in more)]
 
 
-def extended(text: str, sections: Mapping[str, Entries]) -> str:
+def extend_settings(text: str, sections: Mapping[str, Entries]) -> str:
     """The text with further settings: at the end of their sections, before the blank line that ends them."""
     import tomlkit
 
@@ -197,11 +201,11 @@ def extended(text: str, sections: Mapping[str, Entries]) -> str:
         if section not in document:
             document.add(section, tomlkit.table())
         for key, value in entries.items():
-            _put(cast("MutableMapping[str, object]", document[section]), key, value)
+            _put_setting(cast("MutableMapping[str, object]", document[section]), key, value)
     return text[: len(text) - len(body)] + tomlkit.dumps(document).replace("\n", ends)
 
 
-def replaced(text: str, settings: Mapping[tuple[str, str], str | Mapping[str, str] | None]) -> str:
+def replace_settings(text: str, settings: Mapping[tuple[str, str], str | Mapping[str, str] | None]) -> str:
     """The text with other values of these settings, (section, key); None: as by default. No password stays in it, be it
     in a comment."""
     import tomlkit
@@ -217,10 +221,10 @@ def replaced(text: str, settings: Mapping[tuple[str, str], str | Mapping[str, st
             entries.setdefault(section, {})[key] = inline
         elif value is not None:
             entries.setdefault(section, {})[key] = value
-    return extended(tomlkit.dumps(document), entries)
+    return extend_settings(tomlkit.dumps(document), entries)
 
 
-def _put(table: MutableMapping[str, object], key: str, value: str | int | float) -> None:
+def _put_setting(table: MutableMapping[str, object], key: str, value: str | int | float) -> None:
     from tomlkit.items import Table, Whitespace
 
     rows: list[tuple[Key | None, Item]] = []

@@ -40,7 +40,7 @@ _UNITS = {"": 2**20, "b": 1, "k": 2**10, "m": 2**20, "g": GIB, "t": 2**40}
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryBudget:
     """bytes: for the Python workers of one executor, None: not known; heap: of its JVM; cores: tasks that work in it at
     once; limit: bytes that no worker may exceed, its libraries aside."""
 
@@ -51,66 +51,66 @@ class Room:
     limit: int | None = None
 
     @property
-    def alone(self) -> int:
+    def max_edges_exclusive(self) -> int:
         """Edges of the graph whose trussness a task maintains, which works alone."""
-        return self.edges(REPLAY_BYTES)
+        return self.max_edges(REPLAY_BYTES)
 
     @property
-    def share(self) -> int:
+    def max_edges_shared(self) -> int:
         """Edges that each of the tasks may hold which work at once."""
-        return self.edges(EDGE_BYTES, self.cores)
+        return self.max_edges(EDGE_BYTES, self.cores)
 
-    def edges(self, each: int, tasks: int = 1) -> int:
+    def max_edges(self, each: int, tasks: int = 1) -> int:
         """How many a task may hold, of so many bytes each, when so many tasks work at once, or all cores."""
         if self.bytes is None:
             return UNKNOWN
         share = self.bytes // max(1, min(tasks, self.cores))
         return max(1, (share if self.limit is None else min(share, self.limit)) // each)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         if self.bytes is None:
             return f"{self.whose}: not known; up to {UNKNOWN:,} edges in a task"
-        each = f", {self.share:,} in each of {self.cores}" if self.cores > 1 else ""
+        each = f", {self.max_edges_shared:,} in each of {self.cores}" if self.cores > 1 else ""
         has = f"{self.bytes / GIB:.1f} GiB for Python"
         if self.limit is not None:
             has += f", {(self.limit + LIBRARIES) / GIB:.1f} for a worker with its libraries"
-        return f"{self.whose}: {has}; up to {self.alone:,} edges in one task{each}"
+        return f"{self.whose}: {has}; up to {self.max_edges_exclusive:,} edges in one task{each}"
 
 
-def room(config: Config) -> Room:
+def memory_budget(config: Config) -> MemoryBudget:
     """Of the tasks of a home."""
     master, conf = os.environ.get("ALTNEU_MASTER") or config.spark.master or "local[*]", config.spark.conf
     if master.startswith("local["):
-        return _here(conf, master[len("local[") : -1].split(",")[0])
+        return _local_budget(conf, master[len("local[") : -1].split(",")[0])
     if master.startswith("sc://"):
         if re.match(r"sc://(localhost|127\.|\[::1\])", master):
-            return _here(conf, "*")
+            return _local_budget(conf, "*")
         if not any(conf.get(name) for name in (HEAP, PYTHON_MEMORY, OVERHEAD)):
-            return Room(None, GIB, 1, "the executors of a Spark Connect server")
-    heap = _bytes(conf.get(HEAP) or "1g")
-    given, limit = _given_to_python(conf)
-    tasks = max(1, _cores(conf) // int(conf.get("spark.task.cpus") or 1))
+            return MemoryBudget(None, GIB, 1, "the executors of a Spark Connect server")
+    heap = _parse_bytes(conf.get(HEAP) or "1g")
+    given, limit = _python_memory(conf)
+    tasks = max(1, _task_cores(conf) // int(conf.get("spark.task.cpus") or 1))
     remote = master.startswith("sc://")
     whose = "an executor of the server, by [spark] conf" if remote else "an executor"
     if given is None and (master.startswith(("yarn", "k8s")) or (remote and conf.get(OVERHEAD))):
-        given, whose = _left_of_container(conf, heap), f"{whose}: its container, of {OVERHEAD} what its JVM leaves"
-    return Room(heap if given is None else given, heap, tasks, whose, limit)
+        given, whose = _container_memory_left(conf, heap), f"{whose}: its container, of {OVERHEAD} what its JVM leaves"
+    return MemoryBudget(heap if given is None else given, heap, tasks, whose, limit)
 
 
-def _left_of_container(conf: dict[str, str], heap: int) -> int:
+def _container_memory_left(conf: dict[str, str], heap: int) -> int:
     """Bytes for arrays; by itself Spark adds a tenth of the heap to a container, which is nearly nothing for Python."""
     text = conf.get(OVERHEAD)
     factor = float(conf.get(f"{OVERHEAD}Factor") or 0.1)
-    overhead = _bytes(text) if text else max(384 * 2**20, int(factor * heap))
-    return max(LEAST, overhead - OUTSIDE - _cores(conf) * LOADED)
+    overhead = _parse_bytes(text) if text else max(384 * 2**20, int(factor * heap))
+    return max(LEAST, overhead - OUTSIDE - _task_cores(conf) * LOADED)
 
 
-def _given_to_python(conf: dict[str, str]) -> tuple[int | None, int | None]:
+def _python_memory(conf: dict[str, str]) -> tuple[int | None, int | None]:
     """What the workers of an executor are given, and what one of them has beside its libraries; bytes, None: not set.
     Raises `UsageError` where that is next to nothing."""
     if not (text := conf.get(PYTHON_MEMORY)):
         return None, None
-    given, cores = _bytes(text), _cores(conf)
+    given, cores = _parse_bytes(text), _task_cores(conf)
     limit = given // cores - LIBRARIES
     if limit < LEAST:
         least = -(-(LIBRARIES + LEAST) * cores // 2**20)
@@ -122,58 +122,58 @@ def _given_to_python(conf: dict[str, str]) -> tuple[int | None, int | None]:
     return given, limit
 
 
-def _cores(conf: dict[str, str]) -> int:
+def _task_cores(conf: dict[str, str]) -> int:
     return int(conf.get("spark.executor.cores") or 1)
 
 
-def task_edges(config: Config) -> int:
+def max_task_edges(config: Config) -> int:
     """The most edges of which one task may maintain the trussness: `[truss] limit_edges`, where it is less."""
-    return min(room(config).alone, _given(config.truss.limit_edges))
+    return min(memory_budget(config).max_edges_exclusive, _limit_or_unbounded(config.truss.limit_edges))
 
 
-def region_edges(config: Config) -> int:
+def max_region_edges(config: Config) -> int:
     """The same of the part of a graph that changes reach."""
-    return min(room(config).edges(EDGE_BYTES), _given(config.truss.limit_edges))
+    return min(memory_budget(config).max_edges(EDGE_BYTES), _limit_or_unbounded(config.truss.limit_edges))
 
 
-def audit_edges(config: Config, epochs: int) -> int:
+def max_audit_edges(config: Config, epochs: int) -> int:
     """The same of a graph that a task of an audit recomputes, one task for each of so many epochs."""
-    return min(room(config).edges(AUDIT_BYTES, epochs), _given(config.truss.limit_edges))
+    return min(memory_budget(config).max_edges(AUDIT_BYTES, epochs), _limit_or_unbounded(config.truss.limit_edges))
 
 
-def part_edges(config: Config) -> int:
+def max_partition_edges(config: Config) -> int:
     """The same of each of many tasks that work at once."""
-    return min(room(config).share, _given(config.truss.limit_edges))
+    return min(memory_budget(config).max_edges_shared, _limit_or_unbounded(config.truss.limit_edges))
 
 
-def cell_edges(config: Config) -> int:
+def max_cell_edges(config: Config) -> int:
     """The most edges that one of many tasks may count triangles in: `[triangles] limit_edges`, where it is less."""
-    return min(room(config).share, _given(config.triangles.limit_edges))
+    return min(memory_budget(config).max_edges_shared, _limit_or_unbounded(config.triangles.limit_edges))
 
 
-def broadcast_rows(config: Config) -> int:
+def max_broadcast_rows(config: Config) -> int:
     """The most rows of a join that are sent to every task: a twentieth of an executor's memory, `ROW_BYTES` each."""
-    return min(BROADCAST_ROWS, room(config).heap // (20 * ROW_BYTES))
+    return min(BROADCAST_ROWS, memory_budget(config).heap // (20 * ROW_BYTES))
 
 
 def driver_memory_mb() -> int:
     """Half of the memory of this machine or container, in MiB: the rest is for Python workers and the page cache."""
     # from 32 GiB on pointers take twice the space, and the archive does not fit
-    return max(1024, min(_total() // 2 // 2**20, 31 * 1024))
+    return max(1024, min(_total_memory() // 2 // 2**20, 31 * 1024))
 
 
-def _given(limit: int | None) -> int:
+def _limit_or_unbounded(limit: int | None) -> int:
     return 2**63 if limit is None else limit
 
 
-def _here(conf: dict[str, str], cores: str) -> Room:
-    driver = _bytes(conf["spark.driver.memory"]) if "spark.driver.memory" in conf else driver_memory_mb() * 2**20
+def _local_budget(conf: dict[str, str], cores: str) -> MemoryBudget:
+    driver = _parse_bytes(conf["spark.driver.memory"]) if "spark.driver.memory" in conf else driver_memory_mb() * 2**20
     number = (os.cpu_count() or 1) if cores == "*" else int(cores)
-    bytes_, (_, limit) = max(_total() - driver, GIB // 2), _given_to_python(conf)
-    return Room(bytes_, driver, number, "this machine, less Spark's driver", limit)
+    bytes_, (_, limit) = max(_total_memory() - driver, GIB // 2), _python_memory(conf)
+    return MemoryBudget(bytes_, driver, number, "this machine, less Spark's driver", limit)
 
 
-def _bytes(text: str) -> int:
+def _parse_bytes(text: str) -> int:
     """Of a size as Spark writes it.
 
     >>> _bytes("2g"), _bytes("512M"), _bytes("1500mb"), _bytes("1024")
@@ -183,7 +183,7 @@ def _bytes(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]] if found else 2**30
 
 
-def _total() -> int:
+def _total_memory() -> int:
     """Memory of this machine or container, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = Path("/sys/fs/cgroup/memory.max")

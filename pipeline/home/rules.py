@@ -36,7 +36,7 @@ _ASKED = ("src", "dst", "a", "b", "epoch")  # what a condition may ask besides t
 
 def is_length(text: str) -> bool:
     try:
-        Schedule.parse(text)
+        Schedule.from_text(text)
     except UsageError:
         return False
     return True
@@ -113,37 +113,37 @@ def is_memory(text: str) -> bool:
     return found is not None and int(found[1]) * 1024 ** "kmgt".index(found[2]) >= 512 * 1024
 
 
-def _such(fits: Callable[[str], bool]) -> AfterValidator:
+def _text_that(fits: Callable[[str], bool]) -> AfterValidator:
     """Text that fits; what is allowed instead says the setting."""
 
-    def checked(value: str) -> str:
+    def check_text(value: str) -> str:
         if not fits(value):
             raise PydanticCustomError("not_allowed", "not allowed")
         return value
 
-    return AfterValidator(checked)
+    return AfterValidator(check_text)
 
 
-def _column(name: str) -> str:
+def _check_column(name: str) -> str:
     if why := reserved(name):
         raise ValueError(why)
     return name
 
 
-def _motif_name(name: str) -> str:
+def _check_motif_name(name: str) -> str:
     if not re.fullmatch(r"[\w-]{1,64}", name) or name.lower() in _COLUMNS:
         raise ValueError("a name is of letters, digits, _ and -, and no column of `show`")
     return name
 
 
-def _motif(text: str | list[str]) -> str | list[str]:
+def _check_motif(text: str | list[str]) -> str | list[str]:
     from algorithms import patterns
 
     patterns.motif(text)  # ValueError in words
     return text
 
 
-def _for_spark(value: object) -> str:
+def _spark_value(value: object) -> str:
     """A value as Spark has it."""
     if isinstance(value, dict):
         raise ValueError('a name with dots stands in quotes: "spark.driver.memory" = "8g"')
@@ -156,23 +156,23 @@ TYPES = ("long", "double", "string", "boolean")
 PlainTable = Literal["vertex_history", "edge_now", "epoch_totals"]
 EDGE_NOW = ("trussness", "both_ways")  # its columns besides the ends and the values
 
-Length = Annotated[str, _such(is_length)]
+Length = Annotated[str, _text_that(is_length)]
 AuditedEpochs = Annotated[str, Field(pattern=r"^(frontier|all|(every|sample) [1-9][0-9]{0,17})$")]
 AuditMode = Annotated[str, Field(pattern=r"^(auto|full|local|rolling [1-9][0-9]{0,5})$")]
-Database = Annotated[str, AfterValidator(without_password), _such(is_database)]
-Place = Annotated[str, _such(is_place)]
-Endpoint = Annotated[str, _such(is_endpoint)]
+Database = Annotated[str, AfterValidator(without_password), _text_that(is_database)]
+Place = Annotated[str, _text_that(is_place)]
+Endpoint = Annotated[str, _text_that(is_endpoint)]
 Namespace = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")]
-LandingPlace = Annotated[str, _such(is_landing)]
-Master = Annotated[str, _such(is_master), AfterValidator(without_token)]
-SparkValue = Annotated[str, BeforeValidator(_for_spark)]
-Column = Annotated[str, AfterValidator(_column)]
-Type = Annotated[str, _such(TYPES.__contains__)]
-MotifName = Annotated[str, AfterValidator(_motif_name)]
-Motif = Annotated[str | list[str], BeforeValidator(_motif)]
+LandingPlace = Annotated[str, _text_that(is_landing)]
+Master = Annotated[str, _text_that(is_master), AfterValidator(without_token)]
+SparkValue = Annotated[str, BeforeValidator(_spark_value)]
+Column = Annotated[str, AfterValidator(_check_column)]
+Type = Annotated[str, _text_that(TYPES.__contains__)]
+MotifName = Annotated[str, AfterValidator(_check_motif_name)]
+Motif = Annotated[str | list[str], BeforeValidator(_check_motif)]
 
 
-def fault(condition: str, values: Mapping[str, object]) -> str | None:
+def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
     """Why a text is no condition on these value columns, in words."""
     from algorithms.conditions import Condition
 
@@ -183,7 +183,7 @@ def fault(condition: str, values: Mapping[str, object]) -> str | None:
     types = dict.fromkeys(_ASKED, "long") | {name.casefold(): type_ for name, type_ in values.items()}
     for column in read.columns:
         if column.name.casefold() not in types:
-            similar = near(column.name, [*values, "src", "dst"])
+            similar = suggest_name(column.name, [*values, "src", "dst"])
             there = ", ".join(["src", "dst", *values])
             own = reserved(column.name)
             similar = similar or (
@@ -197,7 +197,7 @@ def fault(condition: str, values: Mapping[str, object]) -> str | None:
     return None
 
 
-def near(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """Did you mean …? Nothing where no known name is like it."""
     by_lower = {other.lower(): other for other in reversed(list(known))}
     found = get_close_matches(name.lower(), by_lower, 1, 0.6)

@@ -26,13 +26,13 @@ class S3:
     region: str | None = None
 
     @classmethod
-    def here(cls) -> S3:
+    def from_environment(cls) -> S3:
         """As the environment of this process says."""
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
         return cls(endpoint, region or ("us-east-1" if endpoint else None))
 
-    def of_arrow(self) -> dict[str, Any]:
+    def arrow_options(self) -> dict[str, Any]:
         """Arguments of `pyarrow.fs.S3FileSystem`.
 
         >>> S3("http://127.0.0.1:7070", "us-east-1").of_arrow()
@@ -44,7 +44,7 @@ class S3:
             found |= {"scheme": parts.scheme, "endpoint_override": parts.netloc + parts.path.rstrip("/")}
         return found | ({"region": self.region} if self.region else {})
 
-    def of_iceberg(self) -> dict[str, str]:
+    def iceberg_options(self) -> dict[str, str]:
         """Properties of Iceberg's S3FileIO, in a catalog or in a file IO of its own."""
         found: dict[str, str] = {}
         if self.endpoint:

@@ -25,7 +25,7 @@ class Schedule:
     seconds: int | None = None
 
     @classmethod
-    def parse(cls, every: str | None) -> Schedule:
+    def from_text(cls, every: str | None) -> Schedule:
         """`1d`, `12h`, `7d`, `15m` or None."""
         if every is None:
             return cls()
@@ -39,24 +39,24 @@ class Schedule:
         assert self.seconds is not None
         return int((when - _ORIGIN).total_seconds() // self.seconds)
 
-    def start(self, epoch: int) -> datetime:
+    def start_of(self, epoch: int) -> datetime:
         """The first instant of an epoch (by-time schedules only)."""
         assert self.seconds is not None
         return _ORIGIN + timedelta(seconds=epoch * self.seconds)
 
-    def end(self, epoch: int) -> datetime | None:
+    def end_of(self, epoch: int) -> datetime | None:
         """The first instant after an epoch; None for plain integers, and beyond what the calendar knows."""
         try:
-            return None if self.seconds is None else self.start(epoch + 1)
+            return None if self.seconds is None else self.start_of(epoch + 1)
         except OverflowError:
             return None
 
-    def drawable(self, epoch: int) -> bool:
+    def has_date(self, epoch: int) -> bool:
         """Whether the epoch has a date: its whole interval lies in the years 1 to 9999. Plain integers: below 2^62."""
         if self.seconds is None:
             return abs(epoch) < 1 << 62
         try:
-            return self.start(epoch) < self.start(epoch + 1)
+            return self.start_of(epoch) < self.start_of(epoch + 1)
         except OverflowError:
             return False
 
@@ -78,16 +78,16 @@ class Schedule:
         if self.seconds is None or not re.fullmatch(r"(19|20|21)\d{6}", text):
             return None
         try:
-            return self.label(self.epoch_of(datetime.strptime(text, "%Y%m%d").replace(tzinfo=UTC)))
+            return self.format_label(self.epoch_of(datetime.strptime(text, "%Y%m%d").replace(tzinfo=UTC)))
         except ValueError:
             return None
 
-    def label(self, epoch: int) -> str:
+    def format_label(self, epoch: int) -> str:
         """What a person reads: `2004-04-15`, `2004-04-15T12`, `2004-04-15T12-15`, or the integer."""
         if self.seconds is None:
             return str(epoch)
         try:
-            start = self.start(epoch)
+            start = self.start_of(epoch)
         except OverflowError:
             return str(epoch)
         text = start.isoformat()  # not strftime, which writes the year 999 with three digits
@@ -95,7 +95,7 @@ class Schedule:
             return text[:10]
         return text[:13] if self.seconds % _UNITS["h"] == 0 else text[:16].replace(":", "-")
 
-    def epoch(self, text: str) -> int:
+    def parse_epoch(self, text: str) -> int:
         """A label or an integer, as typed, → the epoch. Raises `UsageError` naming the text."""
         if re.fullmatch(r"-?\d+", text):
             epoch = int(text)
@@ -109,20 +109,20 @@ class Schedule:
             when = datetime.fromisoformat(iso)
         except ValueError:
             raise UsageError(
-                f"epoch {text!r} is neither an integer nor a date such as {self.label(0)}.",
+                f"epoch {text!r} is neither an integer nor a date such as {self.format_label(0)}.",
                 "altneu status   (lists the epochs)",
             ) from None
         when = when.replace(tzinfo=when.tzinfo or UTC)
         epoch = self.epoch_of(when)
-        if self.start(epoch) != when:
+        if self.start_of(epoch) != when:
             raise UsageError(
-                f"epoch {text!r} is no interval's start; the interval that holds it is {self.label(epoch)}.",
-                f"the same with {self.label(epoch)}",
+                f"epoch {text!r} is no interval's start; the interval that holds it is {self.format_label(epoch)}.",
+                f"the same with {self.format_label(epoch)}",
             )
         return epoch
 
 
-def sample(epochs: list[int], how_many: int, seed: str) -> list[int]:
+def sample_epochs(epochs: list[int], how_many: int, seed: str) -> list[int]:
     """So many of the epochs, the last always among them; 0: all. The same seed draws the same epochs.
 
     >>> sample([1, 2, 3, 4], 0, "any"), sample([1, 2, 3, 4], 1, "any")

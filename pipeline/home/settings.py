@@ -400,27 +400,27 @@ class Config(Section):
     storage: Storage = Storage()
     spark: Spark = Spark()
 
-    def semantic(self) -> dict[str, Any]:
+    def semantic_settings(self) -> dict[str, Any]:
         """What decides the meaning of history: setting → value."""
-        meaning = {setting.name: setting.of(self) for setting in SETTINGS if setting.about.restates}
+        meaning = {setting.name: setting.value_in(self) for setting in SETTINGS if setting.about.restates}
         # only if there are any: the digest of a home without motifs is that of before there were motifs
         return meaning if self.motifs else {name: value for name, value in meaning.items() if name != "motifs"}
 
     @property
-    def condition(self) -> str | None:
+    def edge_condition(self) -> str | None:
         """`[edges] where`, as Spark takes it."""
         from algorithms.conditions import spark_sql
 
         return None if self.edges.where is None else spark_sql(self.edges.where)
 
-    def patterns(self) -> dict[str, list[Pattern]]:
+    def motif_patterns(self) -> dict[str, list[Pattern]]:
         """The motifs, read; in their order."""
         from algorithms import patterns
 
         return {name: patterns.motif(text) for name, text in self.motifs.items()}
 
-    def digest(self) -> str:
-        text = json.dumps(self.semantic(), sort_keys=False)
+    def semantic_digest(self) -> str:
+        text = json.dumps(self.semantic_settings(), sort_keys=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -437,23 +437,23 @@ class Setting:
     def name(self) -> str:
         return self.key or self.section
 
-    def of(self, config: Config) -> Any:
+    def value_in(self, config: Config) -> Any:
         section = getattr(config, self.section)
         return getattr(section, self.key) if self.key else section
 
 
-def _settings() -> Iterator[Setting]:
+def _iterate_settings() -> Iterator[Setting]:
     for section, field in Config.model_fields.items():
         default = field.get_default()
         if not isinstance(default, Section):
-            yield Setting(section, None, default, _about(field))
+            yield Setting(section, None, default, _about_field(field))
             continue
         for key, inner in type(default).model_fields.items():
-            yield Setting(section, key, inner.get_default(), _about(inner))
+            yield Setting(section, key, inner.get_default(), _about_field(inner))
 
 
-def _about(field: FieldInfo) -> About:
+def _about_field(field: FieldInfo) -> About:
     return next(each for each in field.metadata if isinstance(each, About))
 
 
-SETTINGS = tuple(_settings())
+SETTINGS = tuple(_iterate_settings())

@@ -69,7 +69,7 @@ def land(
         if form is None:
             assert epoch is not None
             found = raw.Split()
-            (draft.new / home.schedule.label(epoch)).mkdir()
+            (draft.new / home.schedule.format_label(epoch)).mkdir()
             found.rows[epoch] = 0
         else:
             form, found = _read(form, epoch, draft, say)
@@ -90,8 +90,8 @@ def _epoch(home: Home, options: Options) -> int | None:
         raise UsageError("--empty takes --epoch E, and no file.", HELP)
     if options.epoch is None:
         return None
-    epoch = options.epoch if isinstance(options.epoch, int) else home.schedule.epoch(options.epoch)
-    if not home.schedule.drawable(epoch):
+    epoch = options.epoch if isinstance(options.epoch, int) else home.schedule.parse_epoch(options.epoch)
+    if not home.schedule.has_date(epoch):
         date = home.schedule.date_in(str(options.epoch))
         raise UsageError(
             f"--epoch {options.epoch}: beyond the calendar (years 1 to 9999), or 2^62.",
@@ -108,7 +108,7 @@ def _require_near_epochs(report: LandReport, landed: Iterable[int], options: Opt
         return
     date = schedule.date_in(str(options.epoch))
     raise UsageError(
-        f"epoch {far} is {schedule.label(far)}: 100 years or more from today and from all that is landed. "
+        f"epoch {far} is {schedule.format_label(far)}: 100 years or more from today and from all that is landed. "
         "Nothing was landed.",
         f"--epoch {date}   (if it is right after all: --yes)"
         if date
@@ -164,7 +164,7 @@ def _validate(form: Form, found: raw.Split) -> None:
 def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options, files: list[Path], say: Say) -> None:
     """Seal the new batches and put them into the landing, with the settings they need."""
     home = report.home
-    label = home.schedule.label
+    label = home.schedule.format_label
     moves = []
     if found.rejected and not options.dry_run:
         raw.keep(draft.folder / "rejected.jsonl", found.rejected)
@@ -208,7 +208,7 @@ def _place(report: LandReport, draft: Draft, found: raw.Split, options: Options,
 
 def _settings(report: LandReport) -> str | None:
     """The new text of `altneu.toml`, made from the file as it is by now: another land may have declared the same."""
-    fresh = Home.draft(report.home.path)
+    fresh = Home.draft_home(report.home.path)
     now, default = fresh.config.model_dump(), Config().model_dump()
     missing: dict[str, Entries] = {}
     for section, entries in report.declared.items():
@@ -219,7 +219,7 @@ def _settings(report: LandReport) -> str | None:
         return None
     if any(now[section].get(key) != default[section].get(key) for section in missing for key in missing[section]):
         raise AltneuError("another land has declared other settings meanwhile. Nothing was landed.", "the same again")
-    report.home, text = fresh.declared(**missing)
+    report.home, text = fresh.with_settings(**missing)
     return text
 
 

@@ -23,7 +23,7 @@ from algorithms.upserts import DELETE
 
 from ..errors import RunFailed, UsageError
 from ..home.directory import Home
-from ..storage.declared import quoted, value_columns
+from ..storage.declared import quote_identifier, value_columns
 
 _ENDS = ("src", "dst", "a", "b")
 _FAILS = " cannot be evaluated on "  # in the reason of a quarantined row, after the setting
@@ -60,10 +60,10 @@ def read_conditions(home: Home) -> list[RowCondition]:
     """List the conditions of the settings in the order in which they are asked."""
     config = home.config
     types = {**config.values, **dict.fromkeys((*_ENDS, "epoch"), "long")}
-    edges, listed = config.condition, list[RowCondition]()
+    edges, listed = config.edge_condition, list[RowCondition]()
     if edges is not None:
         listed.append(RowCondition(f"[edges] where = {config.edges.where!r}", edges, can_fail(edges, types)))
-    for name, motif in config.patterns().items():
+    for name, motif in config.motif_patterns().items():
         for edge in dict.fromkeys(edge for pattern in motif for edge in pattern.edges):
             sql = patterns.condition(edge.relation)
             if sql:
@@ -91,7 +91,9 @@ def require_conditions(spark: SparkSession, home: Home) -> None:
     if not conditions:
         return
     columns = dict.fromkeys((*_ENDS, "epoch"), "bigint") | value_columns(home)
-    rows = spark.range(0).selectExpr(*[f"{_FROM_ID[type_]} AS {quoted(name)}" for name, type_ in columns.items()])
+    rows = spark.range(0).selectExpr(
+        *[f"{_FROM_ID[type_]} AS {quote_identifier(name)}" for name, type_ in columns.items()]
+    )
     problems = []
     for condition in conditions:
         try:
@@ -126,10 +128,12 @@ def quarantine_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> 
     failed = name_failures(rows, conditions).where("_failure IS NOT NULL")
     reason = F.lit(None).cast("string")
     for place, condition in enumerate(conditions):
-        values = F.to_json(F.struct(*map(quoted, condition.columns)), {"ignoreNullFields": "false"})
+        values = F.to_json(F.struct(*map(quote_identifier, condition.columns)), {"ignoreNullFields": "false"})
         words = F.concat(F.lit(_reason(condition.setting)), F.substring(values, 1, _SHOWN))
         reason = F.when(F.col("_failure") == place, words).otherwise(reason)
-    row = F.to_json(F.struct(*[quoted(name) for name in rows.columns if name not in ("file", "line", "epoch")]))
+    row = F.to_json(
+        F.struct(*[quote_identifier(name) for name in rows.columns if name not in ("file", "line", "epoch")])
+    )
     text = F.substring(row, 1, _SHOWN).alias("text")
     return failed.select("file", "line", reason.alias("reason"), text, "epoch")
 

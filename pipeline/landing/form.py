@@ -92,7 +92,7 @@ def understand(home: Home, sources: list[Source], options: Options) -> Form:
     if options.ids and options.ids != home.config.vertices.ids:
         settings["vertices"] = {"ids": _ids(home, options.ids)}
     _require_text_for(options, sources)
-    planned, _ = home.declared(**settings) if settings else (home, "")
+    planned, _ = home.with_settings(**settings) if settings else (home, "")
     id_type = "long" if planned.config.vertices.ids == "integer" else "string"
     types = {"src": id_type, "dst": id_type, "op": "string", "seq": "long"} | planned.config.values
     samples = [take_sample(source, options, types) for source in sources]
@@ -109,7 +109,7 @@ def understand(home: Home, sources: list[Source], options: Options) -> Form:
         types[options.time_column] = "string" if clock.text else "long" if clock.unit == "ns" else "double"
     types |= values
     declared = settings | ({"values": values} if values else {})
-    final, _ = home.declared(**declared) if declared else (home, "")
+    final, _ = home.with_settings(**declared) if declared else (home, "")
     used = {name: types[name] for name in order if name != "_"}
     required = frozenset({"src", "dst"} | ({options.time_column} if options.time_column else set()))
     optional = frozenset(used) - required

@@ -24,8 +24,8 @@ from ..errors import BatchRejected, Unavailable
 from ..home.directory import Home
 from ..home.s3 import S3
 from ..storage import few
-from ..storage.declared import ddl, value_columns
-from ..storage.session import cores
+from ..storage.declared import ddl_schema, value_columns
+from ..storage.session import count_cores
 from . import OPERATIONS, Landed
 from .headers import HARMLESS, reject_repeated_headers
 from .layout import FileBroken, Layout
@@ -42,7 +42,7 @@ def good(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame
     """The usable rows of the landed files: src, dst, values, op, seq, file, line, epoch. Read at every use."""
     id_type = _ID[home.config.vertices.ids]
     own = {"op": "string", "seq": "bigint", "file": "string", "line": "bigint", "epoch": "bigint"}
-    return _read(spark, home, landed, _good, ddl({"src": id_type, "dst": id_type} | value_columns(home) | own))
+    return _read(spark, home, landed, _good, ddl_schema({"src": id_type, "dst": id_type} | value_columns(home) | own))
 
 
 def bad(spark: SparkSession, home: Home, landed: Iterable[Landed]) -> DataFrame:
@@ -135,7 +135,7 @@ def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows
     """What `rows` makes of each of the files, a file a task as far as there are cores."""
     form = _layout(home)
     files = [(batch.epoch, f.location, f"epoch={batch.label}/{f.name}") for batch in landed for f in batch.files]
-    s3 = S3.here()  # executors have keys of their own, and perhaps not these
+    s3 = S3.from_environment()  # executors have keys of their own, and perhaps not these
     if not files:
         return spark.createDataFrame([], schema)
 
@@ -145,8 +145,8 @@ def _read(spark: SparkSession, home: Home, landed: Iterable[Landed], rows: _Rows
                 for table in rows(_File(epoch, path, name, form, s3)):
                     yield from table.to_batches(1 << 17)
 
-    slices = len(files) if len(files) <= FEW_FILES else min(len(files), 4 * cores(spark))
-    listed = few.frame(spark, {"epoch": "bigint", "path": "string", "name": "string"}, files)
+    slices = len(files) if len(files) <= FEW_FILES else min(len(files), 4 * count_cores(spark))
+    listed = few.local_frame(spark, {"epoch": "bigint", "path": "string", "name": "string"}, files)
     spread = listed.repartitionByRange(slices, "path") if slices > 1 else listed.coalesce(1)
     return spread.mapInArrow(read_all, schema)
 

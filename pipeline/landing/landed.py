@@ -60,7 +60,7 @@ class Landed:
 def epoch_of(home: Home, folder: str) -> int:
     """The epoch of a folder by its name, `epoch=<label>`. Raises `AltneuError`."""
     try:
-        return home.schedule.epoch(folder.removeprefix("epoch="))
+        return home.schedule.parse_epoch(folder.removeprefix("epoch="))
     except UsageError as error:
         raise AltneuError(
             format_name(f"landing/{folder}: {error.what}"), format_name(f"rename or remove {home.landed_at}/{folder}")
@@ -95,7 +95,7 @@ def data(home: Home, folder: str, names: Iterable[str]) -> Iterator[str]:
 
 def unfinished(home: Home, epoch: int, names: Iterable[str]) -> str | None:
     """Why a folder is no batch, by the names in it alone."""
-    if not home.schedule.drawable(epoch):
+    if not home.schedule.has_date(epoch):
         return "the epoch lies beyond the years 1 to 9999 (or 2^62): remove its folder"
     for name in sorted(names, reverse=True):
         if name.endswith(UNFINISHED) and not name.startswith((".", "_")):

@@ -105,7 +105,7 @@ def _write(rows: pa.Table, of: Times, form: Form, into: Path, name: str, written
     for start, end in zip([0, *cuts], [*cuts, len(of)], strict=True):
         if start == end:
             continue
-        folder = into / form.home.schedule.label(int(of[start]))
+        folder = into / form.home.schedule.format_label(int(of[start]))
         folder.mkdir(exist_ok=True)
         target = folder / name
         options = pacsv.WriteOptions(include_header=not target.exists(), quoting_style="needed")

@@ -58,10 +58,10 @@ def survey(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, Epoch]]:
         why = there.incomplete if there else None
         if state == "folded":
             assert parent.since is not None
-            why = f"a compaction has folded the history before epoch {home.schedule.label(parent.since)}"
+            why = f"a compaction has folded the history before epoch {home.schedule.format_label(parent.since)}"
         found[epoch] = Epoch(
             epoch,
-            home.schedule.label(epoch),
+            home.schedule.format_label(epoch),
             state,
             digests.get(epoch),
             len(there.files) if there else 0,

@@ -32,7 +32,7 @@ from ..extras import require_extras
 from ..home.directory import Home
 from ..home.uris import sqlite_uri
 from ..scheduling.folders import dags_folder, plugins_folder
-from ..storage.session import PORT, REMOTE, listens
+from ..storage.session import PORT, REMOTE, is_listening
 from ..tasks.base import POOL
 
 REPO = Path(__file__).resolve().parents[2]
@@ -89,10 +89,10 @@ def standalone(
     does not come up.
     """
     require_extras("a local Airflow", "airflow", "quality")
-    home = Home.open(path, create=True)
+    home = Home.open_home(path, create=True)
     if not landing.listing(home):
         home = _land_demo(home, say)
-    if listens("127.0.0.1", port):
+    if is_listening("127.0.0.1", port):
         raise UsageError(f"port {port} is taken.", f"altneu airflow --port {port + 1}")
     environment = settings(home, port, now or datetime.now(UTC))
     if connect:
@@ -129,7 +129,7 @@ def standalone(
 def execute(path: Path, arguments: list[str]) -> NoReturn:
     """Become an `airflow` command with the settings of this home's Airflow: those that it was last started with."""
     require_extras("a local Airflow", "airflow")
-    home = Home.open(path)
+    home = Home.open_home(path)
     kept = _kept(home)
     if not kept.is_file():
         raise UsageError(f"no Airflow was started on {home.path} yet ({kept} is missing).", "altneu airflow")
@@ -212,7 +212,7 @@ def _commands(home: Home, environment: dict[str, str], connect: bool) -> dict[st
 
 def _free(port: int) -> int:
     """The port, or when it is taken any other."""
-    if not listens("127.0.0.1", port):
+    if not is_listening("127.0.0.1", port):
         return port
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
@@ -267,7 +267,7 @@ def _history(home: Home, now: datetime) -> dict[str, str]:
     if not epochs or schedule.seconds is None:
         return {}
     try:
-        first, last, stale = (schedule.start(e) for e in (epochs[0], epochs[-1], epochs[-1] + 1 + STALE_EPOCHS))
+        first, last, stale = (schedule.start_of(e) for e in (epochs[0], epochs[-1], epochs[-1] + 1 + STALE_EPOCHS))
     except OverflowError:  # epochs beyond the calendar
         return {}
     return {} if stale > now else {"ALTNEU_START": first.isoformat(), "ALTNEU_END": last.isoformat()}

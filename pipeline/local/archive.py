@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..home.uris import sqlite_uri
 from ..storage.catalogs import jdbc_options
-from ..storage.session import ARCHIVE, catalog, session
+from ..storage.session import ARCHIVE, register_catalog, start_session
 
 
 def make() -> str:
@@ -36,9 +36,9 @@ def _round_trip(options: str) -> None:
     from pyspark import SparkContext
 
     with tempfile.TemporaryDirectory() as folder:
-        spark = session("local[2]", {"spark.driver.extraJavaOptions": options})
+        spark = start_session("local[2]", {"spark.driver.extraJavaOptions": options})
         name = "round_trip"
-        catalog(spark, name, jdbc_options(sqlite_uri(f"{folder}/catalog.db"), f"{folder}/warehouse"))
+        register_catalog(spark, name, jdbc_options(sqlite_uri(f"{folder}/catalog.db"), f"{folder}/warehouse"))
         spark.sql(f"CREATE NAMESPACE {name}.graph")
         spark.sql(f"CREATE TABLE {name}.graph.t (a bigint, b bigint) USING iceberg")
         for _ in range(2):

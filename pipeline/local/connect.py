@@ -20,8 +20,8 @@ from ..errors import RunFailed, UsageError
 from ..home.directory import Home
 from ..secret import read_secret
 from ..storage import travel
-from ..storage.connecting import TOKEN, local
-from ..storage.session import PORT, REMOTE, listens, session
+from ..storage.connecting import TOKEN, is_loopback
+from ..storage.session import PORT, REMOTE, is_listening, start_session
 
 MESSAGE_MB = 512  # of one answer or one local table
 
@@ -35,12 +35,12 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[
     token = read_secret(TOKEN)
     if token:
         os.environ[TOKEN] = token
-    elif not local(host):
+    elif not is_loopback(host):
         raise UsageError(
             f"at {host} others reach the server, who may do what it may: it needs a token there, and none is set.",
             f"export {TOKEN}=$(openssl rand -hex 32)   (or {TOKEN}_FILE=…), here and where the clients are",
         )
-    if listens(host, port):
+    if is_listening(host, port):
         raise UsageError(f"port {port} is taken.", f"altneu connect --port {port + 1}")
     server = {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
@@ -50,8 +50,8 @@ def serve(home: Home, host: str = "127.0.0.1", port: int = PORT, say: Callable[[
         "spark.scheduler.mode": "FAIR",
     }
     done = threading.Event()
-    spark = session(master, home.config.spark.conf | server)
-    if spark.conf.get(travel.CODE, None) is None and travel.archive.cache_info().currsize:
+    spark = start_session(master, home.config.spark.conf | server)
+    if spark.conf.get(travel.CODE, None) is None and travel.code_archive.cache_info().currsize:
         spark.stop()
         raise UsageError(
             f"the executors of {master} have no altneu, or another one, and the clients are not told to send theirs.",

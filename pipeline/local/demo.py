@@ -41,7 +41,7 @@ def messages() -> Path:
 def daily(home: Home) -> Home:
     """The home with a day as its epoch and 30 of them as an edge's life, unless it says something else already."""
     declared = home.config.epochs.every is not None
-    return home if declared else home.declare(epochs={"every": _EVERY}, edges={"live_for": _LIVE_FOR})
+    return home if declared else home.declare_settings(epochs={"every": _EVERY}, edges={"live_for": _LIVE_FOR})
 
 
 def land_messages(home: Home) -> landing.LandReport:
@@ -95,7 +95,7 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
         if wrong:
             raise CheckFailed(
                 f"{len({r['epoch'] for r in wrong})} epochs differ from their recomputation; the first: "
-                f"{wrong[0]['name']} at {home.schedule.label(wrong[0]['epoch'])}: {wrong[0]['observed']}",
+                f"{wrong[0]['name']} at {home.schedule.format_label(wrong[0]['epoch'])}: {wrong[0]['observed']}",
                 f"altneu --home {home.path} audit {wrong[0]['epoch']}",
             )
     said = Counter(at.audit.verdict for at in list_epoch_statuses(ledger, row).rows.values() if at.batch and at.audit)

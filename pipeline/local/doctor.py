@@ -189,15 +189,15 @@ def _tasks(home: Path) -> Check:
     from ..home import memory
     from ..home.directory import Home
 
-    config = Home.open(home).config if (home / "altneu.toml").exists() else None
+    config = Home.open_home(home).config if (home / "altneu.toml").exists() else None
     if config is None:
         return Check("Task memory", True, "the home's, once it is there")
     try:
-        found = memory.room(config).words()
+        found = memory.memory_budget(config).describe()
     except AltneuError as error:
         return Check("Task memory", False, error.what, error.next or "")
-    if memory.task_edges(config) < memory.room(config).alone:
-        found += f"; [truss] limit_edges says {memory.task_edges(config):,}"
+    if memory.max_task_edges(config) < memory.memory_budget(config).max_edges_exclusive:
+        found += f"; [truss] limit_edges says {memory.max_task_edges(config):,}"
     return Check("Task memory", True, found)
 
 
@@ -247,7 +247,7 @@ def _database(home: Path) -> Check:
     if not (home / "altneu.toml").exists():
         return Check("Database", True, "SQLite, made by the first run")
     try:
-        uri = Home.open(home).database
+        uri = Home.open_home(home).database
     except AltneuError as error:
         return Check("Database", False, error.what, error.next or "")
     import sqlalchemy as sa
@@ -286,7 +286,7 @@ def _stores(home: Path) -> Iterator[Check]:
 
     if not (home / "altneu.toml").exists():
         return
-    settings = Home.open(home)
+    settings = Home.open_home(home)
     if in_s3(settings.warehouse):
         jar = next((ASSETS / "jars").glob("*iceberg-aws-bundle*.jar"), None)
         if jar is not None:
@@ -318,12 +318,16 @@ def _stores(home: Path) -> Iterator[Check]:
 def _catalog(home: Home) -> Check:
     """Does the REST catalog answer?"""
     from ..errors import AltneuError
-    from ..storage.catalogs import RestServer
+    from ..storage.catalogs import RestCatalogClient
 
     rest = home.config.storage.catalog
     assert rest is not None
     try:
-        return Check("Catalog", True, f"{rest.uri}: {len(RestServer(rest).located()):,} tables in {rest.namespace}")
+        return Check(
+            "Catalog",
+            True,
+            f"{rest.uri}: {len(RestCatalogClient(rest).metadata_locations()):,} tables in {rest.namespace}",
+        )
     except AltneuError as error:
         return Check("Catalog", False, error.what, error.next or "")
 
@@ -338,12 +342,12 @@ def _place(home: Path) -> Iterator[Check]:
     from ..state.place import find_identity, open_ledger, verify_identity
     from ..state.records import LANDED
     from ..storage.avro import NotAvro
-    from ..storage.inventory import take
+    from ..storage.inventory import take_inventory
 
     if not (home / "altneu.toml").exists():
         return
     try:
-        settings = Home.open(home)
+        settings = Home.open_home(home)
         verify_identity(settings)
         if find_identity(settings) is None:  # no tables yet, and perhaps no database: none is made here
             return
@@ -360,7 +364,7 @@ def _place(home: Path) -> Iterator[Check]:
         yield Check("Place", False, error.what, error.next or "")
         return
     try:
-        found = take(settings, ledger)
+        found = take_inventory(settings, ledger)
     except (OSError, NotAvro) as error:
         yield Check("Tables", False, f"{settings.warehouse} cannot be read: {error}", "restore it from a back-up")
         return
@@ -379,10 +383,10 @@ def _place(home: Path) -> Iterator[Check]:
 def _names(home: Home, ledger: Ledger) -> Check:
     """Do `main` and the tags follow the ledger? Where a process died before that, they do now."""
     from ..errors import describe_error
-    from ..storage.unaided import branches
+    from ..storage.unaided import open_branches
 
     try:
-        moved = branches(home).follow(ledger)
+        moved = open_branches(home).update_refs(ledger)
     except Exception as error:  # altneu itself reads by the ledger
         what, then = describe_error(error)
         return Check("Tags", None, f"other programs may not see the newest revision: {what}", then or "")
@@ -402,26 +406,26 @@ def _kept(home: Home, ledger: Ledger) -> Iterator[Check]:
 def _in_files(home: Home, ledger: Ledger, row: Revision) -> str | None:
     from ..storage import kept
 
-    key = kept.of(ledger, row)
-    if key is None or not (kept.folder(home) / key / "manifest.json").exists():
+    key = kept.cached_graph_key(ledger, row)
+    if key is None or not (kept.cache_folder(home) / key / "manifest.json").exists():
         return None
-    size = sum(file.stat().st_size for file in kept.folder(home).rglob("*") if file.is_file())
-    return f"{kept.folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)"
+    size = sum(file.stat().st_size for file in kept.cache_folder(home).rglob("*") if file.is_file())
+    return f"{kept.cache_folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)"
 
 
 def _in_table(home: Home, ledger: Ledger, row: Revision) -> str | None:
     from ..storage import kept
     from ..storage.declared import CERTIFICATES
-    from ..storage.inventory import lacking
-    from ..storage.unaided import branches
+    from ..storage.inventory import is_missing_files
+    from ..storage.unaided import open_branches
 
-    state = kept.certified(ledger, row)
+    state = kept.saved_checkpoint(ledger, row)
     if state is None:
         return None
-    tables = branches(home)
+    tables = open_branches(home)
     try:
-        size = tables.size(CERTIFICATES, state.snapshot)
-        if lacking(tables.metadata(CERTIFICATES), {state.snapshot}):
+        size = tables.snapshot_size(CERTIFICATES, state.snapshot)
+        if is_missing_files(tables.load_metadata(CERTIFICATES), {state.snapshot}):
             return None
     except (KeyError, OSError):  # no such table or snapshot
         return None
@@ -459,12 +463,12 @@ def _spark() -> Check:
     try:
         from ..home.uris import sqlite_uri
         from ..storage.catalogs import jdbc_options
-        from ..storage.session import catalog, session
+        from ..storage.session import register_catalog, start_session
 
-        spark = session()
+        spark = start_session()
         with tempfile.TemporaryDirectory() as folder:
             name = f"doctor_{os.getpid()}"
-            catalog(spark, name, jdbc_options(sqlite_uri(f"{folder}/catalog.db"), f"{folder}/warehouse"))
+            register_catalog(spark, name, jdbc_options(sqlite_uri(f"{folder}/catalog.db"), f"{folder}/warehouse"))
             spark.sql(f"CREATE NAMESPACE {name}.doctor")
             spark.sql(f"CREATE TABLE {name}.doctor.t (a bigint) USING iceberg")
             spark.range(3).selectExpr("id a").writeTo(f"{name}.doctor.t").append()

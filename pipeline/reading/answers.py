@@ -123,11 +123,11 @@ class _Asker:
     def epoch(self) -> int:
         """The epoch as of which is asked."""
         assert self.row.frontier is not None
-        return self.row.frontier if self.question.as_of is None else self.home.schedule.epoch(self.question.as_of)
+        return self.row.frontier if self.question.as_of is None else self.home.schedule.parse_epoch(self.question.as_of)
 
     @cached_property
     def span(self) -> list[int]:
-        return [self.home.schedule.epoch(text) for text in self.question.span]
+        return [self.home.schedule.parse_epoch(text) for text in self.question.span]
 
     def check_epochs(self) -> None:
         """Raises `UsageError` for epochs that cannot be answered for, without Spark."""
@@ -249,7 +249,7 @@ class _Asker:
 
 def unpublished(home: Home, epoch: int, known: Iterable[int], what: str = "published") -> UsageError:
     """The error for an epoch that was never published, with the nearest ones."""
-    label = home.schedule.label
+    label = home.schedule.format_label
     near = sorted(sorted(known, key=lambda each: abs(each - epoch))[:3])
     hint = f" The nearest: {', '.join(map(label, near))}." if near else f" Nothing was {what}."
     return UsageError(f"epoch {label(epoch)} was never {what}.{hint}", "altneu status")
@@ -283,13 +283,13 @@ def _narrowed(tables: DuckTables, rows: Query, question: Question, columns: tupl
     where = ""
     if question.where is not None:
         try:
-            where = f"WHERE {tables.condition(question.where, tables.types_of(rows))}"
+            where = f"WHERE {tables.translate_condition(question.where, tables.column_types(rows))}"
         except Refused as error:
             raise _bad_where(question.where, columns, error) from None
     ways = {True: "DESC NULLS LAST", False: "ASC NULLS FIRST"}
-    order = ", ".join(f"{tables.quoted(name)} {ways[down]}" for name, down in question.sorting(columns))
+    order = ", ".join(f"{tables.quote_identifier(name)} {ways[down]}" for name, down in question.sorting(columns))
     limit = "" if question.first is None else f"LIMIT {question.first}"
-    return tables.arrow(tables.sql(f"SELECT * FROM {{rows}} {where} ORDER BY {order} {limit}", rows=rows))
+    return tables.to_arrow(tables.select_rows(f"SELECT * FROM {{rows}} {where} ORDER BY {order} {limit}", rows=rows))
 
 
 def _bad_where(where: str, columns: Sequence[str], error: Exception) -> UsageError:
@@ -324,12 +324,14 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
         from ..storage.duck import Query, Refused
 
         try:
-            holds = tables.condition(where, answer.types())
+            holds = tables.translate_condition(where, answer.types())
         except Refused as error:
             raise _bad_where(where, answer.columns, error) from None
         held = Query("SELECT * FROM rows_of_the_database", {"rows_of_the_database": table})
-        matching = tables.sql(f"SELECT {tables.quoted(_NUMBER)} AS number FROM {{rows}} WHERE {holds}", rows=held)
-        return [row["number"] for row in tables.listed(matching)]
+        matching = tables.select_rows(
+            f"SELECT {tables.quote_identifier(_NUMBER)} AS number FROM {{rows}} WHERE {holds}", rows=held
+        )
+        return [row["number"] for row in tables.collect_rows(matching)]
 
     def by_spark(warehouse: Warehouse) -> list[int]:
         columns = ", ".join(f"`{name}` {type_}" for name, type_ in (answer.types() | {_NUMBER: "bigint"}).items())
@@ -354,7 +356,7 @@ def _results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, 
     return [
         {
             "epoch": row.epoch,
-            "label": home.schedule.label(row.epoch),
+            "label": home.schedule.format_label(row.epoch),
             "revision": row.revision,
             "at": row.at,
             "result": "passed" if row.passed else "warns" if row.severity == "warning" else "fails",
@@ -385,7 +387,7 @@ def _checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, A
         rows.append(
             {
                 "epoch": check.epoch,
-                "label": home.schedule.label(check.epoch),
+                "label": home.schedule.format_label(check.epoch),
                 "result": "passed" if check.passed else "warns" if check.severity is Severity.WARNING else "fails",
                 "suite": check.suite,
                 "check": check.name,

@@ -25,9 +25,11 @@ def communities(tables: Tables[R], revision: Revision, epoch: int, k: int, only:
     Source: Huang et al. 2014. One task: about 55 bytes an edge of the k-truss.
     """
     answerable(tables.home, revision, epoch)
-    inside = tables.sql(f"SELECT * FROM {{stored}} WHERE k >= {k}", stored=tables.at("trussness", revision))
-    edges = tables.sql("SELECT a, b FROM {stored}", stored=sums(tables, inside, epoch, "a", "b"))
-    found = tables.one_task(edges, _communities, "src bigint, dst bigint, community bigint")
+    inside = tables.select_rows(
+        f"SELECT * FROM {{stored}} WHERE k >= {k}", stored=tables.read_table("trussness", revision)
+    )
+    edges = tables.select_rows("SELECT a, b FROM {stored}", stored=sums(tables, inside, epoch, "a", "b"))
+    found = tables.apply_in_one_task(edges, _communities, "src bigint, dst bigint, community bigint")
     return named(tables, revision, found, ["src", "dst"], only)
 
 
@@ -60,16 +62,16 @@ def triangles(
         query = "SELECT a, b, c, 1 AS diff FROM {now}" + " UNION ALL SELECT a, b, c, -1 FROM {before}" * (
             len(sides) - 1
         )
-        found = tables.sql(query, **dict(zip(("now", "before"), sides, strict=False)))
+        found = tables.select_rows(query, **dict(zip(("now", "before"), sides, strict=False)))
     net = (
         "SELECT a, b, c, n AS diff FROM (SELECT a, b, c, CAST(sum(diff) AS BIGINT) AS n FROM {found} GROUP BY a, b, c) "
         "net WHERE n <> 0"
     )
-    return named(tables, revision, tables.sql(net, found=found), ["a", "b", "c"], only)
+    return named(tables, revision, tables.select_rows(net, found=found), ["a", "b", "c"], only)
 
 
 def _triangles_in_one_task(tables: Tables[R], edges: R) -> R:
-    return tables.one_task(edges, _listed, "a bigint, b bigint, c bigint")
+    return tables.apply_in_one_task(edges, _listed, "a bigint, b bigint, c bigint")
 
 
 def _listed(edges: pa.Table) -> pa.Table:
@@ -99,11 +101,11 @@ def support(tables: Tables[R], revision: Revision, epoch: int, only: Only | None
     distributed engine in cells, where a task has not the memory."""
     answerable(tables.home, revision, epoch)
     edges = _edges_at(tables, revision, epoch)
-    size = memory.cell_edges(tables.home.config)
+    size = memory.max_cell_edges(tables.home.config)
     if tables.distributed and (count := _rows(tables, revision)) > size:
         found = cast(R, _support_in_cells(cast("DataFrame", edges), count, size))
     else:
-        found = tables.one_task(edges, _support, "src bigint, dst bigint, support bigint")
+        found = tables.apply_in_one_task(edges, _support, "src bigint, dst bigint, support bigint")
     return named(tables, revision, found, ["src", "dst"], only)
 
 
@@ -142,7 +144,7 @@ def _edges_at(tables: Tables[R], revision: Revision, epoch: int) -> R:
         "SELECT a, b, n AS diff FROM (SELECT a, b, CAST(sum(diff) AS BIGINT) AS n FROM {stored} "
         f"WHERE epoch <= {epoch} AND until > {epoch} GROUP BY a, b) alive WHERE n <> 0"
     )
-    return tables.sql(query, stored=tables.at("edges", revision))
+    return tables.select_rows(query, stored=tables.read_table("edges", revision))
 
 
 def _always() -> list[Column]:

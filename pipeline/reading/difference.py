@@ -119,7 +119,7 @@ class Difference:
         }
 
     def _label(self, epoch: int | None) -> str | None:
-        return None if epoch is None else self.after.home.schedule.label(epoch)
+        return None if epoch is None else self.after.home.schedule.format_label(epoch)
 
     def _totals(self) -> Iterable[Document]:
         """Spans of epochs in which a total differs."""
@@ -241,15 +241,15 @@ class Difference:
     def _sides(self, spark: SparkSession, table: str, keys: tuple[str, ...]) -> tuple[DataFrame, DataFrame]:
         """A table's rows before, and the difference to those after, as diff triples."""
         before, after = (Warehouse(spark, side.home) for side in (self.before, self.after))
-        old = self._clamped(before.at(table, self.before.row), self.before.row)
+        old = self._clamped(before.read_table(table, self.before.row), self.before.row)
         if self._adds:
-            new = after.at(table, self.after.row)
+            new = after.read_table(table, self.after.row)
             mine, end = F.col("revision") > self.before.row.revision, self.before.row.frontier
             if end is None:
                 return old, self._clamped(new, self.after.row)
             due = (F.col("epoch") > end) & ~mine  # what was known to come, and was after the frontier
             return old, self._clamped(new.where(mine | due), self.after.row)
-        new = self._clamped(after.at(table, self.after.row), self.after.row)
+        new = self._clamped(after.read_table(table, self.after.row), self.after.row)
         if self._by_name:
             old, new = self._keyed(before, self.before, old, keys), self._keyed(after, self.after, new, keys)
         minus = old.withColumn("diff", -F.col("diff"))
@@ -319,7 +319,7 @@ def _shown(point: EpochTotals, motifs: list[str]) -> Mapping[str, int]:
 
 
 def _described(side: Side) -> Document:
-    frontier = None if side.row.frontier is None else side.home.schedule.label(side.row.frontier)
+    frontier = None if side.row.frontier is None else side.home.schedule.format_label(side.row.frontier)
     run = side.run.run_id if side.run else None
     return {
         "name": side.name,

@@ -60,14 +60,18 @@ class Engines:
             return by_spark(self.spark())
         import duckdb
 
-        from ..storage.duck import Uncertain
+        from ..storage.duck import UncertainCondition
 
         try:
             return by_duckdb(self.duckdb)
-        except (Uncertain, duckdb.OutOfRangeException) as error:
+        except (UncertainCondition, duckdb.OutOfRangeException) as error:
             if self.engine is not Engine.duckdb:
                 return by_spark(self.spark())
-            why = f"only Spark can tell what a condition means with {error}" if isinstance(error, Uncertain) else error
+            why = (
+                f"only Spark can tell what a condition means with {error}"
+                if isinstance(error, UncertainCondition)
+                else error
+            )
             raise UsageError(f"{why}.", "--engine spark") from None
 
     def _little(self, read: Sequence[Revision], tables: tuple[str, ...], works: bool) -> bool:
@@ -75,5 +79,5 @@ class Engines:
 
         if files.local_path(self.home.warehouse) is None:
             return False
-        stored = sum(self.duckdb.size(row, tables) for row in read)
+        stored = sum(self.duckdb.count_stored_rows(row, tables) for row in read)
         return stored <= (LITTLE_WORK if works else LITTLE)

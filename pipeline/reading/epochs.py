@@ -54,7 +54,7 @@ def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChang
         found = dict.fromkeys(found, Kind.ROLLED_BACK)
     before, after = _totals(ledger, parent, found, old), _totals(ledger, row, found, new)
     return [
-        EpochChange(epoch, home.schedule.label(epoch), kind, before.get(epoch), after.get(epoch))
+        EpochChange(epoch, home.schedule.format_label(epoch), kind, before.get(epoch), after.get(epoch))
         for epoch, kind in found.items()
     ]
 

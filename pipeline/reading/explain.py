@@ -43,7 +43,7 @@ def triangle(tables: Tables[R], revision: Revision, epoch: int, corners: tuple[s
     edges = [_edge(tables, revision, epoch, a, b, rows, called) for a, b in pairs]
     return {
         "triangle": [called[number] for number in numbers],
-        "epoch": tables.home.schedule.label(epoch),
+        "epoch": tables.home.schedule.format_label(epoch),
         "revision": revision.revision,
         "there": all(each["there"] for each in edges),
         "edges": edges,
@@ -56,7 +56,7 @@ def vertex(tables: Tables[R], revision: Revision, epoch: int, name: str) -> Docu
     (number,) = numbers_of(tables, [name], revision)
 
     def diffs(table: str) -> list[tuple[Any, Document]]:
-        label = tables.home.schedule.label
+        label = tables.home.schedule.format_label
         found = _stored(tables, revision, table, epoch, f"vertex = {number}")
         return [(r, {"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]}) for r in found]
 
@@ -70,7 +70,7 @@ def vertex(tables: Tables[R], revision: Revision, epoch: int, name: str) -> Docu
     rows, called = _rows(tables, revision, found[:SHOWN], epoch), _called(tables, revision, found[:SHOWN], number)
     return {
         "vertex": called[number],
-        "epoch": tables.home.schedule.label(epoch),
+        "epoch": tables.home.schedule.format_label(epoch),
         "revision": revision.revision,
         "degree": sum(row["diff"] for row in degree),
         "triangles": sum(row["diff"] for row in counts),
@@ -87,7 +87,7 @@ def difference(tables: Tables[R], revision: Revision, epoch: int, a: int, b: int
     """What stands behind a differing row, in lines: the stored diffs of the edge a, b (or the vertex a), and the landed
     rows of the edge (or of the vertex's first edges) with their fate at the epoch."""
     mine = [(a, b)] if b is not None else _edges_at(tables, revision, epoch, a)
-    label = tables.home.schedule.label
+    label = tables.home.schedule.format_label
     lines = []
     for table in ("edges", "trussness") if b is not None else ("degrees", "triangle_counts"):
         of = f"a = {a} AND b = {b}" if b is not None else f"vertex = {a}"
@@ -106,7 +106,7 @@ def difference(tables: Tables[R], revision: Revision, epoch: int, a: int, b: int
 def _stored(tables: Tables[R], revision: Revision, table: str, epoch: int, of: str) -> list[dict[str, Any]]:
     """The stored diffs at epochs <= `epoch` for which a condition holds, the first ones first."""
     query = f"SELECT * FROM {{stored}} WHERE {of} AND epoch <= {epoch}"
-    rows = tables.listed(tables.sql(query, stored=tables.at(table, revision)))
+    rows = tables.collect_rows(tables.select_rows(query, stored=tables.read_table(table, revision)))
     return sorted(rows, key=lambda row: (row["epoch"], row["revision"], row.get("motif", ""), row["diff"]))
 
 
@@ -117,7 +117,10 @@ def _edges_at(tables: Tables[R], revision: Revision, epoch: int, *vertices: int)
         f"SELECT a, b FROM {{stored}} WHERE epoch <= {epoch} AND until > {epoch} AND (a IN ({some}) OR b IN ({some})) "
         "GROUP BY a, b HAVING sum(diff) <> 0"
     )
-    return sorted((row["a"], row["b"]) for row in tables.listed(tables.sql(query, stored=tables.at("edges", revision))))
+    return sorted(
+        (row["a"], row["b"])
+        for row in tables.collect_rows(tables.select_rows(query, stored=tables.read_table("edges", revision)))
+    )
 
 
 def _edge(
@@ -134,7 +137,7 @@ def _edge(
     mine = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
     found: Document = {
         "edge": [called[a], called[b]],
-        "epoch": tables.home.schedule.label(epoch),
+        "epoch": tables.home.schedule.format_label(epoch),
         "revision": revision.revision,
         "there": any(row["fate"] == "in force" for row in mine),
         "rows": [{**row, "src": called[row["src"]], "dst": called[row["dst"]]} for row in mine],
@@ -143,7 +146,7 @@ def _edge(
         query = (
             f"SELECT k FROM {{stored}} WHERE a = {a} AND b = {b} AND epoch <= {epoch} GROUP BY k HAVING sum(diff) <> 0"
         )
-        stored = tables.listed(tables.sql(query, stored=tables.at("trussness", revision)))
+        stored = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", revision)))
         found["trussness"] = stored[0]["k"] if stored else None
     if triangles:
         ends: dict[int, set[int]] = {a: set(), b: set()}
@@ -162,7 +165,7 @@ def _rows(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], e
     """All landed rows of some pairs at epochs <= `epoch`, both directions, with their fate there."""
     if not pairs:
         return []
-    config, label = tables.home.config, tables.home.schedule.label
+    config, label = tables.home.config, tables.home.schedule.format_label
     values = list(config.values)
     landed = _landed(tables, revision, pairs, epoch)
     order = sorted(landed, key=lambda row: _rank_row(row, values))
@@ -217,11 +220,13 @@ def _landed(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]],
     config, types = tables.home.config, value_columns(tables.home)
     asked = types | dict.fromkeys(("src", "dst", "a", "b", "epoch"), "bigint")
     passes = "true"
-    if config.condition is not None:
+    if config.edge_condition is not None:
         # of other rows it is not asked anywhere, and may fail on their values
         counts = "op <> 'delete' AND _n > 0"
-        passes = f"coalesce(CASE WHEN {counts} THEN {tables.condition(config.condition, asked)} END, false)"
-    data = ", ".join(map(tables.quoted, ["src", "dst", *types, "op", "seq", "epoch", "file", "line"]))
+        passes = (
+            f"coalesce(CASE WHEN {counts} THEN {tables.translate_condition(config.edge_condition, asked)} END, false)"
+        )
+    data = ", ".join(map(tables.quote_identifier, ["src", "dst", *types, "op", "seq", "epoch", "file", "line"]))
     few = ", ".join(f"({a}, {b})" for a, b in pairs)
     query = (
         f"SELECT {data}, {passes} AS _passes, _n, _revision FROM "
@@ -230,7 +235,7 @@ def _landed(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]],
         f"ON least(u.src, u.dst) = few.a AND greatest(u.src, u.dst) = few.b WHERE u.epoch <= {epoch} "
         f"GROUP BY {data}, a, b) landed"
     )
-    return tables.listed(tables.sql(query, upserts=tables.at("upserts", revision)))
+    return tables.collect_rows(tables.select_rows(query, upserts=tables.read_table("upserts", revision)))
 
 
 def _called(tables: Tables[R], revision: Revision, pairs: Sequence[tuple[int, int]], *more: int) -> dict[int, Vertex]:
@@ -244,5 +249,8 @@ def names(tables: Tables[R], revision: Revision, numbers: list[int]) -> list[Ver
     if tables.home.config.vertices.ids == "integer" or not numbers:
         return list(numbers)
     query = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, numbers))})"
-    book = {row["id"]: row["name"] for row in tables.listed(tables.sql(query, book=tables.at("names", revision)))}
+    book = {
+        row["id"]: row["name"]
+        for row in tables.collect_rows(tables.select_rows(query, book=tables.read_table("names", revision)))
+    }
     return [book.get(number, number) for number in numbers]

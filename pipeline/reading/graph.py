@@ -236,7 +236,7 @@ class Graph(Views["DataFrame"]):
             raise UsageError(f"home={home!r} is no path.", 'Graph(".altneu")')
         if str(engine) not in set(Engine):
             raise UsageError(f"there is no engine {str(engine)!r}.", f"one of {', '.join(Engine)}")
-        self._open(Home.open(home), None, self._session if spark is None else lambda: spark, Engine(engine))
+        self._open(Home.open_home(home), None, self._session if spark is None else lambda: spark, Engine(engine))
 
     @classmethod
     def over(cls, home: Home, ledger: Ledger, start: Callable[[], SparkSession], engine: Engine = Engine.auto) -> Self:
@@ -251,9 +251,9 @@ class Graph(Views["DataFrame"]):
         self._engines = Engines(home, lambda: self._warehouse, engine)
 
     def _session(self) -> SparkSession:
-        from ..storage.session import master_of, session
+        from ..storage.session import master_of, start_session
 
-        return session(master_of(self.home), self.home.config.spark.conf)
+        return start_session(master_of(self.home), self.home.config.spark.conf)
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -310,7 +310,7 @@ class Graph(Views["DataFrame"]):
         if len(set(names)) != CORNERS[thing] or len(names) != CORNERS[thing]:
             count = "one vertex" if CORNERS[thing] == 1 else f"{CORNERS[thing]} different vertices"
             raise UsageError(f"{thing} takes {count}, not {' '.join(names)}.", "altneu explain --help")
-        epoch = row.frontier if as_of is None else self.home.schedule.epoch(read_epoch("as_of", as_of))
+        epoch = row.frontier if as_of is None else self.home.schedule.parse_epoch(read_epoch("as_of", as_of))
         views.answerable(self.home, row, epoch)
 
         def found(tables: Tables[R]) -> explain.Document:
@@ -341,7 +341,7 @@ class Graph(Views["DataFrame"]):
         row = self.revision(revision)
         if row.snapshots and table not in row.snapshots:
             raise UsageError(f"there is no table {table!r} at revision {row.revision}.", ", ".join(row.collections))
-        return self._warehouse.at(table, row)
+        return self._warehouse.read_table(table, row)
 
     def register(self, prefix: str = "altneu_", as_of: Epoch | None = None, revision: int | None = None) -> list[str]:
         """Make views in the session for Spark SQL; return their names. They stay at the revision of now.

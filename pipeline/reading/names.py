@@ -21,7 +21,9 @@ class Only:
     def of(self, tables: Tables[R], rows: R, columns: Sequence[str], ids: Iterable[str]) -> R:
         """`ids`: the vertices as the rows have them, as they stand in a query."""
         touched = [f"({' OR '.join(f'{column} = {vertex}' for column in columns)})" for vertex in ids]
-        return tables.sql(f"SELECT * FROM {{rows}} WHERE {(' AND ' if self.all else ' OR ').join(touched)}", rows=rows)
+        return tables.select_rows(
+            f"SELECT * FROM {{rows}} WHERE {(' AND ' if self.all else ' OR ').join(touched)}", rows=rows
+        )
 
 
 def named(tables: Tables[R], revision: Revision, rows: R, columns: list[str], only: Only | None = None) -> R:
@@ -31,12 +33,12 @@ def named(tables: Tables[R], revision: Revision, rows: R, columns: list[str], on
     if tables.home.config.vertices.ids == "integer":
         return rows
     chosen = [
-        f"n_{name}.name AS {name}" if name in columns else f"r.{tables.quoted(name)}"
+        f"n_{name}.name AS {name}" if name in columns else f"r.{tables.quote_identifier(name)}"
         for name in tables.columns_of(rows)
     ]
     joins = "".join(f" JOIN {{names}} n_{name} ON n_{name}.id = r.{name}" for name in columns)
-    return tables.sql(
-        f"SELECT {', '.join(chosen)} FROM {{rows}} r{joins}", rows=rows, names=tables.at("names", revision)
+    return tables.select_rows(
+        f"SELECT {', '.join(chosen)} FROM {{rows}} r{joins}", rows=rows, names=tables.read_table("names", revision)
     )
 
 
@@ -49,9 +51,9 @@ def numbers(tables: Tables[R], names: Iterable[str], *revisions: Revision) -> li
             raise UsageError(f"{' '.join(odd)}: the vertices of this home are integers.", "altneu show vertices")
         return [int(name) for name in wanted]
     known: dict[str, int] = {}
-    query = f"SELECT id, name FROM {{book}} WHERE name IN ({', '.join(map(tables.literal, wanted))})"
+    query = f"SELECT id, name FROM {{book}} WHERE name IN ({', '.join(map(tables.text_literal, wanted))})"
     for revision in revisions:
-        book = tables.listed(tables.sql(query, book=tables.at("names", revision)))
+        book = tables.collect_rows(tables.select_rows(query, book=tables.read_table("names", revision)))
         known = {row["name"]: row["id"] for row in book} | known
     for name in wanted:
         if name not in known:

@@ -48,14 +48,14 @@ def of(home: Home, ledger: Ledger, revision: int | None = None) -> Outside:
         )
     return Outside(
         _catalog(home, identity.catalog),
-        catalogs.namespace(home),
+        catalogs.catalog_namespace(home),
         row.revision,
-        catalogs.tag_of(row.revision) if row.revision in tagged else None,
+        catalogs.tag_name(row.revision) if row.revision in tagged else None,
         row.frontier,
-        [catalogs.tag_of(each) for each in tagged],
+        [catalogs.tag_name(each) for each in tagged],
         {
             table: where
-            for table, where in sorted(catalogs.of(home, identity).located().items())
+            for table, where in sorted(catalogs.open_catalog(home, identity).metadata_locations().items())
             if table in row.snapshots
         },
     )

@@ -17,10 +17,10 @@ def total_rows(home: Home, points: dict[int, EpochTotals], landed: set[int], fro
     epochs: Any = range(first, frontier + 1)
     if frontier - first >= MOST_EPOCHS:
         epochs = sorted(epoch for epoch in {*points, *landed, frontier} if first <= epoch <= frontier)
-    rows, drawable = [], home.schedule.drawable
+    rows, drawable = [], home.schedule.has_date
     for epoch, point in totals_at(points, epochs).items():
-        begins = [] if home.schedule.seconds is None else [home.schedule.start(epoch) if drawable(epoch) else None]
+        begins = [] if home.schedule.seconds is None else [home.schedule.start_of(epoch) if drawable(epoch) else None]
         counts = [point["vertices"], point["edges"], point["triangles"], point["max_trussness"], point["wedges"]]
         motifs = [point["motifs"].get(place, 0) for place, _ in enumerate(home.config.motifs)]
-        rows.append([epoch, home.schedule.label(epoch), *begins, *counts, point["transitivity"], *motifs])
+        rows.append([epoch, home.schedule.format_label(epoch), *begins, *counts, point["transitivity"], *motifs])
     return rows

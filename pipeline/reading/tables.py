@@ -25,33 +25,33 @@ class Tables(Protocol[R]):
     home: Home
     distributed: bool
 
-    def at(self, table: str, revision: Revision) -> R:
+    def read_table(self, table: str, revision: Revision) -> R:
         """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
         ...
 
-    def empty(self, table: str) -> R: ...
+    def empty_rows(self, table: str) -> R: ...
 
-    def sql(self, query: str, **relations: R) -> R: ...
+    def select_rows(self, query: str, **relations: R) -> R: ...
 
     def columns_of(self, rows: R) -> list[str]: ...
 
-    def listed(self, rows: R) -> list[dict[str, Any]]:
+    def collect_rows(self, rows: R) -> list[dict[str, Any]]:
         """All rows, computed now."""
         ...
 
-    def one_task(self, rows: R, function: Callable[[pa.Table], pa.Table], schema: str) -> R:
+    def apply_in_one_task(self, rows: R, function: Callable[[pa.Table], pa.Table], schema: str) -> R:
         """What a function makes of all rows at once; of none it may not be asked. `schema`: its columns in SQL."""
         ...
 
-    def quoted(self, column: str) -> str:
+    def quote_identifier(self, column: str) -> str:
         """A column's name within a query."""
         ...
 
-    def literal(self, text: str) -> str:
+    def text_literal(self, text: str) -> str:
         """A text within a query."""
         ...
 
-    def condition(self, text: str, types: Mapping[str, str]) -> str:
+    def translate_condition(self, text: str, types: Mapping[str, str]) -> str:
         """A condition of Spark SQL over columns of these types, within a query. Raises `ValueError` with the reason
         when the engine might understand it in another way."""
         ...

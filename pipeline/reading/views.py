@@ -52,7 +52,7 @@ def totals(
         out.append(
             {
                 "epoch": epoch,
-                "label": home.schedule.label(epoch),
+                "label": home.schedule.format_label(epoch),
                 **point,
                 "motifs": {name: point["motifs"].get(place, 0) for place, name in enumerate(names)},
                 "revision": max(point["revision"], newest),
@@ -77,25 +77,25 @@ def as_of(
     answerable(tables.home, revision, epoch)
     if view == "vertices":
         return named(tables, revision, _vertices(tables, revision, epoch, motifs), ["vertex"], only)
-    stored = sums(tables, tables.at("trussness", revision), epoch, "a", "b", "k")
-    rows = tables.sql("SELECT a AS src, b AS dst, k AS trussness FROM {stored}", stored=stored)
+    stored = sums(tables, tables.read_table("trussness", revision), epoch, "a", "b", "k")
+    rows = tables.select_rows("SELECT a AS src, b AS dst, k AS trussness FROM {stored}", stored=stored)
     return named(tables, revision, rows, ["src", "dst"], only)
 
 
 def _vertices(tables: Tables[R], revision: Revision, epoch: int, motifs: Sequence[str]) -> R:
     relations = {
-        "degrees": sums(tables, tables.at("degrees", revision), epoch, "vertex"),
-        "counts": sums(tables, tables.at("triangle_counts", revision), epoch, "vertex"),
+        "degrees": sums(tables, tables.read_table("degrees", revision), epoch, "vertex"),
+        "counts": sums(tables, tables.read_table("triangle_counts", revision), epoch, "vertex"),
     }
     columns, joins = "", ""
     if motifs and "motif_counts" in revision.snapshots:
-        names = [tables.quoted(name) for name in motifs]
+        names = [tables.quote_identifier(name) for name in motifs]
         counts = [
-            f"CAST(sum(CASE WHEN motif = {tables.literal(motif)} THEN diff ELSE 0 END) AS BIGINT) AS {name}"
+            f"CAST(sum(CASE WHEN motif = {tables.text_literal(motif)} THEN diff ELSE 0 END) AS BIGINT) AS {name}"
             for motif, name in zip(motifs, names, strict=True)
         ]
         query = f"SELECT vertex, {', '.join(counts)} FROM {{stored}} WHERE epoch <= {epoch} GROUP BY vertex"
-        relations["motifs"] = tables.sql(query, stored=tables.at("motif_counts", revision))
+        relations["motifs"] = tables.select_rows(query, stored=tables.read_table("motif_counts", revision))
         columns = "".join(f", coalesce(m.{name}, 0) AS {name}" for name in names)
         joins = " LEFT JOIN {motifs} m ON m.vertex = r.vertex"
     pairs = "degree * (degree - 1) / 2"
@@ -105,14 +105,14 @@ def _vertices(tables: Tables[R], revision: Revision, epoch: int, motifs: Sequenc
         "(SELECT d.vertex, d.n AS degree, coalesce(t.n, 0) AS triangles "
         f"FROM {{degrees}} d LEFT JOIN {{counts}} t ON t.vertex = d.vertex) both_counts) r{joins}"
     )
-    return tables.sql(query, **relations)
+    return tables.select_rows(query, **relations)
 
 
 def changes(tables: Tables[R], revision: Revision, since: int, until: int, only: Only | None = None) -> R:
     """What a consumer applies to the edges of epoch `since` to have those of `until`: src, dst, trussness, diff."""
     forward(tables.home, revision, since, until)
     query = f"SELECT a, b, k, diff FROM {{stored}} WHERE epoch > {since} AND epoch <= {until}"
-    rows = tables.sql(query, stored=tables.at("trussness", revision))
+    rows = tables.select_rows(query, stored=tables.read_table("trussness", revision))
     return named(tables, revision, _net(tables, rows), ["src", "dst"], only)
 
 
@@ -129,14 +129,14 @@ def changes_since(
 
     def rows(revision: Revision, sign: int) -> R:
         if revision.frontier is None:
-            return tables.sql("SELECT a, b, k, epoch, diff FROM {none}", none=tables.empty("trussness"))
+            return tables.select_rows("SELECT a, b, k, epoch, diff FROM {none}", none=tables.empty_rows("trussness"))
         at = "t.epoch" if since is None else f"greatest(t.epoch, CAST({since} AS BIGINT))"
         query = f"SELECT a, b, k, {at} AS epoch, {sign} * diff AS diff FROM {{stored}} t"
         query += f" WHERE t.epoch <= {revision.frontier}"
-        return tables.sql(query, stored=tables.at("trussness", revision))
+        return tables.select_rows(query, stored=tables.read_table("trussness", revision))
 
     def union(came: R, went: R) -> R:
-        return tables.sql("SELECT * FROM {came} UNION ALL SELECT * FROM {went}", came=came, went=went)
+        return tables.select_rows("SELECT * FROM {came} UNION ALL SELECT * FROM {went}", came=came, went=went)
 
     came, went, by = rows(new, 1), rows(old, -1), ["epoch"] if all_epochs else []
     naming = _naming(tables, old, new)
@@ -146,7 +146,7 @@ def changes_since(
     both = union(named(tables, new, came, ends), named(tables, old, went, ends))
     if only is not None:
         numbers(tables, only.names, old, new)
-        both = only.of(tables, both, ends, map(tables.literal, only.names))
+        both = only.of(tables, both, ends, map(tables.text_literal, only.names))
     return _net(tables, both, by)
 
 
@@ -161,7 +161,9 @@ def _naming(tables: Tables[R], old: Revision, new: Revision) -> Revision | None:
         same = "SELECT 1 FROM {other} o WHERE o.id = m.id AND o.name = m.name"
         query = f"SELECT count(*) AS n FROM {{one}} m WHERE NOT EXISTS ({same})"
         return bool(
-            tables.listed(tables.sql(query, one=tables.at("names", one), other=tables.at("names", other)))[0]["n"]
+            tables.collect_rows(
+                tables.select_rows(query, one=tables.read_table("names", one), other=tables.read_table("names", other))
+            )[0]["n"]
         )
 
     if not more(old, new):
@@ -174,12 +176,12 @@ def _net(tables: Tables[R], rows: R, by: Sequence[str] = ()) -> R:
     query = f"SELECT {data}, CAST(sum(diff) AS BIGINT) AS n FROM {{rows}} GROUP BY {data}"
     also = "".join(f"{name}, " for name in by)
     head = f"SELECT a AS src, b AS dst, k AS trussness, {also}n AS diff"
-    return tables.sql(f"{head} FROM ({query}) net WHERE n <> 0", rows=rows)
+    return tables.select_rows(f"{head} FROM ({query}) net WHERE n <> 0", rows=rows)
 
 
 def answerable(home: Home, revision: Revision, epoch: int) -> None:
     """Raises `UsageError` when the tables cannot say what was there at an epoch: after the frontier, before `since`."""
-    label = home.schedule.label
+    label = home.schedule.format_label
     if revision.frontier is not None and epoch > revision.frontier:
         raise UsageError(
             f"epoch {label(epoch)} is after the frontier {label(revision.frontier)}: its state is not final.",
@@ -198,7 +200,7 @@ def forward(home: Home, revision: Revision, since: int, until: int, view: str = 
     for epoch in (since, until):
         answerable(home, revision, epoch)
     if since > until:
-        first, last = home.schedule.label(until), home.schedule.label(since)
+        first, last = home.schedule.format_label(until), home.schedule.format_label(since)
         raise UsageError(
             f"from {last} to {first} is backwards: what changes is asked from an epoch to a later one.",
             f"altneu show {view} {first} {last}",
@@ -225,7 +227,7 @@ def truss_changes(tables: Tables[R], revision: Revision, since: int, until: int,
         "SELECT a AS src, b AS dst, n AS diff FROM (SELECT a, b, CAST(sum(diff) AS BIGINT) AS n FROM {stored} "
         f"WHERE k >= {k} AND epoch > {since} AND epoch <= {until} GROUP BY a, b) net WHERE n <> 0"
     )
-    rows = tables.sql(query, stored=tables.at("trussness", revision))
+    rows = tables.select_rows(query, stored=tables.read_table("trussness", revision))
     return named(tables, revision, rows, ["src", "dst"], only)
 
 
@@ -233,7 +235,7 @@ def sums(tables: Tables[R], rows: R, epoch: int, *data: str) -> R:
     """The data that are there at an epoch, each with the sum of its diffs, `n`."""
     columns = ", ".join(data)
     query = f"SELECT {columns}, CAST(sum(diff) AS BIGINT) AS n FROM {{rows}} WHERE epoch <= {epoch} GROUP BY {columns}"
-    return tables.sql(f"SELECT * FROM ({query}) sums WHERE n <> 0", rows=rows)
+    return tables.select_rows(f"SELECT * FROM ({query}) sums WHERE n <> 0", rows=rows)
 
 
 def quarantine(tables: Tables[R], revision: Revision, first: int | None, last: int | None) -> R:
@@ -243,4 +245,6 @@ def quarantine(tables: Tables[R], revision: Revision, first: int | None, last: i
     where = f"WHERE {' AND '.join(bounds)}" if bounds else ""
     data = "epoch, file, line, reason, text"
     query = f"SELECT {data}, CAST(sum(diff) AS BIGINT) AS n FROM {{stored}} {where} GROUP BY {data}"
-    return tables.sql(f"SELECT {data} FROM ({query}) net WHERE n > 0", stored=tables.at("quarantine", revision))
+    return tables.select_rows(
+        f"SELECT {data} FROM ({query}) net WHERE n > 0", stored=tables.read_table("quarantine", revision)
+    )

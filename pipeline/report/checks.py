@@ -60,7 +60,7 @@ def history(home: Home, found: Ledger, stand: EpochStatuses, every: Iterable[Inc
     results = _results(found, key)
     if not results:
         raise LookupError(key)
-    newest, label = results[-1][0], home.schedule.label
+    newest, label = results[-1][0], home.schedule.format_label
     mine = [one for one in every if (one.first.suite, one.first.name) == key]
     standing = {epoch for one in mine if one.is_open for epoch in one.epochs}
     by_epoch = {record.epoch: record for record, published in results if published}
@@ -90,7 +90,7 @@ def history(home: Home, found: Ledger, stand: EpochStatuses, every: Iterable[Inc
 
 def incident(home: Home, one: Incident, at: str) -> Document:
     """An incident as pages and commands show it."""
-    first, note, mute, label = one.first, one.acknowledgement, one.mute_at(at), home.schedule.label
+    first, note, mute, label = one.first, one.acknowledgement, one.mute_at(at), home.schedule.format_label
     epochs = [label(epoch) for epoch in one.epochs]
     newest = one.open_failures[-1] if one.is_open else one.last
     return {
@@ -118,7 +118,7 @@ def incident(home: Home, one: Incident, at: str) -> Document:
 
 def began(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
     """When an incident's check began to fail, and what that run had changed: kind, settings, batches."""
-    first, label = one.first, home.schedule.label
+    first, label = one.first, home.schedule.format_label
     before = [record for record, _ in results if record.id < int(first.ident) and record.passed]
     run_id = first.run_id or found.get_revision(first.revision).run_id
     run = found.get_run(run_id)
@@ -228,7 +228,7 @@ def _points(home: Home, stand: EpochStatuses, key: Key, shown: list[CheckRecord]
         failed = not record.passed and record.severity is not Severity.INFO
         points.append(
             {
-                "label": home.schedule.label(epoch),
+                "label": home.schedule.format_label(epoch),
                 "value": value,
                 "low": low,
                 "high": high,

@@ -72,7 +72,7 @@ def describe(state: State, epoch: int, at: str) -> Document:
 def start(home: Home, epoch: int) -> datetime | None:
     """The first instant of an epoch, of a schedule by time and as far as the calendar goes."""
     try:
-        return None if home.schedule.seconds is None else home.schedule.start(epoch)
+        return None if home.schedule.seconds is None else home.schedule.start_of(epoch)
     except (OverflowError, ValueError):
         return None
 

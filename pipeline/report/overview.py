@@ -51,7 +51,7 @@ def overview(
     every: Sequence[Incident] = (),
 ) -> Document:
     """The facts of the index. `page`: of an epoch's page `new`, `old` (what it shows has changed since) or None."""
-    newest, label = stand.newest, home.schedule.label
+    newest, label = stand.newest, home.schedule.format_label
     axis = stand.shown_epochs[-GRID:]
     failed, core = list_failures(found, newest.revision), cores(found, newest, axis[0] if axis else 0)
     epochs: list[Document] = []
@@ -173,7 +173,7 @@ def _held_back(home: Home, found: Ledger, newest: Revision) -> list[Document]:
     mine = (every.c.place == 1) & (runs.c.kind == RunKind.ROLLBACK)
     spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
     grouped = sa.select(every.c.revision, *spans).join(runs, runs.c.run_id == every.c.run_id).where(mine)
-    label = home.schedule.label
+    label = home.schedule.format_label
     rows = found.read_rows(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
     return [
         {"revision": revision, "epochs": epochs, "first": label(first), "last": label(last)}

@@ -52,7 +52,7 @@ def document(home: Home, ledger: Ledger, epoch: int, revision: int | None = None
 def page_name(home: Home, epoch: int, revision: int | None = None) -> str:
     """The file of an epoch's page: of the newest revision, or of the one that is named, which stays what it is."""
     of = "" if revision is None else f".revision={revision}"
-    return f"epoch={home.schedule.label(epoch)}{of}.html"
+    return f"epoch={home.schedule.format_label(epoch)}{of}.html"
 
 
 def page(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> str:
@@ -154,7 +154,7 @@ def write(
             files.put(epoch, epoch_page(describe(state, epoch, at), files.has, known, links, files.rows(epoch)), at)
     for epoch in put_off:
         if not files.marked_old(epoch):
-            files.put(epoch, outdated_page(home.schedule.label(epoch), stand.newest.revision, at), at, old=True)
+            files.put(epoch, outdated_page(home.schedule.format_label(epoch), stand.newest.revision, at), at, old=True)
     moving = checks.moving(ledger, known)
     for key, name in known.items():
         if key not in moving and name in folder:
@@ -189,7 +189,7 @@ def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revis
     axis = (
         stand.shown_epochs if row.revision == stand.newest.revision else list_epoch_statuses(ledger, row).shown_epochs
     )
-    files, label = Files(home, stand, folder), home.schedule.label(epoch)
+    files, label = Files(home, stand, folder), home.schedule.format_label(epoch)
     found = vertices.describe(home, row, epoch, vertex, axis, at)
     name = vertex_file(vertex, label, row.revision)
     found["rows_page"] = rows_name(label, row.revision)
@@ -204,7 +204,7 @@ def _write_rows(
 ) -> None:
     """Write the page of an epoch's rows, if it is not there or `again`; a table that cannot be read is told to the log
     alone."""
-    name = rows_name(home.schedule.label(epoch), row.revision)
+    name = rows_name(home.schedule.format_label(epoch), row.revision)
     there = name in files.folder and not again
     if not row.snapshots or (row.since is not None and epoch < row.since) or there:
         return
@@ -278,7 +278,7 @@ class Files:
 
     def rows(self, epoch: int) -> str | None:
         """The page of an epoch's rows as they are published now; None: there is none."""
-        label, newest = self.home.schedule.label(epoch), self.stand.newest.revision
+        label, newest = self.home.schedule.format_label(epoch), self.stand.newest.revision
         since = max(self.stand.status_of(epoch).revision, self.stand.marks.everywhere)
         known = [revision for revision in self._rows.get(label, ()) if since <= revision <= newest]
         return rows_name(label, max(known)) if known else None
@@ -316,7 +316,7 @@ class Files:
             [tried.run_id, tried.state, tried.last] if tried else None,
             len(self.stand.tried.get(epoch, ())),
             None if place is None else axis[max(place - WINDOW + 1, 0)],  # where its pictures begin
-            [[self.home.schedule.label(each), self.has(self.name(each))] for each in around],
+            [[self.home.schedule.format_label(each), self.has(self.name(each))] for each in around],
             self.rows(epoch),
         ]
 
@@ -361,7 +361,7 @@ def write_difference(home: Home, name: str, found: Document) -> str:
 
 def _rows_there(home: Home, folder: Folder | None, epoch: int | None, revision: int) -> str | None:
     """The page of an epoch's rows at a revision; None: it was not written."""
-    name = rows_name("" if epoch is None else home.schedule.label(epoch), revision)
+    name = rows_name("" if epoch is None else home.schedule.format_label(epoch), revision)
     return name if folder is not None and name in folder else None
 
 

@@ -59,7 +59,7 @@ def prepare() -> None:
 def describe(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: Sequence[int], at: str) -> Document:
     """The facts of the page; `axis`: the epochs to show, in order. `why`: what keeps the rows from being shown here.
     Raises what DuckDB and pyiceberg raise of tables that cannot be read."""
-    label = home.schedule.label
+    label = home.schedule.format_label
     window = [each for each in axis if each <= epoch and (row.since is None or each >= row.since)][-EPOCHS:]
     found: Document = {
         "label": label(epoch),
@@ -76,7 +76,7 @@ def describe(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: Sequen
     from ..storage.duck import DuckTables
 
     tables = DuckTables(home)
-    stored = tables.size(row, READ)
+    stored = tables.count_stored_rows(row, READ)
     if stored > MOST:
         return {**found, "why": f"{stored:,} rows are stored, and a page reads {MOST:,} at most"}
     points = totals(ledger, row, window[0] - 1, epoch)
@@ -99,7 +99,7 @@ def _tables(
     def no_spark() -> Any:
         raise AltneuError("a page starts no Spark.")
 
-    graph, label = Graph.over(home, ledger, no_spark, Engine.duckdb), home.schedule.label
+    graph, label = Graph.over(home, ledger, no_spark, Engine.duckdb), home.schedule.format_label
     at: dict[str, Any] = {"as_of": label(epoch), "revision": row.revision}
     asked = [
         ("vertices", "Vertices", Question("vertices", top=ROWS, **at), point["vertices"], "those with the most edges"),
@@ -132,7 +132,7 @@ def _trusses(
 ) -> Document | None:
     """How the communities of the k-truss moved over some epochs, and those of the last one to draw. `sizes`: k → edges
     of trussness k at each epoch. None: there is no triangle."""
-    label, most = tables.home.schedule.label, max(sizes[-1], default=0)
+    label, most = tables.home.schedule.format_label, max(sizes[-1], default=0)
     ks = [k for k in range(3, most + 1) if all(_inside(size, k) <= FOLLOWED for size in sizes)]
     if most < 3:
         return None
@@ -143,7 +143,7 @@ def _trusses(
         f"SELECT a, b, k, greatest(epoch, {window[0]}) AS epoch, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} "
         f"WHERE k >= {k} AND epoch <= {window[-1]} GROUP BY ALL HAVING sum(diff) <> 0 LIMIT {MOVED + 1}"
     )
-    diffs = tables.listed(tables.sql(query, stored=tables.at("trussness", row)))
+    diffs = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", row)))
     if len(diffs) > MOVED:
         return {"k": k, "edges": _inside(sizes[-1], k), "epochs": [], "drawn": []}
     states = _states(diffs, window)
@@ -151,7 +151,10 @@ def _trusses(
     called: dict[int, Any] = {end: end for end in ends}
     if tables.home.config.vertices.ids != "integer" and ends:
         mine = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, ends))})"
-        called = {each["id"]: each["name"] for each in tables.listed(tables.sql(mine, book=tables.at("names", row)))}
+        called = {
+            each["id"]: each["name"]
+            for each in tables.collect_rows(tables.select_rows(mine, book=tables.read_table("names", row)))
+        }
     groups = [communities(state) for state in states]
     numbers = numbered(groups)
     steps = []

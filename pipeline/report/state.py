@@ -57,7 +57,7 @@ class State:
     ) -> None:
         self.home, self.found, self.epochs = home, found, epochs
         self.low, self.high = min(epochs), max(epochs)
-        self.label = home.schedule.label
+        self.label = home.schedule.format_label
         self.newest = newest or found.get_revision()
         self.frontier = self.newest.frontier
         self.tried = list_unpublished(found)

@@ -37,8 +37,8 @@ def describe(home: Home, row: Revision, epoch: int, vertex: str, axis: Sequence[
     answerable(home, row, epoch)
     if files.local_path(home.warehouse) is None:
         raise _elsewhere(home, row, epoch, vertex, "the tables are not on a disk of this machine")
-    tables, label = DuckTables(home), home.schedule.label
-    stored = tables.size(row, READ)
+    tables, label = DuckTables(home), home.schedule.format_label
+    stored = tables.count_stored_rows(row, READ)
     if stored > MOST:
         raise _elsewhere(home, row, epoch, vertex, f"{stored:,} rows are stored, and a page reads {MOST:,} at most")
     (number,) = numbers(tables, [vertex], row)
@@ -80,7 +80,7 @@ def _elsewhere(home: Home, row: Revision, epoch: int, vertex: str, why: str) -> 
 
 
 def _command(home: Home, row: Revision, epoch: int, vertex: str) -> str:
-    label = home.schedule.label(epoch)
+    label = home.schedule.format_label(epoch)
     return f"altneu show edges --vertex {quote(vertex)} --as-of {label} --revision {row.revision}"
 
 
@@ -94,7 +94,7 @@ def _series(tables: DuckTables, row: Revision, number: int, window: Sequence[int
             f"{last} GROUP BY ALL"
         )
         found: dict[int, Counter[int]] = defaultdict(Counter)
-        for each in tables.listed(tables.sql(query, stored=tables.at(table, row))):
+        for each in tables.collect_rows(tables.select_rows(query, stored=tables.read_table(table, row))):
             found[each["epoch"]][each["k"]] += each["diff"]
         return found
 
@@ -118,7 +118,7 @@ def _series(tables: DuckTables, row: Revision, number: int, window: Sequence[int
 def _edges(tables: DuckTables, row: Revision, epoch: int, where: str) -> Mapping[tuple[int, int], int]:
     """(a, b) → the trussness of an edge at an epoch."""
     query = f"SELECT a, b, k FROM {{stored}} WHERE ({where}) AND epoch <= {epoch} GROUP BY a, b, k HAVING sum(diff) > 0"
-    found = tables.listed(tables.sql(query, stored=tables.at("trussness", row)))
+    found = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", row)))
     return {(each["a"], each["b"]): each["k"] for each in found}
 
 
@@ -127,4 +127,7 @@ def _called(tables: DuckTables, row: Revision, numbers: Sequence[int]) -> Mappin
     if tables.home.config.vertices.ids == "integer":
         return {number: number for number in numbers}
     query = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, numbers))})"
-    return {each["id"]: each["name"] for each in tables.listed(tables.sql(query, book=tables.at("names", row)))}
+    return {
+        each["id"]: each["name"]
+        for each in tables.collect_rows(tables.select_rows(query, book=tables.read_table("names", row)))
+    }

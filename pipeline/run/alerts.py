@@ -239,7 +239,7 @@ def _over(
         if which.suite == EPOCH and row.epoch in batches:
             at = ledger.get_revision(batches[row.epoch].revision)
             if at.published_at > row.claimed_at:
-                page = pages(f"epoch={home.schedule.label(row.epoch)}.html")
+                page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
                 lines = (f"revision {at.revision} has published it, {minute(at.published_at)}", f"page: {page}")
         elif which.suite in (EPOCH, TASK):
             continue
@@ -248,7 +248,7 @@ def _over(
         elif not known[which].is_open:
             end = known[which].last
             if end.ended and known[which].mute_at(end.ended) is None:
-                where = some([home.schedule.label(epoch) for epoch in known[which].epochs])
+                where = some([home.schedule.format_label(epoch) for epoch in known[which].epochs])
                 lines = (f"{where}from {minute(known[which].first.at)} to {minute(end.ended)}", end.why)
         if lines:
             news.append(Problem(which, AlertKind.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))

@@ -35,7 +35,7 @@ from ..state.records import PLAIN, Revision, RunKind, RunState, StageState, new_
 from ..storage import kept, rounds
 from ..storage.branches import Branches
 from ..storage.declared import INTERVALS
-from ..storage.warehouse import Warehouse, shown
+from ..storage.warehouse import Warehouse, visible_rows
 from . import held, plain, unchanged
 from .meaning import changed_values
 
@@ -131,9 +131,9 @@ def compact(
             "put them back, and altneu compact again; or altneu rebuild --from-landing, which publishes without them",
         )
     warehouse = Warehouse(spark, home)
-    warehouse.ensure()
+    warehouse.ensure_tables()
     live_for = ledger.get_run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
-    sizes = {table: warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
+    sizes = {table: warehouse.snapshot_size(table, snapshot) for table, snapshot in row.snapshots.items()}
 
     def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
         say(f"{table}: {sizes[table].files:,} files, {sizes[table].rows:,} rows")
@@ -145,12 +145,12 @@ def compact(
         plain.verify_folded(warehouse, row, pins, since)
         return True
 
-    with warehouse.plans(row):
+    with warehouse.size_plans(row):
         facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
-    kept.keep_only(
-        home, kept.of(ledger, row), kept.of(ledger, ledger.get_revision())
+    kept.drop_other_graphs(
+        home, kept.cached_graph_key(ledger, row), kept.cached_graph_key(ledger, ledger.get_revision())
     )  # what killed runs have left goes
-    rounds.sweep(warehouse, ledger)
+    rounds.drop_abandoned_rounds(warehouse, ledger)
     record_folded(home, ledger)
     refresh(home, ledger)
     return replace(facts, before=sizes)
@@ -181,14 +181,14 @@ def replace_and_drop(
             pins = {table: rewrite(table, run_id, since, line[0]) for table in row.snapshots}
             verified = verify(pins, since, line)
             ledger.repin_revisions(run_id, pins, line, since, dropped)
-            after = {table: warehouse.size(table, snapshot) for table, snapshot in pins.items()}
-            warehouse.follow(ledger, run_id)
+            after = {table: warehouse.snapshot_size(table, snapshot) for table, snapshot in pins.items()}
+            warehouse.update_refs(ledger, run_id)
             at = lease.read_clock().timestamp()
             before_ms = int((at - grace if grace > 0 else at + 60) * 1000)
             expired, orphans = 0, 0
             for table in row.snapshots:
                 say(f"{table}: dropping what nobody can read")
-                expired += warehouse.expire(table, ledger, before_ms, run_id)
+                expired += warehouse.expire_snapshots(table, ledger, before_ms, run_id)
                 orphans += remove_orphans(table)
         except BaseException as error:
             state, why = (
@@ -226,15 +226,17 @@ def _rewrite(
 ) -> int:
     """Write a table again; return its snapshot, or the one that it has when there is nothing to gain."""
     base = row.snapshots[table]
-    if not size.rows or (size.files == 1 and since == row.since and not warehouse.taken_out(table, base)):
+    if not size.rows or (size.files == 1 and since == row.since and not warehouse.count_removed_rows(table, base)):
         return base
     if table in PLAIN:
         if not plain.declared_as_stored(warehouse, table, base):
             return base
-        return warehouse.rewrite(table, run_id, base, placed(table, plain.folded(warehouse, table, base, since), size))
-    rows = shown(warehouse.snapshot(table, base), row)
+        return warehouse.rewrite_on_branch(
+            table, run_id, base, placed(table, plain.folded(warehouse, table, base, since), size)
+        )
+    rows = visible_rows(warehouse.read_snapshot(table, base), row)
     folded = fold(table, rows, since, oldest, live_for)
-    return warehouse.rewrite(table, run_id, base, placed(table, folded, size))
+    return warehouse.rewrite_on_branch(table, run_id, base, placed(table, folded, size))
 
 
 def placed(table: str, rows: DataFrame, size: Size) -> DataFrame:

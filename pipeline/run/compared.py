@@ -54,7 +54,7 @@ def labelled(home: Home, rows: DataFrame, view: str) -> DataFrame:
 
     if home.schedule.seconds is None:
         return rows
-    label = F.udf(home.schedule.label)
+    label = F.udf(home.schedule.format_label)
     return rows.withColumn("first", label("first")).withColumn("last", label("last")).select(*COLUMNS[view])
 
 

@@ -18,7 +18,7 @@ from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind
 from ..state.totals import TotalDiff
 from ..storage import kept
-from ..storage.warehouse import Warehouse, shown
+from ..storage.warehouse import Warehouse, visible_rows
 from .decision import Decision, Number, Scope
 
 Say = Callable[[str], None]
@@ -68,7 +68,9 @@ class Run:
         self.ledger.restrict_to_epochs(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})
         self.epochs[:] = kept
         for epoch, error in sorted(wrong.items()):
-            self.say(f"epoch {self.home.schedule.label(epoch)} is left out, as if it had not landed: {error.what}")
+            self.say(
+                f"epoch {self.home.schedule.format_label(epoch)} is left out, as if it had not landed: {error.what}"
+            )
 
     def decide(self, kind: type[D]) -> D:
         """A decision that a plan has shown as well, from what is counted by now."""
@@ -95,26 +97,30 @@ class Run:
         return {}
 
     def base(self, table: str) -> int:
-        return self.warehouse.base(table, self.parent) if self.keeps(table) else self.warehouse.first(table)
+        return (
+            self.warehouse.base_snapshot(table, self.parent)
+            if self.keeps(table)
+            else self.warehouse.first_snapshot(table)
+        )
 
     def before(self, table: str) -> DataFrame:
         """What the run builds on."""
-        return self.warehouse.at(table, self.parent) if self.keeps(table) else self.warehouse.empty(table)
+        return self.warehouse.read_table(table, self.parent) if self.keeps(table) else self.warehouse.empty_rows(table)
 
     def delta(self, table: str) -> DataFrame:
         """The rows that the run has written."""
         if self.head(table) == self.base(table):
-            return self.warehouse.empty(table)
+            return self.warehouse.empty_rows(table)
         return self.after(table).where(F.col("revision") == self.revision)
 
     def after(self, table: str) -> DataFrame:
         """Both: what a reader will see."""
-        rows = self.warehouse.snapshot(table, self.head(table))
-        return rows if table in PLAIN else shown(rows, self.parent)
+        rows = self.warehouse.read_snapshot(table, self.head(table))
+        return rows if table in PLAIN else visible_rows(rows, self.parent)
 
     def head(self, table: str) -> int:
         """The snapshot of what is there after the run, as its stages wrote it. Raises `Disturbed`."""
-        head = self.warehouse.head(table, self.run_id, self.base(table))
+        head = self.warehouse.branch_snapshot(table, self.run_id, self.base(table))
         if self.written.get(table, head) != head:
             raise ForeignWrite(
                 f"table {table} of run {self.run_id} is not as its stage has left it: another process, taken for dead, "
@@ -131,7 +137,7 @@ class Run:
     def stored(self) -> int:
         """How many rows the stages after ingest have to do with, about."""
         pins = self.heads().snapshots
-        return sum(self.warehouse.size(table, pins[table]).rows for table in ("upserts", "edges", "trussness"))
+        return sum(self.warehouse.snapshot_size(table, pins[table]).rows for table in ("upserts", "edges", "trussness"))
 
     def write(self, table: str, frame: DataFrame | None) -> int:
         """Write the run's rows of a table; how many."""
@@ -141,14 +147,14 @@ class Run:
     def put(self, table: str, rows: Any | None) -> int:
         self.ledger.renew_lease(self.run_id)  # who has lost the lease does not touch the branches of who has it
         base = self.base(table)
-        head = self.warehouse.stage(table, self.run_id, base, rows)
+        head = self.warehouse.write_to_branch(table, self.run_id, base, rows)
         self.written[table] = self.wrote[table] = head
-        return 0 if head == base else self.warehouse.added(table, head)
+        return 0 if head == base else self.warehouse.count_added_rows(table, head)
 
     def replace(self, table: str, gone: Any | None, come: Any | None) -> None:
         """Write what the run changes of a plain table: without the rows with a key of `gone`, and with `come`."""
         self.ledger.renew_lease(self.run_id)
-        head = self.warehouse.replace(table, self.run_id, self.base(table), gone, come)
+        head = self.warehouse.replace_on_branch(table, self.run_id, self.base(table), gone, come)
         self.written[table] = self.wrote[table] = head
 
     def landed(self) -> set[int]:
@@ -188,10 +194,10 @@ class Counted:
     def upserts(self) -> Number:
         if self.run.keeps("edges"):
             return Number.exactly(self.run.ledger.get_facts(self.run.run_id, IngestFacts).changed_rows)
-        return Number.exactly(self.run.warehouse.size("upserts", self.run.head("upserts")).rows)
+        return Number.exactly(self.run.warehouse.snapshot_size("upserts", self.run.head("upserts")).rows)
 
     def stored(self, table: str) -> int:
-        return self.run.warehouse.size(table, self.run.base(table)).rows
+        return self.run.warehouse.snapshot_size(table, self.run.base(table)).rows
 
     def changed(self, table: str) -> Number:
         facts = self.run.ledger.get_facts(self.run.run_id, EdgesFacts)
@@ -204,10 +210,10 @@ class Counted:
         return None
 
     def has_kept_graph(self) -> bool:
-        return kept.of(self.run.ledger, self.run.parent) is not None
+        return kept.cached_graph_key(self.run.ledger, self.run.parent) is not None
 
     def has_state(self) -> bool:
-        return kept.certified(self.run.ledger, self.run.parent) is not None
+        return kept.saved_checkpoint(self.run.ledger, self.run.parent) is not None
 
     def published(self) -> Collection[int]:
         return self.run.ledger.published_batches(self.run.parent.revision)

@@ -10,7 +10,7 @@ from algorithms import patterns
 from algorithms.plans import BROADCAST_ROWS, MOTIF_NAMES, Choice, MotifChoice
 
 from ..home import memory
-from ..home.schedule import sample
+from ..home.schedule import sample_epochs
 from ..home.settings import Config
 from ..state.facts import AuditFacts, EdgesFacts, Facts, TrianglesFacts, TrussFacts
 from ..state.records import RunKind
@@ -36,7 +36,7 @@ class Edges(Decision):
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
-        return cls(numbers.upserts(), memory.broadcast_rows(config))
+        return cls(numbers.upserts(), memory.max_broadcast_rows(config))
 
     @property
     def way(self) -> Way:
@@ -115,14 +115,16 @@ class Motifs(Decision):
 
     @classmethod
     def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
-        motifs = config.patterns()
+        motifs = config.motif_patterns()
         if not motifs:
             return None
         plain, kept = patterns.PLAIN in patterns.relations(motifs), bool(patterns.kept(motifs))
         tables = (*(("edges",) if plain else ()), *(("motif_edges",) if kept else ()))
         changed = sum((numbers.changed(table) for table in tables), Number.exactly(0))
         stored = sum(numbers.stored(table) for table in tables)
-        return cls(config.triangles.plan, memory.cell_edges(config), patterns.rules(motifs), tables, stored, changed)
+        return cls(
+            config.triangles.plan, memory.max_cell_edges(config), patterns.rules(motifs), tables, stored, changed
+        )
 
     def _plan(self, changed: int) -> str:
         return MotifChoice(self.wanted, self.stored, changed, self.rules, self.limit).plan if changed else Way.NOTHING
@@ -180,7 +182,7 @@ class Truss(Decision):
         edges = Number.exactly(numbers.stored("edges")) + changed
         kept = scope.keeps("edges") and numbers.has_kept_graph()
         state = scope.keeps("edges") and numbers.has_state()
-        limits = memory.task_edges(config), memory.region_edges(config)
+        limits = memory.max_task_edges(config), memory.max_region_edges(config)
         return cls(earliest, last, expires, changed, edges, *limits, kept, state)
 
     @property
@@ -276,12 +278,12 @@ class Audit(Decision):
         elif mode == "every":
             chosen.update(epoch for epoch in own if epoch % int(n) == 0)
         elif mode == "sample":
-            chosen.update(sample(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
+            chosen.update(sample_epochs(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
         changed = numbers.changed("edges")
         edges = numbers.stored("edges") + changed.value
         truss = Truss.of(scope, config, numbers)
         region, may_be = truss.way is Way.REGION, Way.REGION in truss.may and not config.motifs
-        provable = not config.motifs and (region or edges <= memory.task_edges(config))
+        provable = not config.motifs and (region or edges <= memory.max_task_edges(config))
         epochs = tuple(sorted(chosen.intersection(known)))
         parts = epochs, config.audit.mode, mode != "frontier", provable, numbers.stored("edges"), changed
         return cls(*parts, region, may_be)

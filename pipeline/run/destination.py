@@ -18,8 +18,8 @@ import sqlalchemy as sa
 
 from ..errors import UsageError
 from ..home import rules
-from ..home.directory import Home, parse
-from ..home.file import NAME, read_text, replaced
+from ..home.directory import Home, parse_settings
+from ..home.file import NAME, read_text, replace_settings
 from ..state import files
 
 FORMS = "s3://bucket/prefix, postgresql+psycopg://user@host/database, https://catalog/api?namespace=graph"
@@ -45,7 +45,7 @@ class Destination:
         """The text of the new `altneu.toml`."""
         file = home.path / NAME
         places = {name: f"{self.store}/{name}" if self.store else None for name in ("warehouse", "landing", "reports")}
-        return replaced(
+        return replace_settings(
             read_text(file),
             {
                 ("storage", "database"): self.database,
@@ -58,7 +58,7 @@ class Destination:
 
     def home(self, home: Home) -> Home:
         """The new home; nothing of it is written."""
-        return Home(self.folder, parse(self.settings(home), str(self.folder / NAME)))
+        return Home(self.folder, parse_settings(self.settings(home), str(self.folder / NAME)))
 
 
 def read(folder: Path | str, to: Sequence[str]) -> Destination:

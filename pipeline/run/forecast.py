@@ -131,7 +131,7 @@ def forecast(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
         decisions=decided,
         stages=seconds,
         learned=learned,
-        words={each.NAME: each.words(home.schedule.label) for each in decided},
+        words={each.NAME: each.words(home.schedule.format_label) for each in decided},
     )
 
 
@@ -173,12 +173,12 @@ class Estimated:
         if not self.plan.parent.revision:
             return {}
         if self.ledger.get_run(self.plan.parent.run_id).kind is RunKind.ROLLBACK:  # which measures nothing
-            from ..storage.unaided import branches  # which loads PySpark
+            from ..storage.unaided import open_branches  # which loads PySpark
 
             try:
-                tables = branches(self.home)
+                tables = open_branches(self.home)
                 pins = self.plan.parent.snapshots.items()
-                return {table: tables.size(table, snapshot).rows for table, snapshot in pins}
+                return {table: tables.snapshot_size(table, snapshot).rows for table, snapshot in pins}
             except (OSError, LookupError):
                 return None
         return {table: size.rows for table, size in self.ledger.table_sizes().items()}
@@ -202,7 +202,7 @@ class Estimated:
 
     def changed(self, table: str) -> Number:
         """As many as rows change; at most all intervals that were there, and one for each row that is there then."""
-        relations = 1 if table == "edges" else len(patterns.kept(self.home.config.patterns()))
+        relations = 1 if table == "edges" else len(patterns.kept(self.home.config.motif_patterns()))
         most = self.upserts().most
         if self.plan.kind is RunKind.RUN:
             before = self._bound([table], 0)
@@ -231,10 +231,10 @@ class Estimated:
         return None if each is None else round(self.changed("edges").value * each)
 
     def has_kept_graph(self) -> bool:
-        return kept.of(self.ledger, self.plan.parent) is not None
+        return kept.cached_graph_key(self.ledger, self.plan.parent) is not None
 
     def has_state(self) -> bool:
-        return kept.certified(self.ledger, self.plan.parent) is not None
+        return kept.saved_checkpoint(self.ledger, self.plan.parent) is not None
 
     def published(self) -> Collection[int]:
         return self._published

@@ -34,7 +34,7 @@ def unusual(
         if band is None or same or band.rows[0] <= number <= band.rows[1]:
             known.insert(at, (epoch, number))
             continue
-        label, (low, high) = home.schedule.label(epoch), band.rows
+        label, (low, high) = home.schedule.format_label(epoch), band.rows
         wrong[epoch] = BatchRejected(
             f'epoch {label} has {number:,} rows; {low:,} to {high:,} are usual, and [checks] rows = "stop". Nothing '
             "was published.",

@@ -95,7 +95,7 @@ def refuse(home: Home, ledger: Ledger, run: RunRecord) -> None:
             f"{ledger.get_revision(by).run_id}): what was looked at is not what would be published. Nothing of it was published.",
             f"{again(home, run)}   (computes it again); altneu discard {run.run_id}",
         )
-    if json.dumps(run.config) != json.dumps(home.config.semantic()):  # the order of motifs, too
+    if json.dumps(run.config) != json.dumps(home.config.semantic_settings()):  # the order of motifs, too
         raise UsageError(
             f"{home.path / 'altneu.toml'} has other settings than held run {run.run_id} was computed with.",
             f"put them back, or: altneu discard {run.run_id}",
@@ -139,14 +139,14 @@ def landed_since(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
         return EMPTY_DIGEST if there is None or there.state == "gone" else there.digest
 
     read = {batch.epoch: batch.digest for batch in ledger.staged_batches(run.run_id)}
-    return [home.schedule.label(epoch) for epoch in run.epochs if epoch in read and digest(epoch) != read[epoch]]
+    return [home.schedule.format_label(epoch) for epoch in run.epochs if epoch in read and digest(epoch) != read[epoch]]
 
 
 def again(home: Home, run: RunRecord) -> str:
     """The command that computes a run's epochs again, to be held."""
     if run.kind is not RunKind.RUN:
         return f"altneu rebuild {'--from-landing ' if run.kind is RunKind.RELOAD else ''}--hold"
-    labels = [home.schedule.label(epoch) for epoch in sorted(run.epochs)]
+    labels = [home.schedule.format_label(epoch) for epoch in sorted(run.epochs)]
     if len(labels) <= FEW:
         return f"altneu run {' '.join(labels)} --hold"
     return f"altneu backfill {labels[0]} {labels[-1]} --hold"
@@ -173,7 +173,7 @@ def described(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, object]:
         "run_id": run.run_id,
         "kind": run.kind,
         "parent": run.parent,
-        "epochs": [home.schedule.label(epoch) for epoch in run.epochs],
+        "epochs": [home.schedule.format_label(epoch) for epoch in run.epochs],
         "held_at": run.last_signal,
         "expires_at": expires(home, run).isoformat(timespec="milliseconds"),
         "warnings": ledger.get_facts(run.run_id, AuditFacts).failed,

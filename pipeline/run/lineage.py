@@ -34,7 +34,7 @@ from ..state import lease, place
 from ..state.facts import AuditFacts
 from ..state.ledger import Ledger
 from ..state.records import RunKind, RunRecord, RunState, Severity
-from ..storage.declared import MOTIFS, NAMESPACE, TABLES, fields
+from ..storage.declared import MOTIFS, NAMESPACE, TABLES, table_columns
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
@@ -194,7 +194,7 @@ def _run_facets(home: Home, run: RunRecord) -> dict[str, Any]:
     engine = processing_engine_run.ProcessingEngineRunFacet(metadata.version("altneu"), "altneu")
     facets: dict[str, Any] = {"processing_engine": engine}
     if run.epochs and home.schedule.seconds is not None:
-        first, end = home.schedule.start(min(run.epochs)), home.schedule.start(max(run.epochs) + 1)
+        first, end = home.schedule.start_of(min(run.epochs)), home.schedule.start_of(max(run.epochs) + 1)
         facets["nominalTime"] = nominal_time_run.NominalTimeRunFacet(first.isoformat(), end.isoformat())
     parent = os.environ.get("OPENLINEAGE_PARENT_ID", "").split("/")
     if len(parent) >= 3:  # namespace/job/run, as OpenLineage's other programs take it
@@ -217,7 +217,7 @@ def _facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
     from openlineage.client.facet_v2 import column_lineage_dataset as columns
     from openlineage.client.facet_v2 import dataset_version_dataset, schema_dataset, symlinks_dataset
 
-    known = [schema_dataset.SchemaDatasetFacetFields(*each) for each in fields(home, table).items()]
+    known = [schema_dataset.SchemaDatasetFacetFields(*each) for each in table_columns(home, table).items()]
     symlink = symlinks_dataset.Identifier(place.claim_identity(home).catalog, f"{NAMESPACE}.{table}", "TABLE")
     facets: dict[str, Any] = {
         "schema": schema_dataset.SchemaDatasetFacet(known),
@@ -320,7 +320,7 @@ def _assertions(home: Home, checks: Sequence[Check], snapshots: Mapping[str, int
                 name=f"{check['suite']}: {check['name']}",
                 description=check["meaning"] or None,
                 actual=check["observed"],
-                params={"epoch": home.schedule.label(check["epoch"])},
+                params={"epoch": home.schedule.format_label(check["epoch"])},
             )
         )
     return [

@@ -46,9 +46,9 @@ def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
     `rebuild`, `reload`, or `new` (another home).
     """
     parent = ledger.get_revision()
-    if parent.frontier is None or parent.config_digest == home.config.digest():
+    if parent.frontier is None or parent.config_digest == home.config.semantic_digest():
         return Meaning([], "run")
-    old, new = dict(ledger.get_run(parent.run_id).config), home.config.semantic()
+    old, new = dict(ledger.get_run(parent.run_id).config), home.config.semantic_settings()
     words, needs = [], {"run"}
     # a compaction has dropped what had expired, and the totals of folded epochs cannot be counted again without it
     again = "rebuild" if parent.since is None else "reload"
@@ -72,7 +72,7 @@ def changed_values(home: Home, ledger: Ledger) -> list[str]:
     """The published value columns that are declared no longer, or with another type: in words."""
     parent = ledger.get_revision()
     old = {} if parent.frontier is None else ledger.get_run(parent.run_id).config
-    return _changed_values(old, home.config.semantic())
+    return _changed_values(old, home.config.semantic_settings())
 
 
 def _changed_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -65,12 +65,12 @@ def move(home: Home, to: Destination, say: copying.Say, prove: Prove | None = No
         if (to.folder / NAME).exists():
             _release(to)
             return None
-        tables.refuse_other(new, catalog)
+        tables.refuse_other_home(new, catalog)
         carried.refuse_other_home(new.database, catalog)
         _claim(to, home, catalog)
         before = _state(home, ledger)
         found = batches.copy(home, new, say)
-        made = tables.copy(home, new, catalog, say) if place.find_identity(home) is not None else tables.NONE
+        made = tables.copy_tables(home, new, catalog, say) if place.find_identity(home) is not None else tables.NONE
         copied = found.copied + made.copied + _reports(home, new, say)
         say("database")
         rows = _database(home, new, catalog, made.located)
@@ -117,7 +117,7 @@ def _refuse_within(home: Home, new: Home) -> None:
 def _state(home: Home, ledger: Ledger) -> list[Any]:
     """What changes whenever the home does."""
     identity = place.find_identity(home)
-    located = catalogs.of(home, identity).located() if identity else {}
+    located = catalogs.open_catalog(home, identity).metadata_locations() if identity else {}
     return [located, ledger.get_revision(), [(run.run_id, run.state) for run in ledger.list_runs()]]
 
 
@@ -215,7 +215,7 @@ def _answering(to: Destination) -> Iterator[None]:
 def _database(home: Home, new: Home, catalog: str, located: dict[str, str]) -> int:
     def finish(connection: sa.Connection) -> None:
         if located:
-            tables.register(new, catalog, located, connection)
+            tables.register_tables(new, catalog, located, connection)
             connection.execute(
                 homes.insert().values(place.identity_row(new, catalog, place.database_place(connection)))
             )
@@ -245,7 +245,7 @@ def _settings(home: Home, new: Home, text: str) -> None:
         raise Unavailable(f"{file} cannot be written: {error.strerror}.", f"make room; then {AGAIN}") from None
 
 
-def _proved(home: Home, new: Home, made: tables.Tables, say: copying.Say, prove: Prove) -> dict[int, list[str]]:
+def _proved(home: Home, new: Home, made: tables.CopiedTables, say: copying.Say, prove: Prove) -> dict[int, list[str]]:
     """What `prove` says; a copy that broke is found, and copied again by the next call."""
     if not made.located:
         return {}
@@ -269,7 +269,7 @@ def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
     """Every table at every revision has the fingerprints that the ledger has of it; where it has none, those of the
     original. Raises `CheckFailed`."""
     from ..checking.stored import compare
-    from ..storage.prints import of_published
+    from ..storage.prints import published_fingerprints
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
     from . import plain
@@ -283,7 +283,7 @@ def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
         say(f"proof of revision {row.revision} ({number + 1} of {len(rows)})")
         recorded = ledger.fingerprints_of(row.revision)
         if set(row.collections) - set(recorded):
-            recorded = {**of_published(original, row), **recorded}
+            recorded = {**published_fingerprints(original, row), **recorded}
         found = compare(copy, row, recorded)
         if found.wrong:
             raise CheckFailed(
@@ -292,7 +292,7 @@ def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
                 "altneu audit --fingerprints; altneu repair; then move",
             )
         for table in set(row.snapshots) & set(PLAIN):
-            if plain.summed(original.as_stored(table, row)) != plain.summed(copy.as_stored(table, row)):
+            if plain.summed(original.read_as_stored(table, row)) != plain.summed(copy.read_as_stored(table, row)):
                 raise CheckFailed(f"the copy of {table} at revision {row.revision} has other rows.", AGAIN)
         proved[row.revision] = found.compared
     return proved

@@ -29,7 +29,7 @@ from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision
 from ..state.totals import TotalDiff, sum_totals
 from ..storage import few
-from ..storage.declared import fields, quoted
+from ..storage.declared import quote_identifier, table_columns
 from ..storage.warehouse import Warehouse
 from .context import Run
 
@@ -45,14 +45,14 @@ def maintain(run: Run) -> None:
             run.say(f"{table}: writing all of it")
             run.replace(table, None, _new(run, table))
         elif table == "epoch_totals":
-            _change(run, table, run.warehouse.snapshot(table, run.base(table)), _new(run, table))
+            _change(run, table, run.warehouse.read_snapshot(table, run.base(table)), _new(run, table))
         else:
             _follow(run, table)
 
 
 def _follow(run: Run, table: str) -> None:
     """Bring up to date what a run touches of a table."""
-    old, touched = run.warehouse.snapshot(table, run.base(table)), _touched(run, table).persist()
+    old, touched = run.warehouse.read_snapshot(table, run.base(table)), _touched(run, table).persist()
     try:
         count = touched.limit(BROADCAST_ROWS + 1).count()
         if not count:
@@ -86,7 +86,7 @@ def _new(run: Run, table: str, touched: DataFrame | None = None) -> DataFrame:
 def _change(run: Run, table: str, old: DataFrame, new: DataFrame) -> None:
     """Take out the old rows that are not among the new ones, and put in the new ones that are not among the old."""
     columns = run.warehouse.column_names(table)
-    names = [quoted(name) for name in columns]
+    names = [quote_identifier(name) for name in columns]
 
     def signed(rows: DataFrame, sign: int) -> DataFrame:
         return rows.select(*names, F.lit(sign).alias("_sign"))
@@ -118,7 +118,7 @@ def declared_as_stored(warehouse: Warehouse, table: str, snapshot: int) -> bool:
 def folded(warehouse: Warehouse, table: str, snapshot: int, since: int | None) -> DataFrame:
     """The rows of a plain table without what ended before `since`; what began before it begins there. `edge_now` has no
     such rows, and the totals are kept for all epochs."""
-    rows = warehouse.snapshot(table, snapshot)
+    rows = warehouse.read_snapshot(table, snapshot)
     if since is None or table != "vertex_history":
         return rows
     rows = rows.where(F.col("until") > since).withColumn("epoch", F.greatest("epoch", F.lit(since).cast("bigint")))
@@ -128,7 +128,7 @@ def folded(warehouse: Warehouse, table: str, snapshot: int, since: int | None) -
 
 def summed(rows: DataFrame) -> tuple[int, int]:
     """How many rows there are, and the sum of their hashes: the same of the same rows in any order; EXECUTES."""
-    lanes = F.xxhash64(*map(quoted, sorted(rows.columns))).cast("decimal(20, 0)")
+    lanes = F.xxhash64(*map(quote_identifier, sorted(rows.columns))).cast("decimal(20, 0)")
     row = rows.agg(F.count("*").alias("count"), F.coalesce(F.sum(lanes), F.lit(0)).alias("sum")).collect()[0]
     return int(row["count"]), int(row["sum"])
 
@@ -138,7 +138,9 @@ def verify_folded(warehouse: Warehouse, row: Revision, pins: Mapping[str, int], 
     for table, snapshot in pins.items():
         if table not in PLAIN or snapshot == row.snapshots[table]:
             continue
-        if summed(folded(warehouse, table, row.snapshots[table], since)) != summed(warehouse.snapshot(table, snapshot)):
+        if summed(folded(warehouse, table, row.snapshots[table], since)) != summed(
+            warehouse.read_snapshot(table, snapshot)
+        ):
             raise CheckFailed(
                 f"the new {table} is not the old one. Nothing was replaced.",
                 "altneu compact; if it fails again: altneu rebuild",
@@ -239,8 +241,8 @@ def _edges(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None
     kept = won.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
     if config.edges.live_for is not None:
         kept = kept.where(F.col("epoch") + config.edges.live_for > frontier)
-    if config.condition is not None:
-        kept = kept.where(only_where(f"op <> '{DELETE}'", config.condition))
+    if config.edge_condition is not None:
+        kept = kept.where(only_where(f"op <> '{DELETE}'", config.edge_condition))
     truss = chosen(read("trussness").where(F.col("epoch") <= frontier))
     now = truss.groupBy(*ends, "k").agg(F.sum("diff").alias("_n")).where("_n > 0")
     ways = kept.groupBy(*ends).agg((F.count("*") > 1).alias("both_ways"))
@@ -251,13 +253,13 @@ def _edges(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None
 def _totals(some: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int) -> DataFrame:
     """`epoch_totals`, from the database alone."""
     rows = total_rows(home, sum_totals(diffs, frontier), landed, frontier)
-    return few.frame(some.sparkSession, fields(home, "epoch_totals"), rows)
+    return few.local_frame(some.sparkSession, table_columns(home, "epoch_totals"), rows)
 
 
 def _as_declared(home: Home, table: str, rows: DataFrame, read: Read, vertices: list[str]) -> DataFrame:
     """The columns of the table, the vertices as they landed."""
     named = _named(rows, read("names"), vertices) if home.config.vertices.ids == "string" else rows
-    return named.select(*map(quoted, fields(home, table)))
+    return named.select(*map(quote_identifier, table_columns(home, table)))
 
 
 def _named(rows: DataFrame, names: DataFrame, columns: list[str]) -> DataFrame:

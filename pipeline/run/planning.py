@@ -42,8 +42,8 @@ def plan(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: boo
 
 def within(home: Home, first: str | None, last: str | None) -> Callable[[Epoch], bool]:
     """Whether an epoch is in a range of labels, both ends included; None: no bound there."""
-    low = home.schedule.epoch(first) if first else None
-    high = home.schedule.epoch(last) if last else None
+    low = home.schedule.parse_epoch(first) if first else None
+    high = home.schedule.parse_epoch(last) if last else None
     if low is not None and high is not None and low > high:
         raise UsageError(f"the range {first} … {last} is empty: the first epoch is after the last.")
     return lambda e: (low is None or e.epoch >= low) and (high is None or e.epoch <= high)
@@ -55,7 +55,7 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool 
     chosen, run = [], []
     for epoch in epochs:
         entry = found.get(epoch)
-        label = home.schedule.label(epoch)
+        label = home.schedule.format_label(epoch)
         if entry is not None and entry.state == "incomplete" and (entry.files or not remove):
             raise UsageError(
                 f"epoch {label} is not landed completely: {entry.why}.", "altneu status, then the same command again"
@@ -69,7 +69,7 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool 
             assert parent.since is not None
             raise UsageError(
                 f"epoch {label} cannot be replaced: a compaction has folded the history before epoch "
-                f"{home.schedule.label(parent.since)} ([retention] epochs).",
+                f"{home.schedule.format_label(parent.since)} ([retention] epochs).",
                 REMEDY,
             )
         chosen.append(entry)

@@ -112,7 +112,7 @@ def fingerprints(run: Run) -> tuple[Prints, Prints]:
     def read(table: str) -> DataFrame:
         return run.delta(table) if adds(table) else run.after(table)
 
-    found = prints.of_tables(read, run.warehouse, run.warehouse.collections)
+    found = prints.table_fingerprints(read, run.warehouse, run.warehouse.collections)
     # A table that is not kept has new rows alone: what was known of it goes.
     new = {table: each for table, each in found.items() if not run.keeps(table)}
     gone = fold_fingerprints({table: known.get(table, {}) for table in new}, _since(run))

@@ -14,14 +14,19 @@ from .context import Run
 
 def parents(run: Run) -> str | None:
     """The name of the graph that the parent's run has left, where this run adds to its edges."""
-    return kept.of(run.ledger, run.parent) if run.keeps("edges") else None
+    return kept.cached_graph_key(run.ledger, run.parent) if run.keeps("edges") else None
 
 
 def graph(run: Run, files: Files | None) -> Kept | None:
     """It, if it is there and a task may hold it."""
     key = parents(run)
-    at = kept.epoch(run.home, key) if key else None
-    if files is None or key is None or at is None or kept.edges(run.home, key) > memory.task_edges(run.home.config):
+    at = kept.cached_epoch(run.home, key) if key else None
+    if (
+        files is None
+        or key is None
+        or at is None
+        or kept.cached_edge_count(run.home, key) > memory.max_task_edges(run.home.config)
+    ):
         return None
     return Kept(files, key, at)
 

@@ -21,7 +21,7 @@ from ..state.lease import hold_lease
 from ..state.ledger import Ledger
 from ..state.records import PLAIN, Revision, RunKind, RunState, StagedBatch, new_run_id
 from ..state.revisions import exact_revisions
-from ..storage.unaided import branches
+from ..storage.unaided import open_branches
 from . import lineage
 from .meaning import changed_values
 
@@ -48,7 +48,7 @@ def rollback(
     before, after = ledger.published_batches(parent.revision), ledger.published_batches(target.revision)
     epochs = [e for e in sorted({*before, *after}) if before.get(e) != after.get(e)]
     run_id = new_run_id()
-    config = ledger.get_run(target.run_id).config if target.revision else home.config.semantic()
+    config = ledger.get_run(target.run_id).config if target.revision else home.config.semantic_settings()
     ledger.create_run(run_id, parent.revision, epochs, config, RunKind.ROLLBACK)
     with hold_lease(ledger, run_id):
         try:
@@ -69,7 +69,7 @@ def rollback(
                 ledger.finish_run(run_id, state, why)
             raise
         try:
-            branches(home).follow(ledger, run_id)
+            open_branches(home).update_refs(ledger, run_id)
             ledger.forget_branches([run_id])
         except Exception as error:  # it is published; the next writer lets them follow
             say(f"the names in the tables are left to the next run, or to altneu doctor ({describe_error(error)[0]})")
@@ -92,17 +92,17 @@ def written_again(home: Home, ledger: Ledger, run_id: str, target: Revision) -> 
             "put them back, and the same command again",
         )
     warehouse = Warehouse(session_for(home, ledger), home)
-    with warehouse.plans(target):
+    with warehouse.size_plans(target):
         pins = {}
         for table, snapshot in target.snapshots.items():
             if table not in PLAIN:
-                rows = warehouse.at(table, target)
-            elif target.config_digest == home.config.digest():
-                rows = plain.whole(table, lambda name: warehouse.at(name, target), home, ledger, target)
+                rows = warehouse.read_table(table, target)
+            elif target.config_digest == home.config.semantic_digest():
+                rows = plain.whole(table, lambda name: warehouse.read_table(name, target), home, ledger, target)
             else:  # the next run, which restates history, writes it
                 continue
-            pins[table] = warehouse.rewrite(
-                table, run_id, snapshot, placed(table, rows, warehouse.size(table, snapshot))
+            pins[table] = warehouse.rewrite_on_branch(
+                table, run_id, snapshot, placed(table, rows, warehouse.snapshot_size(table, snapshot))
             )
         unchanged.verify(home, ledger, warehouse, target, pins, target.since, [target.revision])
     return pins
@@ -134,7 +134,7 @@ def _publish_again(
         parent.revision,
         target.frontier,
         pins,
-        target.config_digest or home.config.digest(),
+        target.config_digest or home.config.semantic_digest(),
         target.mark,
         target.since,
         again=target,

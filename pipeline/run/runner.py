@@ -67,7 +67,9 @@ def begin(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone: boo
             meaning.advice,
         )
     run_id = new_run_id()
-    ledger.create_run(run_id, plan.parent.revision, list(plan.run), home.config.semantic(), plan.kind, hold, alone)
+    ledger.create_run(
+        run_id, plan.parent.revision, list(plan.run), home.config.semantic_settings(), plan.kind, hold, alone
+    )
     events.log_event("run started", **telemetry.named(home, ledger.get_run(run_id)))
     lineage.tell(home, ledger, run_id)
     return run_id
@@ -87,7 +89,7 @@ def stage(
     from expectations.engine import prepare
 
     from ..report import rows
-    from ..storage.session import plans_for, session_for
+    from ..storage.session import session_for, size_plans
     from .context import Run
 
     this, row = named(name), ledger.get_run(run_id)
@@ -121,9 +123,9 @@ def stage(
                 accept,
             )
             if this is STAGES[0]:
-                run.warehouse.ensure(retype=not run.keeps("upserts") or run.parent.frontier is None)
+                run.warehouse.ensure_tables(retype=not run.keeps("upserts") or run.parent.frontier is None)
             read = landed() if this is STAGES[0] else 0
-            with plans_for(spark, run.stored() + read if this.before_publish else None):
+            with size_plans(spark, run.stored() + read if this.before_publish else None):
                 facts = watch.work(this.work, run)
             if run.wrote:
                 facts = replace(facts, snapshots=run.wrote)
@@ -253,6 +255,6 @@ def shown(home: Home, facts: Facts) -> str:
     def text(field: str, name: str, value: int | str) -> str:
         if isinstance(value, str):
             return value
-        return f"{name} {home.schedule.label(value) if field.endswith('_epoch') else f'{value:,}'}"
+        return f"{name} {home.schedule.format_label(value) if field.endswith('_epoch') else f'{value:,}'}"
 
     return ", ".join(text(*each) for each in display_fields(facts, "line"))

@@ -40,13 +40,15 @@ def side_by_side(
         for epoch in sorted(epochs):
             missing = planning.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
             if missing.run:
-                say(f"publishing {len(missing.run)} epoch(s) before {home.schedule.label(epoch)} in the scratch home")
+                say(
+                    f"publishing {len(missing.run)} epoch(s) before {home.schedule.format_label(epoch)} in the scratch home"
+                )
                 runner.run(copy, ledger, missing)
-            say(f"{home.schedule.label(epoch)}: maintaining")
+            say(f"{home.schedule.format_label(epoch)}: maintaining")
             row = runner.run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
             assert isinstance(row, Revision)
             seconds = {stage.stage: stage.seconds for stage in ledger.list_stages(row.run_id)}
-            say(f"{home.schedule.label(epoch)}: recomputing")
+            say(f"{home.schedule.format_label(epoch)}: recomputing")
             warehouse = Warehouse(spark, copy)
             began = time.perf_counter()
             checks = audit.audit_published(warehouse, row, [epoch], lambda text: None)
@@ -55,7 +57,7 @@ def side_by_side(
             out.append(
                 {
                     "epoch": epoch,
-                    "label": home.schedule.label(epoch),
+                    "label": home.schedule.format_label(epoch),
                     "rows": ledger.get_facts(row.run_id, IngestFacts).rows,
                     "changes": ledger.get_facts(row.run_id, EdgesFacts).rows,
                     "maintained_s": round(kept, 2),

@@ -32,12 +32,12 @@ WORN = 2  # times as many rows as edges: then the table is written anew
 
 def parents(run: Run) -> SavedCheckpoint | None:
     """Where the parent's run has left it, where this run adds to its edges."""
-    return kept.certified(run.ledger, run.parent) if run.keeps("edges") else None
+    return kept.saved_checkpoint(run.ledger, run.parent) if run.keeps("edges") else None
 
 
 def of_parent(run: Run) -> State | None:
     """It, if it is there."""
-    return certificates.read(run.warehouse, parents(run))
+    return certificates.read_checkpoint(run.warehouse, parents(run))
 
 
 def counted(run: Run, at: int) -> Counted | None:
@@ -54,10 +54,10 @@ def go_on(run: Run, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
     """Write by how much a run has changed it."""
     base = parents(run)
     assert base is not None
-    stored = run.warehouse.size(CERTIFICATES, base.snapshot).rows
+    stored = run.warehouse.snapshot_size(CERTIFICATES, base.snapshot).rows
     edges = totals_at(sum_totals(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
     if stored > WORN * edges:
-        old = certificates.read(run.warehouse, base)
+        old = certificates.read_checkpoint(run.warehouse, base)
         assert old is not None
         rows, base = summed(old.rows.unionByName(rows)), None
     return _written(run, base, rows, ends)
@@ -65,7 +65,7 @@ def go_on(run: Run, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
 
 def begin(run: Run, place: Rounds) -> SavedCheckpoint | None:
     """Make it of the trussness at the frontier; EXECUTES. None, and it is said: that is wrong."""
-    size = memory.part_edges(run.home.config)
+    size = memory.max_partition_edges(run.home.config)
     now = run.after("trussness").where(F.col("epoch") <= run.frontier).groupBy("a", "b", "k")
     edges = now.agg(F.sum("diff").alias("diff")).where("diff <> 0").select("a", "b", "k").persist()
     try:
@@ -90,6 +90,8 @@ def leave(run: Run, left: Left) -> SavedCheckpoint:
 
 
 def _written(run: Run, base: SavedCheckpoint | None, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
-    snapshot = certificates.write(run.warehouse, run.run_id, base, rows)
-    certificates.keep_only(run.warehouse, run.ledger, run.run_id, kept.run_of(run.ledger, run.parent))
+    snapshot = certificates.append_checkpoint(run.warehouse, run.run_id, base, rows)
+    certificates.drop_other_checkpoints(
+        run.warehouse, run.ledger, run.run_id, kept.producing_run(run.ledger, run.parent)
+    )
     return SavedCheckpoint(snapshot=snapshot, at=run.frontier, front=ends[0], back=ends[1])

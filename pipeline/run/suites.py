@@ -54,7 +54,7 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
         copies = batches_of_run.groupBy(*data).agg(F.sum("diff").alias("copies"))
     landed = {} if recomputed or run.home.schedule.seconds is None else landing.listing(run.home)
     times = {
-        b.epoch: {"landed_at": landed[b.epoch].newest(), "over_at": run.home.schedule.end(b.epoch)}
+        b.epoch: {"landed_at": landed[b.epoch].newest(), "over_at": run.home.schedule.end_of(b.epoch)}
         for b in batches
         if b.epoch in landed and landed[b.epoch].files
     }
@@ -80,9 +80,9 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
     ]
     context = {
         "epoch": epoch,
-        "label": run.home.schedule.label(epoch),
+        "label": run.home.schedule.format_label(epoch),
         "value_types": run.home.config.values,
-        "labels": {batch.epoch: run.home.schedule.label(batch.epoch) for batch in batches},
+        "labels": {batch.epoch: run.home.schedule.format_label(batch.epoch) for batch in batches},
         "history": history,
         "seasons": season(run.home.schedule.seconds),
         "alone": alone,
@@ -103,7 +103,7 @@ def _alone(upserts: DataFrame) -> bool:
 
 def _motif_totals(run: Run, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
     """A row per motif: its total, and what the vertices' counts add up to. Nothing where there are no motifs."""
-    motifs = run.home.config.patterns()
+    motifs = run.home.config.motif_patterns()
     if not motifs:
         return {}
     rows = run.after("motif_counts").where(F.col("epoch") <= epoch).groupBy("motif")

@@ -41,7 +41,11 @@ Fields = dict[str, Any]  # of an event or a span
 
 def named(home: Home, run: RunRecord) -> Fields:
     """The fields by which every event and span names its run: its id, how many epochs, the first and the last."""
-    labels = [home.schedule.label(epoch) for epoch in (min(run.epochs), max(run.epochs))] if run.epochs else [None] * 2
+    labels = (
+        [home.schedule.format_label(epoch) for epoch in (min(run.epochs), max(run.epochs))]
+        if run.epochs
+        else [None] * 2
+    )
     return {
         "run": run.run_id,
         "kind": run.kind.value,
@@ -107,7 +111,10 @@ def _written(run: Run, before: dict[str, int]) -> dict[str, int]:
     total = {"rows": 0, "files": 0, "bytes": 0}
     for table, snapshot in run.heads().snapshots.items():
         if snapshot != before[table]:
-            after, base = run.warehouse.size(table, snapshot), run.warehouse.size(table, run.base(table))
+            after, base = (
+                run.warehouse.snapshot_size(table, snapshot),
+                run.warehouse.snapshot_size(table, run.base(table)),
+            )
             for unit in total:
                 total[unit] += getattr(after, unit) - getattr(base, unit)
     return total

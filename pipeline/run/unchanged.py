@@ -14,8 +14,8 @@ from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.prints import FingerprintDifference, Prints, fold_fingerprints, list_differences
 from ..state.records import LANDED, PLAIN, Revision
-from ..storage.prints import of_revisions
-from ..storage.warehouse import Warehouse, shown
+from ..storage.prints import revision_fingerprints
+from ..storage.warehouse import Warehouse, visible_rows
 from .meaning import changed_meaning
 
 
@@ -33,8 +33,10 @@ def verify(
     pins = {table: snapshot for table, snapshot in pins.items() if table not in PLAIN}
 
     def seen(snapshots: Mapping[str, int]) -> dict[int, Prints]:
-        rows = {table: shown(warehouse.snapshot(table, snapshot), row) for table, snapshot in snapshots.items()}
-        return of_revisions(rows.__getitem__, warehouse, rows, revisions)
+        rows = {
+            table: visible_rows(warehouse.read_snapshot(table, snapshot), row) for table, snapshot in snapshots.items()
+        }
+        return revision_fingerprints(rows.__getitem__, warehouse, rows, revisions)
 
     def old(tables: Sequence[str]) -> dict[int, Prints]:
         return seen({table: row.snapshots[table] for table in tables})
@@ -71,7 +73,7 @@ def _damaged(home: Home, revision: int, difference: FingerprintDifference) -> Ch
     landing = " --from-landing" if difference.table in LANDED else ""
     return CheckFailed(
         f"what is stored is not what was published as revision {revision}: "
-        f"{difference.describe(home.schedule.label(difference.epoch))}. Nothing was replaced.",
+        f"{difference.describe(home.schedule.format_label(difference.epoch))}. Nothing was replaced.",
         f"altneu audit --fingerprints (names every table that is damaged), then: altneu rebuild{landing}",
     )
 
@@ -81,6 +83,6 @@ def _changed(home: Home, ledger: Ledger, revision: int, difference: FingerprintD
     settings = f" The settings have changed since: {'; '.join(meaning.words)}." if meaning.words else ""
     return CheckFailed(
         f"the new tables are not the old ones at revision {revision}: "
-        f"{difference.describe(home.schedule.label(difference.epoch))}.{settings} Nothing was replaced.",
+        f"{difference.describe(home.schedule.format_label(difference.epoch))}.{settings} Nothing was replaced.",
         meaning.advice or "altneu compact; if it fails again, report it",
     )

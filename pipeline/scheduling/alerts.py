@@ -141,7 +141,7 @@ def _of_failure(home: Home, ledger: Ledger, context: dict[str, Any], last: datet
     epoch = None if ti.task_id in AFTER else _epoch(home, context, last)
     if epoch is None:
         return alerts.of_task(name, ti.run_id, f"{name} failed, run {ti.run_id}", lines)
-    return alerts.of_epoch(home, ledger, epoch, f"epoch {home.schedule.label(epoch)}: {name} failed", lines)
+    return alerts.of_epoch(home, ledger, epoch, f"epoch {home.schedule.format_label(epoch)}: {name} failed", lines)
 
 
 def _is_incident(ledger: Ledger, since: datetime | None) -> bool:
@@ -209,7 +209,7 @@ def _late(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem |
 
     if epoch in ledger.published_batches():
         return None
-    label, there = home.schedule.label(epoch), listing(home).get(epoch)
+    label, there = home.schedule.format_label(epoch), listing(home).get(epoch)
     held = [run for run in ledger.list_held() if epoch in run.epochs]
     if held:
         why, then = f"run {held[-1].run_id} is held", f"altneu diff {held[-1].run_id}, then altneu publish or discard"

@@ -67,7 +67,7 @@ class Epochs(DeltaDataIntervalTimetable):
         if data_interval is None or run_type not in (DagRunType.SCHEDULED, DagRunType.BACKFILL_JOB):
             return super().generate_run_id(run_type=run_type, data_interval=data_interval, **how)
         schedule = Schedule(int(self._delta.total_seconds()))
-        return run_type.generate_run_id(suffix=schedule.label(schedule.epoch_of(data_interval.start)))
+        return run_type.generate_run_id(suffix=schedule.format_label(schedule.epoch_of(data_interval.start)))
 
     def infer_manual_data_interval(self, run_after: datetime) -> DataInterval:
         """The last whole interval before an instant."""

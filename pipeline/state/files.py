@@ -77,7 +77,7 @@ def _s3_filesystem(settings: S3) -> fs.FileSystem:
     # not the standard one: pyarrow never gives its quota back, so that a process tries a hundred times in all
     retry = fs.AwsDefaultS3RetryStrategy(max_attempts=TRIES)
     # delayed: a small file is one request, which succeeds or fails as a whole
-    return fs.S3FileSystem(retry_strategy=retry, allow_delayed_open=True, **settings.of_arrow())
+    return fs.S3FileSystem(retry_strategy=retry, allow_delayed_open=True, **settings.arrow_options())
 
 
 @functools.lru_cache(maxsize=4)
@@ -101,7 +101,7 @@ def _filesystem_of(location: str, s3: S3 | None = None) -> tuple[fs.FileSystem, 
     uri = normalize_location(location)
     scheme, _, inside = uri.partition("://")
     if scheme in ("s3", "s3a", "s3n"):
-        return _s3_filesystem(s3 or S3.here()), inside
+        return _s3_filesystem(s3 or S3.from_environment()), inside
     store, _, inside = inside.partition("/")
     found, root = _other_filesystem(f"{scheme}://{store}/")
     return found, f"{root.rstrip('/')}/{inside}"

@@ -22,33 +22,33 @@ class NotAvro(ValueError):
     """These bytes are no Avro file that can be copied."""
 
 
-def copied(content: bytes, changes: dict[tuple[str, ...], Change]) -> bytes:
+def rewrite_values(content: bytes, changes: dict[tuple[str, ...], Change]) -> bytes:
     """An Avro file with these values changed. Raises `NotAvro`."""
     try:
-        return _copied(content, changes)
+        return _rewrite_file(content, changes)
     except (IndexError, KeyError, UnicodeDecodeError, zlib.error) as error:
         raise NotAvro(f"broken off or damaged: {error!r}") from None
 
 
-def _copied(content: bytes, changes: dict[tuple[str, ...], Change]) -> bytes:
+def _rewrite_file(content: bytes, changes: dict[tuple[str, ...], Change]) -> bytes:
     if not content.startswith(MAGIC):
         raise NotAvro("it does not begin like one")
     header: dict[str, bytes] = {}
     at = len(MAGIC)
-    while count := (block := _long(content, at))[0]:
-        at = _long(content, block[1])[1] if count < 0 else block[1]
+    while count := (block := _read_long(content, at))[0]:
+        at = _read_long(content, block[1])[1] if count < 0 else block[1]
         for _ in range(abs(count)):
-            key, at = _bytes(content, at)
-            header[key.decode()], at = _bytes(content, at)
+            key, at = _read_bytes(content, at)
+            header[key.decode()], at = _read_bytes(content, at)
     at = block[1] + SYNC
     sync, codec = content[at - SYNC : at], header.get("avro.codec", b"null").decode()
     if codec not in ("null", "deflate"):
         raise NotAvro(f"compressed by {codec}")
-    record = _copier(json.loads(header["avro.schema"]), (), changes, {})
+    record = _make_copier(json.loads(header["avro.schema"]), (), changes, {})
     out = bytearray(content[:at])
     while at < len(content):
-        rows, at = _long(content, at)
-        packed, at = _bytes(content, at)
+        rows, at = _read_long(content, at)
+        packed, at = _read_bytes(content, at)
         data = zlib.decompress(packed, -zlib.MAX_WBITS) if codec == "deflate" else packed
         new, position = bytearray(), 0
         for _ in range(rows):
@@ -57,27 +57,27 @@ def _copied(content: bytes, changes: dict[tuple[str, ...], Change]) -> bytes:
             raise NotAvro("a block does not end where it should")
         at += SYNC
         _put_long(out, rows)
-        _put_bytes(out, _deflated(bytes(new)) if codec == "deflate" else bytes(new))
+        _put_bytes(out, _deflate(bytes(new)) if codec == "deflate" else bytes(new))
         out += sync
     return bytes(out)
 
 
-def _deflated(data: bytes) -> bytes:
+def _deflate(data: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return packer.compress(data) + packer.flush()
 
 
-def _copier(
+def _make_copier(
     schema: Any, path: tuple[str, ...], changes: dict[tuple[str, ...], Change], named: dict[str, Any]
 ) -> Copier:
     """What copies one value of a schema."""
     if isinstance(schema, list):
-        return _union([_copier(each, path, changes, named) for each in schema])
+        return _copy_union([_make_copier(each, path, changes, named) for each in schema])
     kind = schema["type"] if isinstance(schema, dict) else schema
     if isinstance(kind, (dict, list)):
-        return _copier(kind, path, changes, named)
+        return _make_copier(kind, path, changes, named)
     if kind in named:  # defined before, used by its name
-        return _copier(named[kind], path, changes, named)
+        return _make_copier(named[kind], path, changes, named)
     if isinstance(schema, dict) and "name" in schema:
         named[schema["name"]] = schema
     change = changes.get(path)
@@ -85,89 +85,89 @@ def _copier(
         case "null":
             return lambda data, at, out: at
         case "boolean":
-            return _fixed(1)
+            return _copy_fixed(1)
         case "float":
-            return _fixed(4)
+            return _copy_fixed(4)
         case "double":
-            return _fixed(8)
+            return _copy_fixed(8)
         case "fixed":
-            return _fixed(schema["size"])
+            return _copy_fixed(schema["size"])
         case "int" | "long" | "enum":
-            return _number(change)
+            return _copy_number(change)
         case "string":
-            return _text(change)
+            return _copy_text(change)
         case "bytes":
-            return _binary(change)
+            return _copy_binary(change)
         case "record":
-            return _record([_copier(f["type"], (*path, f["name"]), changes, named) for f in schema["fields"]])
+            return _copy_record([_make_copier(f["type"], (*path, f["name"]), changes, named) for f in schema["fields"]])
         case "array":
-            return _blocks([_copier(schema["items"], path, changes, named)])
+            return _copy_blocks([_make_copier(schema["items"], path, changes, named)])
         case "map":
-            return _blocks([_text(None), _copier(schema["values"], path, changes, named)])
+            return _copy_blocks([_copy_text(None), _make_copier(schema["values"], path, changes, named)])
     raise NotAvro(f"a schema with {kind!r}")
 
 
-def _fixed(size: int) -> Copier:
-    def copy(data: bytes, at: int, out: bytearray) -> int:
+def _copy_fixed(size: int) -> Copier:
+    def copy_value(data: bytes, at: int, out: bytearray) -> int:
         out += data[at : at + size]
         return at + size
 
-    return copy
+    return copy_value
 
 
-def _number(change: Change | None) -> Copier:
-    def copy(data: bytes, at: int, out: bytearray) -> int:
-        value, end = _long(data, at)
+def _copy_number(change: Change | None) -> Copier:
+    def copy_value(data: bytes, at: int, out: bytearray) -> int:
+        value, end = _read_long(data, at)
         _put_long(out, change(value) if change else value)
         return end
 
-    return copy
+    return copy_value
 
 
-def _text(change: Change | None) -> Copier:
-    def copy(data: bytes, at: int, out: bytearray) -> int:
-        value, end = _bytes(data, at)
+def _copy_text(change: Change | None) -> Copier:
+    def copy_value(data: bytes, at: int, out: bytearray) -> int:
+        value, end = _read_bytes(data, at)
         _put_bytes(out, change(value.decode()).encode() if change else value)
         return end
 
-    return copy
+    return copy_value
 
 
-def _binary(change: Change | None) -> Copier:
-    def copy(data: bytes, at: int, out: bytearray) -> int:
-        value, end = _bytes(data, at)
+def _copy_binary(change: Change | None) -> Copier:
+    def copy_value(data: bytes, at: int, out: bytearray) -> int:
+        value, end = _read_bytes(data, at)
         _put_bytes(out, change(value) if change else value)
         return end
 
-    return copy
+    return copy_value
 
 
-def _union(branches: list[Copier]) -> Copier:
-    def copy(data: bytes, at: int, out: bytearray) -> int:
-        branch, at = _long(data, at)
+def _copy_union(branches: list[Copier]) -> Copier:
+    def copy_value(data: bytes, at: int, out: bytearray) -> int:
+        branch, at = _read_long(data, at)
         _put_long(out, branch)
         return branches[branch](data, at, out)
 
-    return copy
+    return copy_value
 
 
-def _record(fields: list[Copier]) -> Copier:
-    def copy(data: bytes, at: int, out: bytearray) -> int:
+def _copy_record(fields: list[Copier]) -> Copier:
+    def copy_value(data: bytes, at: int, out: bytearray) -> int:
         for field in fields:
             at = field(data, at, out)
         return at
 
-    return copy
+    return copy_value
 
 
-def _blocks(parts: list[Copier]) -> Copier:
+def _copy_blocks(parts: list[Copier]) -> Copier:
     """Items of an array, entries of a map: in blocks, whose sizes in bytes (they are optional) are left out."""
 
-    def copy(data: bytes, at: int, out: bytearray) -> int:
+    def copy_value(data: bytes, at: int, out: bytearray) -> int:
         while True:
-            count, at = _long(data, at)
+            count, at = _read_long(data, at)
             if count < 0:
-                count, at = -count, _long(data, at)[1]
+                count, at = -count, _read_long(data, at)[1]
             _put_long(out, count)
             if not count:
                 return at
@@ -175,10 +175,10 @@ def _blocks(parts: list[Copier]) -> Copier:
                 for part in parts:
                     at = part(data, at, out)
 
-    return copy
+    return copy_value
 
 
-def _long(data: bytes, at: int) -> tuple[int, int]:
+def _read_long(data: bytes, at: int) -> tuple[int, int]:
     """A number (zigzag, seven bits a byte), and where it ends."""
     shift = value = 0
     while True:
@@ -198,8 +198,8 @@ def _put_long(out: bytearray, number: int) -> None:
     out.append(value)
 
 
-def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _long(data, at)
+def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _read_long(data, at)
     if not 0 <= size <= len(data) - at:
         raise NotAvro("it is broken off")
     return data[at : at + size], at + size

@@ -49,25 +49,25 @@ _REMEDY = "see [storage] catalog in altneu.toml; ALTNEU_CATALOG_TOKEN or ALTNEU_
 class Catalog(Protocol):
     """Where the tables of one home are listed."""
 
-    def located(self, *tables: str) -> dict[str, str]:
+    def metadata_locations(self, *tables: str) -> dict[str, str]:
         """Table → its metadata file in force: of these at least, where they are there; of all when none is named.
         Raises `Unavailable` when nobody answers."""
         ...
 
-    def commit(self, table: str, location: str, updates: Updates) -> bool:
+    def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
         """Change a table whose metadata file `location` was read; False: another writer has committed since."""
         ...
 
-    def forget(self, table: str) -> None:
+    def unregister_table(self, table: str) -> None:
         """List a table no more; its files stay."""
         ...
 
 
-def of(home: Home, identity: place.Identity) -> Catalog:
+def open_catalog(home: Home, identity: place.Identity) -> Catalog:
     """The catalog of a home. Raises `UsageError` when its tables were made in one of the other kind."""
     refuse_other_kind(home, identity)
     rest = home.config.storage.catalog
-    return Sql(home.database, identity.catalog) if rest is None else RestServer(rest)
+    return JdbcCatalog(home.database, identity.catalog) if rest is None else RestCatalogClient(rest)
 
 
 def refuse_other_kind(home: Home, identity: place.Identity) -> None:
@@ -81,46 +81,46 @@ def refuse_other_kind(home: Home, identity: place.Identity) -> None:
         )
 
 
-def metadata_at(location: str) -> TableMetadata:
+def read_metadata(location: str) -> TableMetadata:
     """A metadata file, read. Raises `OSError`."""
     from pyiceberg.table.metadata import TableMetadataUtil
 
     return TableMetadataUtil.parse_raw(files.read_file(location).decode())
 
 
-def tag_of(revision: int) -> str:
+def tag_name(revision: int) -> str:
     """The name by which other programs find a revision's rows in a table."""
     return f"r{revision}"
 
 
-def namespace(home: Home) -> str:
+def catalog_namespace(home: Home) -> str:
     """In which namespace of its catalog a home's tables are."""
     rest = home.config.storage.catalog
     return NAMESPACE if rest is None else rest.namespace
 
 
-class Sql:
+class JdbcCatalog:
     """Iceberg's JDBC catalog, as SQL: one query for all tables."""
 
     def __init__(self, uri: str, name: str) -> None:
         self._uri, self._name = uri, name
         self._engine = database.acquire_engine(uri, self)
 
-    def located(self, *tables: str) -> dict[str, str]:
+    def metadata_locations(self, *tables: str) -> dict[str, str]:
         with database.translate_errors(self._uri), self._engine.connect() as connection:
             found = place.list_table_locations(connection, self._name, *tables)
         return {name.rpartition(".")[2]: location for name, location in found.items()}
 
-    def commit(self, table: str, location: str, updates: Updates) -> bool:
+    def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
         from pyiceberg.table.update import update_table_metadata
 
-        old = metadata_at(location)
+        old = read_metadata(location)
         new = update_table_metadata(old, updates, metadata_location=location)
         version = int(posixpath.basename(location).split("-")[0]) + 1  # as Iceberg counts
         written = f"{old.location}/metadata/{version:05d}-{uuid.uuid4()}.metadata.json"
         files.write_file(written, new.model_dump_json().encode())
         t = place.tables
-        change = t.update().where(self._row(table) & (t.c.metadata_location == location))
+        change = t.update().where(self._match_table(table) & (t.c.metadata_location == location))
         with database.translate_errors(self._uri), self._engine.begin() as connection:
             values = {"metadata_location": written, "previous_metadata_location": location}
             done = connection.execute(change.values(**values)).rowcount == 1
@@ -133,46 +133,46 @@ class Sql:
             files.delete_file(written)
         return done
 
-    def forget(self, table: str) -> None:
+    def unregister_table(self, table: str) -> None:
         with database.translate_errors(self._uri), self._engine.begin() as connection:
-            connection.execute(place.tables.delete().where(self._row(table)))
+            connection.execute(place.tables.delete().where(self._match_table(table)))
 
-    def _row(self, table: str) -> sa.ColumnElement[bool]:
+    def _match_table(self, table: str) -> sa.ColumnElement[bool]:
         t = place.tables
         return (t.c.catalog_name == self._name) & (t.c.table_namespace == NAMESPACE) & (t.c.table_name == table)
 
 
-class RestServer:
+class RestCatalogClient:
     """A REST catalog: a request for each table."""
 
     def __init__(self, settings: Rest) -> None:
         self._settings, self._namespace = settings, settings.namespace
         self._connected: RestCatalog | None = None
 
-    def located(self, *tables: str) -> dict[str, str]:
+    def metadata_locations(self, *tables: str) -> dict[str, str]:
         names = list(tables)
         if not names:
-            listed = self._ask(lambda server: server.list_tables(self._namespace)) or ()
+            listed = self._call_server(lambda server: server.list_tables(self._namespace)) or ()
             names = [name for *_, name in listed if not name.startswith(place.ROUNDS)]
 
-        def look(name: str) -> str | None:
-            return self._ask(lambda server: server.load_table((self._namespace, name)).metadata_location)
+        def load_location(name: str) -> str | None:
+            return self._call_server(lambda server: server.load_table((self._namespace, name)).metadata_location)
 
-        found = zip(names, files.map_parallel(look, names), strict=True)
+        found = zip(names, files.map_parallel(load_location, names), strict=True)
         return {name: location for name, location in found if location is not None}
 
-    def commit(self, table: str, location: str, updates: Updates) -> bool:
+    def commit_updates(self, table: str, location: str, updates: Updates) -> bool:
         """The server compares the branches and tags that are changed, not the whole table."""
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, TableRequirement
 
-        old = metadata_at(location)
+        old = read_metadata(location)
         refs = {update.ref_name: old.refs.get(update.ref_name) for update in updates}
         as_seen: list[TableRequirement] = [AssertTableUUID(uuid=old.table_uuid)]
         for name, ref in refs.items():
             as_seen.append(AssertRefSnapshotId.model_validate({"ref": name, "snapshot-id": ref and ref.snapshot_id}))
 
-        def change(server: RestCatalog) -> bool:
+        def commit_table(server: RestCatalog) -> bool:
             loaded = server.load_table((self._namespace, table))
             try:
                 server.commit_table(loaded, tuple(as_seen), updates)
@@ -180,36 +180,36 @@ class RestServer:
                 return False
             return True
 
-        return self.located(table).get(table) == location and bool(self._ask(change))
+        return self.metadata_locations(table).get(table) == location and bool(self._call_server(commit_table))
 
-    def forget(self, table: str) -> None:
-        self._ask(lambda server: server.drop_table((self._namespace, table)))
+    def unregister_table(self, table: str) -> None:
+        self._call_server(lambda server: server.drop_table((self._namespace, table)))
 
-    def register(self, located: Mapping[str, str]) -> None:
+    def register_tables(self, located: Mapping[str, str]) -> None:
         """List tables by the metadata files that they have, in a namespace that is made where it is not there. Those
         that are listed with another file are listed anew: no file is deleted."""
         from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
 
-        def space(server: RestCatalog) -> None:
+        def create_namespace(server: RestCatalog) -> None:
             with contextlib.suppress(NamespaceAlreadyExistsError):
                 server.create_namespace(self._namespace)
 
-        self._ask(space)
-        former = self.located()
+        self._call_server(create_namespace)
+        former = self.metadata_locations()
 
-        def list_it(table: str) -> None:
-            def new(server: RestCatalog) -> None:
+        def register_table(table: str) -> None:
+            def register_new(server: RestCatalog) -> None:
                 with contextlib.suppress(TableAlreadyExistsError):  # an answer was lost
                     server.register_table((self._namespace, table), located[table])
 
             if table in former and former[table] != located[table]:
-                self._ask(lambda server: server.drop_table((self._namespace, table)))
+                self._call_server(lambda server: server.drop_table((self._namespace, table)))
             if former.get(table) != located[table]:
-                self._ask(new)
+                self._call_server(register_new)
 
-        files.map_parallel(list_it, located)
+        files.map_parallel(register_table, located)
 
-    def _ask(self, question: Callable[[RestCatalog], T]) -> T | None:
+    def _call_server(self, question: Callable[[RestCatalog], T]) -> T | None:
         """An answer; None when what was asked for is not there. Asked again where the server is busy or was lost."""
         from pyiceberg import exceptions as iceberg
         from requests import RequestException
@@ -223,7 +223,7 @@ class RestServer:
             reraise=True,
         )
         try:
-            return retry(lambda: question(self._server()))
+            return retry(lambda: question(self._connect_server()))
         except (iceberg.NoSuchNamespaceError, iceberg.NoSuchTableError):
             return None
         except passing as error:
@@ -233,17 +233,17 @@ class RestServer:
             says = next(iter(str(error).splitlines()), "") or type(error).__name__
             raise AltneuError(f"{what} refuses: {says}", _REMEDY) from error
 
-    def _server(self) -> RestCatalog:
+    def _connect_server(self) -> RestCatalog:
         if self._connected is None:
             from pyiceberg.catalog.rest import RestCatalog
 
             # pyiceberg's own ways to files take time to import, and none is used here
             files_by = {"py-io-impl": "pipeline.storage.duck.Files"}
-            self._connected = RestCatalog("altneu", **_reached(self._settings), **files_by)
+            self._connected = RestCatalog("altneu", **_connection_properties(self._settings), **files_by)
         return self._connected
 
 
-def _reached(rest: Rest) -> dict[str, str]:
+def _connection_properties(rest: Rest) -> dict[str, str]:
     """Properties by which Iceberg's clients in Java and Python reach a REST catalog."""
     found = {"uri": rest.uri}
     found |= {name: value for name, value in (("warehouse", rest.warehouse), ("scope", rest.scope)) if value}
@@ -255,7 +255,9 @@ def spark_options(home: Home) -> dict[str, str]:
     rest = home.config.storage.catalog
     if rest is None:
         return jdbc_options(home.database, home.warehouse)
-    return {"type": "rest", "cache-enabled": "false"} | _reached(rest) | _files(home.warehouse)
+    return (
+        {"type": "rest", "cache-enabled": "false"} | _connection_properties(rest) | _file_io_properties(home.warehouse)
+    )
 
 
 def jdbc_options(uri: str, warehouse: str) -> dict[str, str]:
@@ -273,7 +275,7 @@ def jdbc_options(uri: str, warehouse: str) -> dict[str, str]:
         "warehouse": warehouse,
         "jdbc.schema-version": "V1",
         "cache-enabled": "false",  # another process may have committed since we last looked
-    } | _files(warehouse)
+    } | _file_io_properties(warehouse)
     match url.get_backend_name():
         case "sqlite" if url.database and url.database != ":memory:":
             return options | {"uri": jdbc_sqlite_uri(Path(url.database).resolve(), f"busy_timeout={BUSY_MS}")}
@@ -293,6 +295,10 @@ def jdbc_options(uri: str, warehouse: str) -> dict[str, str]:
     )
 
 
-def _files(warehouse: str) -> dict[str, str]:
+def _file_io_properties(warehouse: str) -> dict[str, str]:
     """How the files of the tables are reached, where not by Spark's Hadoop."""
-    return {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | S3.here().of_iceberg() if in_s3(warehouse) else {}
+    return (
+        {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"} | S3.from_environment().iceberg_options()
+        if in_s3(warehouse)
+        else {}
+    )

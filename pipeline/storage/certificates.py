@@ -21,55 +21,61 @@ from .declared import CERTIFICATES
 from .warehouse import Warehouse
 
 
-def read(warehouse: Warehouse, certified: SavedCheckpoint | None) -> State | None:
+def read_checkpoint(warehouse: Warehouse, certified: SavedCheckpoint | None) -> State | None:
     """It; None when there is none, or it is not there any more."""
-    if certified is None or CERTIFICATES not in warehouse.others():
+    if certified is None or CERTIFICATES not in warehouse.round_table_names():
         return None
-    table = _table(warehouse)
-    if table is None or certified.snapshot not in table.snapshots() or inventory.lacking(table, {certified.snapshot}):
+    table = _find_table(warehouse)
+    if (
+        table is None
+        or certified.snapshot not in table.snapshot_ids()
+        or inventory.is_missing_files(table, {certified.snapshot})
+    ):
         return None
-    rows = warehouse.snapshot(CERTIFICATES, certified.snapshot)
+    rows = warehouse.read_snapshot(CERTIFICATES, certified.snapshot)
     return State(rows, certified.at, (certified.front, certified.back))
 
 
-def labels(warehouse: Warehouse, certified: SavedCheckpoint | None) -> dict[int, DataFrame]:
+def read_labels(warehouse: Warehouse, certified: SavedCheckpoint | None) -> dict[int, DataFrame]:
     """Epoch → a, b, label: the order by which that epoch's trussness can be proved; none, if there is none."""
-    state = read(warehouse, certified)
+    state = read_checkpoint(warehouse, certified)
     return {} if state is None else {state.at: summed(state.rows)}
 
 
-def write(warehouse: Warehouse, run_id: str, base: SavedCheckpoint | None, rows: DataFrame) -> int:
+def append_checkpoint(warehouse: Warehouse, run_id: str, base: SavedCheckpoint | None, rows: DataFrame) -> int:
     """Append a run's rows to what it builds on, or begin anew; the snapshot."""
     if base is not None:
-        return warehouse.stage(CERTIFICATES, run_id, base.snapshot, rows)
-    if CERTIFICATES in warehouse.others():
-        table = _table(warehouse)
-        if table is None or inventory.lacking(table, table.snapshots()):
-            warehouse.remove(CERTIFICATES, damaged=True)
-    warehouse.add(CERTIFICATES, warehouse.columns(CERTIFICATES))
-    warehouse.change(CERTIFICATES, lambda metadata: metadata.begin() if metadata.main() is None else None)
-    return warehouse.stage(CERTIFICATES, run_id, warehouse.first(CERTIFICATES), rows)
+        return warehouse.write_to_branch(CERTIFICATES, run_id, base.snapshot, rows)
+    if CERTIFICATES in warehouse.round_table_names():
+        table = _find_table(warehouse)
+        if table is None or inventory.is_missing_files(table, table.snapshot_ids()):
+            warehouse.drop_table(CERTIFICATES, damaged=True)
+    warehouse.create_table(CERTIFICATES, warehouse.columns_ddl(CERTIFICATES))
+    warehouse.commit_change(
+        CERTIFICATES, lambda metadata: metadata.commit_first_snapshot() if metadata.main_snapshot() is None else None
+    )
+    return warehouse.write_to_branch(CERTIFICATES, run_id, warehouse.first_snapshot(CERTIFICATES), rows)
 
 
-def _table(warehouse: Warehouse) -> iceberg.Table | None:
+def _find_table(warehouse: Warehouse) -> iceberg.IcebergTable | None:
     """It, which the catalog lists; None when its metadata file is lost."""
     try:
-        return warehouse.metadata(CERTIFICATES)
-    except iceberg.Lost:
+        return warehouse.load_metadata(CERTIFICATES)
+    except iceberg.MetadataLost:
         return None
 
 
-def keep_only(warehouse: Warehouse, ledger: Ledger, *run_ids: str) -> None:
+def drop_other_checkpoints(warehouse: Warehouse, ledger: Ledger, *run_ids: str) -> None:
     """Drop what other runs have left that are over, from the table, which is there."""
     kept = {"main", *(branch_of(run_id) for run_id in (*run_ids, *ledger.list_active_runs()))}
 
-    def drop(metadata: iceberg.Table) -> None:
-        metadata.commit([("removeBranch", name) for name in sorted(metadata.refs()) if name not in kept])
+    def drop_branches(metadata: iceberg.IcebergTable) -> None:
+        metadata.commit_steps([("removeBranch", name) for name in sorted(metadata.ref_snapshots()) if name not in kept])
 
-    def expire(metadata: iceberg.Table) -> None:
-        held = set(metadata.refs().values())
-        if gone := metadata.snapshots() - held - {metadata.first()}:
-            metadata.expire(gone)
+    def expire_snapshots(metadata: iceberg.IcebergTable) -> None:
+        held = set(metadata.ref_snapshots().values())
+        if gone := metadata.snapshot_ids() - held - {metadata.first_snapshot()}:
+            metadata.expire_snapshots(gone)
 
-    warehouse.change(CERTIFICATES, drop)
-    warehouse.change(CERTIFICATES, expire)
+    warehouse.commit_change(CERTIFICATES, drop_branches)
+    warehouse.commit_change(CERTIFICATES, expire_snapshots)

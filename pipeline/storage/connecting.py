@@ -23,7 +23,7 @@ from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicy, Retry
 from ..errors import Unavailable, UsageError
 from ..secret import mask_secrets, read_secret
 from . import travel
-from .session import listens
+from .session import is_listening
 
 TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 SECONDS = 10  # for a connection
@@ -36,7 +36,7 @@ AGAIN = "the same command again"
 _FORGOTTEN = "INVALID_HANDLE.SESSION_"  # how Spark's errors of a session that the server does not have begin
 
 
-def local(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Is this address one of this machine alone?
 
     >>> [local(each) for each in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "spark.example.com")]
@@ -47,45 +47,47 @@ def local(host: str) -> bool:
     return host == "localhost"
 
 
-class _Channel(DefaultChannelBuilder):
+class _SparkChannel(DefaultChannelBuilder):
     """Spark's own encrypts to 127.0.0.1 as well, and never sends a token in the clear."""
 
     @property
-    def token(self) -> str | None:
+    def bearer_token(self) -> str | None:
         given = self.getDefault(self.PARAM_TOKEN, None)
         return given or read_secret(TOKEN)
 
     @property
-    def secure(self) -> bool:
+    def is_encrypted(self) -> bool:
         """Is the connection encrypted?"""
         said = self.getDefault(self.PARAM_USE_SSL, "").lower()
-        return said == "true" or (said != "false" and self.token is not None and not local(self.host))
+        return said == "true" or (said != "false" and self.bearer_token is not None and not is_loopback(self.host))
 
     def toChannel(self) -> grpc.Channel:
-        token = self.token
-        if self.secure:
+        token = self.bearer_token
+        if self.is_encrypted:
             credentials = grpc.ssl_channel_credentials()
             if token:
                 call = grpc.access_token_call_credentials(token)
                 credentials = grpc.composite_channel_credentials(credentials, call)
             return self._secure_channel(self.endpoint, credentials)
         channel = self._insecure_channel(self.endpoint)
-        return grpc.intercept_channel(channel, _Bearer(token)) if token else channel
+        return grpc.intercept_channel(channel, _BearerInterceptor(token)) if token else channel
 
 
-class _Bearer(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor):  # type: ignore[misc]
+class _BearerInterceptor(
+    grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamUnaryClientInterceptor
+):  # type: ignore[misc]
     """Sends a token where the connection itself has no credentials."""
 
     def __init__(self, token: str) -> None:
         self._header = ("authorization", f"Bearer {token}")
 
-    def _sent(self, go_on: Any, details: Any, request: Any) -> Any:
+    def _send_with_token(self, go_on: Any, details: Any, request: Any) -> Any:
         return go_on(details._replace(metadata=[*(details.metadata or ()), self._header]), request)
 
-    intercept_unary_unary = intercept_unary_stream = intercept_stream_unary = _sent
+    intercept_unary_unary = intercept_unary_stream = intercept_stream_unary = _send_with_token
 
 
-class _Patience(RetryPolicy):
+class _RetryPolicy(RetryPolicy):
     """What becomes of a call where the server does not answer: it is tried again for `PATIENCE` seconds, and raises
     `Unavailable` then; PySpark's own policy is silent for ten minutes. Calls after that one, which clean up, are tried
     once. A server that was started again has no session of before: that is said at once."""
@@ -99,15 +101,15 @@ class _Patience(RetryPolicy):
         return silent or _FORGOTTEN in str(exception)
 
     def to_state(self) -> RetryPolicyState:
-        return _Waiting(self)
+        return _RetryState(self)
 
 
-class _Waiting(RetryPolicyState):
+class _RetryState(RetryPolicyState):
     """Of one call."""
 
     _until: float | None = None
 
-    def __init__(self, policy: _Patience) -> None:
+    def __init__(self, policy: _RetryPolicy) -> None:
         super().__init__(policy)
         self._of = policy
 
@@ -124,22 +126,22 @@ class _Waiting(RetryPolicyState):
         return super().next_attempt(exception)
 
 
-def connected(master: str, settings: dict[str, str]) -> SparkSession:
+def connect_session(master: str, settings: dict[str, str]) -> SparkSession:
     """The session of this process at a server. Raises `Unavailable` when none answers there, `UsageError` when it
     refuses the token or the address is none."""
     from pyspark.sql.connect.session import SparkSession as Remote
 
     named = mask_secrets(master)
     try:
-        channel = _Channel(master, _options())
+        channel = _SparkChannel(master, _channel_options())
         host, _, port = channel.endpoint.rpartition(":")
         reached = int(port) <= 65535
     except (PySparkValueError, ValueError):
         raise UsageError(f"the master {named} is no address of a Spark Connect server.", "sc://host:port") from None
-    if not reached or not listens(host, int(port)):
-        raise _nobody(named)
-    _greet(channel, named)
-    _let_go()
+    if not reached or not is_listening(host, int(port)):
+        raise _unreachable_error(named)
+    _require_compatible_server(channel, named)
+    _forget_session()
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # by this PySpark's functions know which session they are for
     builder = Remote.builder.channelBuilder(channel)
     for name, value in settings.items():
@@ -149,17 +151,17 @@ def connected(master: str, settings: dict[str, str]) -> SparkSession:
     except PySparkException as error:
         if "UNAUTHENTICATED" not in str(error) and "authentication token" not in str(error):
             raise
-        given = "refuses the token that was sent" if channel.token else "asks for a token, and none is set"
+        given = "refuses the token that was sent" if channel.bearer_token else "asks for a token, and none is set"
         raise UsageError(
             f"the Spark Connect server at {named} {given}.", f"export {TOKEN}=…   (or {TOKEN}_FILE): that of the server"
         ) from None
-    session.client.set_retry_policies([_Patience(named), DefaultPolicy()])  # of an error, the first that knows it
+    session.client.set_retry_policies([_RetryPolicy(named), DefaultPolicy()])  # of an error, the first that knows it
     if session.conf.get(travel.CODE, None) == travel.SENT:
-        session.addArtifacts(travel.archive(), pyfile=True)
+        session.addArtifacts(travel.code_archive(), pyfile=True)
     return session  # type: ignore[no-any-return]
 
 
-def _options() -> list[tuple[str, int]]:
+def _channel_options() -> list[tuple[str, int]]:
     """Of gRPC."""
     return [
         ("grpc.max_reconnect_backoff_ms", 2000),  # else one that is back is found when twice as long has passed
@@ -168,21 +170,21 @@ def _options() -> list[tuple[str, int]]:
     ]
 
 
-def _nobody(named: str) -> Unavailable:
+def _unreachable_error(named: str) -> Unavailable:
     return Unavailable(f"no Spark Connect server answers at {named}.", "altneu connect")
 
 
-def _let_go() -> None:
+def _forget_session() -> None:
     """A session that is lost is not the next one of this process: a new one may find the server."""
     from pyspark.sql.connect.session import SparkSession as Remote
 
     for spark in (Remote.getActiveSession(), Remote._get_default_session()):  # of this thread, of the process
         policies = spark.client.get_retry_policies() if spark is not None else []
-        if spark is not None and any(isinstance(policy, _Patience) and policy.lost for policy in policies):
+        if spark is not None and any(isinstance(policy, _RetryPolicy) and policy.lost for policy in policies):
             spark.stop()
 
 
-def _greet(builder: _Channel, named: str) -> None:
+def _require_compatible_server(builder: _SparkChannel, named: str) -> None:
     """Raise `Unavailable` when the server does not speak as we do: PySpark itself would try for minutes."""
     with contextlib.closing(builder.toChannel()) as channel:
         hello = channel.unary_unary("/altneu/hello")  # that it has no such method is an answer, in a millisecond
@@ -192,9 +194,9 @@ def _greet(builder: _Channel, named: str) -> None:
             if error.code() not in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE):
                 return
             host, _, port = builder.endpoint.rpartition(":")
-            if not listens(host, int(port)):  # it has ended meanwhile
-                raise _nobody(named) from None
-            if builder.secure:
+            if not is_listening(host, int(port)):  # it has ended meanwhile
+                raise _unreachable_error(named) from None
+            if builder.is_encrypted:
                 raise Unavailable(
                     f"what listens at {named} does not speak TLS, or has a certificate that is not trusted here.",
                     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names the certificates of your authority; /;use_ssl=false at the "

@@ -20,7 +20,7 @@ from ..home.directory import Home
 from ..state import copying, files, place
 from . import catalogs
 from .declared import CERTIFICATES, NAMESPACE
-from .rewriting import Damaged, Rewriting
+from .rewriting import DamagedTable, MetadataRewriter
 
 AGAIN = "the same command again: what is copied is not copied again"
 _CATALOG = sa.MetaData()  # Iceberg's own, as its JDBC catalog makes them
@@ -46,7 +46,7 @@ NAMESPACES = sa.Table(
 
 
 @dataclass(frozen=True)
-class Tables:
+class CopiedTables:
     """located: table → its metadata file at the new place; files: of rows, with their copies."""
 
     located: dict[str, str]
@@ -54,52 +54,54 @@ class Tables:
     copied: copying.CopyResult
 
 
-NONE = Tables({}, [], copying.CopyResult())
+NONE = CopiedTables({}, [], copying.CopyResult())
 
 
-def copy(source: Home, target: Home, catalog: str, say: copying.Say) -> Tables:
+def copy_tables(source: Home, target: Home, catalog: str, say: copying.Say) -> CopiedTables:
     """Copy the files of all tables of `source` to where `target` has its tables. Raises `Unavailable`."""
     identity = place.find_identity(source)
     assert identity is not None
-    listed, located = catalogs.of(source, identity), dict[str, str]()
-    former = listed.located() | listed.located(CERTIFICATES)
+    listed, located = catalogs.open_catalog(source, identity), dict[str, str]()
+    former = listed.metadata_locations() | listed.metadata_locations(CERTIFICATES)
     wanted: list[copying.CopyRequest] = []
     there = copying.list_existing(target.warehouse)
     for number, (table, location) in enumerate(sorted(former.items())):
         say(f"metadata of {table} ({number + 1} of {len(former)})")
-        copied = _Copying(source, target, table, location, catalog, there)
-        if (metadata := copied.unless_damaged(say)) is not None:
+        copied = _TableCopy(source, target, table, location, catalog, there)
+        if (metadata := copied.rewrite_unless_damaged(say)) is not None:
             located[table] = metadata
             wanted += copied.wanted.values()
-    return Tables(located, wanted, copying.copy_files(wanted, there, "rows", say))
+    return CopiedTables(located, wanted, copying.copy_files(wanted, there, "rows", say))
 
 
-class _Copying(Rewriting):
+class _TableCopy(MetadataRewriter):
     """A table whose metadata are written to the new place, and whose other files are noted."""
 
     def __init__(
         self, source: Home, target: Home, table: str, location: str, catalog: str, there: Mapping[str, files.FileEntry]
     ) -> None:
-        new = f"{files.normalize_location(target.warehouse)}/{catalogs.namespace(target)}/{table}"
-        super().__init__(new, f"{catalogs.namespace(source)}/{table}", location)
+        new = f"{files.normalize_location(target.warehouse)}/{catalogs.catalog_namespace(target)}/{table}"
+        super().__init__(new, f"{catalogs.catalog_namespace(source)}/{table}", location)
         self.wanted: dict[str, copying.CopyRequest] = {}
         self._owner = catalog if target.config.storage.catalog is not None else None
         self._there = there
 
-    def read(self, location: str) -> bytes:
+    def read_metadata_file(self, location: str) -> bytes:
         try:
             return files.read_file(location)
         except FileNotFoundError:
-            raise self.damaged(location) from None
+            raise self.damaged_error(location) from None
         except OSError as error:
             raise Unavailable(
                 f"{location} cannot be read: {files.format_store_error(error)}.", f"altneu doctor; {AGAIN}"
             ) from error
 
-    def write(self, former: str, kind: str, content: bytes) -> str:
-        location = f"{self.new}/metadata/{posixpath.basename(former)}" if kind != "places" else self.moved(former)
+    def write_metadata_file(self, former: str, kind: str, content: bytes) -> str:
+        location = (
+            f"{self.new}/metadata/{posixpath.basename(former)}" if kind != "places" else self.new_location(former)
+        )
         found = self._there.get(location)
-        if found is not None and found.bytes == len(content) and _same(location, content):
+        if found is not None and found.bytes == len(content) and _has_content(location, content):
             return location
         try:
             files.write_file(location, content)
@@ -110,7 +112,7 @@ class _Copying(Rewriting):
             ) from error
         return location
 
-    def needs(self, location: str, size: int | None) -> None:
+    def require_data_file(self, location: str, size: int | None) -> None:
         if location in self.wanted:
             return
         if size is None:
@@ -118,30 +120,30 @@ class _Copying(Rewriting):
                 size = files.stat_file(location).bytes
             except FileNotFoundError:  # nobody needs statistics
                 return
-        self.wanted[location] = copying.CopyRequest(location, self.moved(location), size)
+        self.wanted[location] = copying.CopyRequest(location, self.new_location(location), size)
 
-    def metadata(self) -> str:
+    def rewrite_metadata(self) -> str:
         """Of the cache also: are the files of its rows there? Others are missed when they are copied."""
-        written = super().metadata()
+        written = super().rewrite_metadata()
         if self.table.rpartition("/")[2] == CERTIFICATES:
             here = copying.list_existing(self.old)
             for each in self.wanted.values():
                 if files.normalize_location(each.source) not in here:
-                    raise self.damaged(each.source)
+                    raise self.damaged_error(each.source)
         return written
 
-    def settings(self, properties: dict[str, str]) -> dict[str, str]:
+    def relocated_properties(self, properties: dict[str, str]) -> dict[str, str]:
         kept = {name: value for name, value in properties.items() if name != catalogs.OWNER}
         return kept | ({catalogs.OWNER: self._owner} if self._owner else {})
 
-    def damaged(self, location: str) -> Damaged:
-        return Damaged(
+    def damaged_error(self, location: str) -> DamagedTable:
+        return DamagedTable(
             f"{location} is missing or damaged.",
             f"altneu doctor says whether this home is whole; after a compaction meanwhile: {AGAIN}",
         )
 
 
-def _same(location: str, content: bytes) -> bool:
+def _has_content(location: str, content: bytes) -> bool:
     try:
         return files.read_file(location) == content
     except OSError:
@@ -151,12 +153,12 @@ def _same(location: str, content: bytes) -> bool:
 # -- Catalogs -----------------------------------------------------------------------------------------------------
 
 
-def refuse_other(target: Home, catalog: str) -> None:
+def refuse_other_home(target: Home, catalog: str) -> None:
     """Raise `UsageError` where the REST catalog of the new home has another's tables in our namespace."""
     rest = target.config.storage.catalog
     if rest is None:
         return
-    for table, location in catalogs.RestServer(rest).located().items():
+    for table, location in catalogs.RestCatalogClient(rest).metadata_locations().items():
         try:
             owner = json.loads(files.read_file(location)).get("properties", {}).get(catalogs.OWNER)
         except OSError:
@@ -168,14 +170,14 @@ def refuse_other(target: Home, catalog: str) -> None:
             )
 
 
-def register(target: Home, catalog: str, located: Mapping[str, str], connection: sa.Connection) -> None:
+def register_tables(target: Home, catalog: str, located: Mapping[str, str], connection: sa.Connection) -> None:
     """List the tables for the new home: in its database, in the transaction of `connection`, or in its REST catalog."""
     rest = target.config.storage.catalog
     _CATALOG.create_all(connection)
     for table in (ICEBERG_TABLES, NAMESPACES):
         connection.execute(table.delete().where(table.c.catalog_name == catalog))
     if rest is not None:
-        catalogs.RestServer(rest).register(located)
+        catalogs.RestCatalogClient(rest).register_tables(located)
         return
     space = {"catalog_name": catalog, "table_namespace": NAMESPACE, "iceberg_type": "TABLE"}
     rows = [{**space, "table_name": name, "metadata_location": location} for name, location in located.items()]

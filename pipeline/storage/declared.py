@@ -37,14 +37,14 @@ _CERTIFICATE = "a bigint, b bigint, level bigint, label bigint, own bigint, back
 INTERVALS = ("edges", "motif_edges")  # whose rows are intervals
 
 
-def quoted(column: str) -> str:
+def quote_identifier(column: str) -> str:
     """A column's name as SQL takes it, whatever is in it."""
     return "`" + column.replace("`", "``") + "`"
 
 
-def ddl(fields: Mapping[str, str]) -> str:
+def ddl_schema(fields: Mapping[str, str]) -> str:
     """Column → type, as SQL declares them."""
-    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in fields.items())
+    return ", ".join(f"{quote_identifier(name)} {type_}" for name, type_ in fields.items())
 
 
 def value_columns(home: Home) -> dict[str, str]:
@@ -52,7 +52,7 @@ def value_columns(home: Home) -> dict[str, str]:
     return {name: SQL_TYPES[type_] for name, type_ in home.config.values.items()}
 
 
-def plain(home: Home, table: str) -> dict[str, str]:
+def serving_columns(home: Home, table: str) -> dict[str, str]:
     """Column of a plain table → its type in SQL. `valid_from`, `valid_to` and `begins` where epochs are times."""
     config = home.config
     id_ = "string" if config.vertices.ids == "string" else "bigint"
@@ -70,10 +70,10 @@ def plain(home: Home, table: str) -> dict[str, str]:
     return {"epoch": "bigint", "label": "string", **begins, **longs, "transitivity": "double", **motifs}
 
 
-def fields(home: Home, table: str) -> dict[str, str]:
+def table_columns(home: Home, table: str) -> dict[str, str]:
     """Column of a table → its type in SQL."""
     if table in PLAIN:
-        return plain(home, table)
+        return serving_columns(home, table)
     if table == CERTIFICATES:
         return dict(column.split() for column in _CERTIFICATE.split(", "))
     before, values, after = f"{(TABLES | MOTIFS)[table]}, {_TIME}".partition("{values}")
@@ -81,7 +81,7 @@ def fields(home: Home, table: str) -> dict[str, str]:
     return own[0] | (value_columns(home) if values else {}) | own[1]
 
 
-def pinned(table: str, revision: Revision) -> int:
+def require_pinned_snapshot(table: str, revision: Revision) -> int:
     """The snapshot of a table at a revision. Raises `AltneuError` when a compaction has expired the revision."""
     if table not in revision.snapshots:
         raise AltneuError(
@@ -92,7 +92,7 @@ def pinned(table: str, revision: Revision) -> int:
     return revision.snapshots[table]
 
 
-def visible(revision: Revision) -> str:
+def visibility_condition(revision: Revision) -> str:
     """Which rows of its snapshots a revision shows, in SQL: a compacted snapshot serves all revisions that were kept
     then, and those of revisions that a rollback has taken back stay in it."""
     hidden = "".join(f" AND revision NOT BETWEEN {first} AND {last}" for first, last in revision.hidden)

@@ -29,7 +29,7 @@ from ..home.uris import duckdb_pattern
 from ..state import files, place
 from ..state.records import Revision
 from . import catalogs
-from .declared import NAMESPACE, fields, pinned, visible
+from .declared import NAMESPACE, require_pinned_snapshot, table_columns, visibility_condition
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -44,7 +44,7 @@ _KINDS = {"int64": "bigint", "double": "double", "string": "string", "bool": "bo
 _SETTINGS = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
 
 
-class Uncertain(ValueError):
+class UncertainCondition(ValueError):
     """Spark alone knows what a condition means."""
 
 
@@ -74,69 +74,69 @@ class DuckTables:
 
     @cached_property
     def _catalog(self) -> catalogs.Catalog:
-        return catalogs.of(self.home, place.require_identity(self.home))
+        return catalogs.open_catalog(self.home, place.require_identity(self.home))
 
     # -- reading, as in `reading.tables.Tables` ------------------------------------------------------------------
 
-    def at(self, table: str, revision: Revision) -> Query:
+    def read_table(self, table: str, revision: Revision) -> Query:
         if revision.frontier is None:
-            return self.empty(table)
-        snapshot = pinned(table, revision)
+            return self.empty_rows(table)
+        snapshot = require_pinned_snapshot(table, revision)
         if (table, snapshot) not in self._looked_up:
-            self._looked_up[table, snapshot] = self._snapshot(table, snapshot)
-        return Query(f"SELECT * FROM ({self._looked_up[table, snapshot]}) WHERE {visible(revision)}")
+            self._looked_up[table, snapshot] = self._snapshot_rows(table, snapshot)
+        return Query(f"SELECT * FROM ({self._looked_up[table, snapshot]}) WHERE {visibility_condition(revision)}")
 
-    def empty(self, table: str) -> Query:
-        return Query(f"{_select(fields(self.home, table), {})} WHERE false")
+    def empty_rows(self, table: str) -> Query:
+        return Query(f"{_select_columns(table_columns(self.home, table), {})} WHERE false")
 
-    def sql(self, query: str, **relations: Query) -> Query:
+    def select_rows(self, query: str, **relations: Query) -> Query:
         held = {name: rows for relation in relations.values() for name, rows in relation.held.items()}
         return Query(query.format(**{name: f"({relation.sql})" for name, relation in relations.items()}), held)
 
     def columns_of(self, rows: Query) -> list[str]:
-        return list(self.types_of(rows))
+        return list(self.column_types(rows))
 
-    def listed(self, rows: Query) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.arrow(rows).to_pylist()
+    def collect_rows(self, rows: Query) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.to_arrow(rows).to_pylist()
         return found
 
-    def one_task(self, rows: Query, function: Callable[[pa.Table], pa.Table], schema: str) -> Query:
-        given = self.arrow(rows)
+    def apply_in_one_task(self, rows: Query, function: Callable[[pa.Table], pa.Table], schema: str) -> Query:
+        given = self.to_arrow(rows)
         if not given.num_rows:
             columns = dict(column.split() for column in schema.split(","))
-            return Query(f"{_select(columns, {})} WHERE false")
+            return Query(f"{_select_columns(columns, {})} WHERE false")
         name = f"held_{uuid.uuid4().hex}"
         return Query(f"SELECT * FROM {name}", {name: function(given)})
 
-    def quoted(self, column: str) -> str:
-        return _quoted(column)
+    def quote_identifier(self, column: str) -> str:
+        return _quote_identifier(column)
 
-    def literal(self, text: str) -> str:
-        return _text(text).replace("{", "{{").replace("}", "}}")
+    def text_literal(self, text: str) -> str:
+        return _text_literal(text).replace("{", "{{").replace("}", "}}")
 
-    def condition(self, text: str, types: Mapping[str, str]) -> str:
-        from .conditions import for_duckdb  # by sqlglot, which takes time to import
+    def translate_condition(self, text: str, types: Mapping[str, str]) -> str:
+        from .conditions import translate_to_duckdb  # by sqlglot, which takes time to import
 
-        return for_duckdb(text, types).replace("{", "{{").replace("}", "}}")
+        return translate_to_duckdb(text, types).replace("{", "{{").replace("}", "}}")
 
     # -- of DuckDB alone -----------------------------------------------------------------------------------------
 
-    def types_of(self, rows: Query) -> dict[str, str]:
+    def column_types(self, rows: Query) -> dict[str, str]:
         """Column → its type in SQL."""
-        schema = self.arrow(Query(f"SELECT * FROM ({rows.sql}) LIMIT 0", rows.held)).schema
+        schema = self.to_arrow(Query(f"SELECT * FROM ({rows.sql}) LIMIT 0", rows.held)).schema
         return {column.name: _KINDS[str(column.type)] for column in schema}
 
-    def size(self, revision: Revision, tables: tuple[str, ...]) -> int:
+    def count_stored_rows(self, revision: Revision, tables: tuple[str, ...]) -> int:
         """How many rows some tables store at a revision, whether it shows them or not; by metadata alone."""
         found = 0
         for table in tables:
             if table in revision.snapshots:
-                snapshot = self._metadata(table)[1].snapshot_by_id(revision.snapshots[table])
+                snapshot = self._load_metadata(table)[1].snapshot_by_id(revision.snapshots[table])
                 summary = snapshot.summary if snapshot else None
                 found += int(summary["total-records"] or 0) if summary else 0
         return found
 
-    def arrow(self, rows: Query) -> pa.Table:
+    def to_arrow(self, rows: Query) -> pa.Table:
         """All rows, computed now."""
         cursor = self._connection.cursor()
         try:
@@ -152,59 +152,59 @@ class DuckTables:
         finally:
             cursor.close()
 
-    def _metadata(self, table: str) -> tuple[str, TableMetadata]:
-        location = self._catalog.located(table).get(table)
+    def _load_metadata(self, table: str) -> tuple[str, TableMetadata]:
+        location = self._catalog.metadata_locations(table).get(table)
         if location is None:
             raise AltneuError(f"there is no table {table}.", "altneu status")
         if location not in self._read:
-            self._read[location] = FromInputFile.table_metadata(_Input(location))
+            self._read[location] = FromInputFile.table_metadata(_PyArrowInputFile(location))
         return location, self._read[location]
 
-    def _snapshot(self, table: str, snapshot: int) -> str:
+    def _snapshot_rows(self, table: str, snapshot: int) -> str:
         """The rows of a snapshot, with the columns that are declared now, in SQL."""
-        location, metadata = self._metadata(table)
+        location, metadata = self._load_metadata(table)
         if metadata.snapshot_by_id(snapshot) is None:
             raise AltneuError(f"table {table} has no snapshot {snapshot} any more.", "altneu doctor")
-        scan = Table((NAMESPACE, table), metadata, location, Files(), None).scan(snapshot_id=snapshot)  # type: ignore[arg-type]
+        scan = Table((NAMESPACE, table), metadata, location, PyArrowFileIO(), None).scan(snapshot_id=snapshot)  # type: ignore[arg-type]
         tasks = list(scan.plan_files())
         if any(task.delete_files for task in tasks):  # no version of altneu writes them
             raise UsageError(f"table {table} has rows that were deleted by another program.", "--engine spark")
-        wanted = fields(self.home, table)
+        wanted = table_columns(self.home, table)
         if not tasks:
-            return f"{_select(wanted, {})} WHERE false"
+            return f"{_select_columns(wanted, {})} WHERE false"
         there = {column.name: column for column in scan.projection().fields}
         # by the numbers of the columns, as Iceberg has it: one that was dropped and declared again is another
         schema = ", ".join(
-            f"{column.field_id}: {{name: {_text(name)}, type: {_text(_duck(_TYPES[type(column.field_type)]))}, "
+            f"{column.field_id}: {{name: {_text_literal(name)}, type: {_text_literal(_duckdb_type(_TYPES[type(column.field_type)]))}, "
             "default_value: NULL}"
             for name, column in there.items()
         )
-        source = read_parquet_files([_path(task.file.file_path) for task in tasks], f"schema = MAP {{{schema}}}")
-        return f"{_select(wanted, {name: _quoted(name) for name in there})} FROM {source}"
+        source = read_parquet_files([_local_path(task.file.file_path) for task in tasks], f"schema = MAP {{{schema}}}")
+        return f"{_select_columns(wanted, {name: _quote_identifier(name) for name in there})} FROM {source}"
 
 
-def _select(columns: Mapping[str, str], there: Mapping[str, str]) -> str:
+def _select_columns(columns: Mapping[str, str], there: Mapping[str, str]) -> str:
     """Columns with their types; NULL for those that are not there."""
     chosen = (
-        there[name] if name in there else f"CAST(NULL AS {_duck(type_)}) AS {_quoted(name)}"
+        there[name] if name in there else f"CAST(NULL AS {_duckdb_type(type_)}) AS {_quote_identifier(name)}"
         for name, type_ in columns.items()
     )
     return f"SELECT {', '.join(chosen)}"
 
 
-def _duck(type_: str) -> str:
+def _duckdb_type(type_: str) -> str:
     return {"string": "VARCHAR"}.get(type_, type_.upper())
 
 
-def _quoted(column: str) -> str:
+def _quote_identifier(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def _text(text: str) -> str:
+def _text_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _path(location: str) -> Path:
+def _local_path(location: str) -> Path:
     path = files.local_path(location)
     if path is None:
         raise UsageError(f"{location} is on no disk of this machine.", "--engine spark")
@@ -214,11 +214,11 @@ def _path(location: str) -> Path:
 def read_parquet_files(paths: Sequence[Path], *options: str) -> str:
     """Read some files, within a query: these alone, and their own columns alone, whatever their paths hold
     (`*` would stand for other files, `k=3` would be a column)."""
-    listed = ", ".join(_text(duckdb_pattern(path)) for path in paths)
+    listed = ", ".join(_text_literal(duckdb_pattern(path)) for path in paths)
     return f"read_parquet({', '.join([f'[{listed}]', 'hive_partitioning = false', *options])})"
 
 
-class _Input(InputFile):
+class _PyArrowInputFile(InputFile):
     """A file of the tables. pyiceberg's own ways to files import pandas, for half a second."""
 
     def __len__(self) -> int:
@@ -231,11 +231,11 @@ class _Input(InputFile):
         return BytesIO(files.read_file(self.location))
 
 
-class Files(FileIO):
+class PyArrowFileIO(FileIO):
     """Reads only."""
 
     def new_input(self, location: str) -> InputFile:
-        return _Input(location)
+        return _PyArrowInputFile(location)
 
     def new_output(self, location: str) -> OutputFile:
         raise NotImplementedError

@@ -13,7 +13,7 @@ _ARROW = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string(), "
 _ARROW["timestamp"] = pa.timestamp("us", "UTC")
 
 
-def frame(spark: SparkSession, columns: Mapping[str, str], rows: Sequence[Sequence[Any]] = ()) -> DataFrame:
+def local_frame(spark: SparkSession, columns: Mapping[str, str], rows: Sequence[Sequence[Any]] = ()) -> DataFrame:
     """`columns`: each with its type in SQL."""
     cells = zip(*rows, strict=True) if rows else [(None,)] * len(columns)  # Arrow does not send nothing
     arrays = [pa.array(values, _ARROW[type_]) for values, type_ in zip(cells, columns.values(), strict=True)]

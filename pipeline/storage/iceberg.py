@@ -33,57 +33,59 @@ Metadata = dict[str, Any]  # a table's metadata file, as Iceberg's specification
 Step = tuple[str, Any, Any] | tuple[str, Any]  # ("createBranch", name, snapshot), ("removeBranch", name), …
 
 
-class Overtaken(Exception):
+class CommitConflict(Exception):
     """Another writer has committed first: look again and try again."""
 
 
-class Lost(Unavailable):
+class MetadataLost(Unavailable):
     """The metadata file that the catalog names is not where it should be."""
 
 
-def classic(spark: SparkSession) -> bool:
+def has_jvm(spark: SparkSession) -> bool:
     """Is the JVM in this process, not behind Spark Connect?"""
     return hasattr(spark, "_jsparkSession")
 
 
-class Tables:
+class IcebergTables:
     """The tables of a catalog. A metadata file never changes, so it is read once: by us, or by Spark when it is on no
     disk of this machine."""
 
     def __init__(self, spark: SparkSession, catalog: Catalog) -> None:
         self._spark, self._catalog = spark, catalog
-        self._changes: Changes = InJava(spark) if classic(spark) else InSql(spark)
+        self._changes: TableWriter = JavaTableWriter(spark) if has_jvm(spark) else SqlTableWriter(spark)
         self._read: dict[str, Metadata] = {}  # by the file's location
 
-    def of(self, name: str) -> Table:
+    def load_table(self, name: str) -> IcebergTable:
         """A table by its full name: catalog, namespace, table."""
-        where = self._located(name)
+        where = self._metadata_location(name)
         location = where[name.rpartition(".")[2]]
         if location not in self._read:
-            self._load([each for each in where.values() if each not in self._read])
-        return Table(name, location, self._read[location], self._changes)
+            self._load_metadata([each for each in where.values() if each not in self._read])
+        return IcebergTable(name, location, self._read[location], self._changes)
 
-    def drop(self, name: str) -> None:
+    def drop_table(self, name: str) -> None:
         """Drop a table with all that is in its folder, whatever of it is missing: Spark itself has to read it first."""
         table = name.rpartition(".")[2]
-        folder = posixpath.dirname(posixpath.dirname(self._located(name)[table]))
-        self._catalog.forget(table)
+        folder = posixpath.dirname(posixpath.dirname(self._metadata_location(name)[table]))
+        self._catalog.unregister_table(table)
         files.map_parallel(files.delete_file, [f"{folder}/{each}" for each in files.list_files(folder)])
 
-    def _located(self, name: str) -> dict[str, str]:
+    def _metadata_location(self, name: str) -> dict[str, str]:
         table = name.rpartition(".")[2]
-        where = self._catalog.located(table)
+        where = self._catalog.metadata_locations(table)
         if table not in where:
             raise AltneuError(f"there is no table {name}.", "altneu status")
         return where
 
-    def _load(self, locations: list[str]) -> None:
+    def _load_metadata(self, locations: list[str]) -> None:
         try:
             texts = [content.decode() for content in files.map_parallel(files.read_file, locations)]
         except OSError as error:
             for location in locations:
                 if (path := files.local_path(location)) is not None and path.parent.is_dir() and not path.exists():
-                    raise Lost(f"the metadata file {location} of a table is missing.", "altneu doctor") from error
+                    raise MetadataLost(
+                        f"the metadata file {location} of a table is missing.", "altneu doctor"
+                    ) from error
             if any(files.local_path(location) is None for location in locations):
                 raise Unavailable(f"the tables' metadata cannot be read: {error}", "altneu doctor") from error
             patterns = [spark_pattern(location) for location in locations]
@@ -94,18 +96,18 @@ class Tables:
             self._read |= {location: metadata for location in locations if location.startswith(root)}
 
 
-class Table:
+class IcebergTable:
     """One table, as it was when `Tables.of` looked."""
 
-    def __init__(self, name: str, location: str, metadata: Metadata, changes: Changes) -> None:
+    def __init__(self, name: str, location: str, metadata: Metadata, changes: TableWriter) -> None:
         self._name, self.location, self._metadata, self._changes = name, location, metadata, changes
         self._snapshots = {snapshot["snapshot-id"]: snapshot for snapshot in metadata.get("snapshots", ())}
 
-    def folder(self) -> str:
+    def location(self) -> str:
         """Where its files are."""
         return str(self._metadata["location"])
 
-    def types(self) -> dict[str, str]:
+    def column_types(self) -> dict[str, str]:
         """Column name → Iceberg type."""
         now = self._metadata["current-schema-id"]
         fields = next(schema["fields"] for schema in self._metadata["schemas"] if schema["schema-id"] == now)
@@ -115,83 +117,83 @@ class Table:
         """Its settings."""
         return dict(self._metadata.get("properties", {}))
 
-    def main(self) -> int | None:
+    def main_snapshot(self) -> int | None:
         """The snapshot of `main`; None before the first commit."""
-        return self.ref("main")
+        return self.ref_snapshot("main")
 
-    def ref(self, name: str) -> int | None:
+    def ref_snapshot(self, name: str) -> int | None:
         """The snapshot of a branch or tag, if there is one."""
-        return self.refs().get(name)
+        return self.ref_snapshots().get(name)
 
-    def refs(self) -> dict[str, int]:
+    def ref_snapshots(self) -> dict[str, int]:
         """Every branch and tag with its snapshot."""
         return {name: ref["snapshot-id"] for name, ref in self._metadata.get("refs", {}).items()}
 
-    def snapshots(self) -> set[int]:
+    def snapshot_ids(self) -> set[int]:
         """Every snapshot that has not expired."""
         return set(self._snapshots)
 
-    def first(self) -> int:
+    def first_snapshot(self) -> int:
         """The oldest of them."""
-        return min(self.snapshots(), key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
+        return min(self.snapshot_ids(), key=lambda snapshot: (self._snapshots[snapshot]["sequence-number"], snapshot))
 
-    def parent(self, snapshot: int) -> int | None:
+    def parent_snapshot(self, snapshot: int) -> int | None:
         """The snapshot before it on its branch."""
         parent: int | None = self._snapshots[snapshot].get("parent-snapshot-id")
         return parent
 
-    def summary(self, snapshot: int) -> dict[str, str]:
+    def snapshot_summary(self, snapshot: int) -> dict[str, str]:
         """What its commit added, and its totals: files, bytes, rows."""
         return dict(self._snapshots[snapshot]["summary"])
 
-    def begin(self) -> None:
+    def commit_first_snapshot(self) -> None:
         """Commit an empty first snapshot."""
-        self._changes.begin(self._name)
+        self._changes.commit_first_snapshot(self._name)
 
-    def commit(self, steps: list[Step]) -> None:
+    def commit_steps(self, steps: list[Step]) -> None:
         """Change branches and tags; without steps nothing. Raises `Overtaken`, also when the table is not as it was
         when we looked (but on a Spark Connect server, which does step by step whatever is there)."""
         if steps:
-            self._changes.commit(self._name, self.location, steps)
+            self._changes.commit_steps(self._name, self.location, steps)
 
-    def expire(self, snapshots: set[int]) -> None:
+    def expire_snapshots(self, snapshots: set[int]) -> None:
         """Drop snapshots, and the files that no other has. Raises `Overtaken`."""
-        self._changes.expire(self._name, snapshots)
+        self._changes.expire_snapshots(self._name, snapshots)
 
-    def append(self, branch: str, rows: DataFrame) -> None:
+    def append_rows(self, branch: str, rows: DataFrame) -> None:
         """Commit these rows to a branch."""
-        self._changes.append(self._name, branch, rows)
+        self._changes.append_rows(self._name, branch, rows)
 
-    def overwrite(self, branch: str, rows: DataFrame) -> None:
+    def overwrite_rows(self, branch: str, rows: DataFrame) -> None:
         """Commit these rows to a branch instead of those that it has."""
-        self._changes.overwrite(self._name, branch, rows)
+        self._changes.overwrite_rows(self._name, branch, rows)
 
-    def remove(self, branch: str, keys: DataFrame) -> None:
+    def delete_rows(self, branch: str, keys: DataFrame) -> None:
         """Commit the deletion of a branch's rows that have one of these keys, which are all columns of `keys`."""
-        self._changes.remove(self._name, branch, keys)
+        self._changes.delete_rows(self._name, branch, keys)
 
 
-class Changes(Protocol):
+class TableWriter(Protocol):
     """How a session changes a table; see `Table`. `location` is that of the metadata file that was looked at."""
 
-    def begin(self, name: str) -> None: ...
-    def commit(self, name: str, location: str, steps: list[Step]) -> None: ...
-    def expire(self, name: str, snapshots: set[int]) -> None: ...
-    def append(self, name: str, branch: str, rows: DataFrame) -> None: ...
-    def overwrite(self, name: str, branch: str, rows: DataFrame) -> None: ...
-    def remove(self, name: str, branch: str, keys: DataFrame) -> None: ...
+    def commit_first_snapshot(self, name: str) -> None: ...
+    def commit_steps(self, name: str, location: str, steps: list[Step]) -> None: ...
+    def expire_snapshots(self, name: str, snapshots: set[int]) -> None: ...
+    def append_rows(self, name: str, branch: str, rows: DataFrame) -> None: ...
+    def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None: ...
+    def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None: ...
 
 
-class _Writes:
+class _SparkRowWriter:
     """Rows go through Spark in every session."""
 
-    def append(self, name: str, branch: str, rows: DataFrame) -> None:
+    def append_rows(self, name: str, branch: str, rows: DataFrame) -> None:
         rows.writeTo(f"{name}.branch_{branch}").append()
 
-    def overwrite(self, name: str, branch: str, rows: DataFrame) -> None:
+    def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None:
         rows.writeTo(f"{name}.branch_{branch}").overwrite(F.lit(True))
 
-    def remove(self, name: str, branch: str, keys: DataFrame) -> None:
+    def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None:
         target = f"{name}.branch_{branch}"
         same = " AND ".join(f"gone.`{key}` = there.`{key}`" for key in keys.columns)
         keys.sparkSession.sql(
@@ -199,7 +201,7 @@ class _Writes:
         )
 
 
-class InJava(_Writes):
+class JavaTableWriter(_SparkRowWriter):
     """Through Iceberg's Java API."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -207,35 +209,35 @@ class InJava(_Writes):
         self._util = getattr(session._jvm, "org.apache.iceberg.spark.Spark3Util")  # dot by dot is a call for each
         self._session = session._jsparkSession
 
-    def _table(self, name: str) -> Any:
+    def _load_java_table(self, name: str) -> Any:
         return self._util.loadIcebergTable(self._session, name)
 
-    def begin(self, name: str) -> None:
-        self._commit(self._table(name).newAppend())
+    def commit_first_snapshot(self, name: str) -> None:
+        self._commit_java(self._load_java_table(name).newAppend())
 
-    def commit(self, name: str, location: str, steps: list[Step]) -> None:
-        table = self._table(name)
+    def commit_steps(self, name: str, location: str, steps: list[Step]) -> None:
+        table = self._load_java_table(name)
         if table.operations().current().metadataFileLocation() != location:
-            raise Overtaken
+            raise CommitConflict
         change = table.manageSnapshots()
         for step, *arguments in steps:
             change = getattr(change, step)(*arguments)
-        self._commit(change)
+        self._commit_java(change)
 
-    def expire(self, name: str, snapshots: set[int]) -> None:
-        change = self._table(name).expireSnapshots().cleanExpiredFiles(True)
+    def expire_snapshots(self, name: str, snapshots: set[int]) -> None:
+        change = self._load_java_table(name).expireSnapshots().cleanExpiredFiles(True)
         for snapshot in snapshots:
             change = change.expireSnapshotId(snapshot)
-        self._commit(change)
+        self._commit_java(change)
 
     @staticmethod
-    def _commit(change: Any) -> None:
+    def _commit_java(change: Any) -> None:
         try:
             change.commit()
         except Py4JJavaError as error:
             if "CommitFailedException" not in str(error.java_exception.getClass().getName()):
                 raise
-            raise Overtaken from error
+            raise CommitConflict from error
 
 
 _STEPS = {
@@ -247,28 +249,28 @@ _STEPS = {
 }
 
 
-class InSql(_Writes):
+class SqlTableWriter(_SparkRowWriter):
     """Through SQL, for a session without a JVM."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def begin(self, name: str) -> None:
-        self._do(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")
+    def commit_first_snapshot(self, name: str) -> None:
+        self._execute_sql(f"INSERT INTO {name} SELECT * FROM {name} WHERE false")
 
-    def commit(self, name: str, location: str, steps: list[Step]) -> None:
+    def commit_steps(self, name: str, location: str, steps: list[Step]) -> None:
         for step, *arguments in steps:
-            self._do(f"ALTER TABLE {name} {_STEPS[step].format(*arguments)}")
+            self._execute_sql(f"ALTER TABLE {name} {_STEPS[step].format(*arguments)}")
 
-    def expire(self, name: str, snapshots: set[int]) -> None:
+    def expire_snapshots(self, name: str, snapshots: set[int]) -> None:
         catalog, _, table = name.partition(".")
         ids = ", ".join(f"{snapshot}L" for snapshot in sorted(snapshots))
-        self._do(f"CALL {catalog}.system.expire_snapshots(table => '{table}', snapshot_ids => array({ids}))")
+        self._execute_sql(f"CALL {catalog}.system.expire_snapshots(table => '{table}', snapshot_ids => array({ids}))")
 
-    def _do(self, statement: str) -> None:
+    def _execute_sql(self, statement: str) -> None:
         try:
             self._spark.sql(statement)  # a command: it is done at once
         except PySparkException as error:
             if "CommitFailedException" not in str(error):
                 raise
-            raise Overtaken from error
+            raise CommitConflict from error

@@ -18,7 +18,7 @@ from . import avro, catalogs
 from .rewriting import DELETED
 
 if TYPE_CHECKING:
-    from .iceberg import Table
+    from .iceberg import IcebergTable
 
 SNAPSHOT = "snapshot {}"
 
@@ -31,19 +31,19 @@ class Inventory:
     missing: dict[str, list[str]]
 
 
-def take(home: Home, ledger: Ledger) -> Inventory:
+def take_inventory(home: Home, ledger: Ledger) -> Inventory:
     """Raises `OSError` when the warehouse cannot be listed."""
     identity = place.find_identity(home)
     pins = ledger.pinned_snapshots()
     if identity is None or not pins:
         return Inventory(0, {})
-    there = _there(home.warehouse)
-    tables = catalogs.of(home, identity).located()
+    there = _list_existing(home.warehouse)
+    tables = catalogs.open_catalog(home, identity).metadata_locations()
     needed: set[str] = set()
     missing: dict[str, list[str]] = {}
     for table, snapshots in sorted(pins.items()):
         lacking = [table] if table not in tables else []
-        for location in _needed(tables[table], snapshots, there) if table in tables else ():
+        for location in _list_needed_files(tables[table], snapshots, there) if table in tables else ():
             needed.add(location)
             if location not in there:
                 lacking.append(location)
@@ -52,23 +52,23 @@ def take(home: Home, ledger: Ledger) -> Inventory:
     return Inventory(len(needed), missing)
 
 
-def lacking(table: Table, snapshots: set[int]) -> bool:
+def is_missing_files(table: IcebergTable, snapshots: set[int]) -> bool:
     """Is a file missing or malformed that some snapshots of a table need? Not that we know, where Spark alone sees the
     warehouse. Raises `OSError` when the table's folder cannot be listed."""
-    there = _there(table.folder())
+    there = _list_existing(table.location())
     if files.normalize_location(table.location) not in there:
         return False
     try:
-        return not there.issuperset(_needed(table.location, snapshots, there))
+        return not there.issuperset(_list_needed_files(table.location, snapshots, there))
     except avro.NotAvro:
         return True
 
 
-def _there(folder: str) -> set[str]:
+def _list_existing(folder: str) -> set[str]:
     return {f"{files.normalize_location(folder)}/{name}" for name in files.list_sizes(folder)}
 
 
-def _needed(metadata: str, snapshots: set[int], there: set[str]) -> Iterator[str]:
+def _list_needed_files(metadata: str, snapshots: set[int], there: set[str]) -> Iterator[str]:
     """The files that some snapshots of a table need; what a missing one refers to is unknown."""
     metadata = files.normalize_location(metadata)
     yield metadata
@@ -82,27 +82,27 @@ def _needed(metadata: str, snapshots: set[int], there: set[str]) -> Iterator[str
             continue
         listed = files.normalize_location(known[snapshot]["manifest-list"])
         yield listed
-        manifests |= set(_values(listed, ("manifest_path",))) if listed in there else set()
+        manifests |= set(_read_avro_fields(listed, ("manifest_path",))) if listed in there else set()
     for manifest in sorted(manifests):
         yield manifest
         if manifest in there:
-            yield from _data(manifest)
+            yield from _list_data_files(manifest)
 
 
-def _data(manifest: str) -> Iterator[str]:
-    entries = _values(manifest, ("status",), ("data_file", "file_path"))
+def _list_data_files(manifest: str) -> Iterator[str]:
+    entries = _read_avro_fields(manifest, ("status",), ("data_file", "file_path"))
     for status, path in zip(entries[::2], entries[1::2], strict=True):
         if status != DELETED:
             yield path
 
 
-def _values(location: str, *fields: tuple[str, ...]) -> list[Any]:
+def _read_avro_fields(location: str, *fields: tuple[str, ...]) -> list[Any]:
     """The values of some fields of an Avro file, in its order; paths in one spelling."""
     found: list[Any] = []
 
-    def note(value: Any) -> Any:
+    def collect_value(value: Any) -> Any:
         found.append(files.normalize_location(value) if isinstance(value, str) else value)
         return value
 
-    avro.copied(files.read_file(location), {field: note for field in fields})
+    avro.rewrite_values(files.read_file(location), {field: collect_value for field in fields})
     return found

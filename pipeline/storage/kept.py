@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from algorithms.kept import Files
 
 
-def folder(home: Home) -> Path:
+def cache_folder(home: Home) -> Path:
     return home.path / "warm"
 
 
-def place(home: Home) -> Files | None:
+def cache_location(home: Home) -> Files | None:
     """Where tasks find and leave graphs; None when there is no room even for a word."""
     from algorithms.kept import Files
 
     with contextlib.suppress(OSError):
-        folder(home).mkdir(exist_ok=True)
+        cache_folder(home).mkdir(exist_ok=True)
         token = secrets.token_hex(8)
-        here = folder(home) / "here"
+        here = cache_folder(home) / "here"
         if here.exists() and (known := here.read_text()):
-            return Files(folder(home), known)
+            return Files(cache_folder(home), known)
         here.write_text(token)
-        return Files(folder(home), token)
+        return Files(cache_folder(home), token)
     return None
 
 
@@ -47,49 +47,49 @@ def new_key(run_id: str) -> str:
     return f"{run_id}-{secrets.token_hex(4)}"
 
 
-def of(ledger: Ledger, revision: Revision) -> str | None:
+def cached_graph_key(ledger: Ledger, revision: Revision) -> str | None:
     """The name of the graph that a revision's run has left, if it has."""
-    found = _facts(ledger, revision)
+    found = _truss_facts(ledger, revision)
     return None if found is None else found.graph
 
 
-def certified(ledger: Ledger, revision: Revision) -> SavedCheckpoint | None:
+def saved_checkpoint(ledger: Ledger, revision: Revision) -> SavedCheckpoint | None:
     """The state that it has left in a table (`certificates`) where no task can hold the graph, if it has."""
-    found = _facts(ledger, revision)
+    found = _truss_facts(ledger, revision)
     return None if found is None else found.certified
 
 
-def run_of(ledger: Ledger, revision: Revision) -> str:
+def producing_run(ledger: Ledger, revision: Revision) -> str:
     """The run that has left what there is of a revision: after a rollback, of the one that it publishes again."""
     while again := republished_revision(revision):
         revision = ledger.get_revision(again)
     return revision.run_id
 
 
-def _facts(ledger: Ledger, revision: Revision) -> TrussFacts | None:
-    done = ledger.list_stages(run_of(ledger, revision)) if revision.frontier is not None else ()
+def _truss_facts(ledger: Ledger, revision: Revision) -> TrussFacts | None:
+    done = ledger.list_stages(producing_run(ledger, revision)) if revision.frontier is not None else ()
     return next((row.facts for row in done if isinstance(row.facts, TrussFacts)), None)
 
 
-def epoch(home: Home, key: str) -> int | None:
+def cached_epoch(home: Home, key: str) -> int | None:
     """The epoch that a kept graph is as of; None when it is not there."""
     from algorithms.kernels.files import manifest
 
-    said = manifest(folder(home), key)
+    said = manifest(cache_folder(home), key)
     return None if said is None else int(said["at"])
 
 
-def edges(home: Home, key: str) -> int:
+def cached_edge_count(home: Home, key: str) -> int:
     """How many edges it has; 0 when it is not there."""
     from algorithms.kernels.files import manifest
 
-    said = manifest(folder(home), key)
+    said = manifest(cache_folder(home), key)
     return 0 if said is None else int(said["edges"])
 
 
-def keep_only(home: Home, *keys: str | None) -> None:
+def drop_other_graphs(home: Home, *keys: str | None) -> None:
     """Drop all others."""
     from algorithms.kernels.files import sweep
 
     with contextlib.suppress(OSError):
-        sweep(folder(home), ["here", *(key for key in keys if key)])
+        sweep(cache_folder(home), ["here", *(key for key in keys if key)])

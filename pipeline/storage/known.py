@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 
-class _Class(JavaClass):  # type: ignore[misc]
+class _CachedJavaClass(JavaClass):  # type: ignore[misc]
     """A class that keeps its static methods."""
 
     def __getattr__(self, name: str) -> Any:
@@ -24,21 +24,21 @@ class _Class(JavaClass):  # type: ignore[misc]
         return found
 
 
-class _View(JVMView):  # type: ignore[misc]
+class _CachedJvmView(JVMView):  # type: ignore[misc]
     """The JVM, keeping the classes that were asked for."""
 
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
         if type(found) is JavaClass:
-            found = self.__dict__[name] = _Class(found._fqn, self._gateway_client)
+            found = self.__dict__[name] = _CachedJavaClass(found._fqn, self._gateway_client)
         return found
 
 
-def keep_classes(spark: SparkSession) -> None:
+def cache_java_classes(spark: SparkSession) -> None:
     """Let the session of this process's JVM keep the classes that it asks for."""
     context: Any = SparkContext
     seen = context._jvm
-    if isinstance(seen, JVMView) and not isinstance(seen, _View):
-        context._jvm = _View(seen._gateway_client, seen._jvm_name, id=seen._id)
+    if isinstance(seen, JVMView) and not isinstance(seen, _CachedJvmView):
+        context._jvm = _CachedJvmView(seen._gateway_client, seen._jvm_name, id=seen._id)
         session: Any = spark
         session._jvm = context._jvm

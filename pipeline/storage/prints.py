@@ -20,7 +20,7 @@ from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
 
 from ..state.prints import Prints
 from ..state.records import Revision
-from .declared import INTERVALS, quoted
+from .declared import INTERVALS, quote_identifier
 from .warehouse import Warehouse
 
 ALWAYS = {  # the bigint columns of a table that are never null
@@ -37,19 +37,19 @@ TIME = ("epoch", "revision", "diff", "until")  # columns that say when and how o
 WIDE = ("degrees", "triangle_counts", "motif_counts")  # whose diffs are counts: they may add up to more than 2**31
 
 
-def of_tables(read: Callable[[str], DataFrame], warehouse: Warehouse, tables: Iterable[str]) -> Prints:
+def table_fingerprints(read: Callable[[str], DataFrame], warehouse: Warehouse, tables: Iterable[str]) -> Prints:
     """Fingerprints of what `read` gives of each table, by epoch; EXECUTES. Epochs whose rows cancel are left out."""
-    return _by_epoch(read, {table: warehouse.column_names(table) for table in tables})
+    return _fingerprints_by_epoch(read, {table: warehouse.column_names(table) for table in tables})
 
 
-def of_published(warehouse: Warehouse, row: Revision) -> Prints:
+def published_fingerprints(warehouse: Warehouse, row: Revision) -> Prints:
     """Of the tables that a revision pins, with the columns that they were written with, whatever altneu.toml says by
     now; EXECUTES. Raises `AltneuError` when a compaction has expired the revision."""
-    frames = {table: warehouse.as_written(table, row) for table in row.collections}
-    return _by_epoch(frames.__getitem__, {table: rows.columns for table, rows in frames.items()})
+    frames = {table: warehouse.read_as_written(table, row) for table in row.collections}
+    return _fingerprints_by_epoch(frames.__getitem__, {table: rows.columns for table, rows in frames.items()})
 
 
-def of_revisions(
+def revision_fingerprints(
     read: Callable[[str], DataFrame], warehouse: Warehouse, tables: Iterable[str], revisions: Sequence[int]
 ) -> dict[int, Prints]:
     """Of what each of some revisions in a row, oldest first, sees of the rows that `read` gives: those of itself and
@@ -57,7 +57,7 @@ def of_revisions(
     columns = {table: warehouse.column_names(table) for table in tables}
     diffs: dict[int, list[tuple[str, int, Fingerprint]]] = {}
     bucket = F.greatest("revision", F.lit(revisions[0]).cast("bigint"))
-    for row in _summed(lambda table: read(table).withColumn("revision", bucket), columns, ["epoch", "revision"]):
+    for row in _sum_hashes(lambda table: read(table).withColumn("revision", bucket), columns, ["epoch", "revision"]):
         diffs.setdefault(row["revision"], []).append((row["_table"], row["epoch"], of_row(row)))
     sums: Prints = {table: {} for table in columns}
     found = {}
@@ -68,36 +68,38 @@ def of_revisions(
     return found
 
 
-def _by_epoch(read: Callable[[str], DataFrame], columns: Mapping[str, Iterable[str]]) -> Prints:
+def _fingerprints_by_epoch(read: Callable[[str], DataFrame], columns: Mapping[str, Iterable[str]]) -> Prints:
     found: Prints = {table: {} for table in columns}
-    for row in _summed(read, columns, ["epoch"]):
+    for row in _sum_hashes(read, columns, ["epoch"]):
         if each := of_row(row):
             found[row["_table"]][row["epoch"]] = each
     return {table: dict(sorted(by_epoch.items())) for table, by_epoch in found.items()}
 
 
-def _summed(read: Callable[[str], DataFrame], columns: Mapping[str, Iterable[str]], by: Sequence[str]) -> Sequence[Row]:
+def _sum_hashes(
+    read: Callable[[str], DataFrame], columns: Mapping[str, Iterable[str]], by: Sequence[str]
+) -> Sequence[Row]:
     """One row of `sums` by table and `by`; in one job. Sums that may be large are decimals, and slower."""
     kinds: dict[bool, list[DataFrame]] = {}
     for table in columns:
-        kinds.setdefault(table in WIDE, []).append(_halves(table, read(table), columns[table], by))
+        kinds.setdefault(table in WIDE, []).append(_hash_halves(table, read(table), columns[table], by))
     summed = [reduce(DataFrame.unionByName, rows).groupBy("_table", *by).agg(*sums()) for rows in kinds.values()]
     return reduce(DataFrame.unionByName, summed).collect() if summed else []
 
 
-def _halves(table: str, rows: DataFrame, columns: Iterable[str], by: Sequence[str]) -> DataFrame:
+def _hash_halves(table: str, rows: DataFrame, columns: Iterable[str], by: Sequence[str]) -> DataFrame:
     """Of each diff triple the halves of its hashes, for `sums`; `_table` and `by`."""
     data = [column for column in columns if column not in TIME]
     triples = steps(rows, [*data, *(column for column in by if column != "epoch")]) if table in INTERVALS else rows
     diff = F.col("diff").cast("decimal(20, 0)") if table in WIDE else F.col("diff")
-    return triples.select(F.lit(table).alias("_table"), *by, *lanes(hashed(table, data), diff))
+    return triples.select(F.lit(table).alias("_table"), *by, *lanes(hashed_columns(table, data), diff))
 
 
-def hashed(table: str, data: Sequence[str]) -> list[Column]:
+def hashed_columns(table: str, data: Sequence[str]) -> list[Column]:
     """What the hash of a row is made of."""
     always = ALWAYS.get(table, ())
     hashes = [F.col(column) for column in always]
     for column in sorted(set(data) - set(always)):
-        value = F.col(quoted(column))
+        value = F.col(quote_identifier(column))
         hashes += [F.when(value.isNotNull(), F.lit(column)), value]
     return hashes

@@ -22,13 +22,13 @@ from ..home.directory import Home
 from ..state import database, files, place, versions
 from ..state.schema import homes
 from .declared import CERTIFICATES
-from .rewriting import Damaged, Rewriting
+from .rewriting import DamagedTable, MetadataRewriter
 
 NAMESPACES = sa.table("iceberg_namespace_properties", sa.column("catalog_name", sa.String))
 
 
 @dataclass(frozen=True)
-class Relocated:
+class RelocateResult:
     """From where to where, and how many tables and files were rewritten."""
 
     old: str
@@ -37,7 +37,9 @@ class Relocated:
     files: int
 
 
-def relocate(home: Home, original_gone: bool = False, say: Callable[[str], None] = lambda text: None) -> Relocated:
+def relocate_home(
+    home: Home, original_gone: bool = False, say: Callable[[str], None] = lambda text: None
+) -> RelocateResult:
     """See the first lines. Raises `UsageError` where that would take something from another home."""
     if home.config.storage.catalog is not None:
         raise UsageError(
@@ -47,30 +49,30 @@ def relocate(home: Home, original_gone: bool = False, say: Callable[[str], None]
     identity = place.find_identity(home)
     if identity is None:
         place.refuse_lost_database(home)
-        return Relocated(home.warehouse, home.warehouse, 0, 0)
+        return RelocateResult(home.warehouse, home.warehouse, 0, 0)
     warehouse, other = place.detect_moves(home, identity)
-    _refuse_theft(home, identity, warehouse, other, original_gone)
+    _refuse_other_home(home, identity, warehouse, other, original_gone)
     if not warehouse and not other:
-        return Relocated(home.warehouse, home.warehouse, 0, 0)
-    located, written = locations(home, identity), 0
+        return RelocateResult(home.warehouse, home.warehouse, 0, 0)
+    located, written = table_locations(home, identity), 0
     new = dict(located)
     if warehouse:
         for number, (table, location) in enumerate(located.items()):
             say(f"{table} ({number + 1} of {len(located)})")
-            moving = _Relocating(home.warehouse, table, location)
-            metadata = moving.unless_damaged(say)
+            moving = _TableRelocation(home.warehouse, table, location)
+            metadata = moving.rewrite_unless_damaged(say)
             if metadata is None:
                 del new[table]
             else:
                 new[table] = metadata
             written += moving.written
-    _commit(home, identity, {table: located[table] for table in new}, new)
-    return Relocated(identity.warehouse, home.warehouse, len(located), written)
+    _commit_relocation(home, identity, {table: located[table] for table in new}, new)
+    return RelocateResult(identity.warehouse, home.warehouse, len(located), written)
 
 
-def _refuse_theft(home: Home, identity: place.Identity, warehouse: bool, other: bool, original_gone: bool) -> None:
+def _refuse_other_home(home: Home, identity: place.Identity, warehouse: bool, other: bool, original_gone: bool) -> None:
     settings = home.path / "altneu.toml"
-    if warehouse and not other and _tables_at(identity.warehouse):
+    if warehouse and not other and _has_tables(identity.warehouse):
         raise UsageError(
             f"the database {database.redact_uri(home.database)} serves the tables in {identity.warehouse}, which are still "
             "there: a copy needs a database of its own.",
@@ -89,14 +91,14 @@ def _refuse_theft(home: Home, identity: place.Identity, warehouse: bool, other: 
             place.require_unmoved(home, identity)
 
 
-def _tables_at(warehouse: str) -> bool:
+def _has_tables(warehouse: str) -> bool:
     try:
         return any(name.endswith(".metadata.json") for name in files.list_sizes(warehouse))
     except OSError:
         return False
 
 
-def locations(home: Home, identity: place.Identity) -> dict[str, str]:
+def table_locations(home: Home, identity: place.Identity) -> dict[str, str]:
     """Table, `namespace/name` → its metadata file, as the database has it."""
     t = place.tables
     query = sa.select(t).where(t.c.catalog_name == identity.catalog).order_by(t.c.table_name)
@@ -108,7 +110,7 @@ def locations(home: Home, identity: place.Identity) -> dict[str, str]:
     return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in mine}
 
 
-def _commit(home: Home, identity: place.Identity, old: dict[str, str], new: dict[str, str]) -> None:
+def _commit_relocation(home: Home, identity: place.Identity, old: dict[str, str], new: dict[str, str]) -> None:
     """The one moment at which the home is at its new place: all in one transaction, if nobody else has done it."""
     name, t = place.new_catalog(), place.tables
     with database.open_connection(home.database) as connection:
@@ -130,7 +132,7 @@ def _commit(home: Home, identity: place.Identity, old: dict[str, str], new: dict
         connection.commit()
 
 
-class _Relocating(Rewriting):
+class _TableRelocation(MetadataRewriter):
     """A table that is in `warehouse` already: its metadata are written beside those that name the former place."""
 
     def __init__(self, warehouse: str, table: str, location: str) -> None:
@@ -139,17 +141,17 @@ class _Relocating(Rewriting):
         self.written, self._token = 0, str(uuid.uuid4())
         self._here = files.list_sizes(self.new)
 
-    def read(self, location: str) -> bytes:
-        here = self.moved(location)
+    def read_metadata_file(self, location: str) -> bytes:
+        here = self.new_location(location)
         try:
             return files.read_file(here)
         except OSError:
-            raise self.damaged(location) from None
+            raise self.damaged_error(location) from None
 
-    def write(self, former: str, kind: str, content: bytes) -> str:
+    def write_metadata_file(self, former: str, kind: str, content: bytes) -> str:
         base = posixpath.basename(former)
         if kind == "places":
-            stem, dot, ending = self.moved(former).rpartition(".")
+            stem, dot, ending = self.new_location(former).rpartition(".")
             location = f"{stem}-{self._token}{dot}{ending}"
         else:
             name = {
@@ -168,13 +170,13 @@ class _Relocating(Rewriting):
         self.written += 1
         return location
 
-    def needs(self, location: str, size: int | None) -> None:
+    def require_data_file(self, location: str, size: int | None) -> None:
         """A file of rows has to be here, whole."""
-        if size is not None and self._here.get(self.inside(location)) != size:
-            raise self.damaged(location)
+        if size is not None and self._here.get(self.relative_path(location)) != size:
+            raise self.damaged_error(location)
 
-    def damaged(self, location: str) -> Damaged:
-        return Damaged(
-            f"this home is not whole: {self.moved(location)} is missing or damaged. Nothing was changed.",
+    def damaged_error(self, location: str) -> DamagedTable:
+        return DamagedTable(
+            f"this home is not whole: {self.new_location(location)} is missing or damaged. Nothing was changed.",
             "copy the home again, the database first, while no compaction is at work; then: altneu relocate",
         )

@@ -24,11 +24,11 @@ DELETED = 2  # the status of a manifest's entry whose file is gone
 DELETES = 1  # the content of a manifest of delete files, which list places of rows
 
 
-class Damaged(AltneuError):
+class DamagedTable(AltneuError):
     """A file that a table needs is missing, or is not what it should be."""
 
 
-class Rewriting(ABC):
+class MetadataRewriter(ABC):
     """One table, `namespace/name`, whose metadata file is at `location`, on its way into the folder `new`."""
 
     def __init__(self, new: str, table: str, location: str) -> None:
@@ -38,152 +38,158 @@ class Rewriting(ABC):
         self._places: dict[str, tuple[str, int, int]] = {}  # the same of lists of places, and the bytes that it had
 
     @abstractmethod
-    def read(self, location: str) -> bytes:
+    def read_metadata_file(self, location: str) -> bytes:
         """A file of metadata, by the location that metadata name."""
 
     @abstractmethod
-    def write(self, former: str, kind: str, content: bytes) -> str:
+    def write_metadata_file(self, former: str, kind: str, content: bytes) -> str:
         """Store a file (kind: metadata, list, manifest, places) that takes the place of another; its location."""
 
     @abstractmethod
-    def needs(self, location: str, size: int | None) -> None:
+    def require_data_file(self, location: str, size: int | None) -> None:
         """The table needs this file, of so many bytes, beside its metadata. None: it may be missing."""
 
     @abstractmethod
-    def damaged(self, location: str) -> Damaged:
+    def damaged_error(self, location: str) -> DamagedTable:
         """What to say of a file that is missing or is not what it should be."""
 
-    def settings(self, properties: dict[str, str]) -> dict[str, str]:
+    def relocated_properties(self, properties: dict[str, str]) -> dict[str, str]:
         """The table's properties at the new place."""
         return properties
 
-    def unless_damaged(self, say: Callable[[str], None]) -> str | None:
+    def rewrite_unless_damaged(self, say: Callable[[str], None]) -> str | None:
         """`metadata`; None, and it is said, of a cache that is damaged: the next run makes it again."""
         try:
-            return self.metadata()
-        except Damaged:
+            return self.rewrite_metadata()
+        except DamagedTable:
             if self.table.rpartition("/")[2] != CERTIFICATES:
                 raise
             say(f"{CERTIFICATES} is damaged and left behind: it is a cache, and the next run makes it again")
             return None
 
-    def metadata(self) -> str:
+    def rewrite_metadata(self) -> str:
         """Write the table's metadata again, and all that it leads to; its new metadata file."""
-        found: dict[str, Any] = json.loads(self.read(self.location))
+        found: dict[str, Any] = json.loads(self.read_metadata_file(self.location))
         self.old = found["location"].rstrip("/")
         found["location"] = self.new
         found["metadata-log"] = []  # they name the old place
-        found["properties"] = self.settings(found.get("properties", {}))
+        found["properties"] = self.relocated_properties(found.get("properties", {}))
         for snapshot in found.get("snapshots", ()):
             if "manifest-list" not in snapshot:
                 raise AltneuError(f"table {self.table}: a snapshot of Iceberg's first format.", "altneu rebuild")
-            snapshot["manifest-list"] = self._list(snapshot["manifest-list"])
+            snapshot["manifest-list"] = self._rewrite_manifest_list(snapshot["manifest-list"])
         for kind in ("statistics", "partition-statistics"):
             for each in found.get(kind, ()):
-                self.needs(each["statistics-path"], None)
-                each["statistics-path"] = self.moved(each["statistics-path"])
-        return self.write(self.location, "metadata", json.dumps(found).encode())
+                self.require_data_file(each["statistics-path"], None)
+                each["statistics-path"] = self.new_location(each["statistics-path"])
+        return self.write_metadata_file(self.location, "metadata", json.dumps(found).encode())
 
-    def _list(self, location: str) -> str:
+    def _rewrite_manifest_list(self, location: str) -> str:
         """Write a list of manifests again, and those of them that are not yet; its location."""
         path, deletes = "", set[str]()
 
-        def note(old: str) -> str:
+        def remember_path(old: str) -> str:
             nonlocal path
             path = old
             return old
 
-        def sort(content: int) -> int:
+        def remember_content(content: int) -> int:
             deletes.update([path] if content == DELETES else ())
             return content
 
-        self._copied(location, {("manifest_path",): note, ("content",): sort})  # the path comes before the content
+        self._rewrite_avro(
+            location, {("manifest_path",): remember_path, ("content",): remember_content}
+        )  # the path comes before the content
 
-        def moved(old: str) -> str:
-            if note(old) not in self._manifests:
-                self._manifests[old] = self._manifest(old, old in deletes)
+        def rewrite_entry(old: str) -> str:
+            if remember_path(old) not in self._manifests:
+                self._manifests[old] = self._rewrite_manifest(old, old in deletes)
             return self._manifests[old][0]
 
         changes: dict[tuple[str, ...], avro.Change] = {
-            ("manifest_path",): moved,
+            ("manifest_path",): rewrite_entry,
             ("manifest_length",): lambda length: self._manifests[path][1],
         }
-        return self.write(location, "list", self._copied(location, changes))
+        return self.write_metadata_file(location, "list", self._rewrite_avro(location, changes))
 
-    def _manifest(self, location: str, deletes: bool) -> tuple[str, int]:
+    def _rewrite_manifest(self, location: str, deletes: bool) -> tuple[str, int]:
         """Write a manifest (of data files, or of lists of places) again; its location and bytes."""
         entry: dict[str, Any] = {}
 
-        def status(value: int) -> int:
+        def remember_status(value: int) -> int:
             entry["status"] = value
             return value
 
-        def moved(old: str) -> str:
+        def rewrite_entry(old: str) -> str:
             entry["file"] = old
-            return self._listed(old) if deletes and entry["status"] != DELETED else self.moved(old)
+            return (
+                self._rewrite_position_deletes(old)
+                if deletes and entry["status"] != DELETED
+                else self.new_location(old)
+            )
 
-        def whole(size: int) -> int:
+        def require_size(size: int) -> int:
             if entry["status"] == DELETED:
                 return size
             if not deletes:
-                self.needs(entry["file"], size)
+                self.require_data_file(entry["file"], size)
                 return size
             _, new, former = self._places[entry["file"]]
             if former != size:
-                raise self.damaged(entry["file"])
+                raise self.damaged_error(entry["file"])
             return new
 
-        def bound(value: bytes) -> bytes:
+        def rewrite_bound(value: bytes) -> bytes:
             """The least or the greatest of the data files that a list names, or of the places."""
             old = self.old.encode() + b"/"
             return f"{self.new}/".encode() + value.removeprefix(old) if value.startswith(old) else value
 
         changes: dict[tuple[str, ...], avro.Change] = {
-            ("status",): status,
-            ("data_file", "file_path"): moved,
-            ("data_file", "file_size_in_bytes"): whole,
+            ("status",): remember_status,
+            ("data_file", "file_path"): rewrite_entry,
+            ("data_file", "file_size_in_bytes"): require_size,
         }
         if deletes:
             changes |= {
-                ("data_file", "referenced_data_file"): self.moved,
-                ("data_file", "lower_bounds", "value"): bound,
-                ("data_file", "upper_bounds", "value"): bound,
+                ("data_file", "referenced_data_file"): self.new_location,
+                ("data_file", "lower_bounds", "value"): rewrite_bound,
+                ("data_file", "upper_bounds", "value"): rewrite_bound,
             }
-        content = self._copied(location, changes)
-        return self.write(location, "manifest", content), len(content)
+        content = self._rewrite_avro(location, changes)
+        return self.write_metadata_file(location, "manifest", content), len(content)
 
-    def _listed(self, location: str) -> str:
+    def _rewrite_position_deletes(self, location: str) -> str:
         """Write a list of places of rows again, once; its location."""
         if location not in self._places:
             import pyarrow as pa
             import pyarrow.parquet as pq
 
-            former = self.read(location)
+            former = self.read_metadata_file(location)
             try:
                 rows = pq.ParquetFile(pa.BufferReader(former)).read()
             except pa.ArrowInvalid:
-                raise self.damaged(location) from None
+                raise self.damaged_error(location) from None
             column = rows.column_names.index("file_path")
-            moved = pa.array([self.moved(each) for each in rows["file_path"].to_pylist()], pa.string())
+            moved = pa.array([self.new_location(each) for each in rows["file_path"].to_pylist()], pa.string())
             sink = pa.BufferOutputStream()
             pq.write_table(rows.set_column(column, rows.schema.field(column), moved), sink, compression="zstd")
             content = sink.getvalue().to_pybytes()
-            self._places[location] = self.write(location, "places", content), len(content), len(former)
+            self._places[location] = self.write_metadata_file(location, "places", content), len(content), len(former)
         return self._places[location][0]
 
-    def inside(self, location: str) -> str:
+    def relative_path(self, location: str) -> str:
         """A file of the table by its path from the table's folder."""
         old, path = files.normalize_location(self.old) + "/", files.normalize_location(location)
         if not path.startswith(old):
             raise AltneuError(f"table {self.table}: {location} is not in {self.old}.", "altneu rebuild")
         return path.removeprefix(old)
 
-    def moved(self, location: str) -> str:
+    def new_location(self, location: str) -> str:
         """Where a file of the table is at the new place."""
-        return f"{self.new}/{self.inside(location)}"
+        return f"{self.new}/{self.relative_path(location)}"
 
-    def _copied(self, location: str, changes: dict[tuple[str, ...], avro.Change]) -> bytes:
+    def _rewrite_avro(self, location: str, changes: dict[tuple[str, ...], avro.Change]) -> bytes:
         try:
-            return avro.copied(self.read(location), changes)
+            return avro.rewrite_values(self.read_metadata_file(location), changes)
         except avro.NotAvro:
-            raise self.damaged(location) from None
+            raise self.damaged_error(location) from None

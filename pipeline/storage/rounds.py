@@ -20,8 +20,8 @@ from algorithms.parts import Layout
 
 from ..state.ledger import Ledger
 from ..state.place import ROUNDS
-from .declared import quoted
-from .session import cores
+from .declared import quote_identifier
+from .session import count_cores
 from .warehouse import Warehouse
 
 # By itself Iceberg reads a table of a few megabytes in one task, which alone would copy every row for all cells.
@@ -34,7 +34,7 @@ PACKS = ROWS | {"write.parquet.page-row-limit": "1", "write.parquet.row-group-ch
 _NAME = re.compile(ROUNDS + r"(.+)_\d+")
 
 
-class Tables:
+class RoundTables:
     """Where the rounds of one run lie (`algorithms.parts.Rounds`)."""
 
     layout: Layout | None = None
@@ -45,57 +45,57 @@ class Tables:
         self._kept = list[tuple[DataFrame, str]]()
 
     @cached_property
-    def tasks(self) -> int:
+    def parallel_tasks(self) -> int:
         """How many work at once."""
-        return cores(self._warehouse.spark)
+        return count_cores(self._warehouse.spark)
 
-    def keep(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
+    def persist_rows(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
         """The same rows, written to a table, of their own or that of `after`, and read from it; EXECUTES."""
-        name = self._added(rows) if after is None else next(name for frame, name in self._kept if frame is after)
-        rows.writeTo(self._warehouse.name(name)).append()
-        found = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.name(name))
+        name = self._add_table(rows) if after is None else next(name for frame, name in self._kept if frame is after)
+        rows.writeTo(self._warehouse.table_name(name)).append()
+        found = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.table_name(name))
         self._kept = [*(each for each in self._kept if each[0] is not after), (found, name)]
         return found
 
-    def _added(self, rows: DataFrame) -> str:
+    def _add_table(self, rows: DataFrame) -> str:
         """A new table for them."""
         self._made += 1
         name = f"{ROUNDS}{self._run_id}_{self._made}"
-        columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in rows.schema)
+        columns = ", ".join(f"{quote_identifier(field.name)} {field.dataType.simpleString()}" for field in rows.schema)
         packed = any(isinstance(field.dataType, BinaryType) for field in rows.schema)
-        self._warehouse.add(name, columns, PACKS if packed else ROWS)
+        self._warehouse.create_table(name, columns, PACKS if packed else ROWS)
         return name
 
-    def forget(self, rows: DataFrame) -> None:
+    def drop_rows(self, rows: DataFrame) -> None:
         """Drop the table of these rows."""
         for frame, name in self._kept:
             if frame is rows:
-                self._warehouse.remove(name)
+                self._warehouse.drop_table(name)
         self._kept = [each for each in self._kept if each[0] is not rows]
 
-    def drop(self) -> None:
+    def drop_all(self) -> None:
         """Drop all that is left."""
         for _, name in self._kept:
-            self._warehouse.remove(name)
+            self._warehouse.drop_table(name)
         self._kept.clear()
 
 
 @contextmanager
-def kept(warehouse: Warehouse, ledger: Ledger, run_id: str) -> Iterator[Tables]:
+def round_tables(warehouse: Warehouse, ledger: Ledger, run_id: str) -> Iterator[RoundTables]:
     """A place for the rounds of a run, empty at first, gone at the end."""
-    sweep(warehouse, ledger, run_id)
-    tables = Tables(warehouse, run_id)
+    drop_abandoned_rounds(warehouse, ledger, run_id)
+    tables = RoundTables(warehouse, run_id)
     try:
         yield tables
     finally:
-        tables.drop()
+        tables.drop_all()
 
 
-def sweep(warehouse: Warehouse, ledger: Ledger, run_id: str | None = None) -> int:
+def drop_abandoned_rounds(warehouse: Warehouse, ledger: Ledger, run_id: str | None = None) -> int:
     """Drop what runs that nobody works on have left, and this one; how many tables."""
-    found = [(name, match[1]) for name in warehouse.others() if (match := _NAME.fullmatch(name))]
+    found = [(name, match[1]) for name in warehouse.round_table_names() if (match := _NAME.fullmatch(name))]
     alive = ledger.list_active_runs() - {run_id} if found else set[str]()
     left = [name for name, run in found if run not in alive]
     for name in left:
-        warehouse.remove(name)
+        warehouse.drop_table(name)
     return len(left)

@@ -31,8 +31,8 @@ from ..errors import AltneuError, Unavailable, UsageError, describe_error
 from ..home.memory import PYTHON_MEMORY, driver_memory_mb
 from ..home.rules import MASTERS, is_master
 from . import travel
-from .iceberg import classic
-from .known import keep_classes
+from .iceberg import has_jvm
+from .known import cache_java_classes
 
 if TYPE_CHECKING:
     from ..home.directory import Home
@@ -84,7 +84,7 @@ SIMPLE = {
 
 
 @contextlib.contextmanager
-def plans_for(spark: SparkSession, rows: float | None) -> Iterator[None]:
+def size_plans(spark: SparkSession, rows: float | None) -> Iterator[None]:
     """Inside, plans over few rows are not compiled to bytecode, not planned again while they run, and not cut into
     partitions; plans over many are cut into as many as the rows fill, or as there are cores. None: unknown."""
     settings: dict[str, str] = {}
@@ -94,20 +94,20 @@ def plans_for(spark: SparkSession, rows: float | None) -> Iterator[None]:
         least = int(spark.conf.get(PARTITIONS) or 1)
         shared = math.ceil(rows / TASK_ROWS)
         if shared > least:  # else the cores do not matter
-            shared = min(shared, cores(spark))
+            shared = min(shared, count_cores(spark))
         settings = {PARTITIONS: str(max(least, shared, math.ceil(rows / PARTITION_ROWS)))}
     with configured(spark, settings):
         yield
 
 
-def cores(spark: SparkSession) -> int:
+def count_cores(spark: SparkSession) -> int:
     """How many tasks run at once, of the executors that are there now."""
-    if classic(spark):
+    if has_jvm(spark):
         return int(spark.sparkContext.defaultParallelism)
     return spark.range(TASK_ROWS).select(F.spark_partition_id()).distinct().count()  # a server says it by no setting
 
 
-def session(master: str | None = None, conf: dict[str, str] | None = None, few: bool = False) -> SparkSession:
+def start_session(master: str | None = None, conf: dict[str, str] | None = None, few: bool = False) -> SparkSession:
     """Start or return the Spark session; `conf` holds further Spark settings, `master` a Spark master URL.
 
     `few`: the process is for a few rows (`FEW_ROWS`), and short: its JVM optimises less. Long work takes longer then.
@@ -116,21 +116,21 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
     master, conf = master or "local[*]", conf or {}
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # the exception says it all
     if master.startswith(REMOTE):
-        return _remote(master, conf)
+        return _connect_remote(master, conf)
     if SparkContext._active_spark_context is not None:  # static settings cannot change any more
-        return _configured(SparkSession.builder, conf).getOrCreate()
+        return _apply_settings(SparkSession.builder, conf).getOrCreate()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # inside spark-submit, which has brought a JVM, a master and `submission`
-        spark = _configured(SparkSession.builder, _RUNTIME | conf).getOrCreate()
-        travel.reach(spark, str(spark.sparkContext.master))
+        spark = _apply_settings(SparkSession.builder, _RUNTIME | conf).getOrCreate()
+        travel.ensure_code_on_executors(spark, str(spark.sparkContext.master))
         return spark
     os.environ.update(read_environment(master, conf))
     if master.startswith(STANDALONE):
-        _need_head(master)
+        _require_cluster_head(master)
     builder = SparkSession.builder.appName("altneu").master(master)
-    settings = _settings(master, conf, few)
+    settings = _session_settings(master, conf, few)
     try:
         with interrupt.preserve_sigint_handler():
-            spark = _configured(builder, settings).getOrCreate()
+            spark = _apply_settings(builder, settings).getOrCreate()
     except (Py4JError, PySparkException) as error:
         memory = settings["spark.driver.memory"]
         raise AltneuError(
@@ -138,17 +138,17 @@ def session(master: str | None = None, conf: dict[str, str] | None = None, few: 
             "altneu doctor; [spark] in altneu.toml says master and conf",
         ) from error
     spark.sparkContext.setLogLevel(os.environ.get("ALTNEU_LOG", "error").upper())
-    keep_classes(spark)
-    travel.reach(spark, master)
+    cache_java_classes(spark)
+    travel.ensure_code_on_executors(spark, master)
     return spark
 
 
-def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
+def _session_settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
     """Everything that a driver's JVM and its session start with."""
-    settings = _STATIC | _RUNTIME | _jars(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
+    settings = _STATIC | _RUNTIME | _jar_settings(master) | {"spark.driver.memory": f"{driver_memory_mb()}m"} | conf
     driver = "spark.driver.extraJavaOptions"
     settings[driver] = " ".join([*java_options(), *(QUICK if few else []), conf.get(driver, "")]).strip()
-    settings |= _executors(conf)
+    settings |= _executor_settings(conf)
     if not travel.on_this_machine(master):
         return settings
     # processes of their own (executors, Python workers) find our packages, also when altneu is not installed
@@ -158,7 +158,7 @@ def _settings(master: str, conf: dict[str, str], few: bool) -> dict[str, str]:
     return {DAEMON: "algorithms.daemon"} | settings | environment
 
 
-def _executors(conf: dict[str, str]) -> dict[str, str]:
+def _executor_settings(conf: dict[str, str]) -> dict[str, str]:
     """An executor that is out of memory ends at once. By itself it takes seconds to, in which it refuses all tasks that
     it is sent, within milliseconds: four times the same one, and the job has failed. And what it takes outside of its
     heap lies in two arenas: by itself the C library makes eight for each processor, and each keeps what was freed."""
@@ -170,7 +170,7 @@ def _executors(conf: dict[str, str]) -> dict[str, str]:
     return settings | {options: f"-XX:+ExitOnOutOfMemoryError {conf.get(options, '')}".strip()}
 
 
-def submission(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
+def submit_settings(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[str, str], dict[str, str]]:
     """What `spark-submit` needs so that its session is like ours: settings and environment.
 
     `cluster`: the driver is on another machine, which has altneu installed, and where nothing of this one's files may
@@ -180,10 +180,10 @@ def submission(conf: dict[str, str], master: str, cluster: bool) -> tuple[dict[s
     environment = read_environment(master, conf)
     os.environ.update((name, environment[name]) for name in ("JAVA_HOME", "SPARK_LAUNCHER_OPTS") if name in environment)
     if cluster:
-        settings = {"spark.submit.deployMode": "cluster", travel.PYTHON: travel.python_of_executors(master, conf)}
-        jars = {name: value for name, value in _jars(master).items() if name == "spark.jars"}
-        return _STATIC | _RUNTIME | settings | jars | conf | _executors(conf), {}
-    settings = {"spark.submit.deployMode": "client"} | _settings(master, conf, few=True)
+        settings = {"spark.submit.deployMode": "cluster", travel.PYTHON: travel.executor_python(master, conf)}
+        jars = {name: value for name, value in _jar_settings(master).items() if name == "spark.jars"}
+        return _STATIC | _RUNTIME | settings | jars | conf | _executor_settings(conf), {}
+    settings = {"spark.submit.deployMode": "client"} | _session_settings(master, conf, few=True)
     path = [str(REPO), *filter(None, [os.environ.get("PYTHONPATH")])]
     return settings, environment | {"PYTHONPATH": os.pathsep.join(path)}
 
@@ -203,27 +203,29 @@ def session_for(home: Home, ledger: Ledger, landed: Callable[[], float] = lambda
         sizes = ledger.table_sizes()
         stored = sum(size.rows for table, size in sizes.items() if table in ("upserts", "edges", "trussness"))
         few = stored + landed() <= FEW_ROWS
-    return session(master, home.config.spark.conf, few)
+    return start_session(master, home.config.spark.conf, few)
 
 
-def _remote(master: str, conf: dict[str, str]) -> SparkSession:
+def _connect_remote(master: str, conf: dict[str, str]) -> SparkSession:
     """A session of a Spark Connect server."""
-    from .connecting import connected
+    from .connecting import connect_session
 
     logging.getLogger("pyspark.sql.connect.logging").setLevel(logging.CRITICAL)  # what is tried again is no news
     # the server would answer a question asked before from the table's metadata of that time
     settings = _RUNTIME | {"spark.connect.session.planCache.enabled": "false"}
-    return connected(master, settings | {name: value for name, value in conf.items() if name.startswith("spark.sql.")})
+    return connect_session(
+        master, settings | {name: value for name, value in conf.items() if name.startswith("spark.sql.")}
+    )
 
 
-def _need_head(master: str) -> None:
+def _require_cluster_head(master: str) -> None:
     """Raise `Unavailable` when no head of a standalone cluster listens: Spark would ask it for a minute."""
     heads = [each.rpartition(":") for each in master.removeprefix(STANDALONE).split(",")]
-    if not any(listens(host, int(port)) for host, _, port in heads):
+    if not any(is_listening(host, int(port)) for host, _, port in heads):
         raise Unavailable(f"no Spark master answers at {master}.", "start the cluster's head; altneu doctor")
 
 
-def release() -> None:
+def release_session() -> None:
     """Let go of this process's session at a Spark Connect server, if it has one: a server keeps it for an hour."""
     connect = getattr(sys.modules.get("pyspark.sql.connect.session"), "SparkSession", None)  # None: not quite imported
     spark = connect.getActiveSession() if connect else None
@@ -233,14 +235,14 @@ def release() -> None:
             spark.stop()
 
 
-def listens(host: str, port: int) -> bool:
+def is_listening(host: str, port: int) -> bool:
     """Does anything listen there?"""
     with contextlib.suppress(OSError), socket.create_connection((host.strip("[]"), port), timeout=10):
         return True
     return False
 
 
-def _configured(builder: SparkSession.Builder, settings: dict[str, str]) -> SparkSession.Builder:
+def _apply_settings(builder: SparkSession.Builder, settings: dict[str, str]) -> SparkSession.Builder:
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder
@@ -260,7 +262,7 @@ def read_environment(master: str, conf: dict[str, str]) -> dict[str, str]:
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"  # executors elsewhere have to find the driver
     names = [*variables, "SPARK_LOCAL_IP", "JAVA_HOME"]
     variables |= {name: os.environ[name] for name in names if name in os.environ}
-    variables["PYSPARK_PYTHON"] = travel.python_of_executors(master, conf)
+    variables["PYSPARK_PYTHON"] = travel.executor_python(master, conf)
     if (ASSETS / "java" / "bin" / "java").exists():
         variables["JAVA_HOME"] = str(ASSETS / "java")
     elif not os.environ.get("JAVA_HOME") and not shutil.which("java"):
@@ -270,7 +272,7 @@ def read_environment(master: str, conf: dict[str, str]) -> dict[str, str]:
     return variables
 
 
-def _jars(master: str) -> dict[str, str]:
+def _jar_settings(master: str) -> dict[str, str]:
     """Settings that bring the jars to the driver and to executors in processes of their own.
 
     On this machine they stand on the class path, because the archive holds no classes that come by `spark.jars`, and
@@ -294,12 +296,12 @@ def java_options() -> list[str]:
     return options
 
 
-def catalog(spark: SparkSession, name: str, options: dict[str, str]) -> None:
+def register_catalog(spark: SparkSession, name: str, options: dict[str, str]) -> None:
     """Register the Iceberg catalog of this name in the session."""
     key = f"spark.sql.catalog.{name}"
     if spark.conf.get(key, None) is None:
         if "io-impl" in options:
-            _need_aws(spark)
+            _require_aws_jars(spark)
         if not hasattr(spark, "_jsparkSession") and options["uri"].startswith("jdbc:postgresql:"):
             # A Spark Connect server keeps the connections of sessions that are over: they would add up to more than
             # PostgreSQL has. It ends idle ones, and Iceberg connects again where one was still in use.
@@ -313,7 +315,7 @@ def catalog(spark: SparkSession, name: str, options: dict[str, str]) -> None:
 AWS = "software.amazon.awssdk.services.s3.S3Client"
 
 
-def _need_aws(spark: SparkSession) -> None:
+def _require_aws_jars(spark: SparkSession) -> None:
     """Raise `UsageError` where the JVM of this process cannot speak with S3; a Spark Connect server says so itself."""
     session: Any = spark
     if hasattr(spark, "_jsparkSession"):

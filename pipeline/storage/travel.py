@@ -37,13 +37,13 @@ def on_this_machine(master: str) -> bool:
     return master.startswith("local")
 
 
-def python_of_executors(master: str, conf: dict[str, str]) -> str:
+def executor_python(master: str, conf: dict[str, str]) -> str:
     """That of `conf` or of PYSPARK_PYTHON; of clusters else `python3`, whatever it is there: never a path of here."""
     said = conf.get(PYTHON) or os.environ.get("PYSPARK_PYTHON")
     return said or (sys.executable if on_this_machine(master) else "python3")
 
 
-def _sources() -> Iterator[tuple[str, Path]]:
+def _list_sources() -> Iterator[tuple[str, Path]]:
     """Every module of the packages, by its name inside an archive."""
     for package in PACKAGES:
         spec = find_spec(package)  # imports nothing
@@ -53,29 +53,29 @@ def _sources() -> Iterator[tuple[str, Path]]:
                 yield f"{package}/{file.relative_to(root).as_posix()}", file
 
 
-def digest() -> str:
+def code_digest() -> str:
     """Of the code that is importable here; "" where it is not whole."""
     found = hashlib.sha256()
     names = set()
-    for name, file in _sources():
+    for name, file in _list_sources():
         names.add(name.partition("/")[0])
         found.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
     return found.hexdigest() if names == set(PACKAGES) else ""
 
 
 @cache
-def archive() -> str:
+def code_archive() -> str:
     """A zip of the packages, for as long as this process lives; its path."""
     folder = tempfile.mkdtemp(prefix="altneu-code-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "altneu.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, file in _sources():
+        for name, file in _list_sources():
             packed.write(file, name)
     return str(path)
 
 
-def reach(spark: SparkSession, master: str) -> bool:
+def ensure_code_on_executors(spark: SparkSession, master: str) -> bool:
     """See to it that the executors of a session have the code; True: it was sent. Raises `Unavailable` where they do
     not answer, or have no Python that can work for us."""
     context: Any = spark.sparkContext
@@ -83,11 +83,11 @@ def reach(spark: SparkSession, master: str) -> bool:
     if on_this_machine(master) or said == INSTALLED:
         return False
     if said == SENT:
-        context.addPyFile(archive())
+        context.addPyFile(code_archive())
         return True
-    mine, parts = digest(), max(1, min(ASKED, context.defaultParallelism))
+    mine, parts = code_digest(), max(1, min(ASKED, context.defaultParallelism))
     try:
-        theirs = set(context.parallelize(range(parts), parts).mapPartitions(_asked()).collect())
+        theirs = set(context.parallelize(range(parts), parts).mapPartitions(_executor_probe()).collect())
     except Exception as error:
         what = describe_error(error)[0]
         raise Unavailable(
@@ -97,23 +97,23 @@ def reach(spark: SparkSession, master: str) -> bool:
         ) from error
     if theirs == {mine}:
         return False
-    context.addPyFile(archive())
+    context.addPyFile(code_archive())
     return True
 
 
-def _asked() -> Any:
+def _executor_probe() -> Any:
     """What an executor is asked. It is sent whole, for the executor may have no altneu, and must not import an old one:
     a Python worker would keep it."""
     import inspect
 
     text = "from __future__ import annotations\nimport hashlib\nfrom importlib.util import find_spec\n"
     text += "from pathlib import Path\n"
-    text += f"PACKAGES = {PACKAGES!r}\n" + inspect.getsource(_sources) + inspect.getsource(digest)
+    text += f"PACKAGES = {PACKAGES!r}\n" + inspect.getsource(_list_sources) + inspect.getsource(code_digest)
 
-    def answer(rows: Iterable[int], text: str = text) -> Iterator[str]:
+    def probe_executor(rows: Iterable[int], text: str = text) -> Iterator[str]:
         names: dict[str, Any] = {}
         exec(text, names)
         yield names["digest"]()
 
-    answer.__module__ = "__main__"  # so that it is not looked for in altneu
-    return answer
+    probe_executor.__module__ = "__main__"  # so that it is not looked for in altneu
+    return probe_executor

@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 KINDS = {"createBranch": "branch", "replaceBranch": "branch", "createTag": "tag"}
 
 
-def branches(home: Home) -> Branches:
+def open_branches(home: Home) -> Branches:
     """All tables that a home has; none where it has none yet."""
     identity = place.find_identity(home)
     if identity is None:
-        return Branches((), lambda table: _missing(table))
-    catalog = catalogs.of(home, identity)
-    changes = Unaided(catalog)
+        return Branches((), lambda table: _missing_table_error(table))
+    catalog = catalogs.open_catalog(home, identity)
+    changes = RefsOnlyWriter(catalog)
 
-    def of(table: str) -> iceberg.Table:
-        location = catalog.located(table)[table]
-        return iceberg.Table(table, location, json.loads(files.read_file(location)), changes)
+    def load_table(table: str) -> iceberg.IcebergTable:
+        location = catalog.metadata_locations(table)[table]
+        return iceberg.IcebergTable(table, location, json.loads(files.read_file(location)), changes)
 
-    return Branches(sorted(catalog.located()), of)
+    return Branches(sorted(catalog.metadata_locations()), load_table)
 
 
-def _missing(table: str) -> iceberg.Table:
+def _missing_table_error(table: str) -> iceberg.IcebergTable:
     raise KeyError(table)
 
 
-class Unaided:
+class RefsOnlyWriter:
     """`iceberg.Changes` of names alone."""
 
     def __init__(self, catalog: catalogs.Catalog) -> None:
         self._catalog = catalog
 
-    def commit(self, name: str, location: str, steps: list[iceberg.Step]) -> None:
+    def commit_steps(self, name: str, location: str, steps: list[iceberg.Step]) -> None:
         from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate
 
         updates = tuple(
@@ -54,20 +54,20 @@ class Unaided:
             else RemoveSnapshotRefUpdate.model_validate({"ref-name": ref})
             for step, ref, *snapshot in steps
         )
-        if not self._catalog.commit(name, location, updates):
-            raise iceberg.Overtaken
+        if not self._catalog.commit_updates(name, location, updates):
+            raise iceberg.CommitConflict
 
-    def begin(self, name: str) -> None:
+    def commit_first_snapshot(self, name: str) -> None:
         raise NotImplementedError
 
-    def expire(self, name: str, snapshots: set[int]) -> None:
+    def expire_snapshots(self, name: str, snapshots: set[int]) -> None:
         raise NotImplementedError
 
-    def append(self, name: str, branch: str, rows: DataFrame) -> None:
+    def append_rows(self, name: str, branch: str, rows: DataFrame) -> None:
         raise NotImplementedError
 
-    def overwrite(self, name: str, branch: str, rows: DataFrame) -> None:
+    def overwrite_rows(self, name: str, branch: str, rows: DataFrame) -> None:
         raise NotImplementedError
 
-    def remove(self, name: str, branch: str, keys: DataFrame) -> None:
+    def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None:
         raise NotImplementedError

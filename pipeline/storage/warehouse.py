@@ -27,8 +27,8 @@ from ..state import place
 from ..state.records import PLAIN, Revision
 from . import catalogs, few, iceberg
 from .branches import Branches
-from .declared import MOTIFS, SQL_TYPES, TABLES, ddl, fields, pinned, quoted
-from .session import catalog, plans_for
+from .declared import MOTIFS, SQL_TYPES, TABLES, ddl_schema, quote_identifier, require_pinned_snapshot, table_columns
+from .session import register_catalog, size_plans
 
 if TYPE_CHECKING:
     from ..state.ledger import Ledger
@@ -49,7 +49,7 @@ _PLACES = {f"write.{kind}.mode": "merge-on-read" for kind in ("delete", "merge")
 _ICEBERG = {"bigint": "long", "timestamp": "timestamptz"}  # what Iceberg calls the types of SQL, where it differs
 
 
-def shown(rows: DataFrame, revision: Revision) -> DataFrame:
+def visible_rows(rows: DataFrame, revision: Revision) -> DataFrame:
     """Without the rows of revisions that a rollback has taken back."""
     for first, last in revision.hidden:
         rows = rows.where(~F.col("revision").between(first, last))
@@ -65,29 +65,31 @@ class Warehouse(Branches):
         self.spark = spark
         self.home = home
         identity = place.require_identity(home)
-        self.catalog, self.namespace = identity.catalog, catalogs.namespace(home)
-        self._tables = iceberg.Tables(spark, catalogs.of(home, identity))
-        catalog(spark, self.catalog, catalogs.spark_options(home))
+        self.catalog, self.namespace = identity.catalog, catalogs.catalog_namespace(home)
+        self._tables = iceberg.IcebergTables(spark, catalogs.open_catalog(home, identity))
+        register_catalog(spark, self.catalog, catalogs.spark_options(home))
         self._looked_up: dict[tuple[str, int], DataFrame] = {}
         collections = [*TABLES, *(MOTIFS if home.config.motifs else ())]
         self.collections = tuple(collections)  # of diff triples
         self.plain = tuple(dict.fromkeys(home.config.publish.tables))
-        super().__init__([*self.collections, *self.plain], lambda table: self._tables.of(self.name(table)))
+        super().__init__(
+            [*self.collections, *self.plain], lambda table: self._tables.load_table(self.table_name(table))
+        )
 
-    def name(self, table: str) -> str:
+    def table_name(self, table: str) -> str:
         return f"{self.catalog}.{self.namespace}.{table}"
 
-    def columns(self, table: str) -> str:
+    def columns_ddl(self, table: str) -> str:
         """The table's columns as a Spark DDL string."""
-        return ddl(self._fields(table))
+        return ddl_schema(self._table_columns(table))
 
     def column_names(self, table: str) -> list[str]:
-        return list(self._fields(table))
+        return list(self._table_columns(table))
 
-    def _fields(self, table: str) -> dict[str, str]:
-        return fields(self.home, table)
+    def _table_columns(self, table: str) -> dict[str, str]:
+        return table_columns(self.home, table)
 
-    def ensure(self, retype: bool = False) -> None:
+    def ensure_tables(self, retype: bool = False) -> None:
         """Make the tables that are not there, each with a first, empty snapshot, so that it can be branched.
 
         A value column that was declared since is added. One with another type is an error, or with `retype` replaced
@@ -96,29 +98,31 @@ class Warehouse(Branches):
         """
         place.claim_identity(self.home)
         retry = Retrying(
-            retry=retry_if_exception(_raced),
+            retry=retry_if_exception(_is_creation_race),
             wait=wait_random_exponential(multiplier=0.5, max=8),
             stop=stop_after_attempt(MAKES),
             reraise=True,
         )
-        retry(self._make, retype)
+        retry(self._create_tables, retype)
 
-    def _make(self, retype: bool) -> None:
+    def _create_tables(self, retype: bool) -> None:
         self.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.catalog}.{self.namespace}")
-        there = self._there()
+        there = self._existing_tables()
         if self.home.config.storage.catalog is not None:
-            self._refuse_strangers(there)
+            self._refuse_other_home(there)
         for table in self.tables:
             if table not in there:
-                self.add(table, self.columns(table))
+                self.create_table(table, self.columns_ddl(table))
         for table in self.tables:
-            self.change(table, lambda metadata: metadata.begin() if metadata.main() is None else None)
+            self.commit_change(
+                table, lambda metadata: metadata.commit_first_snapshot() if metadata.main_snapshot() is None else None
+            )
             own = PROPERTIES | (_PLACES if table in PLAIN else {})
-            if not own.items() <= self.metadata(table).properties().items():  # new, or made by an earlier version
-                self.spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ({_sql(own)})")
+            if not own.items() <= self.load_metadata(table).properties().items():  # new, or made by an earlier version
+                self.spark.sql(f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(own)})")
         for table in self.plain:
-            self._declare(table)
-        upserts = self.metadata("upserts").types()
+            self._declare_columns(table)
+        upserts = self.load_metadata("upserts").column_types()
         for column, type_ in self.home.config.values.items():
             wanted = SQL_TYPES[type_]
             if column in upserts and upserts[column] != type_:  # Iceberg has our names of them
@@ -127,27 +131,29 @@ class Warehouse(Branches):
                         f"[values] {column} is {type_} in altneu.toml and {upserts[column]} in what is stored.",
                         "altneu rebuild --from-landing",
                     )
-                self.spark.sql(f"ALTER TABLE {self.name('upserts')} DROP COLUMN {quoted(column)}")
+                self.spark.sql(f"ALTER TABLE {self.table_name('upserts')} DROP COLUMN {quote_identifier(column)}")
                 del upserts[column]
             if column not in upserts:
-                self.spark.sql(f"ALTER TABLE {self.name('upserts')} ADD COLUMN {quoted(column)} {wanted} AFTER dst")
+                self.spark.sql(
+                    f"ALTER TABLE {self.table_name('upserts')} ADD COLUMN {quote_identifier(column)} {wanted} AFTER dst"
+                )
 
-    def _declare(self, table: str) -> None:
+    def _declare_columns(self, table: str) -> None:
         """Let a plain table have the columns that the settings ask for: value columns and motifs come and go."""
-        there = self.metadata(table).types()
-        wanted = {name: _ICEBERG.get(type_, type_) for name, type_ in self._fields(table).items()}
+        there = self.load_metadata(table).column_types()
+        wanted = {name: _ICEBERG.get(type_, type_) for name, type_ in self._table_columns(table).items()}
         for column in there:
             if there[column] != wanted.get(column):
-                self.spark.sql(f"ALTER TABLE {self.name(table)} DROP COLUMN {quoted(column)}")
-        for column, type_ in self._fields(table).items():
+                self.spark.sql(f"ALTER TABLE {self.table_name(table)} DROP COLUMN {quote_identifier(column)}")
+        for column, type_ in self._table_columns(table).items():
             if there.get(column) != wanted[column]:
-                self.spark.sql(f"ALTER TABLE {self.name(table)} ADD COLUMN {quoted(column)} {type_}")
+                self.spark.sql(f"ALTER TABLE {self.table_name(table)} ADD COLUMN {quote_identifier(column)} {type_}")
 
-    def _there(self) -> set[str]:
+    def _existing_tables(self) -> set[str]:
         listed = self.spark.sql(f"SHOW TABLES IN {self.catalog}.{self.namespace}").collect()
         return {row.tableName for row in listed}
 
-    def add(self, table: str, columns: str, own: dict[str, str] | None = None) -> None:
+    def create_table(self, table: str, columns: str, own: dict[str, str] | None = None) -> None:
         """Make a table, unless it is there. own: properties of this one."""
         elsewhere, properties = "", PROPERTIES | (own or {})
         if self.home.config.storage.catalog is not None:
@@ -155,28 +161,28 @@ class Warehouse(Branches):
             elsewhere = f"LOCATION '{self.home.warehouse}/{self.namespace}/{table}'"
             properties |= {catalogs.OWNER: self.catalog}
         self.spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({columns}) USING iceberg {elsewhere} "
-            f"TBLPROPERTIES ('format-version'='2', {_sql(properties)})"
+            f"CREATE TABLE IF NOT EXISTS {self.table_name(table)} ({columns}) USING iceberg {elsewhere} "
+            f"TBLPROPERTIES ('format-version'='2', {_properties_sql(properties)})"
         )
 
-    def remove(self, table: str, damaged: bool = False) -> None:
+    def drop_table(self, table: str, damaged: bool = False) -> None:
         """Drop a table that is none of the home's own, with its files. Damaged: without a look at which it has."""
         assert table.startswith(place.ROUNDS)
         if damaged:
-            self._tables.drop(self.name(table))
+            self._tables.drop_table(self.table_name(table))
         else:
-            self.spark.sql(f"DROP TABLE IF EXISTS {self.name(table)} PURGE")
+            self.spark.sql(f"DROP TABLE IF EXISTS {self.table_name(table)} PURGE")
 
-    def others(self) -> set[str]:
+    def round_table_names(self) -> set[str]:
         """The tables here that hold rounds of runs, and are none of the home's own."""
-        return {table for table in self._there() if table.startswith(place.ROUNDS)}
+        return {table for table in self._existing_tables() if table.startswith(place.ROUNDS)}
 
-    def _refuse_strangers(self, there: set[str]) -> None:
+    def _refuse_other_home(self, there: set[str]) -> None:
         """Raise `UsageError` where a REST catalog has another home's tables in our namespace, or has lost ours."""
         where = f"the namespace {self.namespace} of the catalog"
         mine = [table for table in self.tables if table in there]
         for table in mine:
-            if self.metadata(table).properties().get(catalogs.OWNER) != self.catalog:
+            if self.load_metadata(table).properties().get(catalogs.OWNER) != self.catalog:
                 raise UsageError(
                     f"{where} has a table {table} that is not this home's.",
                     "name another namespace under [storage] catalog",
@@ -186,98 +192,102 @@ class Warehouse(Branches):
 
     # -- readers ------------------------------------------------------------------------------------------------
 
-    def plans(self, revision: Revision) -> AbstractContextManager[None]:
+    def size_plans(self, revision: Revision) -> AbstractContextManager[None]:
         """Inside, plans fit the size of what a revision pins (`plans_for`)."""
-        return plans_for(self.spark, sum(self.size(*pin).rows for pin in revision.snapshots.items()))
+        return size_plans(self.spark, sum(self.snapshot_size(*pin).rows for pin in revision.snapshots.items()))
 
-    def empty(self, table: str) -> DataFrame:
-        return few.frame(self.spark, self._fields(table))
+    def empty_rows(self, table: str) -> DataFrame:
+        return few.local_frame(self.spark, self._table_columns(table))
 
-    def at(self, table: str, revision: Revision) -> DataFrame:
+    def read_table(self, table: str, revision: Revision) -> DataFrame:
         """A table as a ledger row pins it. Raises `AltneuError` when a compaction has expired the revision."""
         if revision.frontier is None:
-            return self.empty(table)
-        rows = self.snapshot(table, pinned(table, revision))
-        return rows if table in PLAIN else self._visible(rows, revision)
+            return self.empty_rows(table)
+        rows = self.read_snapshot(table, require_pinned_snapshot(table, revision))
+        return rows if table in PLAIN else self._visible_columns(rows, revision)
 
-    def as_written(self, table: str, revision: Revision) -> DataFrame:
+    def read_as_written(self, table: str, revision: Revision) -> DataFrame:
         """The same with the columns that the snapshot has, whatever value columns altneu.toml declares by now."""
-        return self._visible(self._written(table, pinned(table, revision)), revision)
+        return self._visible_columns(
+            self._read_written_columns(table, require_pinned_snapshot(table, revision)), revision
+        )
 
-    def as_stored(self, table: str, revision: Revision) -> DataFrame:
+    def read_as_stored(self, table: str, revision: Revision) -> DataFrame:
         """All rows and columns of the snapshot that a ledger row pins, whether the revision shows them or not."""
-        return self._written(table, pinned(table, revision))
+        return self._read_written_columns(table, require_pinned_snapshot(table, revision))
 
     @staticmethod
-    def _visible(rows: DataFrame, revision: Revision) -> DataFrame:
+    def _visible_columns(rows: DataFrame, revision: Revision) -> DataFrame:
         # A compacted snapshot serves all revisions that were kept then.
-        return shown(rows.where(F.col("revision") <= revision.revision), revision)
+        return visible_rows(rows.where(F.col("revision") <= revision.revision), revision)
 
-    def snapshot(self, table: str, snapshot: int) -> DataFrame:
+    def read_snapshot(self, table: str, snapshot: int) -> DataFrame:
         """A snapshot's rows: looked up once, since it does not change."""
         if (table, snapshot) not in self._looked_up:
-            self._looked_up[table, snapshot] = self._snapshot(table, snapshot)
+            self._looked_up[table, snapshot] = self._load_snapshot(table, snapshot)
         return self._looked_up[table, snapshot]
 
-    def _snapshot(self, table: str, snapshot: int) -> DataFrame:
-        metadata = self.metadata(table)
-        if snapshot in metadata.snapshots() and metadata.summary(snapshot).get("total-records") == "0":
-            return self.empty(table)
-        frame = self._written(table, snapshot)
+    def _load_snapshot(self, table: str, snapshot: int) -> DataFrame:
+        metadata = self.load_metadata(table)
+        if snapshot in metadata.snapshot_ids() and metadata.snapshot_summary(snapshot).get("total-records") == "0":
+            return self.empty_rows(table)
+        frame = self._read_written_columns(table, snapshot)
         columns = self.column_names(table)
         there = frame.columns
         if there == columns:
             return frame
         for column in columns:
             if column not in there:  # a value column that was declared later
-                frame = frame.withColumn(column, F.lit(None).cast(self._fields(table)[column]))
+                frame = frame.withColumn(column, F.lit(None).cast(self._table_columns(table)[column]))
         return frame.select(*columns)
 
     def stored_columns(self, table: str, snapshot: int) -> list[str]:
         """Those that a snapshot was written with."""
-        return self._written(table, snapshot).columns
+        return self._read_written_columns(table, snapshot).columns
 
-    def _written(self, table: str, snapshot: int) -> DataFrame:
-        return self.spark.read.option("versionAsOf", snapshot).table(self.name(table))
+    def _read_written_columns(self, table: str, snapshot: int) -> DataFrame:
+        return self.spark.read.option("versionAsOf", snapshot).table(self.table_name(table))
 
     # -- queries of `reading.tables.Tables` ------------------------------------------------------------------------
 
-    def sql(self, query: str, **relations: DataFrame) -> DataFrame:
+    def select_rows(self, query: str, **relations: DataFrame) -> DataFrame:
         named: dict[str, Any] = dict(relations)
         return self.spark.sql(query, **named)
 
     def columns_of(self, rows: DataFrame) -> list[str]:
         return rows.columns
 
-    def listed(self, rows: DataFrame) -> list[dict[str, Any]]:
+    def collect_rows(self, rows: DataFrame) -> list[dict[str, Any]]:
         return [row.asDict() for row in rows.collect()]
 
-    def one_task(self, rows: DataFrame, function: Callable[[pa.Table], pa.Table], schema: str) -> DataFrame:
-        return rows.coalesce(1).mapInArrow(partial(_whole, function), schema)
+    def apply_in_one_task(self, rows: DataFrame, function: Callable[[pa.Table], pa.Table], schema: str) -> DataFrame:
+        return rows.coalesce(1).mapInArrow(partial(_apply_to_all, function), schema)
 
-    def quoted(self, column: str) -> str:
-        return quoted(column)
+    def quote_identifier(self, column: str) -> str:
+        return quote_identifier(column)
 
-    def literal(self, text: str) -> str:
-        return _braced("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'")
+    def text_literal(self, text: str) -> str:
+        return _escape_braces("'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'")
 
-    def condition(self, text: str, types: Mapping[str, str]) -> str:
-        return _braced(spark_sql(text))
+    def translate_condition(self, text: str, types: Mapping[str, str]) -> str:
+        return _escape_braces(spark_sql(text))
 
     # -- writers ------------------------------------------------------------------------------------------------
 
-    def stage(self, table: str, run_id: str, base: int, rows: DataFrame | None) -> int:
-        return super().stage(table, run_id, base, None if rows is None else rows.select(*self.column_names(table)))
+    def write_to_branch(self, table: str, run_id: str, base: int, rows: DataFrame | None) -> int:
+        return super().write_to_branch(
+            table, run_id, base, None if rows is None else rows.select(*self.column_names(table))
+        )
 
-    def named(self, ledger: Ledger) -> list[str]:
+    def tables_with_refs(self, ledger: Ledger) -> list[str]:
         """All of ours, and plain tables that were kept up once, and are no longer: they show nothing then."""
         return [
             *self.tables,
             *(table for table in ledger.pinned_snapshots() if table in PLAIN and table not in self.tables),
         ]
 
-    def rewrite(self, table: str, run_id: str, base: int, rows: DataFrame) -> int:
-        return super().rewrite(table, run_id, base, rows.select(*self.column_names(table)))
+    def rewrite_on_branch(self, table: str, run_id: str, base: int, rows: DataFrame) -> int:
+        return super().rewrite_on_branch(table, run_id, base, rows.select(*self.column_names(table)))
 
     def remove_orphans(self, table: str) -> int:
         """Delete files that no snapshot knows (of killed tasks) and that are older than `ORPHAN_DAYS`; how many."""
@@ -289,13 +299,15 @@ class Warehouse(Branches):
         return len(self.spark.sql(f"{call}, {older}{listing})").collect())
 
 
-def _whole(function: Callable[[pa.Table], pa.Table], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _apply_to_all(
+    function: Callable[[pa.Table], pa.Table], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     parts = list(batches)
     if parts:
         yield from function(pa.Table.from_batches(parts)).to_batches(max_chunksize=1 << 20)
 
 
-def _braced(text: str) -> str:
+def _escape_braces(text: str) -> str:
     """Text within a query whose relations stand in braces."""
     return text.replace("{", "{{").replace("}", "}}")
 
@@ -304,12 +316,12 @@ MAKES = 5  # tries to make the tables
 ORPHAN_DAYS = 2  # no write takes longer
 
 
-def _raced(error: BaseException) -> bool:
+def _is_creation_race(error: BaseException) -> bool:
     """May another process have been making the same? Not where the disk is full, or the same would come again."""
     if not isinstance(error, (Py4JJavaError, PySparkException)):
         return False
     return "ALREADY_EXISTS" in str(error) or (is_transient(error) and not is_disk_full(error))
 
 
-def _sql(properties: dict[str, str]) -> str:
+def _properties_sql(properties: dict[str, str]) -> str:
     return ", ".join(f"'{name}'='{value}'" for name, value in properties.items())

@@ -96,9 +96,9 @@ def quiet(text: str) -> None:
 def release() -> None:
     """What a task releases at its end: its session at a Spark Connect server."""
     if "pipeline.storage.session" in sys.modules:
-        from ..storage.session import release
+        from ..storage.session import release_session
 
-        release()
+        release_session()
 
 
 def home_path() -> str:
@@ -116,7 +116,7 @@ def opened(path: str, writes: bool = True) -> tuple[Home, Ledger]:
     from ..home.directory import Home
     from ..state import place
 
-    home = Home.open(path)
+    home = Home.open_home(path)
     return home, place.open_ledger(home, writes)
 
 
@@ -131,7 +131,7 @@ def failures(home: Home, failed: list[Check]) -> str:
     """Failed checks as lines: epoch, check, what was observed, and the first rows."""
     lines = []
     for result in failed[:MANY_CHECKS]:
-        lines.append(f"  {home.schedule.label(result['epoch'])}: {result['name']}: {result['observed']}")
+        lines.append(f"  {home.schedule.format_label(result['epoch'])}: {result['name']}: {result['observed']}")
         for row in result["rows"][:5]:
             lines.append("      " + str({name: value for name, value in row.items() if name != "why"}))
             lines += [f"        {line}" for line in row.get("why", ())]

@@ -24,10 +24,10 @@ def calendar(path: str) -> Calendar:
     """The home's schedule; never raises. A home that is not there or broken counts as daily until it is
     fixed."""
     try:
-        every, problem = Home.open(path).config.epochs.every, None
+        every, problem = Home.open_home(path).config.epochs.every, None
     except (AltneuError, OSError, ValueError) as error:
         every, problem = "1d", error.what if isinstance(error, AltneuError) else str(error)
-    return Calendar(every, Schedule.parse(every).seconds, problem)
+    return Calendar(every, Schedule.from_text(every).seconds, problem)
 
 
 def bounds(first: str | None, last: str | None) -> tuple[datetime | None, datetime | None]:
@@ -63,13 +63,13 @@ def epoch_of(
     logical date does); for any other instant, such as now, the last whole interval before it, unless the schedule
     has ended by then (`until`). Raises `UsageError`.
     """
-    schedule = Home.open(path).schedule
+    schedule = Home.open_home(path).schedule
     if asked not in (None, ""):
-        named = schedule.epoch(str(asked))
+        named = schedule.parse_epoch(str(asked))
         if not manual and schedule.seconds is not None and start is not None and named != schedule.epoch_of(start):
             raise UsageError(
-                f"this run is for the epoch of its date, {schedule.label(schedule.epoch_of(start))}, but the parameter "
-                f"epoch asks for {schedule.label(named)}. A backfill takes its epochs from its dates.",
+                f"this run is for the epoch of its date, {schedule.format_label(schedule.epoch_of(start))}, but the parameter "
+                f"epoch asks for {schedule.format_label(named)}. A backfill takes its epochs from its dates.",
                 "the same backfill again, with the parameter epoch left empty",
             )
         return named
@@ -78,19 +78,19 @@ def epoch_of(
             "this home has integer epochs (no [epochs] every), so a run must name its epoch.",
             'trigger the DAG with the parameter epoch, e.g. {"epoch": "1"}',
         )
-    if manual and logical is not None and schedule.start(schedule.epoch_of(logical)) == logical:
+    if manual and logical is not None and schedule.start_of(schedule.epoch_of(logical)) == logical:
         return schedule.epoch_of(logical)
     if start is None:
         raise UsageError(
             "this run has no logical date, so it must name its epoch.",
             f"trigger the DAG with the parameter epoch, e.g. "
-            f'{{"epoch": "{schedule.label(schedule.epoch_of(_now()))}"}}',
+            f'{{"epoch": "{schedule.format_label(schedule.epoch_of(_now()))}"}}',
         )
     epoch = schedule.epoch_of(start)
-    if manual and until is not None and schedule.start(epoch) > until:
-        last = schedule.label(schedule.epoch_of(until))
+    if manual and until is not None and schedule.start_of(epoch) > until:
+        last = schedule.format_label(schedule.epoch_of(until))
         raise UsageError(
-            f"this run names no epoch, so it would be for the last whole interval, {schedule.label(epoch)}; the "
+            f"this run names no epoch, so it would be for the last whole interval, {schedule.format_label(epoch)}; the "
             f"schedule has ended with {last} (ALTNEU_END).",
             f'trigger the DAG with the parameter epoch, e.g. {{"epoch": "{last}"}}; or {prefix}_backfill for many',
         )
@@ -125,7 +125,7 @@ def landing(
 
     home, ledger = opened(path, writes=False)
     schedule = home.schedule
-    label = schedule.label(epoch)
+    label = schedule.format_label(epoch)
     there = landing.listing(home)
     unready = there[epoch].incomplete if epoch in there else None
     if unready:
@@ -137,7 +137,7 @@ def landing(
         return Landing(epoch, label, "landed", f"epoch {label} is published; its landing folder has gone since")
     folder = f"{home.landed_at}/epoch={label}"
     later = [e for e in there if e > epoch]
-    ended = None if schedule.seconds is None else schedule.start(epoch + 1)
+    ended = None if schedule.seconds is None else schedule.start_of(epoch + 1)
     if not manual and later and ended is not None and ended + patience < (now or _now()):
         return Landing(
             epoch,
@@ -147,5 +147,5 @@ def landing(
             f"taken as a gap. "
             f"If it lands late, clear this run or trigger {prefix}_backfill",
         )
-    newest = f"; the newest landed is {schedule.label(max(there))}" if there else ""
+    newest = f"; the newest landed is {schedule.format_label(max(there))}" if there else ""
     return Landing(epoch, label, "waiting", f"waiting for epoch {label}: {folder} is not there yet{newest}")

@@ -82,7 +82,7 @@ def plan_range(
     if planned is not None and accept:
         planned["accept"] = True
     if planned is not None and len(parts) > 1:
-        label = home.schedule.label(parts[1][0])
+        label = home.schedule.format_label(parts[1][0])
         planned["rest"] = {"first": label, "last": last, "again": force, "accept": accept}
         say(f"[ingest] max_revision_mb cuts the range into {len(parts)} runs; the next one from {label} on")
     return planned
@@ -94,7 +94,7 @@ def plan_corrected(path: str, say: Say = quiet) -> Planned | None:
     from .upkeep import corrected
 
     home, ledger = opened(path)
-    epochs = [home.schedule.epoch(label) for label in corrected(path)]
+    epochs = [home.schedule.parse_epoch(label) for label in corrected(path)]
     if not epochs:
         say("nothing to do: what is published is what is landed, or its run has failed or is at work (altneu status)")
         return None
@@ -124,7 +124,7 @@ def nothing(ledger: Ledger, found: Plan) -> str:
 
 
 def _labels(home: Home, epochs: Iterable[int]) -> list[str]:
-    return [home.schedule.label(epoch) for epoch in epochs]
+    return [home.schedule.format_label(epoch) for epoch in epochs]
 
 
 def without_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) -> list[int]:
@@ -134,7 +134,7 @@ def without_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
     there, published, kept = landing.listing(home), ledger.published_batches(), []
     for epoch in epochs:
         if epoch not in there and epoch in published:
-            label = home.schedule.label(epoch)
+            label = home.schedule.format_label(epoch)
             say(f"epoch {label} stays published, its folder has gone; to take it back: altneu run {label} --remove")
         else:
             kept.append(epoch)
@@ -322,7 +322,7 @@ def warnings(path: str, published: Published, say: Say = quiet) -> None:
         raise CheckFailed(
             f"{len(warned)} check(s) warn; revision {published['revision']} is published, with its mark:\n"
             + failures(home, warned),
-            f"altneu report {home.schedule.label(warned[0]['epoch'])}",
+            f"altneu report {home.schedule.format_label(warned[0]['epoch'])}",
         )
     say("no check warns")
 
@@ -356,7 +356,7 @@ def submission(path: str, master: str, cluster: bool) -> tuple[dict[str, str], d
     """What `spark-submit` needs for a home: conf and environment. `cluster`: the driver is on another machine."""
     from ..storage import session
 
-    return session.submission(Home.open(path).config.spark.conf, master, cluster)
+    return session.submit_settings(Home.open_home(path).config.spark.conf, master, cluster)
 
 
 def submitted(path: str, name: str, planned: str, answer: str) -> int:

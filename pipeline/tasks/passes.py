@@ -51,7 +51,7 @@ def plan(path: str, epoch: int, say: Say = quiet, count: Count | None = None, ag
     together = found if count is None else _together(home, ledger, found, count)
     planned = orchestration.begin(home, ledger, together, say, alone=True)
     if planned is not None and len(together.run) > 1:
-        planned |= {"own": epoch, "label": home.schedule.label(epoch)}
+        planned |= {"own": epoch, "label": home.schedule.format_label(epoch)}
         say(f"with the epochs of {len(together.run) - 1} other DAG runs, which will find them published")
     return planned
 
@@ -106,7 +106,7 @@ def _together(home: Home, ledger: Ledger, found: Plan, count: Count) -> Plan:
         return found
     open_ = (each for each in every.values() if each.state in ("missing", "changed"))
     others = [each for each in open_ if each.epoch != own and each.epoch not in failed]
-    starts = {home.schedule.start(each.epoch): each.epoch for each in others}
+    starts = {home.schedule.start_of(each.epoch): each.epoch for each in others}
     along = {starts[date] for date in there(list(starts), count)}
     entries = [every[own], *(each for each in others if each.epoch in along)]
     wide = Plan(found.parent, tuple(entries), tuple(each.epoch for each in entries))
@@ -136,7 +136,7 @@ def _wait_for_a_decision(home: Home, ledger: Ledger, epoch: int) -> None:
     held = next((run for run in ledger.list_held() if run.parent == newest and epoch in run.epochs), None)
     if held is not None:
         raise RunInProgress(
-            f"run {held.run_id}, which has epoch {home.schedule.label(epoch)}, is held until somebody decides.",
+            f"run {held.run_id}, which has epoch {home.schedule.format_label(epoch)}, is held until somebody decides.",
             f"altneu publish {held.run_id}, or: altneu discard {held.run_id}",
             held.run_id,
         )

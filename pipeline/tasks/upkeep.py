@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckFailed, UsageError
-from ..home.schedule import sample
+from ..home.schedule import sample_epochs
 from ..state.facts import stage_fields
 from ..state.standing import list_epoch_statuses
 from .base import MANY_CHECKS, PREFIX, Say, failures, opened, quiet
@@ -25,7 +25,7 @@ def named_epochs(home: Home, revision: Revision, known: list[int], named: Iterab
     wanted: set[int] = set()
     for text in (str(each).strip() for each in named):
         match = RANGE.fullmatch(text)
-        low, high = (home.schedule.epoch(end) for end in (match.groups() if match else (text, text)))
+        low, high = (home.schedule.parse_epoch(end) for end in (match.groups() if match else (text, text)))
         inside = [epoch for epoch in known if low <= epoch <= high] if match else [low]
         if not inside:
             raise UsageError(f"no epoch is published in the range {text}.", "altneu status")
@@ -55,7 +55,7 @@ def full_audit(
     if revision.frontier is None and not named:
         say("nothing is published yet")
         return {"epochs": 0, "checks": 0}
-    epochs = named_epochs(home, revision, known, named) if named else sample(known, how_many, seed)
+    epochs = named_epochs(home, revision, known, named) if named else sample_epochs(known, how_many, seed)
     drawn = "" if named else f" (seed {seed!r})"
     say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision}{drawn}")
     warehouse = Warehouse(session_for(home, ledger), home)
@@ -69,7 +69,7 @@ def full_audit(
             f"{len({result['epoch'] for result in failed})} of {len(epochs)} audited epochs differ from "
             f"the full "
             f"recomputation at revision {revision.revision}:\n" + failures(home, failed),
-            f"altneu report {home.schedule.label(min(result['epoch'] for result in failed))}",
+            f"altneu report {home.schedule.format_label(min(result['epoch'] for result in failed))}",
         )
     say(f"{len(epochs)} epoch(s), {len(results)} checks: all equal to a full recomputation")
     done = {"epochs": len(epochs), "checks": len(results), "revision": revision.revision}
@@ -79,7 +79,7 @@ def full_audit(
     found = stored.compare(warehouse, revision, recorded)
     if found.wrong:
         for each in found.wrong:
-            say(each.describe(home.schedule.label(each.epoch)))
+            say(each.describe(home.schedule.format_label(each.epoch)))
         raise found.failure()
     say(f"{len(found.compared)} tables hold what was published, at every epoch")
     return {**done, "tables": len(found.compared)}

@@ -43,7 +43,7 @@ def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
         row["report"] = report.page_name(home, row["epoch"])
     says = "nothing is published yet"
     if revision.frontier is not None:
-        frontier = home.schedule.label(revision.frontier)
+        frontier = home.schedule.format_label(revision.frontier)
         says = f"revision {revision.revision}, frontier {frontier}, {plural(len(rows), 'epoch')}"
         again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
         if again:
@@ -77,7 +77,7 @@ def overview_page(
         for name in (known[-1]["motifs"] if len(known) > 1 else ())
     ]
     epochs = [{**row, "run": runs.get(row["epoch"]), "open": row["state"] in OPEN} for row in reversed(rows)]
-    label = home.schedule.label
+    label = home.schedule.format_label
     there = {row["epoch"] for row in found["epochs"]}
     open_ = [row["label"] for row in found["epochs"] if row["state"] in OPEN]
     inside = {
@@ -148,7 +148,7 @@ def report_page(path: str, name: str) -> str | None:
         return report.check(home, ledger, name)
     label, _, of = name.removeprefix("epoch=").removesuffix(".html").partition(".revision=")
     try:
-        epoch, revision = home.schedule.epoch(label), int(of) if of.isdecimal() else None
+        epoch, revision = home.schedule.parse_epoch(label), int(of) if of.isdecimal() else None
         if name != report.page_name(home, epoch, revision):
             return None
         if revision is not None and epoch not in ledger.published_batches(ledger.get_revision(revision).revision):

@@ -35,11 +35,11 @@ WAYS: dict[str, tuple[list[str], dict[str, str]]] = {
 
 def measured(folder: Path, way: str, runs: int) -> list[dict[str, float]]:
     """Seconds of every run and its tasks, but of the first."""
-    home = daily(Home.open(folder, create=True))
+    home = daily(Home.open_home(folder, create=True))
     epochs = land_messages(home).epochs
     homes.run(home, Ledger(home.database), epochs[:100])
-    ahead = [home.schedule.label(epoch) for epoch in epochs[100 : 100 + runs + 1]]
-    only = home.schedule.start(epochs[0]).isoformat()  # one scheduled run, of what is published
+    ahead = [home.schedule.format_label(epoch) for epoch in epochs[100 : 100 + runs + 1]]
+    only = home.schedule.start_of(epochs[0]).isoformat()  # one scheduled run, of what is published
     arguments, environment = WAYS[way]
     environment = environment | {"ALTNEU_START": only, "ALTNEU_END": only}
     rows = []

@@ -23,7 +23,7 @@ from algorithms.delta_query import Query, delta_query
 from algorithms.incremental import Change
 from algorithms.iterate import iterate
 from algorithms.times import EPOCH, EPOCH_REVISION, FOREVER
-from pipeline.storage.session import session
+from pipeline.storage.session import start_session
 from tests.algebra.reference import exchanges
 from tests.benchmarks.kernels import rmat
 
@@ -201,7 +201,7 @@ def main() -> None:
     asked.add_argument("--runs", type=int, default=2000)
     asked.add_argument("--skip", nargs="*", default=[])
     given = asked.parse_args()
-    spark = session("local[2]")
+    spark = start_session("local[2]")
     if "plans" not in given.skip:
         plans(spark)
     if "iteration" not in given.skip:

@@ -31,7 +31,7 @@ from pipeline.run.stages import truss
 from pipeline.state.facts import AuditFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage import kept
-from pipeline.storage.session import session
+from pipeline.storage.session import start_session
 from tests import homes
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat
@@ -111,11 +111,11 @@ def main() -> None:
     parser.add_argument("--tasks", choices=("here", "elsewhere", "forgetful"), default="here")
     options = parser.parse_args()
     if options.tasks != "here":
-        kept.place = lambda home: Files(home.path / "nowhere", "elsewhere")
+        kept.cache_location = lambda home: Files(home.path / "nowhere", "elsewhere")
     if options.tasks == "forgetful":
         truss.CERTIFIED = None
     conf = {"spark.driver.memory": options.heap} if options.heap else {}
-    session(conf=conf)
+    start_session(conf=conf)
     settings = f'[audit]\nmode = "{options.mode}"\n'
     if conf:
         settings += f'[spark]\nconf = {{ "spark.driver.memory" = "{options.heap}" }}\n'

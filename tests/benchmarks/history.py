@@ -34,7 +34,7 @@ from pipeline.local.demo import daily, land_messages
 from pipeline.run.compact import compact
 from pipeline.state.facts import Facts, TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
-from pipeline.storage.session import session
+from pipeline.storage.session import start_session
 from tests import benchmarks, homes
 from tests.benchmarks.kernels import rmat
 
@@ -63,7 +63,7 @@ def command(home: Home, *arguments: str) -> float:
 
 
 def college(folder: Path) -> tuple[Home, Ledger, list[int]]:
-    home = daily(Home.open(folder, create=True))
+    home = daily(Home.open_home(folder, create=True))
     return home, Ledger(home.database), land_messages(home).epochs
 
 
@@ -141,7 +141,7 @@ def long(folder: Path, epochs: int) -> None:
         rows.append((f"{mark}", spread(found), *held()))
     end = [epoch(last + i) for i in range(3)]
     middle = [epoch(last // 2 + i) for i in range(3)]
-    spark = session()
+    spark = start_session()
     seconds = timed(lambda: compact(home, ledger, spark, grace=0))
     after = held()
     flat = [epoch(last + 3 + i)[0] for i in range(5)]
@@ -157,7 +157,7 @@ def long(folder: Path, epochs: int) -> None:
 
 
 def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
-    home = Home.open(folder / "load", create=True)
+    home = Home.open_home(folder / "load", create=True)
     rng = np.random.default_rng(3)
     a, b = rmat(scale, 9)
 

@@ -21,7 +21,7 @@ from pipeline.home.directory import Home
 from pipeline.state.facts import TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage import kept
-from pipeline.storage.session import session
+from pipeline.storage.session import start_session
 from tests import homes
 from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat
@@ -30,18 +30,18 @@ SKIPPED = ("triangles", "audit", "report")
 
 
 def measure(folder: Path, size: int, epochs: int) -> None:
-    home = Home.open(folder / str(size), create=True)
+    home = Home.open_home(folder / str(size), create=True)
     rng = np.random.default_rng(3)
     a, b = by_rmat(size)
     put_rows(home, 0, a, b, ["upsert"] * a.size)
     ledger = Ledger(home.database)
     load = homes.run_without(home, ledger, 0, SKIPPED)["truss"]
-    disk = sum(file.stat().st_size for file in kept.folder(home).rglob("*.npy")) / a.size
+    disk = sum(file.stat().st_size for file in kept.cache_folder(home).rglob("*.npy")) / a.size
     found: dict[str, list[tuple[float, float, float]]] = {"resume": [], "replay": []}
     for epoch in range(1, 2 * epochs + 3):
         put_changes(home, epoch, rng, a, b, 1000)
         if epoch % 2 == 0:
-            shutil.rmtree(kept.folder(home))
+            shutil.rmtree(kept.cache_folder(home))
         seconds = homes.run_without(home, ledger, epoch, SKIPPED)["truss"]
         facts = ledger.get_facts(ledger.get_revision().run_id, TrussFacts)
         assert facts.plan == ("replay" if epoch % 2 == 0 else "resume")
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--edges", type=int, nargs="+", default=[1_000_000])
     parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()
-    session()
+    start_session()
     print("| edges | first load, s | bytes an edge in files | plan | truss stage, s | kernels, s | workers, GB |")
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:

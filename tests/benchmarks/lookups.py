@@ -23,7 +23,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.storage.session import session
+from pipeline.storage.session import start_session
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.benchmarks import spread
@@ -52,7 +52,7 @@ def written(spark: SparkSession, name: str, rows: DataFrame, properties: dict[st
 
 def measure(folder: Path, size: int, changes: int, repeat: int) -> None:
     home, _ = homes.make(folder)
-    spark = session()
+    spark = start_session()
     warehouse = Warehouse(spark, home)
     a, b = by_rmat(size)
     edges = spark.createDataFrame(pd.DataFrame({"a": a, "b": b})).persist()
@@ -62,7 +62,7 @@ def measure(folder: Path, size: int, changes: int, repeat: int) -> None:
         "both": (both.repartitionByRange(4, "v").sortWithinPartitions("v", "w"), {}),
         "small": (both.repartitionByRange(4, "v").sortWithinPartitions("v", "w"), SMALL),
     }
-    sizes = {name: written(spark, warehouse.name(name), *made) for name, made in tables.items()}
+    sizes = {name: written(spark, warehouse.table_name(name), *made) for name, made in tables.items()}
     edges.unpersist()
     rng = np.random.default_rng(3)
     half = rng.choice(a.size, changes // 2)
@@ -71,7 +71,7 @@ def measure(folder: Path, size: int, changes: int, repeat: int) -> None:
     keys = F.broadcast(spark.createDataFrame(pd.DataFrame({"key": ends})))
 
     def scan() -> DataFrame:
-        table = spark.table(warehouse.name("scan"))
+        table = spark.table(warehouse.table_name("scan"))
         way = [
             table.join(keys, F.col(x) == F.col("key")).select(F.col(x).alias("v"), F.col(w).alias("w"))
             for x, w in ("ab", "ba")
@@ -79,10 +79,10 @@ def measure(folder: Path, size: int, changes: int, repeat: int) -> None:
         return way[0].union(way[1])
 
     def joined(name: str) -> DataFrame:
-        return spark.table(warehouse.name(name)).join(keys, F.col("v") == F.col("key")).select("v", "w")
+        return spark.table(warehouse.table_name(name)).join(keys, F.col("v") == F.col("key")).select("v", "w")
 
     def listed(name: str) -> DataFrame:
-        table, some = spark.table(warehouse.name(name)), np.array_split(ends, -(-ends.size // MOST))
+        table, some = spark.table(warehouse.table_name(name)), np.array_split(ends, -(-ends.size // MOST))
         return reduce(DataFrame.union, [table.where(F.col("v").isin(part.tolist())) for part in some])
 
     ways: dict[str, tuple[str, Callable[[], DataFrame]]] = {

@@ -31,7 +31,7 @@ from algorithms.kernels import parts as kernel
 from algorithms.kernels.truss import peel
 from algorithms.parts import OWN, parts_for
 from pipeline.storage import rounds
-from pipeline.storage.session import plans_for, session
+from pipeline.storage.session import size_plans, start_session
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.benchmarks.triangles import by_rmat, change, stored
@@ -66,7 +66,7 @@ def watched() -> Iterator[list[int]]:
 def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: int) -> None:
     home, ledger = homes.make(folder / f"home{size}")
     warehouse = Warehouse(spark, home)
-    warehouse.ensure()
+    warehouse.ensure_tables()
     a, b = by_rmat(size)
     edges = spark.read.parquet(stored(folder, f"edges{size}", a, b, np.ones(a.size, np.int64), 0))
     move = spark.read.parquet(stored(folder, f"move{size}", *change(np.random.default_rng(5), a, b, changes), 1))
@@ -81,7 +81,11 @@ def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: i
         results: list[DataFrame] = []
         for how in ("one task", "parts"):
             path = str(folder / f"{size}{at}{how}")
-            with rounds.kept(warehouse, ledger, "measured") as place, watched() as peak, plans_for(spark, 3 * a.size):
+            with (
+                rounds.round_tables(warehouse, ledger, "measured") as place,
+                watched() as peak,
+                size_plans(spark, 3 * a.size),
+            ):
                 few = limit if how == "parts" else None
                 begin = time.perf_counter()
                 new = truss.trussness_changes(now, before, at, at, few, rounds=place)
@@ -153,7 +157,7 @@ def main() -> None:
         return
     print("| edges | what | how | s | largest worker, MiB | |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        spark = session()
+        spark = start_session()
         for size in options.edges:
             measure(spark, Path(folder), size, options.changes, options.parts)
 

@@ -28,8 +28,11 @@ def asked(home: Path) -> dict[str, tuple[list[str], Question | None]]:
     graph = Graph(home, engine="duckdb")
     vertex = graph.arrow.vertices(top=1)["vertex"][0].as_py()
     row = graph.arrow.edges(vertex=vertex, limit=1).to_pylist()[0]
-    edge, frontier = (str(row["src"]), str(row["dst"])), graph.home.schedule.label(graph.revision().frontier or 0)
-    before = graph.home.schedule.label((graph.revision().frontier or 0) - 1)
+    edge, frontier = (
+        (str(row["src"]), str(row["dst"])),
+        graph.home.schedule.format_label(graph.revision().frontier or 0),
+    )
+    before = graph.home.schedule.format_label((graph.revision().frontier or 0) - 1)
     return {
         "one epoch's totals": (["show", "totals"], Question("totals")),
         "a vertex": (["show", "vertices", "--vertex", str(vertex)], Question("vertices", vertices=(str(vertex),))),

@@ -25,7 +25,7 @@ from algorithms.kernels.history import colours_for
 from pipeline.home.directory import Home
 from pipeline.state.facts import TrianglesFacts
 from pipeline.state.ledger import Ledger
-from pipeline.storage.session import session
+from pipeline.storage.session import start_session
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.benchmarks import put_changes, put_rows, spread
@@ -50,27 +50,29 @@ def scan(index: DataFrame) -> None:
 def recount(warehouse: Warehouse, ledger: Ledger) -> tuple[int, int]:
     """How many cells counted all edges again, and how many diff triples of the stored counts they would change."""
     row = ledger.get_revision()
-    rows = warehouse.size("edges", row.snapshots["edges"]).rows
+    rows = warehouse.snapshot_size("edges", row.snapshots["edges"]).rows
     limit = rows
     while (colours := colours_for(rows, limit)) ** 3 < 8:
         limit -= rows // 100
-    stored = warehouse.at("triangle_counts", row)
-    return colours**3, triangles.recounted_vertex_changes(warehouse.at("edges", row), stored, rows, limit).count()
+    stored = warehouse.read_table("triangle_counts", row)
+    return colours**3, triangles.recounted_vertex_changes(
+        warehouse.read_table("edges", row), stored, rows, limit
+    ).count()
 
 
 def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
-    home = Home.open(folder / str(size), create=True)
+    home = Home.open_home(folder / str(size), create=True)
     rng = np.random.default_rng(3)
     a, b = by_rmat(size)
     put_rows(home, 0, a, b, ["upsert"] * a.size)
-    ledger, spark = Ledger(home.database), session()
+    ledger, spark = Ledger(home.database), start_session()
     load = epoch_of(home, ledger, 0)
     runs: list[dict[str, float]] = []
     for epoch in range(1, epochs + 2):
         put_changes(home, epoch, rng, a, b, CHANGES)
         runs.append(epoch_of(home, ledger, epoch))
     warehouse = Warehouse(spark, home)
-    index = warehouse.at("edges", ledger.get_revision())
+    index = warehouse.read_table("edges", ledger.get_revision())
     scans = [timed(lambda: scan(index))[0] for _ in range(REPEAT + 1)][1:]
     facts = ledger.get_facts(ledger.get_revision().run_id, TrianglesFacts)
     print(f"\n| {a.size:,} edges | first load, s | an epoch of {CHANGES:,} changes, s |\n|---|---|---|")

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from pipeline.run import planning, runner, stages
-from pipeline.storage.session import DAEMON, session
+from pipeline.storage.session import DAEMON, start_session
 from tests import homes
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--daemon")
     given = parser.parse_args()
     epochs, conf = given.epochs, {DAEMON: given.daemon} if given.daemon else {}
-    spark: Any = session("local[2]", conf, few=True)
+    spark: Any = start_session("local[2]", conf, few=True)
     jvm, scheduler = spark._jvm, spark.sparkContext._jsc.sc().dagScheduler()
     java = psutil.Process(jvm.java.lang.ProcessHandle.current().pid())
     rng, sums = random.Random(1), defaultdict[str, list[float]](lambda: [0.0] * 5)

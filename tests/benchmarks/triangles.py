@@ -32,7 +32,7 @@ from algorithms.kernels import triangles as kernel
 from algorithms.kernels.history import vertex_changes
 from algorithms.plans import Choice
 from algorithms.times import FOREVER
-from pipeline.storage.session import session
+from pipeline.storage.session import start_session
 from tests.benchmarks.kernels import rmat
 
 LIMIT = 20_000_000
@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument("--graph", choices=list(GRAPHS), default="rmat")
     parser.add_argument("--peer", action="store_true")
     options = parser.parse_args()
-    spark = session()
+    spark = start_session()
     with tempfile.TemporaryDirectory() as name:
         plans(spark, Path(name), options.graph, options.edges, options.changes, options.repeat)
         if options.peer:

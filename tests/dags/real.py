@@ -176,7 +176,7 @@ def backfill(airflow: Airflow, home: Home, epochs: Sequence[int], active: int) -
     It is created before the DAG is switched on: its catch-up would take days of the backfill.
     """
     airflow.until(lambda: airflow.call("/api/v2/dags/altneu_epoch"), 120, "the DAG")
-    first, last = (f"{home.schedule.start(epoch):%Y-%m-%d}" for epoch in (epochs[0], epochs[-1]))
+    first, last = (f"{home.schedule.start_of(epoch):%Y-%m-%d}" for epoch in (epochs[0], epochs[-1]))
     dates = ["--from-date", first, "--to-date", last]
     how = ["--run-backwards", "--max-active-runs", str(active)]
     created = airflow.command("backfill", "create", "--dag-id", "altneu_epoch", *dates, *how)

@@ -105,7 +105,7 @@ def test_a_task_that_fails_without_an_incident_says_so_itself(
     titles(receiver)
     assert dag.test(logical_date=DAY + timedelta(days=2)).state == "failed"
     assert titles(receiver) == [], "the same epoch, still not published"
-    homes.put(home, home.schedule.epoch("2004-04-17"), up((7, 8)))
+    homes.put(home, home.schedule.parse_epoch("2004-04-17"), up((7, 8)))
     assert load(home.path)["altneu_epoch"].test(logical_date=DAY + timedelta(days=2)).state == "success"
     assert titles(receiver) == ["altneu: over: epoch 2004-04-17: altneu_epoch.landed failed"]
 
@@ -232,16 +232,16 @@ def incomplete(home: Home, ledger: Ledger) -> None:
 
 
 def landed(home: Home, ledger: Ledger) -> None:
-    homes.put(home, home.schedule.epoch("2004-04-17"), up((7, 8)))
+    homes.put(home, home.schedule.parse_epoch("2004-04-17"), up((7, 8)))
 
 
 def published(home: Home, ledger: Ledger) -> None:
     landed(home, ledger)
-    homes.run(home, ledger, [home.schedule.epoch("2004-04-17")])
+    homes.run(home, ledger, [home.schedule.parse_epoch("2004-04-17")])
 
 
 def failed(home: Home, ledger: Ledger) -> None:
-    ledger.create_run("run_1", 0, [home.schedule.epoch("2004-04-17")], {})
+    ledger.create_run("run_1", 0, [home.schedule.parse_epoch("2004-04-17")], {})
     ledger.finish_run("run_1", "failed", "no room")
 
 
@@ -299,7 +299,7 @@ def test_one_message_for_a_late_epoch_and_one_for_a_failing_one(tmp_path: Path) 
             airflow.until(lambda: airflow.call("/api/v2/dags/altneu_epoch"), 120, "the DAG")
             airflow.unpause("altneu_epoch")
             run = airflow.until(lambda: airflow.runs("altneu_epoch"), 180, "a run")[0]
-            label = home.schedule.label(home.schedule.epoch_of(datetime.fromisoformat(run["logical_date"])))
+            label = home.schedule.format_label(home.schedule.epoch_of(datetime.fromisoformat(run["logical_date"])))
 
             def came(title: str) -> bool:  # the epochs after it are late as well: other messages
                 return any(title in body["message"] for body in receiver.bodies)
@@ -310,7 +310,7 @@ def test_one_message_for_a_late_epoch_and_one_for_a_failing_one(tmp_path: Path) 
             (folder / "rows.csv").write_text("src,dst\n1,2\nno,number\n")
             (folder / "_SUCCESS").touch()
             airflow.until(lambda: came("critical: the stage ingest ends well"), 400, "it has failed")
-            homes.put(home, home.schedule.epoch(label), up((1, 2)))
+            homes.put(home, home.schedule.parse_epoch(label), up((1, 2)))
             failed = airflow.runs("altneu_epoch")[0]["dag_run_id"]
             airflow.call(f"/api/v2/dags/altneu_epoch/dagRuns/{failed}/clear", {"dry_run": False})
             airflow.until(lambda: ledger.get_revision().revision == 1, 600, "it is published")

@@ -21,7 +21,7 @@ TOML = '[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n'
 @pytest.mark.usefixtures("tiny")
 def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home", TOML)
-    first = home.schedule.epoch("2004-04-15")
+    first = home.schedule.parse_epoch("2004-04-15")
     homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
     homes.put(home, first + 1, up((3, 4), (2, 4)))
     with Airflow(home) as airflow:

@@ -336,7 +336,7 @@ def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Ho
 def branches(home: Home, spark: SparkSession) -> list[str]:
     from pipeline.storage.warehouse import Warehouse
 
-    query = f"SELECT name FROM {Warehouse(spark, home).name('edges')}.refs"
+    query = f"SELECT name FROM {Warehouse(spark, home).table_name('edges')}.refs"
     return sorted(homes.branches(row.name for row in spark.sql(query).collect()))
 
 
@@ -463,7 +463,7 @@ def test_which_epochs_a_full_audit_takes(tiny: tuple[Home, Ledger, int], named: 
 
     def taken() -> list[str]:
         epochs = upkeep.named_epochs(home, revision, [first, first + 1], named)
-        return [home.schedule.label(epoch) for epoch in epochs]
+        return [home.schedule.format_label(epoch) for epoch in epochs]
 
     if isinstance(found, list):
         assert taken() == found

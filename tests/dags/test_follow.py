@@ -95,7 +95,7 @@ def test_the_copy_is_what_is_published(
 def test_a_correction_wakes_the_consumer_for_the_epochs_that_changed(tmp_path: Path) -> None:
     """In a real Airflow: the example beside the DAG that publishes."""
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[audit]\nmode = "local"\n')
-    first = home.schedule.epoch("2004-04-15")
+    first = home.schedule.parse_epoch("2004-04-15")
     homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
     homes.put(home, first + 1, up((3, 4), (2, 4)))
     homes.put(home, first + 2, up((8, 9)))

@@ -64,10 +64,10 @@ def test_the_intervals_are_the_epochs_of_the_home(load: Load, tmp_path: Path) ->
         between = TimeRestriction(coerce_datetime(datetime(2004, 4, 15, 3, 7, tzinfo=UTC)), None, False)
         info = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=between)
         assert info is not None and info.data_interval is not None
-        schedule = Schedule.parse(every)
+        schedule = Schedule.from_text(every)
         epoch = schedule.epoch_of(info.data_interval.start)
-        assert schedule.start(epoch) == info.data_interval.start, every
-        assert schedule.start(epoch + 1) == info.data_interval.end, every
+        assert schedule.start_of(epoch) == info.data_interval.start, every
+        assert schedule.start_of(epoch + 1) == info.data_interval.end, every
 
 
 def test_one_task_a_stage_in_order(load: Load, tmp_path: Path) -> None:
@@ -180,16 +180,16 @@ def test_the_bounds_are_those_of_the_schedule(
     while info := dag.next_dagrun_info(last_automated_run_info=info):
         found.append(info)
     assert [f"{each.data_interval.start:%m-%dT%H}" for each in found] == starts
-    seconds = Schedule.parse(every).seconds
+    seconds = Schedule.from_text(every).seconds
     assert {(each.data_interval.end - each.data_interval.start).total_seconds() for each in found} == {seconds}
     begin = datetime(2010, 1, 1, tzinfo=UTC)
     beyond = list(dag.iter_dagrun_infos_between(begin, begin + timedelta(days=20)))
-    schedule = Schedule.parse(every)
+    schedule = Schedule.from_text(every)
     epochs = [schedule.epoch_of(each.data_interval.start) for each in beyond]
-    assert [schedule.start(epoch) for epoch in epochs] == [each.data_interval.start for each in beyond]
+    assert [schedule.start_of(epoch) for epoch in epochs] == [each.data_interval.start for each in beyond]
     assert epochs == list(range(epochs[0], epochs[0] + len(epochs))) and epochs[0] - schedule.epoch_of(begin) in (0, 1)
     manual = dag.timetable.infer_manual_data_interval(run_after=begin + timedelta(hours=3))
-    assert schedule.start(schedule.epoch_of(manual.start)) == manual.start < manual.end <= begin + timedelta(hours=3)
+    assert schedule.start_of(schedule.epoch_of(manual.start)) == manual.start < manual.end <= begin + timedelta(hours=3)
 
 
 def test_a_schedule_that_an_older_version_has_serialised_still_loads(load: Load, tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ def test_a_run_id_says_the_epoch(load: Load, tmp_path: Path, every: str, epoch: 
 
     (tmp_path / "altneu.toml").write_text(f'[epochs]\nevery = "{every}"\n')
     timetable = coerce_to_core_timetable(load(tmp_path, **bounds)["altneu_epoch"].timetable)
-    schedule = Schedule.parse(every)
-    ends = [coerce_datetime(schedule.start(schedule.epoch(epoch) + more)) for more in (0, 1)]
+    schedule = Schedule.from_text(every)
+    ends = [coerce_datetime(schedule.start_of(schedule.parse_epoch(epoch) + more)) for more in (0, 1)]
     named = {
         kind: timetable.generate_run_id(
             run_type=kind, run_after=ends[1], data_interval=DataInterval(*ends), partition_key=None

@@ -267,7 +267,7 @@ def test_a_run_leads_to_the_page_of_its_epoch(
 
     home, _, first = tiny
     dags = load(home.path)
-    run = dags["altneu_epoch"].test(logical_date=home.schedule.start(first))
+    run = dags["altneu_epoch"].test(logical_date=home.schedule.start_of(first))
     for task in dags["altneu_epoch"].tasks:  # each has its link, which Airflow keeps with the task's XComs
         found = run.get_task_instance(task.task_id).xcom_pull(task_ids=task.task_id, key="_link_ReportLink")
         assert found == f"{conf.get('api', 'base_url', fallback='')}/altneu/runs/altneu_epoch/{quote(run.run_id)}", (

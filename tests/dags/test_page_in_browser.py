@@ -48,7 +48,7 @@ def reached(airflow: Airflow, dag: str, run: str, task: str, state: str) -> None
 
 def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp_path: Path, page: Any) -> None:
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[publish]\napprove = "always"\n')
-    epoch = home.schedule.epoch(DAYS[0])
+    epoch = home.schedule.parse_epoch(DAYS[0])
     dag = "altneu_backfill"
     homes.put(home, epoch, up((1, 2), (2, 3), (1, 3)))
     with Airflow(home, "--connect") as airflow:
@@ -81,7 +81,7 @@ def test_a_person_approves_one_run_and_rejects_the_next(spark: SparkSession, tmp
 def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: Any) -> None:
     """The way of whoever is on call: incident, word, check, epoch, its rows, the correction, its run, closed."""
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
-    epoch = home.schedule.epoch(DAYS[0])
+    epoch = home.schedule.parse_epoch(DAYS[0])
     dag, check = "altneu_backfill", "one value per key and seq"
     homes.put(home, epoch, [*up((1, 2), (2, 3), (1, 3), (2, 5)), (2, 5, None, "delete", 0)])
     with Airflow(home, "--connect") as airflow:
@@ -123,7 +123,7 @@ def test_from_an_incident_to_its_end(spark: SparkSession, tmp_path: Path, page: 
 
 def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, page: Any) -> None:
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n[motifs]\npath = "a-b, b-c"\n')
-    epochs = [home.schedule.epoch(day) for day in DAYS]
+    epochs = [home.schedule.parse_epoch(day) for day in DAYS]
     for number, epoch in enumerate(epochs):
         homes.put(home, epoch, up((1, 2), (2, 3), (1, 3 + number)))
     homes.run(home, ledger, epochs[:2])

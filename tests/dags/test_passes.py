@@ -49,7 +49,7 @@ Week = tuple[Home, Ledger, int]
 
 def waiting(home: Home, epochs: Iterable[int]) -> passes.Count:
     """Airflow, when these epochs have DAG runs that wait or run."""
-    dates = {home.schedule.start(epoch) for epoch in epochs}
+    dates = {home.schedule.start_of(epoch) for epoch in epochs}
     return lambda asked: len(dates & set(asked))
 
 
@@ -345,7 +345,9 @@ def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(
     if then == "landed again":
         homes.put(home, first + 1, up((7, 8)))
     if then == "another revision":
-        by_command = Home(home.path, home.config.model_copy(update={"publish": Home.open(home.path).config.publish}))
+        by_command = Home(
+            home.path, home.config.model_copy(update={"publish": Home.open_home(home.path).config.publish})
+        )
         row = homes.hold(by_command, ledger, [first + 5])
         held.approve(by_command, ledger, row, None, None)
         runner.publish(by_command, ledger, row.run_id)

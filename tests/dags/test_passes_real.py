@@ -29,7 +29,7 @@ def test_a_backfill_is_one_pass_without_the_broken_epoch(
         environment = {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database(server)}
     home, ledger, epochs = college(tmp_path / "home", DAYS or 12, toml)
     bad = epochs[len(epochs) // 2]
-    poisoned = home.landing / f"epoch={home.schedule.label(bad)}" / "more.csv.gz"
+    poisoned = home.landing / f"epoch={home.schedule.format_label(bad)}" / "more.csv.gz"
     poisoned.write_bytes(b"no gzip at all")
     with Airflow(home, "--connect", environment=environment) as airflow:
         backfill(airflow, home, epochs, 8)
@@ -46,12 +46,12 @@ def test_a_backfill_is_one_pass_without_the_broken_epoch(
         runs = airflow.until(ended, PATIENCE * 4, "the backfill has ended")
         state = {run["logical_date"][:10]: (run["dag_run_id"], run["state"]) for run in runs}
         failed = {date for date, (_, how) in state.items() if how == "failed"}
-        assert failed == {home.schedule.label(bad)}
+        assert failed == {home.schedule.format_label(bad)}
         assert sorted(ledger.published_batches()) == [epoch for epoch in epochs if epoch != bad]
         assert ledger.get_revision().revision <= 3
         by = {row.revision: row.run_id for row in ledger.list_revisions()}
         for epoch in (epochs[0], epochs[-1]):  # one of them has led, or both have not
-            run, _ = state[home.schedule.label(epoch)]
+            run, _ = state[home.schedule.format_label(epoch)]
             tasks = airflow.tasks(DAG, run)
             if tasks["publish"]["state"] == "skipped":
                 last = "landed" if tasks["plan"]["state"] == "skipped" else "plan"
@@ -59,7 +59,7 @@ def test_a_backfill_is_one_pass_without_the_broken_epoch(
                 revision = ledger.published_batches()[epoch].revision
                 said = str(airflow.call(place))
                 assert f"published as landed, by run {by[revision]} as revision {revision}" in said, said[-3000:]
-        run, _ = state[home.schedule.label(bad)]
+        run, _ = state[home.schedule.format_label(bad)]
         assert airflow.tasks(DAG, run)["ingest"]["state"] == "failed"
 
         poisoned.unlink()

@@ -36,7 +36,7 @@ def college(path: Path, days: int, toml: str = "") -> tuple[Home, Ledger, list[i
     home = daily(homes.make(path, toml)[0])
     epochs = land_messages(home).epochs
     for epoch in epochs[days:]:
-        shutil.rmtree(home.landing / f"epoch={home.schedule.label(epoch)}")
+        shutil.rmtree(home.landing / f"epoch={home.schedule.format_label(epoch)}")
     return home, Ledger(home.database), epochs[:days]
 
 
@@ -58,8 +58,8 @@ def equal_to_one_pass(spark: SparkSession, home: Home, ledger: Ledger, folder: P
 
 def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger, epochs = college(tmp_path / "home", DAYS or 30)
-    first, last = (home.schedule.start(epoch) for epoch in (epochs[0], epochs[-1]))
-    late = home.landing / f"epoch={home.schedule.label(epochs[-1])}"
+    first, last = (home.schedule.start_of(epoch) for epoch in (epochs[0], epochs[-1]))
+    late = home.landing / f"epoch={home.schedule.format_label(epochs[-1])}"
     late.rename(tmp_path / "late")
     bounds = {"ALTNEU_START": first.isoformat(), "ALTNEU_END": last.isoformat()}
     with Airflow(home, "--connect", environment=bounds) as airflow:
@@ -97,7 +97,7 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
 
         # the landing of a published day changes, and its run is cleared: just the difference is published
         revision, changed = ledger.get_revision().revision, epochs[len(epochs) // 3]
-        start = home.schedule.start(changed)
+        start = home.schedule.start_of(changed)
         homes.put(home, changed, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)])
         by_date = {run["logical_date"][:10]: run["dag_run_id"] for run in airflow.runs("altneu_epoch")}
         cleared = by_date[f"{start:%Y-%m-%d}"]
@@ -125,7 +125,7 @@ def test_a_run_that_waits_holds_up_no_other(tmp_path: Path) -> None:
     first, late, last = now - 3, now - 2, now - 1
     for epoch in (first, last):
         homes.put(home, epoch, [(1, epoch, None, "upsert", 0)])
-    bounds = {"ALTNEU_START": home.schedule.start(first).isoformat(), "ALTNEU_WAIT_HOURS": "48"}
+    bounds = {"ALTNEU_START": home.schedule.start_of(first).isoformat(), "ALTNEU_WAIT_HOURS": "48"}
     with Airflow(home, "--connect", environment=bounds) as airflow:
         airflow.unpause("altneu_epoch")
 

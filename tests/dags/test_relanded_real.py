@@ -20,7 +20,7 @@ DAG = "altneu_relanded"
 
 def test_what_lands_again_is_published_without_a_person(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
-    first = home.schedule.epoch("2004-04-15")
+    first = home.schedule.parse_epoch("2004-04-15")
     homes.put(home, first, up((1, 2), (2, 3), (1, 3)))
     homes.put(home, first + 1, up((3, 4), (2, 4)))
     homes.run(home, ledger, [first, first + 1])

@@ -27,7 +27,7 @@ def test_a_task_that_is_killed_goes_on_with_its_driver(tmp_path: Path) -> None:
         home, _ = homes.make(tmp_path / "home", f'[epochs]\nevery = "1d"\n[spark]\nconf = {{ {conf} }}\n')
         for day in ("2004-04-15", "2004-04-16"):
             rows = [(a, b, None, "upsert", 0) for a in range(6) for b in range(a)]
-            homes.put(home, home.schedule.epoch(day), rows)
+            homes.put(home, home.schedule.parse_epoch(day), rows)
         connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": cluster.ports[0]}
         environment = {"ALTNEU_SUBMIT": "cluster", "AIRFLOW_CONN_CLUSTER": json.dumps(connection)}
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -46,7 +46,7 @@ def test_a_task_that_is_killed_goes_on_with_its_driver(tmp_path: Path) -> None:
         assert [name for name, number in tries.items() if number > 1] == ["ingest"], tries
         names = [name for name in cluster.applications() if name.startswith("altneu")]
         assert len(names) == len(set(names)) == 6, names
-        assert Ledger(home.database).get_revision().frontier == home.schedule.epoch("2004-04-16")
+        assert Ledger(home.database).get_revision().frontier == home.schedule.parse_epoch("2004-04-16")
         assert list((home.path / "submitted").iterdir()) == []
 
 

@@ -30,7 +30,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_the_parts_share_the_secrets_by_which_they_know_each_other(tmp_path: Path) -> None:
-    home = Home.open(tmp_path / "home", create=True)
+    home = Home.open_home(tmp_path / "home", create=True)
     first, second = (local.settings(home, 8080, NOW) for _ in range(2))
     for name in ("AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__API__SECRET_KEY"):
         assert len(first[name]) >= 32 and first[name] != second[name]
@@ -39,10 +39,10 @@ def test_the_parts_share_the_secrets_by_which_they_know_each_other(tmp_path: Pat
 def test_a_landing_that_is_history_bounds_the_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
     for text in ("2004-04-15", "2004-04-20"):
-        homes.put(home, home.schedule.epoch(text), [(1, 2, None, "upsert", 0)])
+        homes.put(home, home.schedule.parse_epoch(text), [(1, 2, None, "upsert", 0)])
     found = local.settings(home, 8080, NOW)
     assert (found["ALTNEU_START"][:10], found["ALTNEU_END"][:10]) == ("2004-04-15", "2004-04-20")
-    homes.put(home, home.schedule.epoch("2025-12-30"), [(1, 2, None, "upsert", 0)])
+    homes.put(home, home.schedule.parse_epoch("2025-12-30"), [(1, 2, None, "upsert", 0)])
     assert "ALTNEU_START" not in local.settings(home, 8080, NOW)
     # what the environment says already stays
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://db/airflow")
@@ -111,7 +111,7 @@ local.standalone(Path(sys.argv[1]), port=int(sys.argv[4]))
 @pytest.mark.parametrize("lasts", [0, 1_000])
 def test_a_part_that_ends_is_started_again_unless_it_does_not_last(tmp_path: Path, lasts: int) -> None:
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
-    homes.put(home, home.schedule.epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
+    homes.put(home, home.schedule.parse_epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
     part = "import threading; threading.Event().wait()"
@@ -161,7 +161,7 @@ def test_a_command_has_the_settings_of_the_running_one(tmp_path: Path, monkeypat
 @pytest.mark.backend("airflow")
 def test_a_real_one_starts_and_stops_whole(tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path, '[epochs]\nevery = "1d"\n')
-    homes.put(home, home.schedule.epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
+    homes.put(home, home.schedule.parse_epoch("2004-04-15"), [(1, 2, None, "upsert", 0)])
     with Airflow(home) as airflow:
         names = {dag["dag_id"] for dag in airflow.call("/api/v2/dags")["dags"]}
         assert {"altneu_epoch", "altneu_backfill"} <= names

@@ -14,7 +14,7 @@ import typer
 
 from pipeline.cli import app
 from pipeline.errors import Exit
-from pipeline.home.file import parse
+from pipeline.home.file import parse_settings
 from pipeline.home.settings import SETTINGS, Config
 from pipeline.state.standing import AuditStatus
 from tests.docs.pages import PAGES, REPO, anchors, blocks, links, quoted, read, table
@@ -156,7 +156,7 @@ def test_what_is_no_command_is_found() -> None:
 def test_every_block_of_settings_is_read(page: str) -> None:
     for block in blocks(read(page)):
         if block.language == "toml":
-            parse(block.text, f"{page}:{block.line}")
+            parse_settings(block.text, f"{page}:{block.line}")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -47,7 +47,7 @@ def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path
     assert all(check["passed"] for check in checks)
 
     def one_off(table: str):  # type: ignore[no-untyped-def]
-        frame = warehouse.at(table, row)
+        frame = warehouse.read_table(table, row)
         if table != "triangle_counts":
             return frame
         busiest = F.col("vertex") == frame.groupBy("vertex").agg(F.max("epoch")).first()[0]

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 from pipeline.home.directory import Home
-from pipeline.home.memory import LEAST, LIBRARIES, PYTHON_MEMORY, audit_edges, task_edges
+from pipeline.home.memory import LEAST, LIBRARIES, PYTHON_MEMORY, max_audit_edges, max_task_edges
 from pipeline.state.attempts import describe_attempt
 from pipeline.state.facts import TrussFacts
 from pipeline.state.ledger import Ledger
@@ -285,8 +285,8 @@ def test_no_python_worker_needs_more_than_it_is_given(tmp_path: Path, edges: int
         cluster.settings[PYTHON_MEMORY] = f"{(LIBRARIES + LEAST) >> 20}m"
         far, ledger = homes.make(tmp_path / "far", toml(cluster))
         near, _ = homes.make(tmp_path / "near")
-        assert (a.size > task_edges(far.config)) == (method == "parts")
-        assert a.size > audit_edges(far.config, 1)
+        assert (a.size > max_task_edges(far.config)) == (method == "parts")
+        assert a.size > max_audit_edges(far.config, 1)
         for home in (far, near):
             put_rows(home, 0, a, b, ["upsert"] * a.size)
             finished(home, "run", "0")

@@ -37,9 +37,11 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
     rng = random.Random(seed)
     made: list[tuple[Home, Ledger]] = []
     for folder in ("ordered", "comes"):
-        home = Home.open(tmp_path / folder, create=True).declare(epochs={"every": every}, edges={"live_for": 6})
+        home = Home.open_home(tmp_path / folder, create=True).declare_settings(
+            epochs={"every": every}, edges={"live_for": 6}
+        )
         if "rating" in columns:
-            home = home.declare(values={"rating": "long"}, edges={"where": "rating > 0"})
+            home = home.declare_settings(values={"rating": "long"}, edges={"where": "rating > 0"})
         epochs = landing.land(
             home, [find_graph(file)], landing.Options(tuple(columns), time_column="ts", **form)
         ).epochs
@@ -48,7 +50,7 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
     homes.run(ordered, ordered_ledger, epochs)
 
     def folder_of(epoch: int) -> Path:
-        return home.landing / f"epoch={home.schedule.label(epoch)}"
+        return home.landing / f"epoch={home.schedule.format_label(epoch)}"
 
     wrong = set(rng.sample(epochs, len(epochs) // 4))
     for epoch in wrong:  # half of it first, with some of its rows twice

@@ -132,14 +132,14 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     output, _ = third.communicate(timeout=300)
     assert third.returncode == 2 and "not through Spark Connect" in " ".join(output.split()), output
     warehouse = Warehouse(spark, home)
-    snapshots = {table: len(warehouse.metadata(table).snapshots()) for table in TABLES}
+    snapshots = {table: len(warehouse.load_metadata(table).snapshot_ids()) for table in TABLES}
     done("compact", "--grace", "0")
     row = ledger.get_revision()
     is_right(warehouse, row, range(5))
     for table in TABLES:
-        assert set(warehouse.metadata(table).refs()) == {"main", f"r{row.revision}"}
-        assert warehouse.metadata(table).main() == row.snapshots[table]
-    assert len(warehouse.metadata("upserts").snapshots()) < snapshots["upserts"]
+        assert set(warehouse.load_metadata(table).ref_snapshots()) == {"main", f"r{row.revision}"}
+        assert warehouse.load_metadata(table).main_snapshot() == row.snapshots[table]
+    assert len(warehouse.load_metadata("upserts").snapshot_ids()) < snapshots["upserts"]
 
 
 @pytest.mark.usefixtures("tiny", "unaudited")
@@ -151,29 +151,35 @@ def test_metadata_files_say_what_iceberg_says(
         homes.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
         homes.run(home, ledger, [epoch])
     warehouse = Warehouse(spark, home)
-    warehouse.metadata("edges").commit([("createBranch", "aside", ledger.get_revision(1).snapshots["edges"])])
-    mine = {table: warehouse.metadata(table) for table in TABLES}  # read by us
+    warehouse.load_metadata("edges").commit_steps(
+        [("createBranch", "aside", ledger.get_revision(1).snapshots["edges"])]
+    )
+    mine = {table: warehouse.load_metadata(table) for table in TABLES}  # read by us
 
     def on_no_disk_of_ours(*_: object, **__: object) -> str:
         raise FileNotFoundError
 
     monkeypatch.setattr(Path, "read_text", on_no_disk_of_ours)
     apart = Warehouse(spark, home)
-    theirs = {table: apart.metadata(table) for table in TABLES}  # by Spark
+    theirs = {table: apart.load_metadata(table) for table in TABLES}  # by Spark
     long = {"bigint": "long"}
     for table in TABLES:
-        name = warehouse.name(table)
+        name = warehouse.table_name(table)
         fields = {f.name: f.dataType.simpleString() for f in spark.table(name).schema}
         refs = spark.sql(f"SELECT name, snapshot_id FROM {name}.refs").collect()
         rows = spark.sql(f"SELECT snapshot_id, parent_id, operation, summary FROM {name}.snapshots").collect()
         for found in (mine[table], theirs[table]):
-            assert found.types() == {column: long.get(type_, type_) for column, type_ in fields.items()}
-            assert found.refs() == {row.name: row.snapshot_id for row in refs}
-            assert found.snapshots() == {row.snapshot_id for row in rows}
-            assert [found.first()] == [row.snapshot_id for row in rows if row.parent_id is None]
+            assert found.column_types() == {column: long.get(type_, type_) for column, type_ in fields.items()}
+            assert found.ref_snapshots() == {row.name: row.snapshot_id for row in refs}
+            assert found.snapshot_ids() == {row.snapshot_id for row in rows}
+            assert [found.first_snapshot()] == [row.snapshot_id for row in rows if row.parent_id is None]
             for row in rows:
-                assert found.summary(row.snapshot_id) == {"operation": row.operation, **row.summary}
-    assert mine["edges"].refs()["aside"] == ledger.get_revision(1).snapshots["edges"] != mine["edges"].main()
+                assert found.snapshot_summary(row.snapshot_id) == {"operation": row.operation, **row.summary}
+    assert (
+        mine["edges"].ref_snapshots()["aside"]
+        == ledger.get_revision(1).snapshots["edges"]
+        != mine["edges"].main_snapshot()
+    )
 
 
 IDLE = """

@@ -75,7 +75,7 @@ def kill(process: subprocess.Popen[str], whom: str) -> None:
 def state(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> Counter[Any]:
     """Everything that a reader can see at some epochs of the newest revision."""
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
-    rows = audit.maintained(lambda table: warehouse.at(table, row), epochs).collect()
+    rows = audit.maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
     return Counter((r.epoch, r.what, r.a, r.b, r.value) for r in rows)
 
 
@@ -143,7 +143,9 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
     time.sleep(61 if open_ else 0)  # until the killed count as dead
     compact(home, ledger, spark, grace=0)
     warehouse = Warehouse(spark, home)
-    assert {name for table in TABLES for name in homes.branches(warehouse.metadata(table).refs())} == {"main"}
+    assert {name for table in TABLES for name in homes.branches(warehouse.load_metadata(table).ref_snapshots())} == {
+        "main"
+    }
     assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
 
 
@@ -168,14 +170,18 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
         "published",
         False,
     )
-    names = {name for table in TABLES for name in homes.branches(Warehouse(spark, home).metadata(table).refs())}
+    names = {
+        name for table in TABLES for name in homes.branches(Warehouse(spark, home).load_metadata(table).ref_snapshots())
+    }
     assert names == {"main", f"run_{ledger.list_runs()[-1].run_id}"}
     assert ledger.list_dead_runs() == []  # it beat a moment ago: it may be at it still
     monkeypatch.setattr(pipeline.state.lease, "SILENCE", 0)
     homes.run(home, ledger, [2])
     warehouse = Warehouse(spark, home)
-    assert {name for table in TABLES for name in homes.branches(warehouse.metadata(table).refs())} == {"main"}
-    assert {warehouse.metadata(t).main() == ledger.get_revision().snapshots[t] for t in TABLES} == {True}
+    assert {name for table in TABLES for name in homes.branches(warehouse.load_metadata(table).ref_snapshots())} == {
+        "main"
+    }
+    assert {warehouse.load_metadata(t).main_snapshot() == ledger.get_revision().snapshots[t] for t in TABLES} == {True}
     results = audit.audit_published(warehouse, ledger.get_revision(), [0, 1, 2], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
 

@@ -87,8 +87,8 @@ def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSess
     homes.run(home, ledger, [2])
     row, pairs = ledger.get_revision(), list(combinations(range(5), 2))
     warehouse = Warehouse(spark, home)
-    stored = warehouse.at("edges", row).collect()
-    landed_rows = [each for each in warehouse.at("upserts", row).collect() if each.src != each.dst]
+    stored = warehouse.read_table("edges", row).collect()
+    landed_rows = [each for each in warehouse.read_table("upserts", row).collect() if each.src != each.dst]
     for epoch in range(6):
         alive = Counter()
         for each in stored:
@@ -140,9 +140,9 @@ def test_repair_replaces_what_differs(altneu: Altneu, tmp_path: Path, spark: Spa
     sound = altneu("repair")
     assert (sound.code, "all equal" in sound.out, ledger.get_revision().revision) == (0, True, 1)
     warehouse, row = Warehouse(spark, home), ledger.get_revision()
-    lost = warehouse.at("trussness", row).where("a = 0 AND b = 1").withColumn("diff", -F.col("diff"))
-    warehouse.stage("trussness", "fault", row.snapshots["trussness"], lost)
-    pins = {**row.snapshots, "trussness": warehouse.head("trussness", "fault", 0)}
+    lost = warehouse.read_table("trussness", row).where("a = 0 AND b = 1").withColumn("diff", -F.col("diff"))
+    warehouse.write_to_branch("trussness", "fault", row.snapshots["trussness"], lost)
+    pins = {**row.snapshots, "trussness": warehouse.branch_snapshot("trussness", "fault", 0)}
     ledger.repin_revisions("fault", pins, [1], None, [])
     assert altneu("audit").code == 1
     repaired = altneu("repair", "1")

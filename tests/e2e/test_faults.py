@@ -58,18 +58,18 @@ class Scene:
     run_id: str
 
     def rows(self, table: str) -> DataFrame:
-        return self.warehouse.snapshot(table, self.warehouse.head(table, self.run_id, 0))
+        return self.warehouse.read_snapshot(table, self.warehouse.branch_snapshot(table, self.run_id, 0))
 
     def change(self, table: str, change: Change) -> int:
         """Replace the table on the run's branch; return the snapshot that it had."""
-        before = self.warehouse.head(table, self.run_id, 0)
+        before = self.warehouse.branch_snapshot(table, self.run_id, 0)
         rows = change(self.rows(table)).localCheckpoint()
-        rows.writeTo(f"{self.warehouse.name(table)}.branch_{branch_of(self.run_id)}").overwrite(F.lit(True))
-        self._left(table, self.warehouse.head(table, self.run_id, 0))
+        rows.writeTo(f"{self.warehouse.table_name(table)}.branch_{branch_of(self.run_id)}").overwrite(F.lit(True))
+        self._left(table, self.warehouse.branch_snapshot(table, self.run_id, 0))
         return before
 
     def restore(self, table: str, snapshot: int) -> None:
-        self.warehouse.metadata(table).commit([("replaceBranch", branch_of(self.run_id), snapshot)])
+        self.warehouse.load_metadata(table).commit_steps([("replaceBranch", branch_of(self.run_id), snapshot)])
         self._left(table, snapshot)
 
     def _left(self, table: str, snapshot: int) -> None:

@@ -37,7 +37,7 @@ def test_what_is_stored_is_what_was_published(
     (statement,) = (block for block in blocks(read("docs/reference.md")) if block.language == "sql")
     warehouse, row = Warehouse(spark, home), ledger.get_revision()
     for table in ("trussness", "edges"):
-        warehouse.at(table, row).orderBy("b", "a").write.parquet(str(tmp_path / table))
+        warehouse.read_table(table, row).orderBy("b", "a").write.parquet(str(tmp_path / table))
         spark.read.parquet(str(tmp_path / table)).createOrReplaceTempView(table)
     text, numbers = re.subn(r"\b12\b", str(status["frontier"]), statement.text)
     assert numbers == 3

@@ -31,7 +31,7 @@ def rows(many: int, day: int) -> list[tuple[int, int, None, str, int]]:
 def made(path: Path, after: Iterable[int]) -> tuple[Home, Ledger, int]:
     """A home with some days published, and days with so many rows landed after them."""
     home, ledger = homes.make(path, TOML)
-    first = home.schedule.epoch("2004-04-01")
+    first = home.schedule.parse_epoch("2004-04-01")
     for day, many in enumerate([5] * KNOWN + list(after)):
         homes.put(home, first + day, rows(many, day))  # type: ignore[arg-type]
     homes.run(home, ledger, range(first, first + KNOWN))
@@ -53,7 +53,7 @@ def computed(home: Home, planned: Planned | None) -> list[int]:
 @pytest.mark.usefixtures("ledger_only")
 def test_from_the_error_to_the_accepted_epoch(typed: Altneu, tmp_path: Path) -> None:
     home, ledger, first = made(tmp_path / "home", [400, 5])
-    bad = home.schedule.label(first + KNOWN)
+    bad = home.schedule.format_label(first + KNOWN)
 
     stopped = typed("run", bad)
     assert stopped.code == 1 and f"epoch {bad} has 400 rows; 0 to 71 are usual" in stopped.err.replace("\n", " ")
@@ -73,7 +73,7 @@ def test_from_the_error_to_the_accepted_epoch(typed: Altneu, tmp_path: Path) -> 
 @pytest.mark.usefixtures("ledger_only")
 def test_a_pass_goes_on_without_it_and_its_own_run_fails(tmp_path: Path) -> None:
     home, ledger, first = made(tmp_path / "home", [5, 400, 5])
-    starts = {home.schedule.start(first + KNOWN + day) for day in range(3)}
+    starts = {home.schedule.start_of(first + KNOWN + day) for day in range(3)}
     path, bad = str(home.path), first + KNOWN + 1
 
     def plan(epoch: int) -> Planned | None:
@@ -82,7 +82,7 @@ def test_a_pass_goes_on_without_it_and_its_own_run_fails(tmp_path: Path) -> None
     assert computed(home, plan(first + KNOWN)) == [first + KNOWN, first + KNOWN + 2]
     with pytest.raises(BatchRejected, match="has 400 rows"):
         computed(home, plan(bad))
-    label = home.schedule.label(bad)
+    label = home.schedule.format_label(bad)
     planned = orchestration.plan_range(path, label, label, accept=True)
     assert computed(home, planned) == [bad] and passes.plan(path, bad) is None
     assert published(ledger, first) == [0, 1, 2]
@@ -91,7 +91,7 @@ def test_a_pass_goes_on_without_it_and_its_own_run_fails(tmp_path: Path) -> None
 @pytest.mark.usefixtures("ledger_only")
 def test_corrections_rebuilds_and_removals(typed: Altneu, tmp_path: Path) -> None:
     home, ledger, first = made(tmp_path / "home", [5])
-    last = home.schedule.label(first + KNOWN)
+    last = home.schedule.format_label(first + KNOWN)
     assert typed("run", last).code == 0
     homes.put(home, first + KNOWN, rows(300, KNOWN))  # type: ignore[arg-type]
     assert typed("run", last).code == 1 and ledger.published_batches()[first + KNOWN].rows == 5
@@ -105,6 +105,6 @@ def test_corrections_rebuilds_and_removals(typed: Altneu, tmp_path: Path) -> Non
 @pytest.mark.usefixtures("tiny", "unaudited")
 def test_a_real_run_is_stopped_by_the_same_gate(altneu: Altneu, tmp_path: Path) -> None:
     home, ledger, first = made(tmp_path / "home", [400])
-    stopped = altneu("run", home.schedule.label(first + KNOWN))
+    stopped = altneu("run", home.schedule.format_label(first + KNOWN))
     assert stopped.code == 1 and "has 400 rows; 0 to 71 are usual" in stopped.err.replace("\n", " ")
     assert ledger.get_revision().revision == 1

@@ -25,7 +25,7 @@ from pipeline.state import lease
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunRecord, RunState
 from pipeline.storage.branches import Branches, branch_of
-from pipeline.storage.relocate import relocate
+from pipeline.storage.relocate import relocate_home
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.canonical import History, land_correction
@@ -58,7 +58,12 @@ def seen(home: Home, ledger: Ledger) -> dict[str, Any]:
 
 def branches(tables: Branches) -> set[str]:
     """The branches of runs that are in some table."""
-    return {name for table in tables.tables for name in tables.metadata(table).refs() if name.startswith("run_")}
+    return {
+        name
+        for table in tables.tables
+        for name in tables.load_metadata(table).ref_snapshots()
+        if name.startswith("run_")
+    }
 
 
 def publish(home: Home, ledger: Ledger, run: RunRecord) -> None:
@@ -106,10 +111,13 @@ def test_a_home_that_has_moved_publishes_what_was_held(
     moved = home.path.with_name("moved")
     ledger.engine.dispose()
     home.path.rename(moved)
-    relocate(Home.open(moved), original_gone=True)
+    relocate_home(Home.open_home(moved), original_gone=True)
     said = altneu("publish", run.run_id, home=moved)
     assert said.code == 0 and "landed again since they were computed" in said.err, said
-    assert [row["edges"] for row in views.totals(Home.open(moved), Ledger(Home.open(moved).database), all_epochs=True)]
+    assert [
+        row["edges"]
+        for row in views.totals(Home.open_home(moved), Ledger(Home.open_home(moved).database), all_epochs=True)
+    ]
 
 
 def test_whatever_is_published_meanwhile_overtakes_it(ledger_only: LedgerOnly, tmp_path: Path, typed: Altneu) -> None:
@@ -160,7 +168,7 @@ def test_rollback_expiry_and_settings(
     again = homes.hold(home, ledger, [1])
     (home.path / "altneu.toml").write_text("[edges]\nlive_for = 3\n")
     with pytest.raises(UsageError, match="has other settings than held run"):
-        held.approve(Home.open(home.path), ledger, again, None, None)
+        held.approve(Home.open_home(home.path), ledger, again, None, None)
     (home.path / "altneu.toml").write_text("")
     now = lease.read_clock()
     monkeypatch.setattr(lease, "read_clock", lambda: now + timedelta(days=6.9))

@@ -34,7 +34,9 @@ def check(spark: SparkSession, home: homes.Home, ledger: Ledger, history: Histor
     """The stored trussness and triangle counts at every epoch up to the frontier."""
     row = ledger.require_published()
     assert row.frontier is not None
-    found, counts = (Warehouse(spark, home).at(table, row).collect() for table in ("trussness", "triangle_counts"))
+    found, counts = (
+        Warehouse(spark, home).read_table(table, row).collect() for table in ("trussness", "triangle_counts")
+    )
     for epoch in range(min(history), row.frontier + 1):
         state: dict[tuple[int, int, int], int] = {}
         for r in found:
@@ -59,26 +61,26 @@ def triangle_plan(ledger: Ledger) -> str | None:
 
 
 def damage(home: homes.Home, ledger: Ledger, how: str) -> None:
-    key = kept.of(ledger, ledger.require_published())
+    key = kept.cached_graph_key(ledger, ledger.require_published())
     assert key is not None
-    here = kept.folder(home) / key
+    here = kept.cache_folder(home) / key
     assert here.is_dir()
     if how == "absent":
-        shutil.rmtree(kept.folder(home))
+        shutil.rmtree(kept.cache_folder(home))
     elif how == "truncated":
         with open(here / "edge.npy", "r+b") as file:
             file.truncate(200)
     elif how == "stale":  # the graph of the revision before, under the name of the newest
         rows = [row for row in ledger.list_revisions() if row.frontier is not None]
-        older = kept.of(ledger, rows[-2])
+        older = kept.cached_graph_key(ledger, rows[-2])
         assert older is not None
         shutil.rmtree(here)
-        shutil.copytree(kept.folder(home) / older, here)
+        shutil.copytree(kept.cache_folder(home) / older, here)
     elif how == "on another machine":
-        (kept.folder(home) / "here").write_text("somewhere else")
+        (kept.cache_folder(home) / "here").write_text("somewhere else")
     elif how == "no folder can be made":
-        shutil.rmtree(kept.folder(home))
-        kept.folder(home).touch()
+        shutil.rmtree(kept.cache_folder(home))
+        kept.cache_folder(home).touch()
 
 
 # what becomes of the files, the epochs that land then, and how the run begins
@@ -122,11 +124,11 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
         assert plan(ledger) == expected, (how, epochs)
         assert (triangle_plan(ledger) == "resume") == (expected == "resume" and live_for is None), (how, epochs)
         if how == "no folder can be made":
-            kept.folder(home).unlink()
+            kept.cache_folder(home).unlink()
             continue
         check(spark, home, ledger, history, live_for)
-        there = {path.name for path in kept.folder(home).iterdir()} - {"here"}
-        assert len(there) <= 2 and kept.of(ledger, ledger.require_published()) in there
+        there = {path.name for path in kept.cache_folder(home).iterdir()} - {"here"}
+        assert len(there) <= 2 and kept.cached_graph_key(ledger, ledger.require_published()) in there
 
 
 @pytest.mark.slow
@@ -149,7 +151,7 @@ def test_rollback_compaction_and_a_moved_home(tmp_path: Path, spark: SparkSessio
     homes.put(home, 5, history[5])
     homes.run(home, ledger, [5])
     assert plan(ledger) == "resume"  # from what the run of revision 2 has left
-    found = Warehouse(spark, home).at("trussness", ledger.require_published()).collect()
+    found = Warehouse(spark, home).read_table("trussness", ledger.require_published()).collect()
     for epoch in (3, 4, 5):
         state: dict[tuple[int, int, int], int] = {}
         for r in found:

@@ -38,7 +38,7 @@ WRONG: dict[str, dict[int, tuple[str, bytes]]] = {
 
 def made(path: Path) -> tuple[Home, Ledger, int]:
     home, ledger = homes.make(path, TOML)
-    first = home.schedule.epoch("2004-04-15")
+    first = home.schedule.parse_epoch("2004-04-15")
     homes.put(home, first, K4)  # type: ignore[arg-type]
     homes.run(home, ledger, [first])
     homes.put(home, first, [*K4[1:], ("v0", "v8", None, "upsert", 0)])  # type: ignore[list-item]
@@ -59,7 +59,7 @@ def stored(runs: LedgerOnly, home: Home, ledger: Ledger) -> dict[str, Any]:
 
 def spoil(home: Home, first: int, wrong: dict[int, tuple[str, bytes]]) -> None:
     for day, (name, content) in wrong.items():
-        (home.landing / f"epoch={home.schedule.label(first + day)}" / name).write_bytes(content)
+        (home.landing / f"epoch={home.schedule.format_label(first + day)}" / name).write_bytes(content)
 
 
 @pytest.mark.parametrize("how", ["command", "pass"])
@@ -76,9 +76,9 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
         done = typed("backfill", "--all", "--keep-going", home=home.path)
         assert done.code == 1 and f"published revision 2: {len(good)} epoch(s)" in done.out
         assert f"{len(WRONG[wrong])} epoch(s) were left out" in done.err
-        assert all(f"{home.schedule.label(first + day)}: " in done.err for day in WRONG[wrong])
+        assert all(f"{home.schedule.format_label(first + day)}: " in done.err for day in WRONG[wrong])
     else:
-        other = {home.schedule.start(first + day) for day in range(DAYS)}
+        other = {home.schedule.start_of(first + day) for day in range(DAYS)}
         planned = passes.plan(str(home.path), first + good[0], count=lambda dates: len(other & set(dates)))
         assert planned is not None and len(ledger.get_run(planned["run_id"]).epochs) == DAYS
         for name in (stage.name for stage in stages.STAGES if stage.before_publish):
@@ -89,11 +89,11 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
     assert stored(ledger_only, home, ledger) == stored(ledger_only, twin, twin_ledger)
 
     shown = typed("status", home=home.path).out
-    assert all(re.search(rf"{home.schedule.label(first + day)}\s+failed", shown) for day in WRONG[wrong]), shown
+    assert all(re.search(rf"{home.schedule.format_label(first + day)}\s+failed", shown) for day in WRONG[wrong]), shown
 
     # put right, they are the difference
     for day in WRONG[wrong]:
-        folder = home.landing / f"epoch={home.schedule.label(first + day)}"
+        folder = home.landing / f"epoch={home.schedule.format_label(first + day)}"
         shutil.rmtree(folder)
         shutil.copytree(twin.landing / folder.name, folder)
     for each, book in ((home, ledger), (twin, twin_ledger)):
@@ -120,7 +120,7 @@ def test_the_own_epoch_of_a_pass_is_wrong(tmp_path: Path) -> None:
     """It fails with its message, and the others are for the next to take."""
     home, ledger, first = made(tmp_path / "home")
     spoil(home, first, {2: ("more.csv.gz", BROKEN), 4: ("more.csv", HALF)})
-    starts = {home.schedule.start(first + day) for day in range(DAYS)}
+    starts = {home.schedule.start_of(first + day) for day in range(DAYS)}
 
     def go(day: int) -> list[int]:
         planned = passes.plan(str(home.path), first + day, count=lambda dates: len(starts & set(dates)))

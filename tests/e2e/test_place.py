@@ -14,7 +14,7 @@ from pipeline.home.directory import Home
 from pipeline.reading.views import totals
 from pipeline.state import place
 from pipeline.state.ledger import Ledger
-from pipeline.storage.relocate import relocate
+from pipeline.storage.relocate import relocate_home
 from tests import homes
 
 
@@ -22,7 +22,7 @@ def on(path: Path, uri: sa.URL | str) -> Home:
     text = uri if isinstance(uri, str) else uri.render_as_string(hide_password=False)
     path.mkdir(exist_ok=True)
     (path / "altneu.toml").write_text(f'[storage]\ndatabase = "{text}"\n')
-    return Home.open(path)
+    return Home.open_home(path)
 
 
 def spellings(uri: str) -> dict[str, sa.URL]:
@@ -50,7 +50,7 @@ def test_credentials_hosts_and_options_are_no_part_of_the_identity(tmp_path: Pat
 
 
 def _claimed(path: str) -> str:
-    return place.claim_identity(Home.open(path)).catalog
+    return place.claim_identity(Home.open_home(path)).catalog
 
 
 def test_processes_that_come_together_get_one_identity(tmp_path: Path, postgres: str) -> None:
@@ -67,7 +67,7 @@ def test_a_server_that_does_not_say_which_it_is(tmp_path: Path, postgres: str, m
         patched.setattr(place, "database_place", lambda connection: place.UNTOLD)
         name = place.require_identity(home).catalog
     assert place.require_identity(home).catalog == name
-    relocate(home, original_gone=True)
+    relocate_home(home, original_gone=True)
     engine = sa.create_engine(postgres, poolclass=sa.NullPool)
     with engine.connect() as connection:
         assert place.database_place(connection).startswith("postgresql:")
@@ -83,7 +83,7 @@ def test_a_copy_does_not_take_the_database_of_the_original(tmp_path: Path, postg
     with pytest.raises(place.HomeMoved):
         place.open_ledger(copy)
     with pytest.raises(UsageError, match="a copy needs a database of its own"):
-        relocate(copy)
+        relocate_home(copy)
     assert place.require_identity(home).catalog == name
 
 
@@ -100,7 +100,7 @@ def test_a_restored_database_asks_before_it_takes_the_tables(tmp_path: Path, pos
     home = homes.make(tmp_path / "home", toml % again)[0]
     with pytest.raises(place.HomeMoved, match="Two databases on the same tables"):
         place.open_ledger(home)
-    relocate(home, original_gone=True)
+    relocate_home(home, original_gone=True)
     assert place.open_ledger(home).get_revision().revision == 0
 
 

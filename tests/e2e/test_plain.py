@@ -22,7 +22,7 @@ from pipeline.run.decisions import Motifs
 from pipeline.run.forecast import forecast
 from pipeline.state.ledger import Ledger
 from pipeline.storage import unaided
-from pipeline.storage.relocate import relocate
+from pipeline.storage.relocate import relocate_home
 from tests import homes, seeds
 from tests.e2e.conftest import Altneu
 from tests.laws.plain_tables import ALL, CASES, History, Where, anything, assert_plain_tables, draw_batch
@@ -63,7 +63,7 @@ class World:
         homes.run(self.home, self.ledger, batches)
 
     def reopen(self, path: Path) -> None:
-        self.home = Home.open(path)
+        self.home = Home.open_home(path)
         self.ledger = Ledger(self.home.database)
 
     def assert_right(self, ref: str = "main", history: History | None = None, since: int | None = None) -> None:
@@ -121,7 +121,7 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
     world.assert_right(since=since)
     home.path.rename(tmp_path / "elsewhere")
     world.reopen(tmp_path / "elsewhere")
-    relocate(world.home)
+    relocate_home(world.home)
     world.assert_right(since=since)
     world.publish(draw(8, 5))  # replaced, and at the first epoch that is kept
     world.assert_right(since=since)
@@ -227,22 +227,22 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     written = read_tables(home, ledger)
 
     (home.path / "altneu.toml").write_text(toml)
-    world.home = Home.open(home.path)
+    world.home = Home.open_home(home.path)
     homes.put(world.home, 8, rows := draw_batch(rng, values=True))
     homes.run(world.home, ledger, [8])
     world.history[8] = rows
     assert not {*home.config.publish.tables} & {*ledger.get_revision().snapshots}
     assert read_tables(home, ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
     (home.path / "altneu.toml").write_text(ALL + toml)
-    world.home = Home.open(home.path)
+    world.home = Home.open_home(home.path)
     world.publish({9: draw_batch(rng, values=True)})
     world.assert_right(since=since)
     homes.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
     world.assert_right(since=since)
     home.path.rename(tmp_path / "elsewhere")
-    world.home = Home.open(tmp_path / "elsewhere")
+    world.home = Home.open_home(tmp_path / "elsewhere")
     world.ledger = Ledger(world.home.database)
-    relocate(world.home)
+    relocate_home(world.home)
     world.assert_right(since=since)
     world.publish({10: draw_batch(rng, values=True)})
     world.assert_right(since=since)
@@ -267,8 +267,8 @@ def test_rollback_to_before_they_were_switched_on(spark: SparkSession, unaudited
     homes.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
     world.assert_right()
     rollback.rollback(world.home, ledger, 0)
-    refs = [unaided.branches(home).metadata(table) for table in world.home.config.publish.tables]
-    assert all(each.main() == each.first() for each in refs)
+    refs = [unaided.open_branches(home).load_metadata(table) for table in world.home.config.publish.tables]
+    assert all(each.main_snapshot() == each.first_snapshot() for each in refs)
 
 
 @pytest.mark.slow
@@ -356,7 +356,7 @@ def test_moved(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
     new = tmp_path / "new"
     assert altneu("move", str(new)).code == 0
     world.home.path.rename(tmp_path / "gone")  # nothing leads back
-    world.home = Home.open(new)
+    world.home = Home.open_home(new)
     world.ledger = Ledger(world.home.database)
     world.assert_right()
     world.assert_right("r2", history)
@@ -375,4 +375,4 @@ WRONG = {
 def test_wrong_settings(tmp_path: Path, toml: str) -> None:
     (tmp_path / "altneu.toml").write_text(toml)
     with pytest.raises(UsageError, match=re.escape(WRONG[toml])):
-        Home.open(tmp_path)
+        Home.open_home(tmp_path)

@@ -192,10 +192,10 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
     homes.put(home, 0, old)
     homes.run(home, ledger, [0])
     warehouse, row = Warehouse(spark, home), ledger.get_revision()
-    spoilt = warehouse.snapshot("triangle_counts", row.snapshots["triangle_counts"])
+    spoilt = warehouse.read_snapshot("triangle_counts", row.snapshots["triangle_counts"])
     spoilt = spoilt.withColumn("diff", F.expr("if(vertex = 3, diff + 1, diff)")).localCheckpoint()
-    spoilt.writeTo(warehouse.name("triangle_counts")).overwrite(F.lit(True))
-    pins = {**row.snapshots, "triangle_counts": warehouse.metadata("triangle_counts").main()}
+    spoilt.writeTo(warehouse.table_name("triangle_counts")).overwrite(F.lit(True))
+    pins = {**row.snapshots, "triangle_counts": warehouse.load_metadata("triangle_counts").main_snapshot()}
     with ledger.engine.begin() as connection:
         values = {"snapshots": {table: str(snapshot) for table, snapshot in pins.items()}}
         connection.execute(sa.update(books.ledger).values(**values))

@@ -32,7 +32,7 @@ def examples(*commands: str) -> list[str]:
 @pytest.mark.slow
 def test_the_examples_answer(altneu: Altneu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    daily(Home.open(tmp_path / "home", create=True))
+    daily(Home.open_home(tmp_path / "home", create=True))
     with gzip.open(messages(), "rt") as source, (tmp_path / "messages.txt").open("w") as target:
         for src, dst, at in list(csv.reader(source))[1:]:
             when = datetime.strptime(at, "%m/%d/%y %I:%M %p").replace(tzinfo=UTC)
@@ -57,7 +57,7 @@ def test_looking_before_it_is_published(altneu: Altneu, tmp_path: Path, monkeypa
     """The tour of a held run, as README.md has it: published once, given up once."""
     monkeypatch.chdir(tmp_path)
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
-    day = home.schedule.epoch("2004-05-15")
+    day = home.schedule.parse_epoch("2004-05-15")
     for epoch in (day - 1, day):
         homes.put(home, epoch, [(41, 176, None, "upsert", 0)])
     assert altneu("backfill", "--all").code == 0

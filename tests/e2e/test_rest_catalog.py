@@ -24,8 +24,8 @@ from pipeline.state import place
 from pipeline.state.ledger import Ledger
 from pipeline.storage import catalogs, inventory, unaided
 from pipeline.storage.duck import DuckTables
-from pipeline.storage.prints import of_published
-from pipeline.storage.relocate import relocate
+from pipeline.storage.prints import published_fingerprints
+from pipeline.storage.relocate import relocate_home
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.builders import draw_batch
@@ -44,8 +44,13 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
     ledger = Ledger(home.database)
     row = ledger.get_revision()
     warehouse = Warehouse(spark, home)
-    truss = warehouse.at("trussness", row).groupBy("a", "b", "epoch", "k").agg({"diff": "sum"}).where("sum(diff) <> 0")
-    prints = of_published(warehouse, row)
+    truss = (
+        warehouse.read_table("trussness", row)
+        .groupBy("a", "b", "epoch", "k")
+        .agg({"diff": "sum"})
+        .where("sum(diff) <> 0")
+    )
+    prints = published_fingerprints(warehouse, row)
     assert {table: ledger.fingerprints_of(row.revision)[table] for table in prints} == prints
     return [views.totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints]
 
@@ -66,17 +71,17 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
     home, ledger = both[1]
     assert shown(home, spark) == shown(both[0][0], spark)
     assert place.find_identity(home).catalog.startswith(place.REST)  # type: ignore[union-attr]
-    assert DuckTables(home).listed(DuckTables(home).at("edges", ledger.get_revision()))
+    assert DuckTables(home).collect_rows(DuckTables(home).read_table("edges", ledger.get_revision()))
     for home, ledger in both:
         rollback.rollback(home, ledger, 1)
         for table, pin in ledger.get_revision().snapshots.items():  # without Spark, by the server
-            refs = unaided.branches(home).metadata(table).refs()
+            refs = unaided.open_branches(home).load_metadata(table).ref_snapshots()
             assert (refs["main"], refs[f"r{ledger.get_revision().revision}"]) == (pin, pin), (home.path, table)
         compact(home, ledger, spark)
     home, ledger = both[1]
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
     assert Warehouse(spark, home).remove_orphans("edges") == 0
-    found = inventory.take(home, ledger)
+    found = inventory.take_inventory(home, ledger)
     assert found.files > 5 and not found.missing
 
 
@@ -127,13 +132,13 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
 
     def again(text: str) -> Home:
         (home.path / "altneu.toml").write_text(text)
-        return Home.open(home.path)
+        return Home.open_home(home.path)
 
     cases: list[tuple[str, type[AltneuError], str, Callable[[Home], object]]] = [
         ("", UsageError, "listed in a REST catalog, and .* says that they are in the home's database", tables),
         (settings(rest, "nobody"), AltneuError, "there is no table edges", tables),
         (settings(rest, "nobody"), AltneuError, "has none of this home's tables, while .* is full", made(spark)),
-        (settings(rest, "b"), UsageError, "cannot be relocated", relocate),
+        (settings(rest, "b"), UsageError, "cannot be relocated", relocate_home),
     ]
     for text, kind, says, action in cases:
         changed = again(text)
@@ -157,18 +162,18 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
     homes.run(former, old, [0])
     (former.path / "altneu.toml").write_text(settings(rest, "c"))
     with pytest.raises(UsageError, match=r"listed in the home's database, and .* says that they are in a REST catalog"):
-        Warehouse(spark, Home.open(former.path))
+        Warehouse(spark, Home.open_home(former.path))
 
 
 def tables(home: Home) -> dict[str, str]:
-    found = catalogs.of(home, place.require_identity(home)).located("edges")
+    found = catalogs.open_catalog(home, place.require_identity(home)).metadata_locations("edges")
     if "edges" not in found:
         raise AltneuError("there is no table edges", "altneu status")
     return found
 
 
 def made(spark: SparkSession) -> Callable[[Home], object]:
-    return lambda home: Warehouse(spark, home).ensure()
+    return lambda home: Warehouse(spark, home).ensure_tables()
 
 
 @pytest.mark.usefixtures("unaudited", "tiny")
@@ -198,7 +203,7 @@ def test_an_answer_that_is_lost(spark: SparkSession, tmp_path: Path, rest: Proxy
 def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_CATALOG_CREDENTIAL", "me:secret")
     rest = Rest(type="rest", uri="https://host/api", warehouse="mine", scope="PRINCIPAL_ROLE:ALL")
-    assert catalogs._reached(rest) == {
+    assert catalogs._connection_properties(rest) == {
         "uri": "https://host/api",
         "warehouse": "mine",
         "scope": "PRINCIPAL_ROLE:ALL",
@@ -209,6 +214,6 @@ def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_server_without_the_home(tmp_path: Path, rest: Proxy) -> None:
     """Nothing is there yet: reading finds no table, and makes none."""
     home, _ = homes.make(tmp_path / "home", settings(rest, "e"))
-    assert catalogs.RestServer(home.config.storage.catalog).located() == {}  # type: ignore[arg-type]
+    assert catalogs.RestCatalogClient(home.config.storage.catalog).metadata_locations() == {}  # type: ignore[arg-type]
     assert not any("POST" in seen for seen in rest.seen)
     shutil.rmtree(home.path)

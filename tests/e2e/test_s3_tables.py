@@ -25,8 +25,8 @@ from pipeline.run.move import move
 from pipeline.state import files, place
 from pipeline.state.ledger import Ledger
 from pipeline.storage import inventory
-from pipeline.storage.prints import of_published
-from pipeline.storage.relocate import relocate
+from pipeline.storage.prints import published_fingerprints
+from pipeline.storage.relocate import relocate_home
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.builders import draw_batch
@@ -42,8 +42,13 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
     ledger = Ledger(home.database)
     row = ledger.get_revision()
     warehouse = Warehouse(spark, home)
-    truss = warehouse.at("trussness", row).groupBy("a", "b", "epoch", "k").agg({"diff": "sum"}).where("sum(diff) <> 0")
-    prints = of_published(warehouse, row)
+    truss = (
+        warehouse.read_table("trussness", row)
+        .groupBy("a", "b", "epoch", "k")
+        .agg({"diff": "sum"})
+        .where("sum(diff) <> 0")
+    )
+    prints = published_fingerprints(warehouse, row)
     assert {table: ledger.fingerprints_of(row.revision)[table] for table in prints} == prints
     return [views.totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints, row.revision]
 
@@ -68,25 +73,25 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     compact(home, ledger, spark)
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
     assert Warehouse(spark, home).remove_orphans("edges") == 0
-    found = inventory.take(home, ledger)
+    found = inventory.take_inventory(home, ledger)
     assert found.files > 20 and not found.missing
 
     store.faults = lambda method, path: None
     moved = f"{s3}/elsewhere"
     shutil.copytree(store.folder / s3.rpartition("/")[2] / "tables", store.folder / s3.rpartition("/")[2] / "elsewhere")
     (home.path / "altneu.toml").write_text(f'[storage]\nwarehouse = "{moved}"\n')
-    elsewhere = Home.open(home.path)
+    elsewhere = Home.open_home(home.path)
     with pytest.raises(place.HomeMoved, match=f"tables were made in {s3}/tables"):
         place.open_ledger(elsewhere)
     with pytest.raises(UsageError, match="still there: a copy needs a database of its own"):
-        relocate(elsewhere)
+        relocate_home(elsewhere)
     shutil.rmtree(store.folder / s3.rpartition("/")[2] / "tables")
-    assert relocate(elsewhere).new == moved
+    assert relocate_home(elsewhere).new == moved
     assert shown(elsewhere, spark)[:2] == shown(both[0][0], spark)[:2]
     gone = {name for name in files.list_sizes(moved) if re.match(r"graph/trussness/data/.*parquet", name)}
     for name in gone:
         (store.folder / s3.rpartition("/")[2] / "elsewhere" / name).unlink()
-    missing = inventory.take(elsewhere, ledger).missing
+    missing = inventory.take_inventory(elsewhere, ledger).missing
     assert missing.keys() == {"trussness"} and set(missing["trussness"]) <= {f"{moved}/{name}" for name in gone}
 
     (home.path / "altneu.db").unlink()
@@ -116,7 +121,7 @@ def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s
         ledger = place.open_ledger(home, writes=True)
         assert runner.run(home, ledger, planning.plan(home, ledger, lambda epoch: True)) is not None
         seen.append(shown(home, spark))
-        assert not inventory.take(home, ledger).missing
+        assert not inventory.take_inventory(home, ledger).missing
     assert seen[0] == seen[1]
 
 

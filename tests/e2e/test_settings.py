@@ -84,7 +84,7 @@ def test_value_columns_of_unusual_names(
     assert views.totals(home, ledger)[0]["edges"] == 4
     toml = home.path / "altneu.toml"
     toml.write_text(NAMES.replace("[edges]", '"né à" = "boolean"\n[edges]'), encoding="utf-8")
-    home = Home.open(home.path)
+    home = Home.open_home(home.path)
     homes.put(home, 2, [])
     homes.run(home, ledger, [2])  # another column was declared
     assert published(home, ledger, spark) == []

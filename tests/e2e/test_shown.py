@@ -116,9 +116,9 @@ def table(name: str, change: Callable[[Any], Any]) -> Callable[[Scene], None]:
 
     def plant(scene: Scene) -> None:
         row, warehouse = scene.ledger.get_revision(), scene.warehouse
-        rows = change(warehouse.snapshot(name, row.snapshots[name])).localCheckpoint()
-        rows.writeTo(warehouse.name(name)).overwrite(F.lit(True))
-        pins = {**row.snapshots, name: warehouse.metadata(name).main()}
+        rows = change(warehouse.read_snapshot(name, row.snapshots[name])).localCheckpoint()
+        rows.writeTo(warehouse.table_name(name)).overwrite(F.lit(True))
+        pins = {**row.snapshots, name: warehouse.load_metadata(name).main_snapshot()}
         texts = {key: str(value) for key, value in pins.items()}
         where = books.ledger.c.revision == row.revision
         with scene.ledger.engine.begin() as connection:

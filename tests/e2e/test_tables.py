@@ -28,7 +28,7 @@ from pipeline.run.compact import compact
 from pipeline.state.ledger import Ledger
 from pipeline.storage import unaided
 from pipeline.storage.branches import Branches
-from pipeline.storage.relocate import relocate
+from pipeline.storage.relocate import relocate_home
 from tests import homes
 from tests.builders import make_clique
 from tests.canonical import History
@@ -53,8 +53,8 @@ def recipe(program: str) -> str:
 
 def names(home: Home) -> dict[str, dict[str, int]]:
     """Table → its branches and tags, as the files say."""
-    tables = unaided.branches(home)
-    return {table: tables.metadata(table).refs() for table in tables.tables}
+    tables = unaided.open_branches(home)
+    return {table: tables.load_metadata(table).ref_snapshots() for table in tables.tables}
 
 
 class Others:
@@ -133,7 +133,7 @@ def test_main_and_tags_are_what_is_published(
     assert ledger.get_revision(4).snapshots == ledger.get_revision(5).snapshots
     check(home, ledger, 5)
     with monkeypatch.context() as patch:  # it dies after the row of the ledger
-        patch.setattr(Branches, "follow", lambda *_: exec("raise ConnectionRefusedError"))
+        patch.setattr(Branches, "update_refs", lambda *_: exec("raise ConnectionRefusedError"))
         rollback.rollback(home, ledger, 4, told.append)
     assert len(told) == 2 and "revision 4 shares its tables with later ones" in told[0] and "altneu doctor" in told[1]
     assert {refs["main"] for refs in names(home).values()} == set(ledger.get_revision(5).snapshots.values())
@@ -148,8 +148,8 @@ def test_main_and_tags_are_what_is_published(
     check(home, ledger, 5, 6, 7)
     # a moved home
     shutil.copytree(home.path, tmp_path / "moved")
-    moved = Home.open(tmp_path / "moved")
-    relocate(moved)
+    moved = Home.open_home(tmp_path / "moved")
+    relocate_home(moved)
     check(moved, Ledger(moved.database), 5, 6, 7)
     # revisions that a compaction drops, and the empty state
     homes.put(home, 4, make_clique(1, 2, 3))
@@ -158,7 +158,7 @@ def test_main_and_tags_are_what_is_published(
     check(home, ledger, 8)
     rollback.rollback(home, ledger, 0)
     for table, refs in names(home).items():
-        assert refs["main"] == refs["r9"] == unaided.branches(home).first(table)
+        assert refs["main"] == refs["r9"] == unaided.open_branches(home).first_snapshot(table)
 
 
 def test_the_recipes_answer_what_altneu_answers(
@@ -204,14 +204,14 @@ def test_a_commit_without_spark_is_refused_when_another_was_first(
     from pipeline.storage.warehouse import Warehouse
 
     home, ledger = numbers.copy(tmp_path / "home")
-    tables = unaided.branches(home)
+    tables = unaided.open_branches(home)
     pin = ledger.get_revision(1).snapshots["edges"]
-    early, late = tables.metadata("edges"), tables.metadata("edges")
+    early, late = tables.load_metadata("edges"), tables.load_metadata("edges")
     before = json.loads(files.read_file(early.location))
-    early.commit([("createTag", "mine", pin)])
-    with pytest.raises(iceberg.Overtaken):
-        late.commit([("createTag", "yours", pin)])
-    after = json.loads(files.read_file(tables.metadata("edges").location))
+    early.commit_steps([("createTag", "mine", pin)])
+    with pytest.raises(iceberg.CommitConflict):
+        late.commit_steps([("createTag", "yours", pin)])
+    after = json.loads(files.read_file(tables.load_metadata("edges").location))
     assert after["refs"] == before["refs"] | {"mine": {"snapshot-id": pin, "type": "tag"}}
     for schema in after["schemas"]:
         assert not schema.pop("identifier-field-ids")  # said, where it was left out: there are none
@@ -219,6 +219,6 @@ def test_a_commit_without_spark_is_refused_when_another_was_first(
     assert {name for name in before.keys() | after if after.get(name) != before.get(name)} <= may
     folder = Path(files.normalize_location(early.location)).parent
     assert len([*folder.glob("*.metadata.json")]) <= 11  # as the table's properties say
-    through_spark = Warehouse(spark, home).metadata("edges")  # Iceberg goes on from it
-    through_spark.commit([("removeTag", "mine")])
+    through_spark = Warehouse(spark, home).load_metadata("edges")  # Iceberg goes on from it
+    through_spark.commit_steps([("removeTag", "mine")])
     assert names(home)["edges"] == {name: ref["snapshot-id"] for name, ref in before["refs"].items()}

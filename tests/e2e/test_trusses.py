@@ -129,7 +129,7 @@ def wrong(path: Path, spark: SparkSession, ledger: Ledger, fault) -> dict[str, d
     warehouse, row = Warehouse(spark, graph.home), ledger.get_revision()
 
     def read(table: str) -> DataFrame:
-        frame = warehouse.at(table, row)
+        frame = warehouse.read_table(table, row)
         return fault(frame) if table == "trussness" else frame
 
     found: dict[str, dict[int, list[str]]] = defaultdict(dict)

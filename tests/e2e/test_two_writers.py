@@ -102,4 +102,4 @@ def test_of_two_real_runs_one_wins(spark: SparkSession, tmp_path: Path) -> None:
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
     results = audit.audit_published(warehouse, row, [0], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
-    assert warehouse.at("edges", row).count() == 6
+    assert warehouse.read_table("edges", row).count() == 6

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
 from pipeline.state.records import EMPTY, Revision
-from pipeline.storage.declared import MOTIFS, TABLES, ddl, quoted
+from pipeline.storage.declared import MOTIFS, TABLES, ddl_schema, quote_identifier
 from pipeline.storage.warehouse import PROPERTIES, Warehouse
 from tests import homes
 
@@ -23,13 +23,13 @@ TRIPLES = [(7, 1, revision, revision) for revision in (1, 2, 3, 4)]  # vertex, e
 
 def made(spark: SparkSession, home: Home, retype: bool = False) -> Warehouse:
     warehouse = Warehouse(spark, home)
-    warehouse.ensure(retype)
+    warehouse.ensure_tables(retype)
     return warehouse
 
 
 def with_settings(home: Home, toml: str) -> Home:
     (home.path / "altneu.toml").write_text(toml)
-    return Home.open(home.path)
+    return Home.open_home(home.path)
 
 
 def upserts(spark: SparkSession, values: str) -> DataFrame:
@@ -41,13 +41,13 @@ def upserts(spark: SparkSession, values: str) -> DataFrame:
 def test_a_reader_of_a_revision_sees_its_rows_alone(tiny: SparkSession, tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path / "home")
     warehouse = made(tiny, home)
-    first = warehouse.metadata("degrees").first()
+    first = warehouse.load_metadata("degrees").first_snapshot()
     rows = tiny.createDataFrame(TRIPLES, "vertex bigint, epoch bigint, revision bigint, diff bigint")
-    snapshot = warehouse.stage("degrees", "r", first, rows.select("diff", "revision", "epoch", "vertex"))
+    snapshot = warehouse.write_to_branch("degrees", "r", first, rows.select("diff", "revision", "epoch", "vertex"))
     pinned = replace(EMPTY, revision=3, frontier=1, snapshots={"degrees": snapshot})
 
     def seen(revision: Revision) -> list[tuple[int, ...]]:
-        return sorted(map(tuple, warehouse.at("degrees", revision).collect()))
+        return sorted(map(tuple, warehouse.read_table("degrees", revision).collect()))
 
     assert seen(pinned) == TRIPLES[:3]  # the compacted snapshot holds a later one
     assert seen(replace(pinned, hidden=((2, 2),))) == [TRIPLES[0], TRIPLES[2]]
@@ -55,50 +55,53 @@ def test_a_reader_of_a_revision_sees_its_rows_alone(tiny: SparkSession, tmp_path
     assert seen(replace(pinned, frontier=None)) == []  # rolled back to nothing
     assert seen(replace(pinned, snapshots={"degrees": first})) == []
     with pytest.raises(AltneuError, match="revision 3 cannot be read any more: a compaction kept only the newest"):
-        warehouse.at("edges", pinned)
-    assert warehouse.snapshot("degrees", snapshot) is warehouse.snapshot("degrees", snapshot)
-    assert warehouse.empty("edges").columns == ["a", "b", "until", "epoch", "revision", "diff"]
-    recomputed = warehouse.rewrite(
+        warehouse.read_table("edges", pinned)
+    assert warehouse.read_snapshot("degrees", snapshot) is warehouse.read_snapshot("degrees", snapshot)
+    assert warehouse.empty_rows("edges").columns == ["a", "b", "until", "epoch", "revision", "diff"]
+    recomputed = warehouse.rewrite_on_branch(
         "degrees", "again", snapshot, rows.where("revision = 4").select("revision", *rows.columns[:2], "diff")
     )
     assert seen(replace(pinned, revision=4, snapshots={"degrees": recomputed})) == TRIPLES[3:]
-    assert warehouse.stage("degrees", "nothing", snapshot, None) == snapshot
+    assert warehouse.write_to_branch("degrees", "nothing", snapshot, None) == snapshot
 
 
 def test_value_columns_come_later_and_change_their_type_only_when_asked(tiny: SparkSession, tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path / "home", '[values]\nw = "long"\n')
     warehouse = made(tiny, home)
-    first = warehouse.metadata("upserts").first()
-    old = warehouse.stage("upserts", "r1", first, upserts(tiny, ", 3L AS w"))
+    first = warehouse.load_metadata("upserts").first_snapshot()
+    old = warehouse.write_to_branch("upserts", "r1", first, upserts(tiny, ", 3L AS w"))
     home = with_settings(home, '[values]\nw = "long"\n"a b" = "string"\n')
     warehouse = made(tiny, home)
     columns = ["src", "dst", "w", "a b", "op", "seq", "file", "line", "epoch", "revision", "diff"]
-    assert warehouse.column_names("upserts") == columns == warehouse.empty("upserts").columns
-    found = warehouse.snapshot("upserts", old)
+    assert warehouse.column_names("upserts") == columns == warehouse.empty_rows("upserts").columns
+    found = warehouse.read_snapshot("upserts", old)
     assert (found.columns, [tuple(row)[:4] for row in found.collect()]) == (columns, [(5, 6, 3, None)])
-    new = warehouse.stage("upserts", "r2", old, upserts(tiny, ", 'x' AS `a b`, 4L AS w").where("src = 5"))
-    assert sorted(row["a b"] or "" for row in warehouse.snapshot("upserts", new).collect()) == ["", "x"]
+    new = warehouse.write_to_branch("upserts", "r2", old, upserts(tiny, ", 'x' AS `a b`, 4L AS w").where("src = 5"))
+    assert sorted(row["a b"] or "" for row in warehouse.read_snapshot("upserts", new).collect()) == ["", "x"]
 
     home = with_settings(home, '[values]\nw = "double"\n"a b" = "string"\n')
     with pytest.raises(UsageError, match=r"\[values\] w is double in altneu\.toml and long in what is stored"):
         made(tiny, home)
     warehouse = made(tiny, home, retype=True)
-    assert warehouse.metadata("upserts").types()["w"] == "double"
-    assert made(tiny, home).metadata("upserts").types() == warehouse.metadata("upserts").types()
+    assert warehouse.load_metadata("upserts").column_types()["w"] == "double"
+    assert made(tiny, home).load_metadata("upserts").column_types() == warehouse.load_metadata("upserts").column_types()
 
 
 def test_the_tables_that_are_made_and_made_again(tiny: SparkSession, tmp_path: Path) -> None:
     home, _ = homes.make(tmp_path / "home")
     warehouse = made(tiny, home)
-    firsts = {table: warehouse.metadata(table).first() for table in TABLES}
+    firsts = {table: warehouse.load_metadata(table).first_snapshot() for table in TABLES}
     assert warehouse.tables == tuple(TABLES)
-    assert all(PROPERTIES.items() <= warehouse.metadata(table).properties().items() for table in TABLES)
-    tiny.sql(f"ALTER TABLE {warehouse.name('edges')} UNSET TBLPROPERTIES ('write.distribution-mode')")
+    assert all(PROPERTIES.items() <= warehouse.load_metadata(table).properties().items() for table in TABLES)
+    tiny.sql(f"ALTER TABLE {warehouse.table_name('edges')} UNSET TBLPROPERTIES ('write.distribution-mode')")
     again = made(tiny, with_settings(home, '[motifs]\nm = "a-b, b-c"\n'))
     assert again.tables == (*TABLES, *MOTIFS)
-    assert {table: again.metadata(table).first() for table in TABLES} == firsts
-    assert all(again.metadata(table).main() == again.metadata(table).first() for table in again.tables)
-    assert again.metadata("edges").properties()["write.distribution-mode"] == "none"
+    assert {table: again.load_metadata(table).first_snapshot() for table in TABLES} == firsts
+    assert all(
+        again.load_metadata(table).main_snapshot() == again.load_metadata(table).first_snapshot()
+        for table in again.tables
+    )
+    assert again.load_metadata("edges").properties()["write.distribution-mode"] == "none"
 
 
 def test_files_of_nobody_go_when_no_write_can_be_making_them(tiny: SparkSession, tmp_path: Path) -> None:
@@ -116,5 +119,5 @@ def test_files_of_nobody_go_when_no_write_can_be_making_them(tiny: SparkSession,
 
 
 def test_columns_as_sql_declares_them() -> None:
-    assert quoted("a`b c") == "`a``b c`"
-    assert ddl({"a b": "bigint", "c": "string"}) == "`a b` bigint, `c` string"
+    assert quote_identifier("a`b c") == "`a``b c`"
+    assert ddl_schema({"a b": "bigint", "c": "string"}) == "`a b` bigint, `c` string"

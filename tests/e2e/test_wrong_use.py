@@ -289,7 +289,7 @@ def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(sparks, "session_for", refused)
-    monkeypatch.setattr(sparks, "session", refused)
+    monkeypatch.setattr(sparks, "start_session", refused)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 

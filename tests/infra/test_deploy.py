@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.home.file import parse
+from pipeline.home.file import parse_settings
 from tests import tools
 
 REPO = Path(__file__).resolve().parents[2]
@@ -181,9 +181,9 @@ def test_pods_have_no_more_rights_than_they_need(tmp_path: Path, executors: int)
 def test_the_settings_of_the_chart_are_settings(tmp_path: Path, executors: int, master: str) -> None:
     documents = rendered(tmp_path, executors={"instances": executors, "cores": 1, "memory": "1g", "overhead": "1g"})
     (settings,) = of(documents, "ConfigMap")
-    config = parse(settings["data"]["server.toml"], "server.toml")
+    config = parse_settings(settings["data"]["server.toml"], "server.toml")
     assert config.spark.master == master and config.spark.conf["spark.altneu.code"] == "installed"
-    assert parse(settings["data"]["home.toml"], "home.toml").landing.uri == "s3://altneu/landing"
+    assert parse_settings(settings["data"]["home.toml"], "home.toml").landing.uri == "s3://altneu/landing"
 
 
 # -- Compose ------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_the_services_are_healthy_closed_and_without_secrets() -> None:
 @pytest.mark.parametrize("name", ["home", "server"])
 def test_the_settings_of_compose_are_settings(name: str) -> None:
     text = (REPO / f"infra/docker/{name}.toml").read_text()
-    assert parse(text, name).spark.master == tomllib.loads(text)["spark"]["master"]
+    assert parse_settings(text, name).spark.master == tomllib.loads(text)["spark"]["master"]
 
 
 # -- The image ----------------------------------------------------------------------------------------------------

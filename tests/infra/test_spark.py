@@ -18,14 +18,14 @@ from pipeline.state.facts import Size
 from pipeline.storage import session as module
 from pipeline.storage.catalogs import jdbc_options
 from pipeline.storage.session import (
-    catalog,
-    cores,
+    count_cores,
     driver_memory_mb,
     java_options,
-    plans_for,
     read_environment,
+    register_catalog,
     session_for,
-    submission,
+    size_plans,
+    submit_settings,
 )
 from tests import homes
 
@@ -75,7 +75,7 @@ def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkey
     homes.put(home, 3, [(1, 2, None, "upsert", 0)] * 5)
     assert 1 <= runner._landed_rows(home, [3, 4]) <= 10 and runner._landed_rows(home, []) == 0
     few: list[bool] = []
-    monkeypatch.setattr(module, "session", lambda master, conf, few_: few.append(few_))
+    monkeypatch.setattr(module, "start_session", lambda master, conf, few_: few.append(few_))
     monkeypatch.setattr(module.SparkContext, "_active_spark_context", None)
     session_for(home, ledger)
     session_for(home, ledger, lambda: 1e6)
@@ -93,14 +93,14 @@ def test_the_session_is_set_as_promised(spark: SparkSession) -> None:
     }
     assert {key: spark.conf.get(key) for key in expected} == expected
     assert spark.conf.get("spark.jars.packages", None) is None, "a session never resolves jars"
-    assert module.session() is spark or module.session().sparkContext is spark.sparkContext
+    assert module.start_session() is spark or module.start_session().sparkContext is spark.sparkContext
 
 
 def test_a_catalog_is_registered_once_and_works(spark: SparkSession, tmp_path: Path) -> None:
     database, warehouse = f"sqlite:///{tmp_path}/catalog.db", str(tmp_path / "warehouse")
     name = "once"
     for _ in range(2):
-        catalog(spark, name, jdbc_options(database, warehouse))
+        register_catalog(spark, name, jdbc_options(database, warehouse))
     spark.sql(f"CREATE NAMESPACE {name}.g")
     spark.sql(f"CREATE TABLE {name}.g.t (a bigint) USING iceberg")
     spark.range(5).selectExpr("id a").writeTo(f"{name}.g.t").append()
@@ -127,7 +127,7 @@ def test_two_processes_commit_to_one_table_and_nothing_is_lost(spark: SparkSessi
     each = 50
     database, warehouse = f"sqlite:///{tmp_path}/catalog.db", str(tmp_path / "warehouse")
     name = "together"
-    catalog(spark, name, jdbc_options(database, warehouse))
+    register_catalog(spark, name, jdbc_options(database, warehouse))
     spark.sql(f"CREATE NAMESPACE {name}.g")
     spark.sql(f"CREATE TABLE {name}.g.t (a bigint) USING iceberg TBLPROPERTIES ('commit.retry.num-retries'='20')")
     writers = [
@@ -213,7 +213,7 @@ def test_a_submission_to_a_cluster_leaves_the_python_of_this_machine_alone(
     cluster: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", {name: os.environ[name] for name in ("PATH", "HOME")})
-    _, environment = submission({}, "spark://head:7077", cluster)
+    _, environment = submit_settings({}, "spark://head:7077", cluster)
     assert environment.get("PYSPARK_PYTHON") == (None if cluster else "python3")
     assert read_environment("local[2]", {})["PYSPARK_PYTHON"] == sys.executable
     assert "SPARK_LOCAL_IP" not in os.environ
@@ -223,7 +223,7 @@ def test_a_submission_to_a_cluster_leaves_the_python_of_this_machine_alone(
 @pytest.mark.parametrize("cluster", [False, True])
 def test_what_executors_are_started_with_is_added_to(cluster: bool, own: str) -> None:
     name = "spark.executor.extraJavaOptions"
-    settings, _ = submission({name: own} if own else {}, "spark://head:7077", cluster)
+    settings, _ = submit_settings({name: own} if own else {}, "spark://head:7077", cluster)
     assert settings[name].split() == ["-XX:+ExitOnOutOfMemoryError", *own.split()]
 
 
@@ -236,7 +236,7 @@ def test_what_the_environment_of_executors_is_unless_it_is_said(cluster: bool) -
         ({"spark.executor.pyspark.memory": "2g"}, ("2", "system")),
         ({"spark.executor.pyspark.memory": "2g", pool: "jemalloc"}, ("2", "jemalloc")),
     ):
-        settings, _ = submission(conf, "spark://head:7077", cluster)
+        settings, _ = submit_settings(conf, "spark://head:7077", cluster)
         assert (settings.get(arenas), settings.get(pool)) == found
 
 
@@ -244,7 +244,7 @@ def test_plans_over_few_rows_are_interpreted(spark: SparkSession) -> None:
     names = ("spark.sql.adaptive.enabled", "spark.sql.codegen.wholeStage")
     before = [spark.conf.get(name) for name in names]
     for rows, changed in ((10, True), (10**7, False), (None, False)):
-        with plans_for(spark, rows):
+        with size_plans(spark, rows):
             assert ([spark.conf.get(name) for name in names] == ["false", "false"]) == changed
         assert [spark.conf.get(name) for name in names] == before
 
@@ -255,7 +255,7 @@ def test_many_rows_are_cut_into_as_many_partitions_as_they_fill(spark: SparkSess
     spark.conf.set(name, "7")  # what somebody has asked for in altneu.toml is the least
     try:
         for rows, partitions in ((10, "1"), (10**6, "7"), (10**9, "2000"), (None, "7")):
-            with plans_for(spark, rows):
+            with size_plans(spark, rows):
                 assert spark.conf.get(name) == partitions
             assert spark.conf.get(name) == "7"
     finally:
@@ -266,18 +266,18 @@ def test_as_many_partitions_as_there_are_cores_where_the_rows_are_enough(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     least = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
-    monkeypatch.setattr(pipeline.storage.session, "cores", lambda spark: 48)
+    monkeypatch.setattr(pipeline.storage.session, "count_cores", lambda spark: 48)
     for rows, partitions in ((150_000, least), (500_000, 10), (10**7, 48), (10**9, 2000)):
-        with plans_for(spark, rows):
+        with size_plans(spark, rows):
             assert spark.conf.get("spark.sql.shuffle.partitions") == str(partitions)
 
 
 def test_the_cores_of_a_session_are_told_by_spark_and_by_a_server(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert cores(spark) == spark.sparkContext.defaultParallelism
+    assert count_cores(spark) == spark.sparkContext.defaultParallelism
     monkeypatch.setattr(pipeline.storage.session, "classic", lambda spark: False)
-    assert cores(spark) == spark.sparkContext.defaultParallelism
+    assert count_cores(spark) == spark.sparkContext.defaultParallelism
 
 
 def test_python_workers_begin_with_what_they_all_import(spark: SparkSession) -> None:

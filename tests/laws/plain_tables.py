@@ -96,7 +96,7 @@ def assert_epoch_totals(home: Home, rows: Rows, history: History, live_for: int 
     for row in totals:
         expected = reference.totals(reference.edges(history, row["epoch"], live_for, where))
         assert {measure: row[measure] for measure in expected} == pytest.approx(expected), row["epoch"]
-        assert row["label"] == home.schedule.label(row["epoch"])
+        assert row["label"] == home.schedule.format_label(row["epoch"])
 
 
 def name_of(home: Home) -> Callable[[int], Any]:

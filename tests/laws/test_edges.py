@@ -40,7 +40,7 @@ def test_all_pairs_change_as_the_touched_ones_do(spark: SparkSession, live_for: 
     rng = random.Random(seeds.one())
     stored, new = upserts(rng, 90), upserts(rng, 12)
     taken_back = [(*row[:5], -1) for row in rng.sample(stored, 12)]
-    base, delta = (few.frame(spark, COLUMNS, rows) for rows in (stored, [*new, *taken_back]))
+    base, delta = (few.local_frame(spark, COLUMNS, rows) for rows in (stored, [*new, *taken_back]))
     touched = edges.edge_changes(base, delta, edges.touched_pairs(delta, []), [], live_for)
     assert listed(touched) == listed(edges.edge_changes(base, delta, None, [], live_for)) != []
     before = edges.degree_changes(edges.edge_changes(None, base, None, [], live_for))
@@ -61,7 +61,7 @@ def test_a_first_load_finds_the_edges_of_all_pairs(
     rows += [
         (*row[:5], diff, row[6]) for row in rng.sample(rows, n // 5) for diff in rng.choice([(-1,), (-1, 1), (1,)])
     ]
-    landed = few.frame(spark, COLUMNS | {"w": "bigint"}, rows)
+    landed = few.local_frame(spark, COLUMNS | {"w": "bigint"}, rows)
     found = listed(edges.first_edges(landed, ["w"], live_for, where))
     assert found == listed(edges.edge_changes(None, landed, None, ["w"], live_for, where))
     assert bool(found) == bool(n)

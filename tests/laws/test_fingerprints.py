@@ -20,7 +20,7 @@ from pipeline.state import prints, schema
 from pipeline.state.prints import Prints
 from pipeline.storage import few
 from pipeline.storage.declared import MOTIFS, TABLES
-from pipeline.storage.prints import ALWAYS, of_published, of_tables
+from pipeline.storage.prints import ALWAYS, published_fingerprints, table_fingerprints
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, seeds
 from tests.laws.world import EPOCHS, World
@@ -57,26 +57,28 @@ def test_of_tables_is_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
     warehouse = Warehouse(spark, home)
     rows, frames, types = {}, {}, {}
     for table in [*TABLES, *MOTIFS]:
-        types[table] = dict(field.rsplit(" ", 1) for field in warehouse.columns(table).split(", "))
+        types[table] = dict(field.rsplit(" ", 1) for field in warehouse.columns_ddl(table).split(", "))
         types[table] = {name.strip("`"): type_ for name, type_ in types[table].items()}
         drawings = types[table].items()
         some = [tuple(drawn(rng, table, *each) for each in drawings) for _ in range(rng.choice([0, 1, 60]))]
         at = list(types[table]).index("diff")
         rows[table] = some + [(*row[:at], -row[at], *row[at + 1 :]) for row in some[::3]]
         rng.shuffle(rows[table])
-        frames[table] = few.frame(spark, types[table], rows[table])
-    found = of_tables(frames.__getitem__, warehouse, rows)
+        frames[table] = few.local_frame(spark, types[table], rows[table])
+    found = table_fingerprints(frames.__getitem__, warehouse, rows)
     assert found == {table: recompute_fingerprints(table, list(types[table]), some) for table, some in rows.items()}
     half = {table: some[: len(some) // 2] for table, some in rows.items()}
-    parts: Prints = of_tables(lambda table: few.frame(spark, types[table], half[table]), warehouse, rows)
-    rest = of_tables(lambda table: few.frame(spark, types[table], rows[table][len(half[table]) :]), warehouse, rows)
+    parts: Prints = table_fingerprints(lambda table: few.local_frame(spark, types[table], half[table]), warehouse, rows)
+    rest = table_fingerprints(
+        lambda table: few.local_frame(spark, types[table], rows[table][len(half[table]) :]), warehouse, rows
+    )
     for table in rows:
         sums: Counter[Any] = Counter()
         for each in (parts[table], rest[table]):
             for epoch, one in each.items():
                 sums[epoch] = sums[epoch] + one if epoch in sums else one
         assert {epoch: one for epoch, one in sums.items() if one} == found[table], table
-    assert of_tables(frames.__getitem__, warehouse, []) == {}
+    assert table_fingerprints(frames.__getitem__, warehouse, []) == {}
 
 
 def test_similar_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
@@ -89,7 +91,9 @@ def test_similar_rows_differ(spark: SparkSession, tmp_path: Path) -> None:
         names = ["src", "dst", *values, "op", "seq", "file", "line", "epoch", "revision", "diff"]
         types = {name: "string" if name in (*values, "op", "file") else "bigint" for name in names}
         row = [1, 2, *values.values(), "upsert", 0, "f", 1, 0, 1, 1]
-        found = of_tables(lambda table: few.frame(spark, types, [row]), Warehouse(spark, home), ["upserts"])
+        found = table_fingerprints(
+            lambda table: few.local_frame(spark, types, [row]), Warehouse(spark, home), ["upserts"]
+        )
         return found["upserts"][0]
 
     pairs = [("a", None), (None, "a"), (None, None), ("", None), (None, ""), ("", ""), ("y", None), ("ya", None)]
@@ -108,7 +112,7 @@ def assert_tables_have_what_is_recorded(world: World) -> None:
     warehouse = Warehouse(world.spark, world.home)
     for row in world.ledger.list_revisions():
         if row.snapshots:
-            found = prints.fold_fingerprints(of_published(warehouse, row), row.since)
+            found = prints.fold_fingerprints(published_fingerprints(warehouse, row), row.since)
             wanted = record_of(world, row.revision)
             assert {table: wanted[table] for table in found} == found, (world.seed, row.revision)
 
@@ -190,14 +194,16 @@ def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path
     world.publish_epochs(3)
     after = record_of(world)
     held_by_tables = prints.fold_fingerprints(
-        of_published(Warehouse(spark, world.home), world.ledger.get_revision()), since
+        published_fingerprints(Warehouse(spark, world.home), world.ledger.get_revision()), since
     )
     assert after == held_by_tables, world.seed
     assert compact(world.home, world.ledger, spark, grace=0).verified
     homes.run_as_planned(world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False))
     assert record_of(world) == after
     assert (
-        prints.fold_fingerprints(of_published(Warehouse(spark, world.home), world.ledger.get_revision()), since)
+        prints.fold_fingerprints(
+            published_fingerprints(Warehouse(spark, world.home), world.ledger.get_revision()), since
+        )
         == after
     ), world.seed
 

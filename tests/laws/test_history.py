@@ -137,7 +137,7 @@ def run_stages(world: World, run_id: str, *stages: str) -> None:
 
 def assert_cannot_be_read_any_more(world: World, revision: int) -> None:
     with pytest.raises(AltneuError, match=f"revision {revision} cannot be read any more"):
-        Warehouse(world.spark, world.home).at("edges", world.ledger.get_revision(revision))
+        Warehouse(world.spark, world.home).read_table("edges", world.ledger.get_revision(revision))
     with pytest.raises(AltneuError, match="cannot be read any more"):
         rollback.rollback(world.home, world.ledger, revision)
 
@@ -151,7 +151,7 @@ def lose_files(world: World, table: str) -> tuple[str, str | None]:
     for file in (world.path / "warehouse" / "graph" / table / "data").rglob("*.parquet"):
         file.unlink()
     with pytest.raises(Exception, match=r"\.parquet") as broken:
-        Warehouse(world.spark, world.home).at(table, world.ledger.get_revision()).collect()
+        Warehouse(world.spark, world.home).read_table(table, world.ledger.get_revision()).collect()
     return describe_error(broken.value)
 
 
@@ -159,7 +159,7 @@ def assert_consolidated(world: World) -> None:
     """No two rows of a table say the same thing at the same time, and none says nothing."""
     warehouse, row = Warehouse(world.spark, world.home), world.ledger.get_revision()
     for table in TABLES:
-        frame = warehouse.at(table, row)
+        frame = warehouse.read_table(table, row)
         data = [column for column in frame.columns if column != "diff"]
         assert frame.groupBy(*data).count().where("count > 1").count() == 0, table
         assert frame.where("diff = 0").count() == 0, table
@@ -177,7 +177,7 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
 
     def reopen(toml: str) -> Home:
         (home.path / "altneu.toml").write_text(toml)
-        return Home.open(home.path)
+        return Home.open_home(home.path)
 
     for values, words in {"": "w: long → none", '[values]\nw = "double"\n': "w: long → double"}.items():
         with pytest.raises(UsageError, match=f"{words}. A compaction would lose"):
@@ -196,7 +196,7 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
     homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     assert ledger.get_revision().frontier == 2  # the landed epoch is taken along
     warehouse = Warehouse(spark, home)
-    assert dict(warehouse.at("upserts", ledger.get_revision()).dtypes)["w"] == "double"
+    assert dict(warehouse.read_table("upserts", ledger.get_revision()).dtypes)["w"] == "double"
     assert views.totals(home, ledger)[0]["edges"] == 4
     old = views.as_of(warehouse, ledger.get_revision(1), "edges", 1)  # as published before the column had that type
     assert old.count() == 5
@@ -300,7 +300,7 @@ def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Pa
     assert graph.changes_since(1, 3).count() == 0
     compact(world.home, world.ledger, spark, grace=0)
     world.assert_same_as_reference(3)
-    names = {name for table in TABLES for name in Warehouse(spark, world.home).metadata(table).refs()}
+    names = {name for table in TABLES for name in Warehouse(spark, world.home).load_metadata(table).ref_snapshots()}
     assert names == {"main", "r1", "r2", "r3"}
 
 
@@ -357,7 +357,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     assert all(size.files <= 1 for size in facts.tables.values())
     world.assert_same_as_reference(2, 3, 4)
     with pytest.raises(AltneuError, match="revision 1 cannot be read any more"):
-        Warehouse(spark, world.home).at("edges", world.ledger.get_revision(1))
+        Warehouse(spark, world.home).read_table("edges", world.ledger.get_revision(1))
     with pytest.raises(AltneuError, match="cannot be read any more"):
         rollback.rollback(world.home, world.ledger, 1)
     for name in ("triangles", "truss", "audit", "publish", "report"):
@@ -397,14 +397,14 @@ def test_compaction_leaves_a_revision_published_meanwhile_alone(
     world = World(spark, tmp_path / "home")
     world.publish_epochs(0, 1)
     world.publish_epochs(2)
-    ensure = Warehouse.ensure
+    ensure = Warehouse.ensure_tables
 
     def overtaken(warehouse: Warehouse, retype: bool = False) -> None:
-        monkeypatch.setattr(Warehouse, "ensure", ensure)
+        monkeypatch.setattr(Warehouse, "ensure_tables", ensure)
         world.publish_epochs(3)
         ensure(warehouse, retype)
 
-    monkeypatch.setattr(Warehouse, "ensure", overtaken)
+    monkeypatch.setattr(Warehouse, "ensure_tables", overtaken)
     assert compact(world.home, world.ledger, spark, grace=0).revisions == [1, 2]
     world.assert_same_as_reference(1, 2, 3)
 

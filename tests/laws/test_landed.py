@@ -20,7 +20,7 @@ from pipeline.run import proving
 from pipeline.run.decision import Way
 from pipeline.run.suites import _alone
 from pipeline.storage import few
-from pipeline.storage.declared import fields
+from pipeline.storage.declared import table_columns
 from tests import homes, seeds
 
 Stored = tuple[int, int, bool, int, int, bool, int]  # a, b, forth, epoch, seq, on, diff
@@ -174,7 +174,7 @@ def test_rows_of_landed_pairs_and_of_the_recounted_part_are_compared(
     spoil(stored)
 
     def read(table: str) -> Any:
-        return few.frame(tiny, fields(home, table), stored[table])
+        return few.local_frame(tiny, table_columns(home, table), stored[table])
 
     run = SimpleNamespace(
         home=home,

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.home.directory import Home
 from pipeline.run import plain
 from pipeline.storage import few
-from pipeline.storage.declared import fields
+from pipeline.storage.declared import table_columns
 from tests import homes, reference, seeds
 from tests.laws.plain_tables import (
     ALL,
@@ -71,7 +71,7 @@ def collections(home: Home, history: History, live_for: int | None, where: Where
 
 
 def reader(spark: SparkSession, home: Home, stored: Stored) -> Callable[[str], DataFrame]:
-    return lambda table: few.frame(spark, fields(home, table), stored[table])
+    return lambda table: few.local_frame(spark, table_columns(home, table), stored[table])
 
 
 def rows_of(frame: DataFrame) -> list[dict[str, Any]]:

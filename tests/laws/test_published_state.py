@@ -121,7 +121,7 @@ def assert_motif_counts(spark, home, ledger, landed, live_for, where, seed) -> N
     """Of every vertex at every epoch, and as a reader sees those of the last one."""
     row, names = ledger.at(), list(home.config.motifs)
     warehouse = Warehouse(spark, home)
-    rows = warehouse.at("motif_counts", row).collect()
+    rows = warehouse.read_table("motif_counts", row).collect()
     for epoch in range(row.frontier + 1):
         found: Counter[Any] = Counter()
         for r in rows:
@@ -140,7 +140,7 @@ def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> Non
     epochs = list(range(row.frontier + 1))
     found = {
         (r.epoch, r.what, r.a, r.b): r.value
-        for r in audit.maintained(lambda table: warehouse.at(table, row), epochs).collect()
+        for r in audit.maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
         if r.what in ("trussness_of_edge", "triangles_at_vertex")
     }
     expected = {}
@@ -173,7 +173,7 @@ def test_the_audit_finds_a_seeded_fault(spark: SparkSession, tmp_path: Path) -> 
     for kind, (table, at, add) in faults.items():
 
         def broken(name: str, table: str = table, at: str = at, add: int = add):  # type: ignore[no-untyped-def]
-            frame = warehouse.at(name, row)
+            frame = warehouse.read_table(name, row)
             if name != table:
                 return frame
             if add == 0:

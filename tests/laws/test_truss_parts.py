@@ -35,7 +35,7 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     world.publish_epochs(0, 2)
     assert world.ledger.get_facts(world.ledger.get_revision().run_id, TrussFacts).rounds is None
     world.settings = "[truss]\nlimit_edges = 3\n"
-    monkeypatch.setattr(memory, "cell_edges", lambda config: 3)
+    monkeypatch.setattr(memory, "max_cell_edges", lambda config: 3)
     world.write_settings(world.live_for)
     shutil.rmtree(world.home.path / "warm")  # of few edges a run would go on from there
     world.land_batches(1)
@@ -59,60 +59,62 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     assert facts.methods == {"parts": facts.epochs}
     assert (len(told), sum(looked)) == (facts.rounds, facts.looked_at)
     assert any(line.startswith("truss: epoch 1: (1 of 2) ") for line in said)
-    assert Warehouse(spark, world.home).others() == {CERTIFICATES}, "what the rounds kept is gone"
+    assert Warehouse(spark, world.home).round_table_names() == {CERTIFICATES}, "what the rounds kept is gone"
 
 
 def test_what_a_killed_run_has_kept_is_swept(tiny: SparkSession, tmp_path: Path) -> None:
     """A run that is at work keeps its rounds; of one that is over, or that nobody works on, they go."""
     home, ledger = homes.make(tmp_path / "home")
     warehouse = Warehouse(tiny, home)
-    warehouse.ensure()
+    warehouse.ensure_tables()
     for run_id in ("alive", "failed", "mine"):
         ledger.create_run(run_id, 0, [1], {})
         ledger.acquire_lease(run_id)
-        kept = rounds.Tables(warehouse, run_id).keep(tiny.range(3).selectExpr("id AS a", "1 AS part"))
+        kept = rounds.RoundTables(warehouse, run_id).persist_rows(tiny.range(3).selectExpr("id AS a", "1 AS part"))
         assert [tuple(row) for row in kept.orderBy("a").collect()] == [(0, 1), (1, 1), (2, 1)]
     ledger.finish_run("failed", RunState.FAILED)
-    assert warehouse.others() == {"rounds_alive_1", "rounds_failed_1", "rounds_mine_1"}
-    assert not {name for name in relocate.locations(home, place.require_identity(home)) if "rounds" in name}
-    assert Warehouse(tiny, home).size("edges", warehouse.metadata("edges").first()).rows == 0
-    with pytest.raises(KeyboardInterrupt), rounds.kept(warehouse, ledger, "mine") as mine:
-        assert warehouse.others() == {"rounds_alive_1"}
-        first, second = (mine.keep(tiny.range(n)) for n in (1, 2))
-        mine.forget(first)
-        assert second.count() == 2 and warehouse.others() == {"rounds_alive_1", "rounds_mine_2"}
+    assert warehouse.round_table_names() == {"rounds_alive_1", "rounds_failed_1", "rounds_mine_1"}
+    assert not {name for name in relocate.table_locations(home, place.require_identity(home)) if "rounds" in name}
+    assert Warehouse(tiny, home).snapshot_size("edges", warehouse.load_metadata("edges").first_snapshot()).rows == 0
+    with pytest.raises(KeyboardInterrupt), rounds.round_tables(warehouse, ledger, "mine") as mine:
+        assert warehouse.round_table_names() == {"rounds_alive_1"}
+        first, second = (mine.persist_rows(tiny.range(n)) for n in (1, 2))
+        mine.drop_rows(first)
+        assert second.count() == 2 and warehouse.round_table_names() == {"rounds_alive_1", "rounds_mine_2"}
         both, known = second, list[int]()
         for n in range(12):  # rows that come behind others are in their table; more commits than its log has room for
-            both, known = mine.keep(tiny.range(n, n + 1), both), [*known, n]
+            both, known = mine.persist_rows(tiny.range(n, n + 1), both), [*known, n]
             assert sorted(row.id for row in both.collect()) == sorted([0, 1, *known])
         folder = home.path / "warehouse" / "graph" / "rounds_mine_2"
-        assert warehouse.others() == {"rounds_alive_1", "rounds_mine_2"}
+        assert warehouse.round_table_names() == {"rounds_alive_1", "rounds_mine_2"}
         assert len(list(folder.rglob("*.metadata.json"))) == 1 + 13, "what a drop looks for is there"
-        mine.forget(second)
-        assert warehouse.others() == {"rounds_alive_1", "rounds_mine_2"}, "they are in another frame now"
-        mine.forget(both)
-        assert warehouse.others() == {"rounds_alive_1"} and not [path for path in folder.rglob("*") if path.is_file()]
-        mine.keep(tiny.range(1))
+        mine.drop_rows(second)
+        assert warehouse.round_table_names() == {"rounds_alive_1", "rounds_mine_2"}, "they are in another frame now"
+        mine.drop_rows(both)
+        assert warehouse.round_table_names() == {"rounds_alive_1"} and not [
+            path for path in folder.rglob("*") if path.is_file()
+        ]
+        mine.persist_rows(tiny.range(1))
         raise KeyboardInterrupt
-    assert warehouse.others() == {"rounds_alive_1"}
-    with rounds.kept(warehouse, ledger, "mine") as mine:  # of packs a page holds one: a heap has room for few
-        mine.keep(tiny.range(3))
-        mine.keep(tiny.range(3).selectExpr("CAST('x' AS binary) AS rows"))
+    assert warehouse.round_table_names() == {"rounds_alive_1"}
+    with rounds.round_tables(warehouse, ledger, "mine") as mine:  # of packs a page holds one: a heap has room for few
+        mine.persist_rows(tiny.range(3))
+        mine.persist_rows(tiny.range(3).selectExpr("CAST('x' AS binary) AS rows"))
         limits = [
-            warehouse.metadata(f"rounds_mine_{n}").properties().get("write.parquet.page-row-limit") for n in (1, 2)
+            warehouse.load_metadata(f"rounds_mine_{n}").properties().get("write.parquet.page-row-limit") for n in (1, 2)
         ]
         assert limits == [None, "1"]
     ledger.release_lease("alive")
     ledger.finish_run("alive", RunState.INTERRUPTED)
-    assert rounds.sweep(warehouse, ledger) == 1 and not warehouse.others()
+    assert rounds.drop_abandoned_rounds(warehouse, ledger) == 1 and not warehouse.round_table_names()
 
 
 def test_a_table_in_one_partition_shows(spark: SparkSession, tmp_path: Path) -> None:
     """A test of the test above."""
     home, _ = homes.make(tmp_path / "home")
     warehouse = Warehouse(spark, home)
-    warehouse.ensure()
-    table = warehouse.name("edges")
+    warehouse.ensure_tables()
+    table = warehouse.table_name("edges")
     with executed(spark) as plans:
         spark.range(9).repartition(1).collect()
         spark.range(9).groupBy().count().collect()

@@ -149,7 +149,7 @@ def is_decided(row: Landed, holds: Callable[[Landed], bool | None]) -> bool:
 
 
 def frame(spark: SparkSession, rows: list[Landed]) -> DataFrame:
-    return few.frame(spark, COLUMNS, rows).repartition(2)  # so that it is computed by tasks, as what is landed is
+    return few.local_frame(spark, COLUMNS, rows).repartition(2)  # so that it is computed by tasks, as what is landed is
 
 
 def contents(steps: DataFrame) -> dict[int, set[tuple[int, int]]]:
@@ -320,7 +320,7 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     put(home, 1, (2, 4, "9", "upsert", 0))
     homes.run(home, ledger, [0, 1])
     warehouse = Warehouse(spark, home)
-    (bad,) = warehouse.at("quarantine", ledger.get_revision()).collect()
+    (bad,) = warehouse.read_table("quarantine", ledger.get_revision()).collect()
     assert (bad.file, bad.line, bad.epoch) == ("epoch=0/rows.csv", 8, 0)
     assert bad.reason == """[edges] where = 'tag > 5' cannot be evaluated on {"tag":"abc"}"""
     assert bad.text == '{"src":0,"dst":4,"tag":"abc","op":"upsert","seq":0}'
@@ -352,7 +352,7 @@ def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
 
     def rebuild(condition: str, *, from_landing: bool) -> None:
         (home.path / "altneu.toml").write_text(TOML.format(condition))
-        now = type(home).open(home.path)
+        now = type(home).open_home(home.path)
         runner.run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=from_landing))
 
     def describe_batch() -> tuple[int, int, int]:

@@ -55,7 +55,7 @@ class World:
 
     def reopen(self, path: Path) -> None:
         """Go on with the home in a folder that it was moved to or whose settings have changed."""
-        self.path, self.home = path, Home.open(path)
+        self.path, self.home = path, Home.open_home(path)
         self.ledger = Ledger(self.home.database)
 
     def draw_batch(self) -> list[Row]:
@@ -101,7 +101,7 @@ class World:
             landed, live_for = self.expected[revision]
             assert row.frontier is not None
             shown = list(range(row.since or 0, row.frontier + 1))
-            kept = audit.maintained(lambda table, row=row: warehouse.at(table, row), shown)
+            kept = audit.maintained(lambda table, row=row: warehouse.read_table(table, row), shown)
             found = {(r.epoch, r.what, r.a, r.b): r.value for r in kept.collect() if r.what in KINDS}
             wanted: Counter[Any] = Counter()
             for epoch in shown:

@@ -53,7 +53,7 @@ def shuffled_scans(plan: str, table: str) -> list[str]:
 
 @pytest.mark.law(8)
 def test_the_index_is_never_exchanged(spark: SparkSession, tables: Warehouse) -> None:
-    index = spark.table(tables.name("edges"))
+    index = spark.table(tables.table_name("edges"))
     delta = spark.createDataFrame([(0, 5, 1, 9, 1)], "a bigint, b bigint, epoch bigint, until bigint, diff bigint")
     plan = physical(triangles.triangle_changes(index, delta))
     assert plan.count("BatchScan") >= 3  # count, propose, validate each read it
@@ -64,7 +64,7 @@ def test_the_index_is_never_exchanged(spark: SparkSession, tables: Warehouse) ->
 
 
 def test_the_stored_upserts_are_never_exchanged(spark: SparkSession, tables: Warehouse) -> None:
-    base = spark.table(tables.name("upserts"))
+    base = spark.table(tables.table_name("upserts"))
     delta = base.limit(1)
     pairs = spark.createDataFrame([(0, 1)], "a bigint, b bigint")
     plan = physical(edges.edge_changes(base, spark.createDataFrame(delta.collect(), base.schema), pairs, []))
@@ -73,7 +73,7 @@ def test_the_stored_upserts_are_never_exchanged(spark: SparkSession, tables: War
 
 def test_the_audit_moves_each_row_once(tables: Warehouse) -> None:
     def read(table: str) -> DataFrame:
-        return tables.spark.table(tables.name(table))
+        return tables.spark.table(tables.table_name(table))
 
     def exchanges(frame: DataFrame) -> list[str]:
         return re.findall(r"\bExchange \w+", physical(frame))
@@ -84,7 +84,7 @@ def test_the_audit_moves_each_row_once(tables: Warehouse) -> None:
 
 @pytest.mark.law(8)
 def test_no_python_in_the_delta_query(spark: SparkSession, tables: Warehouse) -> None:
-    index = spark.table(tables.name("edges"))
+    index = spark.table(tables.table_name("edges"))
     delta = spark.createDataFrame([(0, 5, 1, 9, 1)], "a bigint, b bigint, epoch bigint, until bigint, diff bigint")
     found = triangles.vertex_triangle_changes(triangles.triangle_changes(index, delta))
     assert "Python" not in physical(found) and "Arrow" not in physical(found)

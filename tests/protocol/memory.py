@@ -90,9 +90,9 @@ class Process:
     def branches(self) -> Branches:
         return Branches(self.catalog.metadata, self.look)
 
-    def look(self, name: str) -> iceberg.Table:
+    def look(self, name: str) -> iceberg.IcebergTable:
         self.step(f"look at {name}", False)
-        return iceberg.Table(name, str(self.catalog.locations[name]), self.catalog.metadata[name], self)
+        return iceberg.IcebergTable(name, str(self.catalog.locations[name]), self.catalog.metadata[name], self)
 
     def read(self, name: str, snapshot: int) -> Rows:
         self.step(f"read {name}", False)
@@ -108,7 +108,7 @@ class Process:
     def commit(self, name: str, location: str, steps: list[iceberg.Step]) -> None:
         with self._written(f"commit {name}: {' '.join(step[0] for step in steps)}"):
             if str(self.catalog.locations[name]) != location:
-                raise iceberg.Overtaken
+                raise iceberg.CommitConflict
             metadata = copy.deepcopy(self.catalog.metadata[name])
             refs, snapshots = metadata["refs"], {each["snapshot-id"] for each in metadata["snapshots"]}
             for step, ref, *snapshot in steps:

@@ -47,7 +47,7 @@ class Protocol:
 
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
         (path / "altneu.toml").write_text(SETTINGS)
-        self.home = Home.open(path)
+        self.home = Home.open_home(path)
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.world: World | None = None
         self.stages: dict[str, Callable[[Run], Facts]] = {"audit": see, "publish": publish_stage.work}
@@ -56,7 +56,7 @@ class Protocol:
         patch.setattr(lease, "run_periodically", lambda seconds, work: contextlib.nullcontext())
         patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         patch.setattr(pipeline.storage.session, "session_for", lambda *_: None)
-        patch.setattr(pipeline.storage.session, "plans_for", lambda *_: contextlib.nullcontext())
+        patch.setattr(pipeline.storage.session, "size_plans", lambda *_: contextlib.nullcontext())
         patch.setattr(expectations.engine, "prepare", lambda: None)
         patch.setattr(telemetry.Stage, "work", lambda stage, function, run: function(run))
         patch.setattr(stages.Stage, "work", lambda stage, run: self.stages[stage.name](run))
@@ -186,7 +186,9 @@ class World:
     def hold(self, name: str) -> str:
         """A run that is held."""
         book, run_id = self.ledger(name), f"run of {name}"
-        book.create_run(run_id, book.get_revision().revision, [1], self.protocol.home.config.semantic(), hold=True)
+        book.create_run(
+            run_id, book.get_revision().revision, [1], self.protocol.home.config.semantic_settings(), hold=True
+        )
         runner.stage(self.protocol.home, book, run_id, "audit")
         held.hold(self.protocol.home, book, run_id)
         return "held"
@@ -218,7 +220,7 @@ class World:
 
         def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
             base = row.snapshots[table]
-            return branches.rewrite(table, run_id, base, process.read(table, base))
+            return branches.rewrite_on_branch(table, run_id, base, process.read(table, base))
 
         said: Callable[[str], None] = lambda text: None  # noqa: E731
         home, grace = self.protocol.home, self.protocol.grace
@@ -234,7 +236,7 @@ class World:
         process, books = self.process, self.known()
         branches, pins = process.branches(), target.snapshots.items()
         return {
-            table: branches.rewrite(table, run_id, pin, books.visible(process.read(table, pin), target))
+            table: branches.rewrite_on_branch(table, run_id, pin, books.visible(process.read(table, pin), target))
             for table, pin in pins
         }
 

@@ -27,7 +27,7 @@ def three(seed: Seed) -> None:
 
 
 def text(seed: Seed, day: int) -> str:
-    return Reader((seed.home.reports / f"epoch={seed.home.schedule.label(day)}.html").read_text()).text
+    return Reader((seed.home.reports / f"epoch={seed.home.schedule.format_label(day)}.html").read_text()).text
 
 
 def touched(seed: Seed) -> dict[str, int]:
@@ -102,7 +102,7 @@ def test_only_pages_that_changed_are_written(seed: Seed) -> None:
     seed.run({DAY + 37: (9, 0)}, {DAY + 37: {"edges": 1}}, audit(DAY + 37))
     write(seed.home, seed.ledger, [DAY + 37])
     after = touched(seed)
-    later = {f"epoch={seed.home.schedule.label(DAY + n)}.html" for n in (37, 38, 39)}
+    later = {f"epoch={seed.home.schedule.format_label(DAY + n)}.html" for n in (37, 38, 39)}
     assert {name for name in after if after[name] != before[name]} == later
     seed.audit(audit(DAY + 3))
     report.refresh(seed.home, seed.ledger)
@@ -228,9 +228,9 @@ def test_epochs_beyond_the_calendar_are_drawn(seed: Seed, epoch: int) -> None:
     assert all(
         "Equal to a full" in Reader(path.read_text()).text
         for path in rest
-        if seed.home.schedule.label(epoch) in path.name
+        if seed.home.schedule.format_label(epoch) in path.name
     )
-    assert seed.home.schedule.label(epoch) in index.read_text()
+    assert seed.home.schedule.format_label(epoch) in index.read_text()
 
 
 def test_the_newest_runs_have_kind_and_time_and_the_landing_is_looked_at(seed: Seed, tmp_path: Path) -> None:

@@ -156,12 +156,12 @@ def test_the_same_state_gives_the_same_bytes(seed: Seed) -> None:
 
 def test_any_past_epoch_is_the_same_from_a_copy_of_the_database(states: Seed, tmp_path: Path) -> None:
     shutil.copytree(states.home.path, tmp_path / "copy", ignore=shutil.ignore_patterns("reports"))
-    home = Home.open(tmp_path / "copy")
+    home = Home.open_home(tmp_path / "copy")
     before, ledger, epochs = pages(states.home.path), Ledger(home.database), range(12_600, 12_646)
     write(home, ledger, list(epochs)[::-1])
     assert pages(home.path) == before
     for epoch in epochs:
-        page = home.reports / f"epoch={home.schedule.label(epoch)}.html"
+        page = home.reports / f"epoch={home.schedule.format_label(epoch)}.html"
         page.unlink()
         assert write(home, ledger, [epoch])[1] == page
         assert unwritten(page) == before[page.name]

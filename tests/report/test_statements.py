@@ -171,7 +171,7 @@ def moved(world: World, epoch: int, revision: int) -> Any:
     def spans(found: list[dict[str, Any]]) -> bool:
         told = {}
         for span in found:
-            first = world.seed.home.schedule.epoch(span["first"])
+            first = world.seed.home.schedule.parse_epoch(span["first"])
             last = first + span["epochs"] - 1
             assert world.label(last) == span["last"]
             told |= {e: {name: span[name] for name in SUMS} for e in range(first, last + 1)}
@@ -284,7 +284,7 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
         "epoch": epoch,
         "label": world.label(epoch),
         "state": state,
-        "weekday": f"{world.seed.home.schedule.start(epoch):%A}",
+        "weekday": f"{world.seed.home.schedule.start_of(epoch):%A}",
         "previous": world.label(before[0]) if before else None,
         "before": world.label(before[0]) if before else None,
         "next": world.label(after[0]) if after else None,
@@ -404,7 +404,7 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
             "published_at": newest.at if newest else None,
             "frontier": world.label(newest.frontier) if newest else None,
             "seconds": 86_400,
-            "starts": {epoch: home.schedule.start(epoch) for epoch in axis(world)},
+            "starts": {epoch: home.schedule.start_of(epoch) for epoch in axis(world)},
             "headline": lambda said: (
                 ("each equal" in said or "each proved" in said)
                 == (bool(newest and newest.batches) and not {"failed", "wrong", "warning", "unaudited"} & {*states})

@@ -284,7 +284,7 @@ class World:
     # -- what the documents have to say -------------------------------------------------------------------------
 
     def label(self, epoch: int) -> str:
-        return self.seed.home.schedule.label(epoch)
+        return self.seed.home.schedule.format_label(epoch)
 
     def may_have_changed(self, epoch: int, since: int) -> list[int]:
         """The revisions after `since` that may have changed an epoch."""

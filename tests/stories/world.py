@@ -270,7 +270,7 @@ class World:
     def _tables(self, row: Revision) -> None:
         """Every edge and vertex at every epoch that the revision answers for, out of the tables."""
         warehouse, epochs = Warehouse(self.spark, self.home), self._epochs(row)
-        found = audit.maintained(lambda table: warehouse.at(table, row), list(epochs)).collect()
+        found = audit.maintained(lambda table: warehouse.read_table(table, row), list(epochs)).collect()
         numbers = self._numbers(warehouse, row)
         named = {}
         for r in found:
@@ -283,7 +283,7 @@ class World:
     def _numbers(self, warehouse: Warehouse, row: Revision) -> Any:
         if self.ids == "integer":
             return lambda number: number
-        book = {r.id: int(r["name"]) for r in warehouse.at("names", row).collect()}
+        book = {r.id: int(r["name"]) for r in warehouse.read_table("names", row).collect()}
         return book.__getitem__
 
     def _graph(self, row: Revision) -> None:

@@ -32,7 +32,7 @@ from pipeline.state.facts import AuditFacts, TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.storage import certificates, kept, relocate
 from pipeline.storage.declared import CERTIFICATES
-from pipeline.storage.iceberg import Table
+from pipeline.storage.iceberg import IcebergTable
 from pipeline.storage.warehouse import Warehouse
 from tests.laws.world import World
 
@@ -47,7 +47,7 @@ def use_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     def roomy(*args: Any, **kwargs: Any) -> Any:
         return by_region(*args[:6], 10**6, *args[7:], **kwargs)
 
-    monkeypatch.setattr(memory, "cell_edges", lambda config: 3)
+    monkeypatch.setattr(memory, "max_cell_edges", lambda config: 3)
     monkeypatch.setattr(decisions, "REGION", 0)
     monkeypatch.setattr(truss.truss_region, "trussness_changes", roomy)
 
@@ -61,7 +61,7 @@ def world(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture()
 def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Tasks are on other machines, and any graph is large."""
-    monkeypatch.setattr(kept, "place", lambda home: Files(home.path / "nowhere", "elsewhere"))
+    monkeypatch.setattr(kept, "cache_location", lambda home: Files(home.path / "nowhere", "elsewhere"))
     monkeypatch.setattr(truss, "CERTIFIED", 1)
     return World(tiny, tmp_path / "home", live_for=3, settings=ROLLING)
 
@@ -86,9 +86,9 @@ def facts_of(world: World) -> tuple[TrussFacts, AuditFacts]:
 
 def certified(world: World) -> None:
     """Law 10: what the run has left is the graph at the frontier with its trussness, and both facts hold."""
-    found = kept.certified(world.ledger, world.ledger.get_revision())
+    found = kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
     assert found is not None
-    state = certificates.read(Warehouse(world.spark, world.home), found)
+    state = certificates.read_checkpoint(Warehouse(world.spark, world.home), found)
     assert state is not None and state.at == world.ledger.get_revision().frontier
     rows = truss_region.summed(state.rows).collect()
     assert {(row.a, row.b, row.level + 2) for row in rows} == set(
@@ -236,8 +236,8 @@ def test_a_damaged_state_is_left_behind(lost: str, elsewhere: World, tmp_path: P
             path.unlink()
         goes(world, tmp_path / goes.__name__)
         assert (
-            certificates.read(
-                Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.get_revision())
+            certificates.read_checkpoint(
+                Warehouse(world.spark, world.home), kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
             )
             is None
         )
@@ -273,7 +273,7 @@ def copy(world: World, folder: Path) -> None:
 def rename(world: World, folder: Path) -> None:
     """By hand, and `altneu relocate`."""
     world.home.path.rename(folder)
-    relocate.relocate(Home.open(folder))
+    relocate.relocate_home(Home.open_home(folder))
     world.reopen(folder)
 
 
@@ -285,13 +285,19 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
     warehouse = Warehouse(world.spark, world.home)
 
     def spoilt(column: str, value: str, where: str = "true") -> None:
-        found = certificates.read(warehouse, kept.certified(world.ledger, world.ledger.get_revision()))
+        found = certificates.read_checkpoint(
+            warehouse, kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
+        )
         assert found is not None
         rows = found.rows.where(where).withColumn(column, F.expr(value))
-        monkeypatch.setattr(certificates, "read", lambda *args: truss_region.State(rows, found.at, found.ends))
+        monkeypatch.setattr(
+            certificates, "read_checkpoint", lambda *args: truss_region.State(rows, found.at, found.ends)
+        )
 
     expected = {
-        "the state of the run before is not there any more: from the tables": lambda: warehouse.remove(CERTIFICATES),
+        "the state of the run before is not there any more: from the tables": lambda: warehouse.drop_table(
+            CERTIFICATES
+        ),
         "it is not that of the stored trussness: from the tables": lambda: spoilt("own", "own", "level > 0"),
         "its triangles are not those that were counted: from the tables": lambda: spoilt("own", "own + 1"),
         " edges are wrong: from the tables": lambda: spoilt("backing", "0L"),
@@ -304,7 +310,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: World, monkeypatch: 
         # where so much moves that all is counted again, a wrong count does no harm
         counted_again = "edges are wrong" in words and plan == "state"
         assert counted_again or (plan == "replay" and any(words in line for line in said)), said
-        monkeypatch.setattr(certificates, "read", READ)
+        monkeypatch.setattr(certificates, "read_checkpoint", READ)
         certified(world)
     world.assert_same_as_reference(*range(1, 6))
 
@@ -329,16 +335,18 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
     warehouse = Warehouse(world.spark, world.home)
 
     def gone() -> None:
-        warehouse.remove(CERTIFICATES)
+        warehouse.drop_table(CERTIFICATES)
 
     def foreign() -> None:
-        found = certificates.read(warehouse, kept.certified(world.ledger, world.ledger.get_revision()))
+        found = certificates.read_checkpoint(
+            warehouse, kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
+        )
         assert found is not None
         other = truss_region.State(found.rows.where("level > 0"), found.at, found.ends)
-        monkeypatch.setattr(certificates, "read", lambda *args: other)
+        monkeypatch.setattr(certificates, "read_checkpoint", lambda *args: other)
 
     def small() -> None:
-        monkeypatch.setattr(certificates, "read", READ)
+        monkeypatch.setattr(certificates, "read_checkpoint", READ)
         monkeypatch.setattr(truss.truss_region, "trussness_changes", lambda *args: PLAIN(*args[:6], 1, *args[7:]))
 
     expected = {
@@ -357,19 +365,19 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: World, monkey
     world.assert_same_as_reference(*range(1, 5))
 
 
-READ, PLAIN = certificates.read, truss_region.trussness_changes
+READ, PLAIN = certificates.read_checkpoint, truss_region.trussness_changes
 
 
 @pytest.mark.slow
 def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The trussness follows it, and a proof that does not trust it: the run begins again in parts."""
     world.publish_epochs(0, 1)
-    found = certificates.read(
-        Warehouse(world.spark, world.home), kept.certified(world.ledger, world.ledger.get_revision())
+    found = certificates.read_checkpoint(
+        Warehouse(world.spark, world.home), kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
     )
     assert found is not None
     lied = found.rows.selectExpr("a", "b", "level", "label", "own", "CAST(0 AS bigint) AS backing", "diff")
-    monkeypatch.setattr(certificates, "read", lambda *args: truss_region.State(lied, found.at, found.ends))
+    monkeypatch.setattr(certificates, "read_checkpoint", lambda *args: truss_region.State(lied, found.at, found.ends))
     for epoch in (2, 3):
         world.land_batches(epoch)
     said = run(world, 2, 3)
@@ -385,13 +393,13 @@ def test_a_wrong_certificate_is_found(world: World, monkeypatch: pytest.MonkeyPa
 def test_the_table_is_written_anew_when_it_is_worn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what older runs have left goes: of the snapshots two are kept besides the first, empty one."""
     world.publish_epochs(0, 1)
-    rows, metadata = [], lambda: Warehouse(world.spark, world.home).metadata(CERTIFICATES)
+    rows, metadata = [], lambda: Warehouse(world.spark, world.home).load_metadata(CERTIFICATES)
     for epoch in range(2, 9):
         world.land_batches(epoch)
         run(world, epoch)
-        found = kept.certified(world.ledger, world.ledger.get_revision())
+        found = kept.saved_checkpoint(world.ledger, world.ledger.get_revision())
         assert found is not None
-        rows.append(int(metadata().summary(found.snapshot)["total-records"]))
-        assert len(Table.snapshots(metadata())) <= 3
+        rows.append(int(metadata().snapshot_summary(found.snapshot)["total-records"]))
+        assert len(IcebergTable.snapshot_ids(metadata())) <= 3
     assert any(later < earlier for earlier, later in pairwise(rows)), rows
     certified(world)

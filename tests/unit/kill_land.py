@@ -43,7 +43,7 @@ def main(home: str, file: str, options: str, mode: str, at: int) -> str:
         if (mode == "once" and count == at) or (mode == "full" and count >= at and event in NEEDS_SPACE):
             raise OSError(errno.ENOSPC, "No space left on device", str(arguments[0]))
 
-    draft = Home.draft(home)
+    draft = Home.draft_home(home)
     before = placed(draft)
     sys.addaudithook(hook)
     try:

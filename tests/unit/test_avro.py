@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.storage.avro import NotAvro, copied
+from pipeline.storage.avro import NotAvro, rewrite_values
 from tests import seeds
 
 POINT = {"type": "fixed", "name": "point", "size": 3}
@@ -98,17 +98,17 @@ def test_every_kind_is_copied_and_the_named_ones_changed(codec: str) -> None:
         for n in numbers
     ]
     whole, single, sized = (file([row(*each, form) for each in given], codec) for form in ("whole", "single", "sized"))
-    assert copied(whole, {}) == whole, f"seed {seed}"
-    assert copied(single, {}) == single == copied(sized, {}), f"seed {seed}"
+    assert rewrite_values(whole, {}) == whole, f"seed {seed}"
+    assert rewrite_values(single, {}) == single == rewrite_values(sized, {}), f"seed {seed}"
     changed = file([row(n // 2, s and s + "!", items, pairs) for n, s, items, pairs in given], codec)
     changes = {("n",): lambda n: n // 2, ("s",): lambda s: s and s + "!"}
-    assert copied(whole, changes) == changed, f"seed {seed}"
+    assert rewrite_values(whole, changes) == changed, f"seed {seed}"
 
 
 def test_what_is_broken_is_refused() -> None:
     whole = file([row(1, "a", [b"b"], {})] * 3, "deflate")
     for size in (0, 3, 10, len(whole) - 1, len(whole) - 17, len(whole) - 20):
         with pytest.raises(NotAvro):
-            copied(whole[:size], {})
+            rewrite_values(whole[:size], {})
     with pytest.raises(NotAvro, match="compressed by snappy"):
-        copied(file([], "snappy"), {})
+        rewrite_values(file([], "snappy"), {})

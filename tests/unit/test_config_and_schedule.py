@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import landing
 from pipeline.errors import UsageError
-from pipeline.home.directory import Home, parse
+from pipeline.home.directory import Home, parse_settings
 from pipeline.home.schedule import Schedule
 from pipeline.landing.survey import grid
 from pipeline.reading import views
@@ -37,7 +37,7 @@ rating = "int"
 [surprise]
 """
     with pytest.raises(UsageError) as caught:
-        parse(text, "altneu.toml")
+        parse_settings(text, "altneu.toml")
     for part in ("1w", "live_for = 0", "wher", "rating", "src", "[surprise]", "6 problem(s)"):
         assert part in caught.value.what
 
@@ -55,7 +55,7 @@ rating = "int"
 )
 def test_wrong_settings(text: str) -> None:
     with pytest.raises(UsageError):
-        parse(text, "altneu.toml")
+        parse_settings(text, "altneu.toml")
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_wrong_settings(text: str) -> None:
 def test_which_epochs_a_run_recomputes(audit: str, kind: str, chosen: set[int]) -> None:
     """Epochs 4 to 6 are run; 0 to 3, 8 and 9 are published, and a compaction has folded what was before 2."""
     parent = replace(EMPTY, revision=1, frontier=9, since=2)
-    config = parse(f"[audit]\nepochs = '{audit}'\n", "x")
+    config = parse_settings(f"[audit]\nepochs = '{audit}'\n", "x")
     decision = Audit.of(Scope(parent, (4, 5, 6), RunKind(kind)), config, Known(epochs={0, 1, 2, 3, 8, 9}))
     assert decision and set(decision.epochs) == chosen
 
 
 def test_a_sample_of_epochs_to_recompute_has_the_frontier() -> None:
-    config = parse("[audit]\nepochs = 'sample 7'\n", "x")
+    config = parse_settings("[audit]\nepochs = 'sample 7'\n", "x")
     scope = Scope(replace(EMPTY, revision=1, frontier=49), (20,))
     decision, again = (Audit.of(scope, config, Known(epochs=set(range(50)))) for _ in range(2))
     assert decision and decision == again  # a preview draws what the run draws
@@ -85,12 +85,12 @@ def test_a_sample_of_epochs_to_recompute_has_the_frontier() -> None:
 
 
 def test_motifs() -> None:
-    config = parse('[motifs]\nwedge = "a-b, b-c"\nloops = ["a->b, b->c, c->a", "a->b, b->a, a-c"]\n', "x")
-    assert {name: len(found) for name, found in config.patterns().items()} == {"wedge": 1, "loops": 2}
-    assert config.digest() != parse("", "x").digest()
+    config = parse_settings('[motifs]\nwedge = "a-b, b-c"\nloops = ["a->b, b->c, c->a", "a->b, b->a, a-c"]\n', "x")
+    assert {name: len(found) for name, found in config.motif_patterns().items()} == {"wedge": 1, "loops": 2}
+    assert config.semantic_digest() != parse_settings("", "x").semantic_digest()
     wrong = '[motifs]\ntriangles = "a-b"\n"a b" = "a-b"\nx = "a-a"\nY = 3\ny = "a-b, c-d"\n'
     with pytest.raises(UsageError) as caught:
-        parse(wrong, "altneu.toml")
+        parse_settings(wrong, "altneu.toml")
     for part in (
         "triangles: a name",
         '"a b": a name',
@@ -105,55 +105,57 @@ def test_motifs() -> None:
 
 def test_a_setting_where_a_section_stands() -> None:
     with pytest.raises(UsageError, match=r"motifs = 3: expected the section \[motifs\]"):
-        parse("motifs = 3\n", "altneu.toml")
+        parse_settings("motifs = 3\n", "altneu.toml")
 
 
 def test_the_digest_follows_the_meaning_only() -> None:
-    base = parse("", "x").digest()
-    assert parse("[spark]\nmaster = 'local[1]'\n", "x").digest() == base
-    assert parse("[edges]\nlive_for = 3\n", "x").digest() != base
+    base = parse_settings("", "x").semantic_digest()
+    assert parse_settings("[spark]\nmaster = 'local[1]'\n", "x").semantic_digest() == base
+    assert parse_settings("[edges]\nlive_for = 3\n", "x").semantic_digest() != base
     one, two = "[values]\nx='long'\ny='long'\n", "[values]\ny='long'\nx='long'\n"
-    assert parse(one, "x").digest() != parse(two, "x").digest()  # their order decides which value is greater
+    assert (
+        parse_settings(one, "x").semantic_digest() != parse_settings(two, "x").semantic_digest()
+    )  # their order decides which value is greater
 
 
 def test_a_home_is_made_and_declared(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no altneu home"):
-        Home.open(tmp_path / "none")
-    home = Home.open(tmp_path / "new", create=True)
-    home = home.declare(epochs={"every": "1d"}, edges={"live_for": 30}, values={"rating": "long"})
-    again = Home.open(tmp_path / "new")
+        Home.open_home(tmp_path / "none")
+    home = Home.open_home(tmp_path / "new", create=True)
+    home = home.declare_settings(epochs={"every": "1d"}, edges={"live_for": 30}, values={"rating": "long"})
+    again = Home.open_home(tmp_path / "new")
     assert again.config == home.config
     assert (again.config.epochs.every, again.config.edges.live_for, again.config.values) == (
         "1d",
         30,
         {"rating": "long"},
     )
-    again.declare(values={"hue": "string"})
-    assert list(Home.open(tmp_path / "new").config.values) == ["rating", "hue"]
+    again.declare_settings(values={"hue": "string"})
+    assert list(Home.open_home(tmp_path / "new").config.values) == ["rating", "hue"]
 
 
 @pytest.mark.parametrize("every", ["1d", "7d", "12h", "1h", "15m", None])
 @pytest.mark.parametrize("epoch", [-3, 0, 1, 12_523])
 def test_label_and_epoch_are_inverse(every: str | None, epoch: int) -> None:
-    schedule = Schedule.parse(every)
-    assert schedule.epoch(schedule.label(epoch)) == epoch
-    assert schedule.epoch(str(epoch)) == epoch
+    schedule = Schedule.from_text(every)
+    assert schedule.parse_epoch(schedule.format_label(epoch)) == epoch
+    assert schedule.parse_epoch(str(epoch)) == epoch
 
 
 def test_labels() -> None:
-    assert Schedule.parse("1d").label(12_523) == "2004-04-15"
-    assert Schedule.parse("12h").label(25_047) == "2004-04-15T12"
-    assert Schedule.parse("1d").epoch("2004-04-15") == 12_523
+    assert Schedule.from_text("1d").format_label(12_523) == "2004-04-15"
+    assert Schedule.from_text("12h").format_label(25_047) == "2004-04-15T12"
+    assert Schedule.from_text("1d").parse_epoch("2004-04-15") == 12_523
     for text in ("2004-04-15T12", "tomorrow"):
         with pytest.raises(UsageError):
-            Schedule.parse("1d").epoch(text)
+            Schedule.from_text("1d").parse_epoch(text)
     with pytest.raises(UsageError):
-        Schedule.parse(None).epoch("2004-04-15")
+        Schedule.from_text(None).parse_epoch("2004-04-15")
     for every, ends in ((None, -(2**63)), ("1d", 2**63 - 2)):
-        assert Schedule.parse(every).epoch(str(ends)) == ends
+        assert Schedule.from_text(every).parse_epoch(str(ends)) == ends
         for beyond in (-(2**63) - 1, 2**63 - 1):  # the greatest bigint is the open end of intervals
             with pytest.raises(UsageError, match="is not between"):
-                Schedule.parse(every).epoch(str(beyond))
+                Schedule.from_text(every).parse_epoch(str(beyond))
 
 
 WRONG = {  # the file -> what must be said of it
@@ -222,7 +224,7 @@ WRONG = {  # the file -> what must be said of it
 @pytest.mark.parametrize("text", WRONG)
 def test_what_is_said_of_a_wrong_setting(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        parse(text, "altneu.toml")
+        parse_settings(text, "altneu.toml")
     assert "altneu.toml has 1 problem(s)" in caught.value.what
     assert WRONG[text] in caught.value.what
     assert "hunter2" not in caught.value.what
@@ -232,7 +234,7 @@ def test_all_wrong_settings_are_told_at_once() -> None:
     text = "[ingest]\nmax_revision_mb = -1\n[edges]\nwhere = '((('\n[motifs]\nm = 'a-b where x > 0'\n"
     text += "[spark]\nmaster = 'x'"
     with pytest.raises(UsageError, match=r"4 problem\(s\)"):
-        parse(text, "altneu.toml")
+        parse_settings(text, "altneu.toml")
 
 
 def test_settings_that_are_right() -> None:
@@ -254,9 +256,9 @@ max_revision_mb = inf
 [storage]
 database = "postgresql+psycopg://me@host/db"
 """
-    config = parse("\ufeff".encode() + text.encode(), "x")
+    config = parse_settings("\ufeff".encode() + text.encode(), "x")
     assert config.spark.conf["spark.sql.shuffle.partitions"] == "4"
-    assert [edge.relation for edge in config.patterns()["m"][0].edges] == [
+    assert [edge.relation for edge in config.motif_patterns()["m"][0].edges] == [
         "-> where `my col` in (1, 2-3, 4) and tag = 'x, a-b  c'",
         "- where größe > 0",
     ]
@@ -264,39 +266,39 @@ database = "postgresql+psycopg://me@host/db"
 
 def test_a_name_that_needs_quotes() -> None:
     with pytest.raises(UsageError, match='The name stands in quotes: "größe" = …'):
-        parse('[values]\ngröße = "long"\n', "altneu.toml")
+        parse_settings('[values]\ngröße = "long"\n', "altneu.toml")
 
 
 def test_a_file_that_is_no_text() -> None:
     with pytest.raises(UsageError, match="is not UTF-8"):
-        parse(b"[edges]\nwhere = '\xff'", "altneu.toml")
+        parse_settings(b"[edges]\nwhere = '\xff'", "altneu.toml")
 
 
 def test_names_that_toml_has_in_quotes(tmp_path: Path) -> None:
-    Home.open(tmp_path / "new", create=True).declare(values={"my col": "long", "größe": "double"})
-    assert Home.open(tmp_path / "new").config.values == {"my col": "long", "größe": "double"}
+    Home.open_home(tmp_path / "new", create=True).declare_settings(values={"my col": "long", "größe": "double"})
+    assert Home.open_home(tmp_path / "new").config.values == {"my col": "long", "größe": "double"}
 
 
 def test_an_epoch_beyond_the_calendar_is_no_batch_and_has_a_name(tmp_path: Path) -> None:
-    home = Home.open(tmp_path / "home", create=True).declare(epochs={"every": "1d"})
+    home = Home.open_home(tmp_path / "home", create=True).declare_settings(epochs={"every": "1d"})
     beyond = 12_523_620  # milliseconds taken for seconds: the year 36258
     for epoch in (12_523, beyond):
         (home.landing / f"epoch={epoch}").mkdir(parents=True)
         (home.landing / f"epoch={epoch}" / "a.csv").write_text("src,dst\n1,2\n")
     found = landing.listing(home)
     assert found[12_523].incomplete is None and "beyond the years" in (found[beyond].incomplete or "")
-    assert home.schedule.label(beyond) == str(beyond) and home.schedule.end(beyond) is None
+    assert home.schedule.format_label(beyond) == str(beyond) and home.schedule.end_of(beyond) is None
 
 
 def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     """A home that already holds such an epoch is shown, and its pages are written."""
-    home = Home.open(tmp_path / "home", create=True).declare(epochs={"every": "1d"})
+    home = Home.open_home(tmp_path / "home", create=True).declare_settings(epochs={"every": "1d"})
     ledger = Ledger(home.database)
     beyond = 12_523_620
-    ledger.create_run("r", 0, [10, beyond], home.config.semantic())
+    ledger.create_run("r", 0, [10, beyond], home.config.semantic_settings())
     ledger.put_batches("r", [StagedBatch(e, "d", 1, 1, 0) for e in (10, beyond)])
     ledger.put_totals("r", ["edges"], [("edges", 0, 10, 5), ("edges", 0, beyond, 1)])
-    ledger.publish_revision("r", 0, beyond, {}, home.config.digest(), None)
+    ledger.publish_revision("r", 0, beyond, {}, home.config.semantic_digest(), None)
     rows = views.totals(home, ledger, all_epochs=True)
     assert [(row["epoch"], row["label"], row["edges"]) for row in rows] == [
         (10, "1970-01-11", 5), (beyond, str(beyond), 6)

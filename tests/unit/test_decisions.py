@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.home.directory import Home, parse
+from pipeline.home.directory import Home, parse_settings
 from pipeline.run import planning
 from pipeline.run.decision import Number, Scope, Way
 from pipeline.run.decisions import BROADCAST_ROWS, PARTS, Audit, Edges, Motifs, Triangles, Truss, decisions
@@ -66,7 +66,7 @@ class Known:
 
 
 def listed(text: str, numbers: Known, scope: Scope | None = None) -> dict[str, tuple[str, frozenset[str]]]:
-    found = decisions(scope or Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse(text, "x"), numbers)
+    found = decisions(scope or Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse_settings(text, "x"), numbers)
     return {each.NAME: (each.way, each.may) for each in found}
 
 
@@ -99,18 +99,20 @@ def test_where_nothing_changes_nothing_is_done() -> None:
 
 def test_scheduled_expiries_are_replayed_though_nothing_changes() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (9,))
-    truss = Truss.of(scope, parse("", "x"), Known(intervals=NOTHING, first=None))
+    truss = Truss.of(scope, parse_settings("", "x"), Known(intervals=NOTHING, first=None))
     assert (truss.first, truss.last, truss.way, truss.may) == (6, 9, "task", {"task"})
-    recomputed = Truss.of(replace(scope, kind=RunKind.RELOAD), parse("", "x"), Known(intervals=NOTHING, first=None))
+    recomputed = Truss.of(
+        replace(scope, kind=RunKind.RELOAD), parse_settings("", "x"), Known(intervals=NOTHING, first=None)
+    )
     assert recomputed.way is Way.NOTHING
 
 
 def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (5,))
-    truss = Truss.of(scope, parse("", "x"), Known(kept=True))
+    truss = Truss.of(scope, parse_settings("", "x"), Known(kept=True))
     assert (truss.way, truss.may) == ("resume", {"resume", "task", "nothing"})
     assert truss.words(str).endswith(", from the kept graph if it is there")
-    recomputed = Truss.of(replace(scope, kind=RunKind.REBUILD), parse("", "x"), Known(kept=True))
+    recomputed = Truss.of(replace(scope, kind=RunKind.REBUILD), parse_settings("", "x"), Known(kept=True))
     assert recomputed.may == {"task", "nothing"}
     assert Truss.taken(TrussFacts(rows=1, epochs=2, plan="resume", methods={"lift": 2})) == "resume"
 
@@ -139,21 +141,23 @@ def test_where_tasks_see_no_folder_changes_are_followed_from_the_state_in_a_tabl
 
 def test_triangles_are_followed_from_a_kept_graph_where_nothing_expires() -> None:
     scope, few = Scope(replace(EMPTY, revision=1, frontier=5), (5,)), Known(kept=True, there=2_000_000)
-    found = Triangles.of(scope, parse("", "x"), few)
+    found = Triangles.of(scope, parse_settings("", "x"), few)
     assert (found.way, found.may) == ("resume", {"resume", "delta", "bulk", "nothing"})
     assert found.words(str).startswith(
         "from the kept graph, by cost: about 0.7 s (delta query: 1.8 s, enumeration of all"
     )
     assert replace(found, kept=False).way == "delta", "when its files have gone"
-    assert Triangles.of(scope, parse("[edges]\nlive_for = 3\n", "x"), few).way == "delta"
-    assert Triangles.of(scope, parse('[triangles]\nplan = "delta"\n', "x"), few).may == {"delta", "nothing"}
-    recomputed = Triangles.of(replace(scope, kind=RunKind.REBUILD), parse('[triangles]\nplan = "resume"\n', "x"), few)
+    assert Triangles.of(scope, parse_settings("[edges]\nlive_for = 3\n", "x"), few).way == "delta"
+    assert Triangles.of(scope, parse_settings('[triangles]\nplan = "delta"\n', "x"), few).may == {"delta", "nothing"}
+    recomputed = Triangles.of(
+        replace(scope, kind=RunKind.REBUILD), parse_settings('[triangles]\nplan = "resume"\n', "x"), few
+    )
     assert recomputed.may == {"delta", "bulk", "nothing"}
     assert Triangles.taken(TrianglesFacts(rows=1, plan="resume", proposals=None)) == "resume"
 
 
 def test_a_change_after_the_frontier_is_not_replayed() -> None:
-    truss = Truss.of(Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse("", "x"), Known(first=6))
+    truss = Truss.of(Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse_settings("", "x"), Known(first=6))
     assert truss.may == {"nothing"}
 
 
@@ -238,7 +242,7 @@ def test_the_document_names_every_decision(home: Home) -> None:
 
 def test_an_audit_says_which_epochs_it_compared() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (3,))
-    audit = decisions(scope, parse("", "x"), Known())[-1]
+    audit = decisions(scope, parse_settings("", "x"), Known())[-1]
     assert audit.taken(AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5])) == audit.way == "full: 3 5"
 
 
@@ -304,7 +308,7 @@ def test_motifs_ask_for_the_tables_of_their_relations() -> None:
             return {"edges": Number(10, 0, 30), "motif_edges": Number(1, 1, 3)}[table]
 
     def asked(motifs: str) -> Motifs:
-        found = Motifs.of(Scope(EMPTY, (3,)), parse(f'{motifs}[values]\nx = "long"\n', "x"), Each())
+        found = Motifs.of(Scope(EMPTY, (3,)), parse_settings(f'{motifs}[values]\nx = "long"\n', "x"), Each())
         assert found is not None
         return found
 
@@ -317,7 +321,7 @@ def test_motifs_ask_for_the_tables_of_their_relations() -> None:
 
 def truss_of(numbers: Known, epochs: tuple[int, ...] = (5,), text: str = "", **parent: int | None) -> Truss:
     return Truss.of(
-        Scope(replace(EMPTY, **{"revision": 1, "frontier": 5, **parent}), epochs), parse(text, "x"), numbers
+        Scope(replace(EMPTY, **{"revision": 1, "frontier": 5, **parent}), epochs), parse_settings(text, "x"), numbers
     )
 
 
@@ -392,7 +396,9 @@ def test_few_changes_of_what_no_task_can_hold_are_followed_by_region(
 
 
 def audited(epochs: str, scope: Scope, published: Collection[int]) -> tuple[int, ...]:
-    found = Audit.of(scope, parse(f'[audit]\nepochs = "{epochs}"\n' if epochs else "", "x"), Known(epochs=published))
+    found = Audit.of(
+        scope, parse_settings(f'[audit]\nepochs = "{epochs}"\n' if epochs else "", "x"), Known(epochs=published)
+    )
     assert found is not None and found.may == {found.way} == {f"full: {' '.join(map(str, found.epochs))}"}
     return found.epochs
 
@@ -406,7 +412,7 @@ def test_a_run_audits_its_last_epoch_the_frontier_and_what_is_asked_for() -> Non
     drawn = audited("sample 3", scope, published)
     assert {8, 20} <= {*drawn} <= {*published} and 3 <= len(drawn) <= 5
     assert drawn == audited("sample 3", scope, published)  # in the plan, then in the run
-    assert Audit.of(Scope(EMPTY, ()), parse("", "x"), Known()) is None
+    assert Audit.of(Scope(EMPTY, ()), parse_settings("", "x"), Known()) is None
 
 
 def test_the_audit_leaves_out_what_a_compaction_has_folded() -> None:
@@ -426,7 +432,7 @@ def test_a_rebuild_audits_epochs_of_all_its_history(published: int, expected: li
 
 
 def audit_of(text: str, numbers: Known, epochs: tuple[int, ...] = (5,)) -> Audit:
-    found = Audit.of(Scope(replace(EMPTY, revision=1, frontier=5), epochs), parse(text, "x"), numbers)
+    found = Audit.of(Scope(replace(EMPTY, revision=1, frontier=5), epochs), parse_settings(text, "x"), numbers)
     assert found is not None
     return found
 

@@ -30,7 +30,7 @@ def publish(home: Home, ledger: Ledger, since: int | None, kind: RunKind = RunKi
     """All that is landed, without its tables."""
     parent, known = survey(home, ledger)
     run_id = f"r{parent.revision + 1}"
-    ledger.create_run(run_id, parent.revision, [*known], home.config.semantic(), kind)
+    ledger.create_run(run_id, parent.revision, [*known], home.config.semantic_settings(), kind)
     ledger.put_batches(run_id, [StagedBatch(e.epoch, e.digest or folder.EMPTY_DIGEST, 1, 1, 0) for e in known.values()])
     ledger.publish_revision(run_id, parent.revision, max(known), {}, "digest", None, since)
 

@@ -492,7 +492,7 @@ def call(home: Path, files: list[Path], options: dict[str, Any], capsys: pytest.
 
     columns = tuple(filter(None, options.pop("columns", "").split(",")))
     try:
-        report = landing.land(Home.draft(home), files, landing.Options(columns, **options), said.append, confirm)
+        report = landing.land(Home.draft_home(home), files, landing.Options(columns, **options), said.append, confirm)
     except AltneuError as error:
         return Outcome(error.exit, f"{error.what} {error.next}")
     said += [reason for _, _, reason, _ in report.rejected]
@@ -513,7 +513,7 @@ def command(home: Path, files: list[Path], options: dict[str, Any], capsys: pyte
 def landed_rows(home: Path, names: Sequence[str] = ()) -> Rows:
     """Read what has landed by the product's reader; Python's csv module has to read the same. `names`: the columns of a
     row, else those of the landed file in its order."""
-    opened = Home.open(home)
+    opened = Home.open_home(home)
     rows: Rows = []
     for batch in landing.listing(opened).values():
         for file in batch.files:
@@ -576,15 +576,15 @@ def test_what_lands_is_what_was_in_the_files(
 
 @pytest.mark.parametrize("given", [each for each in TABLE if each.folder], ids=lambda each: each.name)
 def test_the_landing_folder_reads_the_same(given: Input, tmp_path: Path) -> None:
-    home = Home.open(tmp_path / "home", create=True).declare(values={"w": "long"})
+    home = Home.open_home(tmp_path / "home", create=True).declare_settings(values={"w": "long"})
     if given.options.get("ids") == "string":
-        home = home.declare(vertices={"ids": "string"})
+        home = home.declare_settings(vertices={"ids": "string"})
     folder = home.landing / "epoch=1"
     folder.parent.mkdir()
     rows: Rows = []
     bad = 0
     for file in write_files(folder, given.files):
-        listed = _File(1, str(file), file.name, _layout(home), S3.here())
+        listed = _File(1, str(file), file.name, _layout(home), S3.from_environment())
         for good, malformed in _blocks(listed):
             names = ["src", "dst", "w"][: len((given.rows or [()])[0])]
             rows += list(zip(*(good[name].to_pylist() for name in names), strict=True))

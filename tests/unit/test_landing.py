@@ -11,7 +11,7 @@ import pytest
 from pipeline import landing
 from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
-from pipeline.home.file import template
+from pipeline.home.file import settings_template
 from pipeline.run import planning
 from pipeline.run.forecast import forecast
 from pipeline.state.ledger import Ledger
@@ -19,7 +19,7 @@ from pipeline.state.ledger import Ledger
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home.open(tmp_path / "home", create=True)
+    return Home.open_home(tmp_path / "home", create=True)
 
 
 def raw(tmp_path: Path, text: str, name: str = "raw.txt") -> Path:
@@ -40,7 +40,7 @@ def content(home: Home) -> dict[str, list[str]]:
 
 
 def test_by_time(home: Home, tmp_path: Path) -> None:
-    home = home.declare(epochs={"every": "1d"}, ingest={"max_bad_share": 0.5})
+    home = home.declare_settings(epochs={"every": "1d"}, ingest={"max_bad_share": 0.5})
     path = raw(tmp_path, "1 2 0\n3 4 86399.5\n5 6 86400\n7 8 soon\n9 10 -1\n")
     report = take(home, [path], ["src", "dst", "ts"], time_column="ts")
     assert content(home) == {
@@ -78,7 +78,7 @@ def test_wrong_columns(home: Home, tmp_path: Path) -> None:
         take(home, [path], ["src", "_", "_"], epoch=1)
     with pytest.raises(UsageError, match="no such column"):
         take(home, [path], ["src", "dst", "_"], time_column="ts", every="1d")
-    assert (home.path / "altneu.toml").read_text() == template() and not content(home)
+    assert (home.path / "altneu.toml").read_text() == settings_template() and not content(home)
 
 
 def test_digests_follow_content(home: Home, tmp_path: Path) -> None:

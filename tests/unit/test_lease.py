@@ -182,7 +182,7 @@ def test_the_heartbeat_goes_on_beside_the_work(ledger: Ledger, wait: Clock, monk
 
 
 def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
-    home = Home.open(tmp_path, create=True)
+    home = Home.open_home(tmp_path, create=True)
     (home.landing / "epoch=1").mkdir(parents=True, exist_ok=True)
     (home.landing / "epoch=1" / "a.csv").write_text("src,dst\n1,2\n")
     return home, Ledger(home.database)
@@ -191,7 +191,7 @@ def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
 def publish(home: Home, ledger: Ledger, run_id: str) -> None:
     digest = survey(home, ledger)[1][1].digest
     ledger.put_batches(run_id, [StagedBatch(1, digest, 1, 1, 0)])
-    ledger.publish_revision(run_id, ledger.get_run(run_id).parent, 1, {}, home.config.digest(), None)
+    ledger.publish_revision(run_id, ledger.get_run(run_id).parent, 1, {}, home.config.semantic_digest(), None)
 
 
 def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:

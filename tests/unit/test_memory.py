@@ -27,7 +27,7 @@ def config(master: str = "local[*]", limit: int | None = None, cells: int | None
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 GiB and 4 cores."""
     monkeypatch.delenv("ALTNEU_MASTER", raising=False)
-    monkeypatch.setattr(memory, "_total", lambda: 16 * GIB)
+    monkeypatch.setattr(memory, "_total_memory", lambda: 16 * GIB)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
 
 
@@ -48,13 +48,18 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_memory_of_a_task(settings: Config, alone: float, share: float) -> None:
-    room = memory.room(settings)
-    assert (room.alone, room.share) == (alone * GIB // memory.REPLAY_BYTES, share * GIB // memory.EDGE_BYTES)
-    several = [memory.audit_edges(settings, epochs) for epochs in (1, 2, 100)]
+    room = memory.memory_budget(settings)
+    assert (room.max_edges_exclusive, room.max_edges_shared) == (
+        alone * GIB // memory.REPLAY_BYTES,
+        share * GIB // memory.EDGE_BYTES,
+    )
+    several = [memory.max_audit_edges(settings, epochs) for epochs in (1, 2, 100)]
     each = alone * GIB // memory.AUDIT_BYTES
     assert several == [pytest.approx(each // max(1, min(n, room.cores)), abs=8) for n in (1, 2, 100)]
-    assert memory.region_edges(settings) < room.alone
-    assert f"{room.alone:,}" in room.words() and (room.cores == 1 or f"{room.share:,}" in room.words())
+    assert memory.max_region_edges(settings) < room.max_edges_exclusive
+    assert f"{room.max_edges_exclusive:,}" in room.describe() and (
+        room.cores == 1 or f"{room.max_edges_shared:,}" in room.describe()
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,10 +73,13 @@ def test_the_memory_of_a_task(settings: Config, alone: float, share: float) -> N
 )
 def test_what_spark_gives_each_python_worker_is_the_most_of_a_task(settings: Config, each: int) -> None:
     """Also of one that works alone; and its libraries are within it."""
-    room, limit = memory.room(settings), each * GIB - memory.LIBRARIES
-    assert (room.alone, room.share) == (limit // memory.REPLAY_BYTES, limit // memory.EDGE_BYTES)
-    assert {memory.audit_edges(settings, n) for n in (1, room.cores)} == {limit // memory.AUDIT_BYTES}
-    assert f"{each}.0 for a worker with its libraries" in room.words()
+    room, limit = memory.memory_budget(settings), each * GIB - memory.LIBRARIES
+    assert (room.max_edges_exclusive, room.max_edges_shared) == (
+        limit // memory.REPLAY_BYTES,
+        limit // memory.EDGE_BYTES,
+    )
+    assert {memory.max_audit_edges(settings, n) for n in (1, room.cores)} == {limit // memory.AUDIT_BYTES}
+    assert f"{each}.0 for a worker with its libraries" in room.describe()
 
 
 @pytest.mark.parametrize(
@@ -84,25 +92,25 @@ def test_what_spark_gives_each_python_worker_is_the_most_of_a_task(settings: Con
 )
 def test_a_limit_that_leaves_a_worker_nothing_is_refused(settings: Config, least: str) -> None:
     with pytest.raises(UsageError, match="Spark divides it by the cores") as error:
-        memory.room(settings)
+        memory.memory_budget(settings)
     assert f'at least "{least}"' in (error.value.next or "")
     enough = Config(
         spark={"master": settings.spark.master, "conf": settings.spark.conf | {memory.PYTHON_MEMORY: least}}
     )
-    assert memory.room(enough).share > 100_000
+    assert memory.memory_budget(enough).max_edges_shared > 100_000
 
 
 @pytest.mark.parametrize("conf", [{}, {"executor_memoryOverhead": "1g"}, {"executor_memoryOverheadFactor": "0.2"}])
 def test_a_container_without_memory_for_python_holds_few_edges_and_it_is_said(conf: dict[str, str]) -> None:
-    room = memory.room(config("yarn", executor_memory="4g", **conf))
+    room = memory.memory_budget(config("yarn", executor_memory="4g", **conf))
     assert room.bytes == memory.LEAST
-    assert memory.OVERHEAD in room.words()
+    assert memory.OVERHEAD in room.describe()
 
 
 def test_of_a_server_elsewhere_nothing_is_known() -> None:
-    room = memory.room(config("sc://spark.example.org:15002"))
-    assert room.alone == room.share == memory.UNKNOWN
-    assert "not known" in room.words()
+    room = memory.memory_budget(config("sc://spark.example.org:15002"))
+    assert room.max_edges_exclusive == room.max_edges_shared == memory.UNKNOWN
+    assert "not known" in room.describe()
 
 
 @pytest.mark.parametrize(
@@ -114,22 +122,25 @@ def test_of_a_server_elsewhere_nothing_is_known() -> None:
     ],
 )
 def test_of_a_server_elsewhere_what_the_settings_say(conf: dict[str, str], as_on: str) -> None:
-    room, same = memory.room(config("sc://spark.example.org:15002", **conf)), memory.room(config(as_on, **conf))
+    room, same = (
+        memory.memory_budget(config("sc://spark.example.org:15002", **conf)),
+        memory.memory_budget(config(as_on, **conf)),
+    )
     assert (room.bytes, room.heap, room.cores, room.limit) == (same.bytes, same.heap, same.cores, same.limit)
-    assert "an executor of the server, by [spark] conf: " in room.words()
-    assert memory.room(config("sc://127.0.0.1:15002", **conf)).whose.startswith("this machine")
+    assert "an executor of the server, by [spark] conf: " in room.describe()
+    assert memory.memory_budget(config("sc://127.0.0.1:15002", **conf)).whose.startswith("this machine")
 
 
 def test_the_environment_names_the_master_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALTNEU_MASTER", "local[1]")
-    assert memory.room(config("yarn", executor_memory="4g")).cores == 1
+    assert memory.memory_budget(config("yarn", executor_memory="4g")).cores == 1
 
 
 def test_more_memory_never_means_a_smaller_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = []
     for gib in (1, 2, 4, 16, 64, 512):
-        monkeypatch.setattr(memory, "_total", lambda gib=gib: gib * GIB)
-        limits.append(memory.task_edges(config()))
+        monkeypatch.setattr(memory, "_total_memory", lambda gib=gib: gib * GIB)
+        limits.append(memory.max_task_edges(config()))
     assert limits == sorted(limits) and limits[0] > 100_000
 
 
@@ -138,18 +149,18 @@ def test_more_memory_never_means_a_smaller_limit(monkeypatch: pytest.MonkeyPatch
 )
 def test_a_users_limit_is_an_upper_bound(limit: int | None, found: int | None) -> None:
     settings = config(limit=limit, cells=limit or None)
-    assert memory.task_edges(settings) == (
-        memory.room(settings).alone if found is None else pytest.approx(found, abs=8)
+    assert memory.max_task_edges(settings) == (
+        memory.memory_budget(settings).max_edges_exclusive if found is None else pytest.approx(found, abs=8)
     )
-    assert memory.part_edges(settings) <= memory.task_edges(settings)
-    assert memory.region_edges(settings) <= memory.task_edges(settings)
-    assert memory.audit_edges(settings, 3) <= memory.audit_edges(settings, 1) <= memory.task_edges(settings)
-    assert memory.cell_edges(settings) <= memory.room(settings).share
+    assert memory.max_partition_edges(settings) <= memory.max_task_edges(settings)
+    assert memory.max_region_edges(settings) <= memory.max_task_edges(settings)
+    assert memory.max_audit_edges(settings, 3) <= memory.max_audit_edges(settings, 1) <= memory.max_task_edges(settings)
+    assert memory.max_cell_edges(settings) <= memory.memory_budget(settings).max_edges_shared
 
 
 @pytest.mark.parametrize("total", [16 * GIB, GIB, 256 * GIB])
 def test_the_driver_takes_half_within_bounds(monkeypatch: pytest.MonkeyPatch, total: int) -> None:
-    monkeypatch.setattr(memory, "_total", lambda: total)
+    monkeypatch.setattr(memory, "_total_memory", lambda: total)
     assert memory.driver_memory_mb() == max(1024, min(total // 2**21, 31 * 1024))
 
 
@@ -163,7 +174,7 @@ def test_the_driver_takes_half_within_bounds(monkeypatch: pytest.MonkeyPatch, to
     ],
 )
 def test_what_is_sent_to_every_task_fits_an_executor(settings: Config, rows: int) -> None:
-    assert memory.broadcast_rows(settings) == rows
+    assert memory.max_broadcast_rows(settings) == rows
 
 
 def test_doctor_says_what_is_wrong_with_a_limit_and_goes_on(tmp_path: Path) -> None:

@@ -23,21 +23,21 @@ import pipeline.state.carried
 from pipeline import landing
 from pipeline.errors import AltneuError, CheckFailed, Unavailable, UsageError
 from pipeline.home.directory import Home
-from pipeline.home.file import replaced
+from pipeline.home.file import replace_settings
 from pipeline.run import destination, move
 from pipeline.state import files, lease, place
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import RunState
 from pipeline.state.schema import metadata
 from pipeline.storage import iceberg, inventory
-from pipeline.storage.relocate import relocate
+from pipeline.storage.relocate import relocate_home
 from tests import homes, seeds
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = Home.open(homes.old(tmp_path_factory.mktemp("made"))[0])
-    relocate(home)
+    home = Home.open_home(homes.old(tmp_path_factory.mktemp("made"))[0])
+    relocate_home(home)
     home.reports.mkdir()
     (home.reports / "diff-1-2.html").write_text("of two revisions")
     return home.path
@@ -47,15 +47,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(made: Path) -> Iterator[Home]:
     """The stored home, of six revisions: no move changes it."""
     before = digests(made)
-    yield Home.open(made)
+    yield Home.open_home(made)
     assert digests(made) == before
 
 
 @pytest.fixture
 def own(made: Path, tmp_path: Path) -> Home:
     """The same, to be changed."""
-    home = Home.open(shutil.copytree(made, tmp_path / "home"))
-    relocate(home)
+    home = Home.open_home(shutil.copytree(made, tmp_path / "home"))
+    relocate_home(home)
     return home
 
 
@@ -78,15 +78,15 @@ def rows(home: Home) -> dict[str, list[Any]]:
 def moved(home: Home, folder: Path, *to: str, prove: move.Prove | None = None) -> Home:
     found = move.move(home, destination.read(folder, to), lambda text: None, prove or (lambda *homes: {1: ["edges"]}))
     assert found is not None and found.home.path == folder
-    return Home.open(folder)
+    return Home.open_home(folder)
 
 
 def same(home: Home, new: Home) -> None:
     """All of the home is in the new one, which answers for itself."""
     ledger = place.open_ledger(new)
     assert rows(new) == rows(home)
-    found = inventory.take(new, ledger)
-    assert found.files == inventory.take(home, Ledger(home.database)).files and not found.missing
+    found = inventory.take_inventory(new, ledger)
+    assert found.files == inventory.take_inventory(home, Ledger(home.database)).files and not found.missing
     ours, theirs = landing.listing(home), landing.listing(new)
     assert ours.keys() == theirs.keys()
     assert landing.digest(ledger, theirs.values()) == landing.digest(
@@ -103,7 +103,7 @@ def test_a_copy_is_all_of_it(own: Home, tmp_path: Path) -> None:
     same(own, new)
     assert (new.reports / "diff-1-2.html").read_text() == "of two revisions"
     shutil.rmtree(own.path)  # nothing leads back
-    assert not inventory.take(new, place.open_ledger(new)).missing
+    assert not inventory.take_inventory(new, place.open_ledger(new)).missing
 
 
 def test_there_and_back_with_postgres(
@@ -173,7 +173,7 @@ def test_killed_at_any_step_and_gone_on_with(home: Home, tmp_path: Path, killed)
         assert killed(home, tmp_path / "new", [], 0)[0] == "done"
     assert attempt > 2
     assert copied <= whole["copied"]
-    same(home, Home.open(tmp_path / "new"))
+    same(home, Home.open_home(tmp_path / "new"))
 
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
@@ -193,7 +193,7 @@ def test_killed_at_the_end(every: int, home: Home, tmp_path: Path, killed) -> No
             assert {name: each for name, each in digests(folder).items() if "reports" not in name} == {
                 name: each for name, each in before.items() if name != move.JOURNAL and "reports" not in name
             }
-        same(home, Home.open(folder))
+        same(home, Home.open_home(folder))
 
 
 # -- Refused -------------------------------------------------------------------------------------------------------
@@ -251,8 +251,8 @@ def test_a_home_at_work_is_not_moved(own: Home, tmp_path: Path) -> None:
 
 def test_a_second_mover(home: Home, tmp_path: Path) -> None:
     """Of the same folder while the first is at work; of another home later."""
-    other = Home.open(shutil.copytree(home.path, tmp_path / "other"))
-    relocate(other)
+    other = Home.open_home(shutil.copytree(home.path, tmp_path / "other"))
+    relocate_home(other)
 
     def meanwhile(*_: object) -> dict[int, list[str]]:
         with pytest.raises(UsageError, match=r"another altneu move is filling .*new"):
@@ -342,7 +342,7 @@ def test_the_lock_outlives_no_process(home: Home, tmp_path: Path) -> None:
 
 def test_no_password_is_written(tmp_path: Path) -> None:
     text = '# database = "postgresql+psycopg://me:secret@host/a"\n[storage]\ndatabase = "postgresql+psycopg://me:secret@h/a"\n'
-    new = replaced(text, {("storage", "database"): "postgresql+psycopg://me@other/b"})
+    new = replace_settings(text, {("storage", "database"): "postgresql+psycopg://me@other/b"})
     assert (
         new
         == '# database = "postgresql+psycopg://me@host/a"\n[storage]\ndatabase = "postgresql+psycopg://me@other/b"\n'
@@ -351,5 +351,7 @@ def test_no_password_is_written(tmp_path: Path) -> None:
 
 def test_files_that_only_spark_sees_are_not_missing(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
-    table = iceberg.Table("t", f"{elsewhere}/metadata/1.metadata.json", {"location": str(elsewhere)}, cast(Any, None))
-    assert not inventory.lacking(table, {1})
+    table = iceberg.IcebergTable(
+        "t", f"{elsewhere}/metadata/1.metadata.json", {"location": str(elsewhere)}, cast(Any, None)
+    )
+    assert not inventory.is_missing_files(table, {1})

@@ -18,7 +18,7 @@ from pipeline.errors import AltneuError
 from pipeline.home.directory import Home
 from pipeline.state import files, place
 from pipeline.storage import avro
-from pipeline.storage.relocate import relocate
+from pipeline.storage.relocate import relocate_home
 from tests import homes
 
 MADE = "/srv/altneu/home"  # where the stored home was made
@@ -26,7 +26,7 @@ MADE = "/srv/altneu/home"  # where the stored home was made
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    return Home.open(homes.old(tmp_path)[0])
+    return Home.open_home(homes.old(tmp_path)[0])
 
 
 def locations(home: Home) -> dict[str, str]:
@@ -46,13 +46,13 @@ def digests(folder: Path) -> dict[str, str]:
 def values(content: bytes, *paths: tuple[str, ...]) -> list[Any]:
     """The values of some fields of an Avro file, in its order."""
     found: list[Any] = []
-    avro.copied(content, {path: lambda value: found.append(value) or value for path in paths})  # type: ignore[func-returns-value]
+    avro.rewrite_values(content, {path: lambda value: found.append(value) or value for path in paths})  # type: ignore[func-returns-value]
     return found
 
 
 def test_only_the_paths_differ(home: Home) -> None:
     before = {table: json.loads(here(home, location).read_text()) for table, location in locations(home).items()}
-    relocate(home)
+    relocate_home(home)
     assert place.open_ledger(home).get_revision().revision == 6
     lists = 0
     for table, location in locations(home).items():
@@ -76,15 +76,15 @@ def _compare_lists(home: Home, old: bytes, new: bytes) -> None:
     assert lengths == [Path(path).stat().st_size for path in is_]
     before = iter([*values(old, ("manifest_length",))])
     back = dict(zip(is_, was, strict=True))
-    again = avro.copied(new, {("manifest_path",): back.get, ("manifest_length",): lambda length: next(before)})
-    assert again == avro.copied(old, {})
+    again = avro.rewrite_values(new, {("manifest_path",): back.get, ("manifest_length",): lambda length: next(before)})
+    assert again == avro.rewrite_values(old, {})
     for path in was:
         manifest = here(home, path).read_bytes()
         moved = Path(next(new for new, old in back.items() if old == path)).read_bytes()
         field = ("data_file", "file_path")
         assert all(Path(file).exists() for file in values(moved, field))
-        restored = avro.copied(moved, {field: lambda file: file.replace(str(home.path), MADE)})
-        assert restored == avro.copied(manifest, {})
+        restored = avro.rewrite_values(moved, {field: lambda file: file.replace(str(home.path), MADE)})
+        assert restored == avro.rewrite_values(manifest, {})
 
 
 class Stopped(Exception):
@@ -106,12 +106,12 @@ def test_stopped_in_the_middle_nothing_has_changed(after: int, home: Home, monke
     with monkeypatch.context() as patched:
         patched.setattr(files, "write_file", write)
         with pytest.raises(Stopped):
-            relocate(home)
+            relocate_home(home)
     assert (home.path / "altneu.db").read_bytes() == database
     assert {name: digest for name, digest in digests(home.path).items() if name in before} == before
     with pytest.raises(place.HomeMoved):
         place.open_ledger(home)
-    relocate(home)
+    relocate_home(home)
     assert place.open_ledger(home).get_revision().revision == 6
 
 
@@ -124,17 +124,17 @@ def test_stopped_before_the_transaction_ends(home: Home, monkeypatch: pytest.Mon
     with monkeypatch.context() as patched:
         patched.setattr(place, "identity_row", stop)  # between the changes of the catalog and the commit
         with pytest.raises(Stopped):
-            relocate(home)
+            relocate_home(home)
     assert locations(home) == before
-    relocate(home)
+    relocate_home(home)
     assert place.open_ledger(home).get_revision().revision == 6
 
 
 @pytest.mark.parametrize("lost", ["data/*.parquet", "metadata/*-m0.avro", "metadata/snap-*.avro"])
 @pytest.mark.parametrize("how", ["missing", "broken off"])
 def test_a_copy_that_is_not_whole(lost: str, how: str, home: Home) -> None:
-    relocate(home)  # so that all files are in use
-    there = Home.open(shutil.copytree(home.path, home.path.parent / "there"))
+    relocate_home(home)  # so that all files are in use
+    there = Home.open_home(shutil.copytree(home.path, home.path.parent / "there"))
     token = Path(locations(home)["upserts"]).name.removesuffix(".metadata.json").partition("-")[2]
     found = sorted((there.path / "warehouse/graph/upserts").glob(lost))
     file = next(path for path in found if path.suffix == ".parquet" or token in path.name)
@@ -144,15 +144,15 @@ def test_a_copy_that_is_not_whole(lost: str, how: str, home: Home) -> None:
         file.write_bytes(file.read_bytes()[:-5])
     before = locations(there)
     with pytest.raises(AltneuError, match=r"not whole: .*missing or damaged. Nothing was changed") as error:
-        relocate(there)
+        relocate_home(there)
     assert file.name in error.value.what
     assert locations(there) == before
 
 
 def test_a_copy_does_not_touch_the_original(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    relocate(home)
+    relocate_home(home)
     before = digests(home.path)
-    there = Home.open(shutil.copytree(home.path, home.path.parent / "there"))
+    there = Home.open_home(shutil.copytree(home.path, home.path.parent / "there"))
     touched: list[str] = []
     for name in ("read", "write", "sizes"):
         real = getattr(files, name)
@@ -162,7 +162,7 @@ def test_a_copy_does_not_touch_the_original(home: Home, monkeypatch: pytest.Monk
             return real(location, *rest)
 
         monkeypatch.setattr(files, name, noted)
-    relocate(there)
+    relocate_home(there)
     assert touched and all(location.startswith(f"{there.path}/") for location in touched)
     assert digests(home.path) == before
     assert place.require_identity(home).catalog != place.require_identity(there).catalog
@@ -175,26 +175,26 @@ def test_a_full_disk(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(files, "write_file", full)
     with pytest.raises(AltneuError, match=r"cannot be written: No space left on device\. Nothing was changed"):
-        relocate(home)
+        relocate_home(home)
 
 
 def test_there_and_back_again(home: Home) -> None:
     """Moved many times, also into a folder whose path begins like the old one."""
-    relocate(home)
+    relocate_home(home)
     path = home.path
     for name in ("home-2", "home-2-home", "home"):
         path = path.rename(path.parent / name)
-        moved = Home.open(path)
-        relocate(moved)
+        moved = Home.open_home(path)
+        relocate_home(moved)
         assert place.open_ledger(moved).get_revision().revision == 6
         assert {Path(location).parts[-6] for location in locations(moved).values()} == {name}
-    assert relocate(Home.open(path)).tables == 0
+    assert relocate_home(Home.open_home(path)).tables == 0
 
 
 def test_a_home_without_tables(tmp_path: Path) -> None:
     made, _ = homes.make(tmp_path / "new")
-    assert relocate(made).tables == 0
+    assert relocate_home(made).tables == 0
     place.claim_identity(made)
     there = made.path.rename(tmp_path / "there")
-    relocate(Home.open(there))
-    assert place.open_ledger(Home.open(there)).get_revision().revision == 0
+    relocate_home(Home.open_home(there))
+    assert place.open_ledger(Home.open_home(there)).get_revision().revision == 0

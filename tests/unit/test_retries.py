@@ -22,7 +22,7 @@ from pipeline.errors import Unavailable
 from pipeline.state import database
 from pipeline.storage import connecting, iceberg
 from pipeline.storage.branches import COMMITS, Branches
-from pipeline.storage.warehouse import _raced
+from pipeline.storage.warehouse import _is_creation_race
 
 
 @pytest.fixture
@@ -51,22 +51,22 @@ def branches() -> Branches:
 
 
 def test_a_commit_that_others_overtake_is_tried_again(sleeps: list[float]) -> None:
-    change = Changes(3, iceberg.Overtaken())
-    branches().change("edges", change)
+    change = Changes(3, iceberg.CommitConflict())
+    branches().commit_change("edges", change)
     assert change.tries == 4 and len(sleeps) == 3
 
 
 def test_after_many_tries_it_says_so(sleeps: list[float]) -> None:
-    change = Changes(1_000, iceberg.Overtaken())
+    change = Changes(1_000, iceberg.CommitConflict())
     with pytest.raises(Unavailable, match=f"table edges: other writers committed first, {COMMITS} times in a row"):
-        branches().change("edges", change)
+        branches().commit_change("edges", change)
     assert change.tries == COMMITS
 
 
 def test_another_failure_of_a_commit_is_raised_at_once(sleeps: list[float]) -> None:
     change = Changes(1_000, OSError(28, "No space left on device"))
     with pytest.raises(OSError, match="No space left"):
-        branches().change("edges", change)
+        branches().commit_change("edges", change)
     assert (change.tries, sleeps) == (1, [])
 
 
@@ -80,8 +80,8 @@ def test_another_failure_of_a_commit_is_raised_at_once(sleeps: list[float]) -> N
     ],
 )
 def test_tables_are_made_again_when_another_process_was_making_them(says: str, again: bool) -> None:
-    assert _raced(PySparkException(says)) is again
-    assert not _raced(ValueError(says))
+    assert _is_creation_race(PySparkException(says)) is again
+    assert not _is_creation_race(ValueError(says))
 
 
 def test_a_full_disk_is_not_waited_for(tmp_path: Path, sleeps: list[float]) -> None:
@@ -123,7 +123,7 @@ class Server:
     def __init__(self, back: float, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.back, self.calls = 0.0, back, 0
         self.error = Refused(grpc.StatusCode.UNAVAILABLE)
-        self.policies = [connecting._Patience("sc://far:1"), DefaultPolicy()]
+        self.policies = [connecting._RetryPolicy("sc://far:1"), DefaultPolicy()]
         monkeypatch.setattr(connecting, "time", SimpleNamespace(monotonic=lambda: self.now))
 
     def _pass(self, seconds: float) -> None:
@@ -187,15 +187,15 @@ def test_a_server_whose_machine_is_gone_is_not_waited_for(monkeypatch: pytest.Mo
     relay = Relay(server.add_insecure_port("127.0.0.1:0"))
     server.start()
     try:
-        soon = [*connecting._options(), ("grpc.http2.ping_timeout_ms", 1000)]
-        channel = connecting._Channel(f"sc://127.0.0.1:{relay.port}", soon).toChannel()
+        soon = [*connecting._channel_options(), ("grpc.http2.ping_timeout_ms", 1000)]
+        channel = connecting._SparkChannel(f"sc://127.0.0.1:{relay.port}", soon).toChannel()
         call = channel.unary_stream("/spark/works")(b"", timeout=30)
         assert begun.wait(30)
         relay.silent.set()
         with pytest.raises(grpc.RpcError) as raised:
             next(call)
         assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert connecting._Patience("sc://far:1").can_retry(raised.value)
+        assert connecting._RetryPolicy("sc://far:1").can_retry(raised.value)
     finally:
         over.set()
         relay.close()

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.home.directory import Home
-from pipeline.home.file import extended, parse, template
+from pipeline.home.file import extend_settings, parse_settings, settings_template
 from pipeline.home.settings import SETTINGS, Config
 
 LAND = {"epochs": {"every": "1d"}, "values": {"my col": "long", "größe": "double"}}
@@ -27,7 +27,7 @@ zebra   =  'long'   # first
 live_for = 3
 """
 FILES = {
-    "a new home": template(),
+    "a new home": settings_template(),
     "empty": "",
     "mine": MINE,
     "other line ends": MINE.replace("\n", "\r\n"),
@@ -44,7 +44,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_new_settings_leave_the_rest_as_it_is(name: str) -> None:
     text = FILES[name]
-    new = extended(text, LAND)
+    new = extend_settings(text, LAND)
     were, are = (tomllib.loads(each.removeprefix("\ufeff")) for each in (text, new))
     for section, entries in LAND.items():
         assert are[section] == were.get(section, {}) | entries
@@ -64,14 +64,14 @@ def test_new_settings_leave_the_rest_as_it_is(name: str) -> None:
 
 
 def test_a_new_setting_is_in_its_section_before_the_blank_line_that_ends_it() -> None:
-    new = extended(MINE, {"values": {"hue": "string"}, "edges": {"where": "hue = 'x'"}})
+    new = extend_settings(MINE, {"values": {"hue": "string"}, "edges": {"where": "hue = 'x'"}})
     assert new == MINE.replace("# first\n", '# first\nhue = "string"\n') + "where = \"hue = 'x'\"\n"
-    assert extended(MINE, {"edges": {"live_for": 4}}) == MINE.replace("live_for = 3", "live_for = 4")
+    assert extend_settings(MINE, {"edges": {"live_for": 4}}) == MINE.replace("live_for = 3", "live_for = 4")
 
 
 def test_names_and_texts_of_any_kind_are_quoted() -> None:
     odd = {"ключ": 'a "b" \\ c', "two words": "tab\there", "dash-ed": "x = 'y' # no comment"}
-    assert tomllib.loads(extended(MINE, {"motifs": odd}))["motifs"] == odd
+    assert tomllib.loads(extend_settings(MINE, {"motifs": odd}))["motifs"] == odd
 
 
 def test_the_file_is_replaced_whole_and_stays_private(tmp_path: Path) -> None:
@@ -80,30 +80,30 @@ def test_the_file_is_replaced_whole_and_stays_private(tmp_path: Path) -> None:
     real.write_text('[storage]\ndatabase = "postgresql+psycopg://me@host/db"\n')
     real.chmod(0o600)
     (home / "altneu.toml").symlink_to(real)
-    Home.open(home).declare(epochs={"every": "1d"})
+    Home.open_home(home).declare_settings(epochs={"every": "1d"})
     assert (home / "altneu.toml").is_symlink() and 'every = "1d"' in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o600
     assert {path.name for path in (*home.iterdir(), *tmp_path.iterdir())} == {"altneu.toml", "home", "kept.toml"}
 
 
 def test_a_setting_that_cannot_be_is_not_written(tmp_path: Path) -> None:
-    home = Home.open(tmp_path / "home", create=True)
+    home = Home.open_home(tmp_path / "home", create=True)
     before = (home.path / "altneu.toml").read_bytes()
     with pytest.raises(UsageError, match="1w"):
-        home.declare(epochs={"every": "1w"})
+        home.declare_settings(epochs={"every": "1w"})
     assert (home.path / "altneu.toml").read_bytes() == before
 
 
 def test_the_template_says_every_setting_and_sets_none() -> None:
-    assert parse(template(), "x") == Config()
-    lines = template().splitlines()
+    assert parse_settings(settings_template(), "x") == Config()
+    lines = settings_template().splitlines()
     for setting in SETTINGS:
         for line in setting.about.example.splitlines():
             example = f"# {line}" if setting.key is None else f"# {setting.key} = {line}"
             assert any(found.startswith(example) for found in lines), example
     assert max(map(len, lines)) <= 120
     uncommented = "\n".join(line[2:] if line.startswith("# ") and " = " in line else line for line in lines)
-    example = parse(uncommented, "x")
+    example = parse_settings(uncommented, "x")
     assert example.values == {"rating": "long"} and example.spark.conf == {"spark.driver.memory": "8g"}
 
 
@@ -116,7 +116,7 @@ DIGESTS = {  # as published by homes of the first version
 
 @pytest.mark.parametrize("digest", DIGESTS)
 def test_a_home_of_an_earlier_version_has_not_changed_its_meaning(digest: str) -> None:
-    assert parse(DIGESTS[digest], "x").digest() == digest
+    assert parse_settings(DIGESTS[digest], "x").semantic_digest() == digest
 
 
 MISPLACED = {
@@ -136,7 +136,7 @@ MISPLACED = {
 @pytest.mark.parametrize("text", MISPLACED)
 def test_what_is_said_of_a_setting_in_a_wrong_place_or_form(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        parse(text, "altneu.toml")
+        parse_settings(text, "altneu.toml")
     assert "altneu.toml has 1 problem(s)" in caught.value.what
     assert MISPLACED[text] in caught.value.what
     assert caught.value.__context__ is None  # it would hold the file's secrets

@@ -24,7 +24,7 @@ sys.path.insert(0, sys.argv[1])
 
 def test_the_archive_is_enough(tmp_path: Path) -> None:
     """Without the clone: `-S` leaves out what a path entry of this environment adds."""
-    zipped = travel.archive()
+    zipped = travel.code_archive()
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{zipped}:{sysconfig.get_paths()['purelib']}"}
     said = subprocess.run(
         [sys.executable, "-S", "-c", APART, zipped], env=environment, cwd=tmp_path, capture_output=True, text=True
@@ -50,14 +50,14 @@ def test_what_an_executor_answers(tmp_path: Path, there: str) -> None:
     path = sysconfig.get_paths()["purelib"] if there == "none" else f"{tmp_path}:{sysconfig.get_paths()['purelib']}"
     said = subprocess.run(
         [sys.executable, "-S", "-c", asked],
-        input=cloudpickle.dumps(travel._asked()),
+        input=cloudpickle.dumps(travel._executor_probe()),
         env={"PATH": os.environ["PATH"], "PYTHONPATH": path},
         cwd=tmp_path.parent,
         capture_output=True,
     )
     assert said.returncode == 0, said.stderr.decode()
     answer = said.stdout.decode().strip()
-    assert (answer == travel.digest()) == (there == "the same")
+    assert (answer == travel.code_digest()) == (there == "the same")
     assert (answer == "") == (there == "none")
 
 
@@ -74,4 +74,4 @@ def test_the_python_of_executors_is_none_of_here(
     master: str, conf: dict[str, str], variable: str, python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", variable)
-    assert travel.python_of_executors(master, conf) == python
+    assert travel.executor_python(master, conf) == python

@@ -59,7 +59,7 @@ def test_sqlalchemy_opens_the_file_at_the_path(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         path.mkdir()
-        uri = Home.draft(path).database
+        uri = Home.draft_home(path).database
         assert uri == sqlite_uri(path / "altneu.db") and sa.make_url(uri).database == str(path / "altneu.db")
         Ledger(uri)
         assert [each.name for each in Path(folder).iterdir()] == [name] and (path / "altneu.db").is_file()
@@ -87,14 +87,14 @@ def test_duckdb_reads_the_file_at_the_path_and_no_other_that_matches_it(name: st
             Path(folder, each).mkdir()
             pq.write_table(pa.table({"folder": [each]}), Path(folder, each, "rows.parquet"))
         source = read_parquet_files([Path(folder, name, "rows.parquet")])
-        rows = DuckTables(Home.draft(folder)).listed(Query(f"SELECT * FROM {source}"))
+        rows = DuckTables(Home.draft_home(folder)).collect_rows(Query(f"SELECT * FROM {source}"))
         assert rows == [{"folder": name}]
 
 
 @with_nasty_names
 def test_locations_of_files_are_paths(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        home = Home.draft(Path(folder, name))
+        home = Home.draft_home(Path(folder, name))
         location = f"{home.warehouse}/graph/t/metadata/00000-a.metadata.json"
         files.write_file(location, b"x")
         assert files.local_path(location) == Path(folder, name, "warehouse/graph/t/metadata/00000-a.metadata.json")

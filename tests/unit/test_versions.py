@@ -226,7 +226,7 @@ def altneu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 def test_a_stored_home_of_an_earlier_version(tmp_path: Path, altneu: Callable[..., tuple[int, str]]) -> None:
     home, _ = homes.old(tmp_path)
     assert altneu(home, "relocate")[0] == 0  # it was made elsewhere
-    assert number(Home.open(home).database) == versions.newest_version()
+    assert number(Home.open_home(home).database) == versions.newest_version()
     code, shown = altneu(home, "status", "--format", "json")
     assert code == 0 and json.loads(shown)["revision"] == 6
 

@@ -24,7 +24,7 @@ def work(run: Run) -> AuditFacts:
     from expectations.suite import check_differences, check_proof
 
     decision = run.decide(Audit)
-    labels = run.home.schedule.label
+    labels = run.home.schedule.format_label
     why = None if decision.mode == FULL else unprovable(run)
     in_full = decision.mode == FULL or why is not None
     if why is not None:
@@ -86,7 +86,7 @@ def _plain(run: Run, epochs: list[int]) -> list[Check]:
 def _recomputed(run: Run, epochs: Iterable[int]) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
     listed = list(epochs)
     parts = run.warehouse, run.after, listed, run.say
-    placed = certificates.labels(run.warehouse, run.ledger.get_facts(run.run_id, TrussFacts).certified)
+    placed = certificates.read_labels(run.warehouse, run.ledger.get_facts(run.run_id, TrussFacts).certified)
     return listed, audit.differences(*parts, revision=run.heads(), shown=staged(run, listed), placed=placed)
 
 

@@ -25,17 +25,17 @@ def work(run: Run) -> EdgesFacts:
     few = decision.way is Way.BROADCAST
     tiny = run.stored() <= WHOLE_ROWS
     motif_edges: int | None = None
-    relations = patterns.kept(config.patterns())
+    relations = patterns.kept(config.motif_patterns())
     if decision.upserts.value:
         pairs = None if tiny else edges.touched_pairs(delta, values)
         if base is None and not tiny and len(run.epochs) == 1:  # in several epochs most pairs have several rows
-            new = edges.first_edges(delta, values, config.edges.live_for, config.condition)
+            new = edges.first_edges(delta, values, config.edges.live_for, config.edge_condition)
         else:
-            new = edges.edge_changes(base, delta, pairs, values, config.edges.live_for, config.condition, few)
+            new = edges.edge_changes(base, delta, pairs, values, config.edges.live_for, config.edge_condition, few)
         with filters.name_conditions(run.home):
             rows = run.write("edges", new)
             if relations:
-                how = (values, relations, config.edges.live_for, config.condition)
+                how = (values, relations, config.edges.live_for, config.edge_condition)
                 motif_edges = run.write("motif_edges", edges.relation_changes(base, delta, pairs, *how, few))
     else:
         rows = run.write("edges", None)
@@ -52,7 +52,7 @@ def work(run: Run) -> EdgesFacts:
     known = run.ledger.total_diffs(run.parent.revision) if run.keeps("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):
         # no wedge yet, or published before they were counted: from nothing
-        all_diffs = edges.degree_total_changes(run.warehouse.empty("degrees"), run.after("degrees"), broadcast=few)
+        all_diffs = edges.degree_total_changes(run.warehouse.empty_rows("degrees"), run.after("degrees"), broadcast=few)
         degree_diffs = degree_diffs.where("measure <> 'wedges'").unionByName(all_diffs.where("measure = 'wedges'"))
     found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
     run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])

@@ -32,7 +32,7 @@ class Accepted:
 def accept_batches(run: Run) -> Accepted:
     """Judge the landed batches of the run's epochs. Raises what is wrong with one that the run may not leave out."""
     everything = landing.listing(run.home)
-    batches = [everything.get(e) or landing.Landed(e, run.home.schedule.label(e), ()) for e in run.epochs]
+    batches = [everything.get(e) or landing.Landed(e, run.home.schedule.format_label(e), ()) for e in run.epochs]
     batches = _without(
         run,
         batches,

@@ -25,14 +25,14 @@ def work(run: Run) -> PublishFacts:
             run.parent.revision,
             run.frontier,
             run.heads().snapshots,
-            run.home.config.digest(),
+            run.home.config.semantic_digest(),
             Severity.WARNING if warned else None,
             None if run.kind is RunKind.RELOAD else run.parent.since,
         )
-    sizes = {table: run.warehouse.size(table, snapshot) for table, snapshot in row.snapshots.items()}
+    sizes = {table: run.warehouse.snapshot_size(table, snapshot) for table, snapshot in row.snapshots.items()}
     facts = PublishFacts(revision=row.revision, tables=sizes)
     try:
-        run.warehouse.follow(run.ledger, run.run_id)
+        run.warehouse.update_refs(run.ledger, run.run_id)
         run.ledger.forget_branches([run.run_id])
         held.expire(run.home, run.ledger)
         return replace(facts, dropped_runs=run.warehouse.discard_leftovers(run.ledger))

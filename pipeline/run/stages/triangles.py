@@ -32,7 +32,7 @@ def count_motifs(run: Run) -> tuple[int | None, str | None]:
     By the generic delta query or, as `[triangles] plan` says, one enumeration of all, in one task; beyond its
     `limit_edges` by the delta query in joins.
     """
-    wanted = run.home.config.patterns()
+    wanted = run.home.config.motif_patterns()
     if not wanted:
         if not run.keeps("edges"):
             run.put_totals(["motif"], [])  # takes back what there may have been
@@ -60,7 +60,7 @@ def count_motifs(run: Run) -> tuple[int | None, str | None]:
             old = run.before("motif_counts").select("motif", "vertex", "epoch", (-F.col("diff")).alias("diff"))
             both = new.unionByName(old).groupBy("motif", "vertex", "epoch").agg(F.sum("diff").alias("diff"))
             new = both.where("diff <> 0")
-    plan = decision.words(run.home.schedule.label)
+    plan = decision.words(run.home.schedule.format_label)
     run.say(f"motifs: {plan}, {changed:,} changed edge intervals on {stored:,}")
     written = run.write("motif_counts", new)
     places = {name: (place, len(found[0].vertices)) for place, (name, found) in enumerate(wanted.items())}
@@ -79,7 +79,7 @@ def count_triangles(run: Run) -> TrianglesFacts:
         run.write("triangle_counts", None)
         run.put_totals(["triangles"], [])
         return TrianglesFacts(rows=0, proposals=0)
-    sent = memory.broadcast_rows(run.home.config)
+    sent = memory.max_broadcast_rows(run.home.config)
     few = rows <= sent
     index, delta = run.before("edges"), run.delta("edges")
     counted: DataFrame | None = None
@@ -104,7 +104,7 @@ def count_triangles(run: Run) -> TrianglesFacts:
             run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
             before = run.before("triangle_counts") if run.keeps("triangle_counts") and run.parent.snapshots else None
             new = triangles.recounted_vertex_changes(
-                run.after("edges"), before, stored + rows, memory.cell_edges(run.home.config)
+                run.after("edges"), before, stored + rows, memory.max_cell_edges(run.home.config)
             )
         written = run.write("triangle_counts", new)
     finally:
@@ -126,7 +126,7 @@ def count_triangles(run: Run) -> TrianglesFacts:
 
 def _resumed(run: Run) -> DataFrame | None:
     """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
-    graph = resuming.graph(run, kept.place(run.home))
+    graph = resuming.graph(run, kept.cache_location(run.home))
     first = run.ledger.get_facts(run.run_id, EdgesFacts).first_epoch
     if graph is None or first is None:
         return None

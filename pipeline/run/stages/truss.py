@@ -44,13 +44,15 @@ def maintain(run: Run) -> TrussFacts:
         run.put_totals(["truss"], [])
         run.ledger.put_proof(run.run_id, None)
         return TrussFacts(rows=0, epochs=0, graph=resuming.parents(run), certified=standing.parents(run))
-    label = run.home.schedule.label
+    label = run.home.schedule.format_label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
-    files, key = kept.place(run.home), kept.new_key(run.run_id)
+    files, key = kept.cache_location(run.home), kept.new_key(run.run_id)
     keep = None if files is None else (files, key)
     ask = asked(run.decide(Audit), run.revision)
     with ExitStack() as stack:
-        place = stack.enter_context(rounds.kept(run.warehouse, run.ledger, run.run_id)) if decision.counts else None
+        place = (
+            stack.enter_context(rounds.round_tables(run.warehouse, run.ledger, run.run_id)) if decision.counts else None
+        )
         plan, region, new = "replay", None, None
         if decision.way is Way.RESUME:
             new = _resumed(run, first, files, key, ask)
@@ -81,11 +83,11 @@ def maintain(run: Run) -> TrussFacts:
             certified = standing.leave(run, truss.left(new, told[truss.LEFT]))
     parent, name = resuming.parents(run), None
     run.ledger.put_proof(run.run_id, told.get(truss.PROOF))
-    if kept.epoch(run.home, key) is not None:
+    if kept.cached_epoch(run.home, key) is not None:
         name = key
     elif plan == "resume" and not log:
         name = parent
-    kept.keep_only(run.home, parent, name)
+    kept.drop_other_graphs(run.home, parent, name)
     run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in found if row.note is None])
     most = most_changed(run, run.after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
     entered = _entered_core(run)
@@ -153,14 +155,17 @@ def _replayed(
     run: Run, decision: Truss, first: int, keep: tuple[Files, str] | None, ask: Ask, place: Rounds | None
 ) -> DataFrame:
     """The changes from the tables."""
-    label = run.home.schedule.label
+    label = run.home.schedule.format_label
     limit = decision.limit if decision.counts else None  # the table's whole history is within it: nothing to count
     parts = run.after("edges"), run.before("trussness"), first, run.frontier, limit
 
     def say(epoch: int, text: str) -> None:
         run.say(f"epoch {label(epoch)}: {text}")
 
-    size, leave = memory.part_edges(run.home.config), CERTIFIED if decision.edges.value <= decision.most else None
+    size, leave = (
+        memory.max_partition_edges(run.home.config),
+        CERTIFIED if decision.edges.value <= decision.most else None,
+    )
     return truss.trussness_changes(*parts, say, keep, ask, place, size, leave).persist()
 
 
@@ -177,13 +182,15 @@ def _entered_core(run: Run) -> dict[str, list[int | str]]:
     if run.after("trussness").where(come).isEmpty():  # rows of few epochs: their files are found by their bounds
         return {}
     # A vertex is in the k-truss as often as it has edges of trussness k or more: one pass for each k that is a core's.
-    level = F.broadcast(few.frame(run.spark, {"core": "bigint"}, [(k,) for k in sorted({core for _, core in cores})]))
+    level = F.broadcast(
+        few.local_frame(run.spark, {"core": "bigint"}, [(k,) for k in sorted({core for _, core in cores})])
+    )
     inside = run.after("trussness").where(F.col("k") >= least).join(level, F.col("k") >= F.col("core"))
     ends = inside.select("core", "epoch", "diff", F.explode(F.array("a", "b")).alias("vertex"))
     steps = ends.groupBy("core", "vertex", "epoch").agg(F.sum("diff").alias("step"))
     now = F.sum("step").over(Window.partitionBy("core", "vertex").orderBy("epoch"))
     came = steps.withColumn("now", now).where("now > 0 AND now = step")
-    at = F.broadcast(few.frame(run.spark, {"epoch": "bigint", "core": "bigint"}, cores))
+    at = F.broadcast(few.local_frame(run.spark, {"epoch": "bigint", "core": "bigint"}, cores))
     new = came.join(at, ["epoch", "core"]).select(F.col("epoch").alias("at"), "vertex")
     order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
     first = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
