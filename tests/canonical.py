@@ -51,7 +51,7 @@ def make_history(spark: SparkSession, folder: Path, make: Callable[[Path], objec
 
     before = {name: spark.conf.get(name) for name in SIMPLE}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(audit, "work", stage)
+        patch.setattr(audit, "audit_run", stage)
         for name, value in SIMPLE.items():
             spark.conf.set(name, value)
         make(folder)

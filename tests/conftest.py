@@ -57,7 +57,7 @@ def unaudited(monkeypatch: pytest.MonkeyPatch) -> None:
     import pipeline.run.stages.audit
     from tests.prints import stage
 
-    monkeypatch.setattr(pipeline.run.stages.audit, "work", stage)
+    monkeypatch.setattr(pipeline.run.stages.audit, "audit_run", stage)
 
 
 @pytest.fixture

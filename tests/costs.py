@@ -129,15 +129,15 @@ def install() -> None:
 
     from pipeline.run import telemetry
 
-    work = telemetry.Stage.work
+    work = telemetry.StageTelemetry.measure
 
-    def counted(self: telemetry.Stage, function: Any, run: Any) -> Any:
+    def counted(self: telemetry.StageTelemetry, function: Any, run: Any) -> Any:
         spark = getattr(run, "spark", None)
         if isinstance(spark, SparkSession) or "connect" in type(spark).__module__:
             meter.count_run(run.run_id)
         return work(self, function, run)
 
-    telemetry.Stage.work = counted  # type: ignore[method-assign]
+    telemetry.StageTelemetry.measure = counted  # type: ignore[method-assign]
     sys.addaudithook(lambda event, given: meter.count_command(given[1]) if event == "subprocess.Popen" else None)
 
 

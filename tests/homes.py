@@ -14,8 +14,8 @@ from typing import Any
 from pipeline.home.directory import Home
 from pipeline.landing.folder import seal
 from pipeline.run import planning, runner, stages
-from pipeline.run.decisions import Truss
-from pipeline.run.forecast import forecast
+from pipeline.run.decisions import TrussChoice
+from pipeline.run.forecast import forecast_run
 from pipeline.state.facts import AuditFacts, TrussFacts, from_json
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import Revision, RunRecord, StageState
@@ -49,14 +49,14 @@ def run(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False)
 
 def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision | None:
     """Run a plan, and hold the run to what was shown of it: each decision went one of the ways that were open."""
-    shown = forecast(home, ledger, plan).decisions
-    revision = runner.run(home, ledger, plan)
+    shown = forecast_run(home, ledger, plan).decisions
+    revision = runner.execute_run(home, ledger, plan)
     assert not isinstance(revision, RunRecord)
     for decision in shown if revision else []:
         facts = ledger.get_facts(revision.run_id, decision.FACTS)
         if not (isinstance(facts, AuditFacts) and not facts.checks):  # where a test takes the audit out
-            assert decision.taken(facts) in decision.may, (decision, facts)
-        if isinstance(decision, Truss) and isinstance(facts, TrussFacts) and facts.first_epoch is not None:
+            assert decision.strategy_of(facts) in decision.possible_strategies, (decision, facts)
+        if isinstance(decision, TrussChoice) and isinstance(facts, TrussFacts) and facts.first_epoch is not None:
             assert decision.first is not None and decision.first <= facts.first_epoch, (decision, facts)
     return revision
 
@@ -68,14 +68,14 @@ def branches(refs: Iterable[str]) -> set[str]:
 
 def hold(home: Home, ledger: Ledger, epochs: Iterable[int]) -> RunRecord:
     """Run some epochs without publishing them."""
-    run = runner.run(home, ledger, planning.plan_epochs(home, ledger, epochs), hold=True)
+    run = runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, epochs), hold=True)
     assert isinstance(run, RunRecord)
     return run
 
 
 def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> dict[str, float]:
     """Publish one epoch without some of its stages, for benchmarks of the others; seconds of each that ran."""
-    run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
+    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
     assert run_id is not None
     seconds = {}
     for name in stages.NAMES:
@@ -83,7 +83,7 @@ def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> 
         if name in skip:
             ledger.record_stage(run_id, name, StageState.DONE, begin, from_json(name, {"failed": 0}))
         else:
-            runner.stage(home, ledger, run_id, name)
+            runner.execute_stage(home, ledger, run_id, name)
             seconds[name] = time.time() - begin
     return seconds
 

@@ -25,7 +25,7 @@ from pipeline.errors import AltneuError
 from pipeline.home.directory import Home
 from pipeline.landing import frames
 from pipeline.run import compact, context, plain, rollback, unchanged
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.state import place
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import Revision
@@ -45,7 +45,7 @@ class LedgerOnly:
     """The homes of a test. `checks`: what the audits of its runs find besides that all is equal."""
 
     catalogs: dict[Path, Catalog] = field(default_factory=dict)
-    checks: Callable[[Run], list[Check]] = lambda run: []
+    checks: Callable[[RunContext], list[Check]] = lambda run: []
 
     def catalog(self, home: Home) -> Catalog:
         return self.catalogs.setdefault(home.path.resolve(), Catalog())
@@ -173,9 +173,9 @@ def run_without_spark(monkeypatch: pytest.MonkeyPatch | None = None) -> Iterator
         patch.setattr(audit, "work", lambda run: plain_stages.audit(run, owner.checks))
         for module in (unaided, rollback):
             patch.setattr(module, "branches", owner.tables)
-        patch.setattr(rollback, "written_again", partial(write_again, owner))
-        patch.setattr(compact, "_rewrite", rewrite_table)
-        patch.setattr(unchanged, "verify", lambda *_: None)
+        patch.setattr(rollback, "rewrite_revision", partial(write_again, owner))
+        patch.setattr(compact, "_rewrite_if_useful", rewrite_table)
+        patch.setattr(unchanged, "verify_compaction", lambda *_: None)
         patch.setattr(plain, "verify_folded", lambda *_: None)
         patch.setattr(rounds, "drop_abandoned_rounds", lambda *_: None)
         sa.event.listen(sa.Engine, "connect", trust_the_disk)

@@ -21,9 +21,9 @@ from pipeline.home.directory import Home
 from pipeline.landing import frames
 from pipeline.landing.folder import Landed
 from pipeline.run.changed import TOP
-from pipeline.run.context import Run
-from pipeline.run.decision import Way
-from pipeline.run.decisions import FULL, Audit, Edges, Triangles, Truss
+from pipeline.run.context import RunContext
+from pipeline.run.decision import Strategy
+from pipeline.run.decisions import FULL, AuditChoice, EdgesChoice, TrianglesChoice, TrussChoice
 from pipeline.run.stages.ingest import SAMPLE, accept_batches
 from pipeline.state import prints
 from pipeline.state.facts import AuditFacts, EdgesFacts, IngestFacts, QuarantinedRow, TrianglesFacts, TrussFacts
@@ -57,31 +57,31 @@ def add_up(rows: Iterable[tuple[Any, ...]]) -> Net:
     return Counter({key: number for key, number in found.items() if number})
 
 
-def read_before(run: Run, table: str) -> Net:
+def read_before(run: RunContext, table: str) -> Net:
     """Read what the run builds on."""
-    if not run.keeps(table) or run.parent.frontier is None:
+    if not run.appends_to(table) or run.parent.frontier is None:
         return Counter()
-    return add_up(run.warehouse.shown(table, run.base(table), run.parent))
+    return add_up(run.warehouse.shown(table, run.base_snapshot(table), run.parent))
 
 
-def read_after(run: Run, table: str) -> Net:
+def read_after(run: RunContext, table: str) -> Net:
     """Read it with what the run has written."""
-    return add_up(run.warehouse.shown(table, run.head(table), run.heads()))
+    return add_up(run.warehouse.shown(table, run.verified_snapshot(table), run.unpublished_revision()))
 
 
-def write_whole(run: Run, table: str, whole: Mapping[tuple[Any, ...], int]) -> tuple[int, Net]:
+def write_whole(run: RunContext, table: str, whole: Mapping[tuple[Any, ...], int]) -> tuple[int, Net]:
     """Write by how much a table becomes another one; how many rows that are, and which."""
     step: Net = Counter(whole)
     step.subtract(read_before(run, table))
     step = Counter({key: number for key, number in step.items() if number})
     rows = [(*key, run.revision, step[key]) for key in sorted(step, key=str)]
-    return run.put(table, tuple(rows) if rows else None), step
+    return run.put_rows(table, tuple(rows) if rows else None), step
 
 
-def put_totals(run: Run, sums: Mapping[tuple[str, int], Mapping[int, int]], measures: list[str]) -> None:
+def put_totals(run: RunContext, sums: Mapping[tuple[str, int], Mapping[int, int]], measures: list[str]) -> None:
     """Put the totals whose diffs are, by measure and k, those of `sums` by epoch."""
     found = Counter({(name, k, epoch): n for (name, k), diffs in sums.items() for epoch, n in diffs.items()})
-    if run.keeps("edges"):
+    if run.appends_to("edges"):
         for name, k, epoch, _, diff in run.ledger.total_diffs(run.parent.revision):
             if name in measures:
                 found[name, k, epoch] -= diff
@@ -93,7 +93,7 @@ def put_totals(run: Run, sums: Mapping[tuple[str, int], Mapping[int, int]], meas
 Graphs = dict[int, set[reference.Edge]]  # at every epoch at which an upsert comes or expires, in order
 
 
-def recompute_graphs(run: Run) -> Graphs:
+def recompute_graphs(run: RunContext) -> Graphs:
     """Recompute the edges from the upserts that the run leaves."""
     columns = list(table_columns(run.home, "upserts"))
     batches: dict[int, list[reference.Row]] = {}
@@ -126,7 +126,7 @@ def differentiate(states: Mapping[int, Mapping[tuple[Any, ...], int]]) -> Net:
     return found
 
 
-def find_changed_intervals(run: Run, graphs: Graphs) -> list[tuple[Any, ...]]:
+def find_changed_intervals(run: RunContext, graphs: Graphs) -> list[tuple[Any, ...]]:
     """Find the stretches of epochs in which an edge is there and was not (diff 1), or was and is not (-1)."""
     steps = differentiate({epoch: dict.fromkeys(graph, 1) for epoch, graph in graphs.items()})
     for (a, b, until, epoch), diff in read_before(run, "edges").items():
@@ -154,7 +154,7 @@ def by_measure(states: Mapping[int, Mapping[str, int]]) -> dict[tuple[str, int],
     return found
 
 
-def name_vertices(run: Run) -> Callable[[int], int | str]:
+def name_vertices(run: RunContext) -> Callable[[int], int | str]:
     """What a vertex is called outside."""
     if run.home.config.vertices.ids == "integer":
         return lambda number: number
@@ -162,7 +162,7 @@ def name_vertices(run: Run) -> Callable[[int], int | str]:
     return names.__getitem__
 
 
-def choose_most_changed(run: Run, columns: list[str], amount: str, sums: Mapping[tuple[Any, ...], int]) -> Any:
+def choose_most_changed(run: RunContext, columns: list[str], amount: str, sums: Mapping[tuple[Any, ...], int]) -> Any:
     """Choose what changed most at each epoch of the run: `sums`, (*data, epoch) → by how much."""
     name = name_vertices(run)
     found: dict[str, list[dict[str, Any]]] = {}
@@ -197,11 +197,11 @@ def read_here(spark: None, home: Home, landed: Iterable[Landed], rows: Callable[
     return Collected([row for file in files for table in rows(file) for row in table.to_pylist()])
 
 
-def ingest(run: Run) -> IngestFacts:
+def ingest(run: RunContext) -> IngestFacts:
     require_plain_settings(run.home)
     if run.kind is RunKind.REBUILD and not run.epochs:
         for table in LANDED:
-            run.put(table, None)
+            run.put_rows(table, None)
         run.ledger.put_batches(run.run_id, [])
         return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
     accepted = accept_batches(run)
@@ -212,7 +212,7 @@ def ingest(run: Run) -> IngestFacts:
     if run.home.config.vertices.ids == "string":
         good = number_vertices(run, good)
     else:
-        run.put("names", None)
+        run.put_rows("names", None)
     changed, _ = write_whole(run, "upserts", replaced(run, "upserts", good))
     write_whole(run, "quarantine", replaced(run, "quarantine", bad))
     again = [epoch for epoch in run.epochs if epoch in accepted.published]
@@ -232,14 +232,14 @@ def ingest(run: Run) -> IngestFacts:
     )
 
 
-def replaced(run: Run, table: str, rows: list[dict[str, Any]]) -> Net:
+def replaced(run: RunContext, table: str, rows: list[dict[str, Any]]) -> Net:
     """A table with these rows in place of those of the run's epochs."""
     columns = list(table_columns(run.home, table))[:-2]
     kept = {key: n for key, n in read_before(run, table).items() if key[-1] not in run.epochs}
     return Counter(kept) + Counter(tuple(row[column] for column in columns) for row in rows)
 
 
-def number_vertices(run: Run, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def number_vertices(run: RunContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Write the names that are new, numbered in their order after those that are known; rows with numbers."""
     known = read_before(run, "names")
     numbers = {key[1]: key[0] for key in known}
@@ -250,40 +250,40 @@ def number_vertices(run: Run, rows: list[dict[str, Any]]) -> list[dict[str, Any]
     return [row | {"src": numbers[row["src"]], "dst": numbers[row["dst"]]} for row in rows]
 
 
-def edges(run: Run) -> EdgesFacts:
+def edges(run: RunContext) -> EdgesFacts:
     graphs = recompute_graphs(run)
     changed = find_changed_intervals(run, graphs)
-    written = run.put("edges", tuple(changed) or None)
+    written = run.put_rows("edges", tuple(changed) or None)
     near = {epoch: reference.neighbours(graph) for epoch, graph in graphs.items()}
     degrees = {epoch: {(v,): len(around) for v, around in each.items()} for epoch, each in near.items()}
     write_whole(run, "degrees", differentiate(degrees))
     measures = ["edges", "vertices", "wedges"]
     sums = {epoch: reference.totals(graph) for epoch, graph in graphs.items()}
     put_totals(run, by_measure({e: {name: each[name] for name in measures} for e, each in sums.items()}), measures)
-    broadcast = run.decide(Edges).way is Way.BROADCAST
+    broadcast = run.choose(EdgesChoice).strategy is Strategy.BROADCAST
     return EdgesFacts(rows=written, first_epoch=min((row[-3] for row in changed), default=None), broadcast=broadcast)
 
 
-def triangles(run: Run) -> TrianglesFacts:
-    decision = run.decide(Triangles)
+def triangles(run: RunContext) -> TrianglesFacts:
+    decision = run.choose(TrianglesChoice)
     closed = {epoch: reference.triangles(graph) for epoch, graph in recompute_graphs(run).items()}
     corners = {epoch: Counter((v,) for each in found for v in each) for epoch, found in closed.items()}
     written, step = write_whole(run, "triangle_counts", differentiate(corners))
     put_totals(run, by_measure({e: {"triangles": len(found)} for e, found in closed.items()}), ["triangles"])
-    if decision.way is Way.NOTHING:
+    if decision.strategy is Strategy.NOTHING:
         return TrianglesFacts(rows=written, proposals=0)
     return TrianglesFacts(
         rows=written,
-        plan=str(decision.way),
-        chosen=decision.choice.words(),
-        proposals=decision.choice.proposals,
-        estimate={name: round(value, 2) for name, value in decision.choice.seconds().items()},
+        plan=str(decision.strategy),
+        chosen=decision.cost_choice.words(),
+        proposals=decision.cost_choice.proposals,
+        estimate={name: round(value, 2) for name, value in decision.cost_choice.seconds().items()},
         top_vertices=choose_most_changed(run, ["vertex"], "triangles", step),
     )
 
 
-def truss(run: Run) -> TrussFacts:
-    decision = run.decide(Truss)
+def truss(run: RunContext) -> TrussFacts:
+    decision = run.choose(TrussChoice)
     found = {
         epoch: reference.trussness(graph) for epoch, graph in recompute_graphs(run).items() if epoch <= run.frontier
     }
@@ -305,16 +305,16 @@ def truss(run: Run) -> TrussFacts:
     return TrussFacts(rows=written, first_epoch=decision.first, epochs=len(replayed), plan=PLAN, top_edges=top)
 
 
-def audit(run: Run, more: Callable[[Run], list[Check]]) -> AuditFacts:
+def audit(run: RunContext, more: Callable[[RunContext], list[Check]]) -> AuditFacts:
     """Say that all is equal and proved, since what is written is a recomputation. `more`: other results of checks."""
-    decision = run.decide(Audit)
+    decision = run.choose(AuditChoice)
     epochs = list(decision.epochs) if decision.mode == FULL else []
     put_fingerprints(run)
     replayed = run.ledger.get_facts(run.run_id, TrussFacts).first_epoch
     first = min([*run.epochs, *([] if replayed is None else [replayed])], default=run.frontier)
-    proofs = [seed.proof(epoch) for epoch in run.landed() if first <= epoch <= run.frontier]
+    proofs = [seed.proof(epoch) for epoch in run.landed_epochs() if first <= epoch <= run.frontier]
     results = [check for each in (*map(seed.audit, epochs), *proofs) for check in each] + more(run)
-    run.wrote.update(run.heads().snapshots)
+    run.new_snapshots.update(run.unpublished_revision().snapshots)
     run.ledger.put_checks(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
@@ -325,7 +325,7 @@ def audit(run: Run, more: Callable[[Run], list[Check]]) -> AuditFacts:
     return AuditFacts(checks=len(results), failed=len(failed), critical=0, epochs=epochs, mode=decision.mode)
 
 
-def put_fingerprints(run: Run) -> None:
+def put_fingerprints(run: RunContext) -> None:
     """Record by how much the fingerprints of all tables change."""
     before = run.ledger.fingerprints_of(run.parent.revision) if run.parent.revision else {}
     after = {}

@@ -40,12 +40,20 @@ from ..storage.iceberg import has_jvm
 from ..storage.warehouse import Warehouse
 from . import beyond, motif_reference, recounted
 from .recounted import COUNTED, DIFFERENCES, MOTIF, PER_ROW, RESULTS
-from .shown import Measure, Shown, differing_rows, differing_totals, published, stored_rows, unnamed
+from .shown import (
+    Measure,
+    ReportedTotals,
+    count_stored_rows,
+    differing_rows,
+    differing_totals,
+    find_unnamed_vertices,
+    reported_totals,
+)
 
 _STORED = "stored "  # before a table's name: how many of its rows are of the epoch
 
 
-def in_force(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
+def select_upserts_in_force(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     """The landed upserts that make an edge at some epochs, from scratch: _at, a, b (a < b), src, dst, epoch (its own),
     and the value columns."""
     config = home.config
@@ -71,37 +79,37 @@ def in_force(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     return last.where(only_where("_is_value", config.edge_condition))  # Spark may ask it before the other filters
 
 
-def surviving(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
+def recompute_edges(upserts: DataFrame, home: Home, epochs: list[int]) -> DataFrame:
     """The edges that the landed upserts leave at some epochs, from scratch: epoch, a, b (a < b), and `relation`: `-`,
     or the name of a relation of motifs, for its rows. Twice where both directions of a pair have a value."""
     config = home.config
-    last = in_force(upserts, home, epochs)
+    last = select_upserts_in_force(upserts, home, epochs)
     relations = [F.struct(F.lit(patterns.PLAIN).alias("relation"), "a", "b")]
-    for name in patterns.kept(motif_reference.read(config.motifs)):
+    for name in patterns.kept(motif_reference.read_motifs(config.motifs)):
         ends = (F.col("src").alias("a"), F.col("dst").alias("b")) if name.startswith("->") else ("a", "b")
         passes = F.coalesce(F.expr(patterns.condition(name) or "true"), F.lit(False))
         relations.append(F.when(passes, F.struct(F.lit(name).alias("relation"), *ends)))
     return last.select(F.col("_at").alias("epoch"), F.inline(F.array(*relations))).where("relation IS NOT NULL")
 
 
-def stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
+def select_stored_rows(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence[str] = ()) -> DataFrame:
     """The maintained state at some epochs: epoch, what (place in `PER_ROW`), a, b, k, n (copies, a degree, or a
     count). Of motifs k is the place in `[motifs]`."""
 
-    def part(table: str, what: str, a: str, b: str = "null", k: str = "null", until: str = "null") -> DataFrame:
+    def select_part(table: str, what: str, a: str, b: str = "null", k: str = "null", until: str = "null") -> DataFrame:
         names = {"a": a, "b": b, "k": k, "until": until}
         longs = [f"CAST({column} AS bigint) AS {name}" for name, column in names.items()]
         return read(table).selectExpr("epoch", f"{PER_ROW.index(what)}Y AS what", *longs, "diff")
 
     parts = [
-        part("edges", "edge", "a", "b", until="until"),
-        part("degrees", "degree_at_vertex", "vertex"),
-        part("triangle_counts", "triangles_at_vertex", "vertex"),
-        part("trussness", "trussness_of_edge", "a", "b", "k"),
+        select_part("edges", "edge", "a", "b", until="until"),
+        select_part("degrees", "degree_at_vertex", "vertex"),
+        select_part("triangle_counts", "triangles_at_vertex", "vertex"),
+        select_part("trussness", "trussness_of_edge", "a", "b", "k"),
     ]
     if motifs:
         place = f"array_position(array({', '.join(repr(name) for name in motifs)}), motif) - 1"
-        parts.append(part("motif_counts", MOTIF, "vertex", k=place))
+        parts.append(select_part("motif_counts", MOTIF, "vertex", k=place))
     rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
     at = F.broadcast(few.local_frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
     there = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
@@ -109,7 +117,7 @@ def stored(read: Callable[[str], DataFrame], epochs: list[int], motifs: Sequence
     return rows.join(at, there).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
 
 
-def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
+def select_maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame:
     """The maintained results at some epochs, from the tables as a reader sees them: epoch, what, a, b, value.
 
     What: `edge` (a, b) and its copies, `trussness_of_edge` (a, b), `triangles_at_vertex` a (b null), `motif_at_vertex`
@@ -117,23 +125,23 @@ def maintained(read: Callable[[str], DataFrame], epochs: list[int]) -> DataFrame
     `edges`, `vertices`, `triangles`, `max_trussness` (a and b null). Zeros are left out.
     """
 
-    def task(rows: pa.Table) -> pa.Table:
-        epoch, found = rows["epoch"][0].as_py(), recounted.maintained(rows)
+    def read_maintained(rows: pa.Table) -> pa.Table:
+        epoch, found = rows["epoch"][0].as_py(), recounted.maintained_results(rows)
         return pa.concat_tables(
-            recounted.table(RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items()
+            recounted.result_table(RESULTS, epoch, what, a, b, value) for what, (a, b, value) in found.items()
         )
 
-    return stored(read, epochs).groupBy("epoch").applyInArrow(task, RESULTS)
+    return select_stored_rows(read, epochs).groupBy("epoch").applyInArrow(read_maintained, RESULTS)
 
 
-def incremental_versus_full(
+def check_incremental_versus_full(
     warehouse: Warehouse,
     read: Callable[[str], DataFrame],
     epochs: list[int],
     say: Callable[[str], None],
     third_party: bool = False,
     revision: Revision | None = None,
-    shown: Shown | None = None,
+    shown: ReportedTotals | None = None,
 ) -> list[Check]:
     """One check per epoch and kind of result, with the first differing rows: the suite of `expectations/`.
 
@@ -142,17 +150,17 @@ def incremental_versus_full(
     """
     from expectations.suite import check_differences
 
-    return check_differences(*differences(warehouse, read, epochs, say, third_party, revision, shown))
+    return check_differences(*find_differences(warehouse, read, epochs, say, third_party, revision, shown))
 
 
-def differences(
+def find_differences(
     warehouse: Warehouse,
     read: Callable[[str], DataFrame],
     epochs: list[int],
     say: Callable[[str], None],
     third_party: bool = False,
     revision: Revision | None = None,
-    shown: Shown | None = None,
+    shown: ReportedTotals | None = None,
     placed: Mapping[int, DataFrame] = MappingProxyType({}),
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The differing rows and the context that `check_differences` judges: all of the work in Spark, and none of Great
@@ -163,29 +171,32 @@ def differences(
             "ALTNEU_MASTER='local[*]' altneu audit --third-party",
         )
     say(f"recomputing {len(epochs)} epoch(s) from scratch")
-    motifs = motif_reference.read(warehouse.home.config.motifs)
+    motifs = motif_reference.read_motifs(warehouse.home.config.motifs)
     if revision is not None and "motif_counts" not in revision.snapshots:
         motifs = {}
-    rows, graph = stored(read, epochs, list(motifs)), surviving(read("upserts"), warehouse.home, epochs)
-    if epochs and _too_large(warehouse, revision, motifs, len(epochs)):
+    rows, graph = (
+        select_stored_rows(read, epochs, list(motifs)),
+        recompute_edges(read("upserts"), warehouse.home, epochs),
+    )
+    if epochs and _exceeds_task(warehouse, revision, motifs, len(epochs)):
         say("in cells and parts: the graph is too large for one task")
-        comparing: AbstractContextManager[DataFrame] = beyond.compared(
+        comparing: AbstractContextManager[DataFrame] = beyond.compare_distributed(
             rows, graph, epochs, memory.max_partition_edges(warehouse.home.config), say, placed
         )
     else:
         kept, fresh = rows.groupBy("epoch"), graph.groupBy("epoch")
-        comparing = nullcontext(kept.cogroup(fresh).applyInArrow(partial(recounted.compare, motifs), DIFFERENCES))
+        comparing = nullcontext(kept.cogroup(fresh).applyInArrow(partial(recounted.compare_epoch, motifs), DIFFERENCES))
     with comparing as compared:
         if shown is not None:
-            compared = compared.unionByName(_listed(stored_rows(shown, read)))
-        found, counted, there = _apart([row.asDict() for row in compared.collect()])
+            compared = compared.unionByName(_attach_counts(count_stored_rows(shown, read)))
+        found, counted, there = _split_results([row.asDict() for row in compared.collect()])
     labels = {epoch: warehouse.home.schedule.format_label(epoch) for epoch in epochs}
     context: dict[str, Any] = {"epochs": epochs, "labels": labels, "motifs": list(motifs)}
     if third_party:
         context["reference"] = reference(warehouse.spark)
         for epoch in epochs:
             say(f"{labels[epoch]}: counting triangles with {context['reference']}")
-            found += _by_third_party(warehouse, read, epoch)
+            found += _compare_third_party(warehouse, read, epoch)
     first = next((row for row in found if row["a"] is not None), None)
     if first is not None and revision is not None:
         other = first["b"] if first["what"] != MOTIF else None
@@ -208,7 +219,7 @@ def differences(
     return found, context
 
 
-def _too_large(warehouse: Warehouse, revision: Revision | None, motifs: Collection[str], epochs: int) -> bool:
+def _exceeds_task(warehouse: Warehouse, revision: Revision | None, motifs: Collection[str], epochs: int) -> bool:
     """Whether no task can hold the graph, of so many epochs at once. Raises `UsageError` when it has motifs: these are
     recounted in one."""
     if revision is None or "edges" not in revision.snapshots:
@@ -224,7 +235,7 @@ def _too_large(warehouse: Warehouse, revision: Revision | None, motifs: Collecti
     return edges > limit
 
 
-def _listed(stored: DataFrame) -> DataFrame:
+def _attach_counts(stored: DataFrame) -> DataFrame:
     """The numbers of stored rows among the differences, so that one query brings both."""
     null, zero = F.lit(None).cast("bigint"), F.lit(0).cast("bigint")
     what = F.concat(F.lit(_STORED), "table").alias("what")
@@ -234,7 +245,7 @@ def _listed(stored: DataFrame) -> DataFrame:
     )
 
 
-def _apart(
+def _split_results(
     rows: list[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], dict[int, dict[Measure, int]], dict[tuple[int, str], int]]:
     """The differences; by epoch the totals counted afresh; by epoch and table the numbers of stored rows."""
@@ -249,11 +260,11 @@ def _apart(
     return found, counted, stored
 
 
-def _by_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
+def _compare_third_party(warehouse: Warehouse, read: Callable[[str], DataFrame], epoch: int) -> list[dict[str, Any]]:
     """The vertices of one epoch whose maintained triangle count is not the third party's, as `DIFFERENCES`."""
     from expectations.engine import ROWS
 
-    edges = surviving(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
+    edges = recompute_edges(read("upserts"), warehouse.home, [epoch]).where(F.col("relation") == patterns.PLAIN)
     edges = edges.select("a", "b").distinct()
     # Spark's Hadoop, through which GraphX exchanges files, does not know S3
     folder = str(warehouse.home.path) if in_s3(warehouse.home.warehouse) else warehouse.home.warehouse
@@ -278,26 +289,26 @@ def audit_published(
     from expectations.engine import ROWS
     from expectations.suite import check_differences
 
-    def read(table: str) -> DataFrame:
+    def read_table(table: str) -> DataFrame:
         return warehouse.read_table(table, revision)
 
     wanted = sorted(epochs)
     ledger = Ledger(warehouse.home.database)
-    shown = published(ledger, revision, wanted)
+    shown = reported_totals(ledger, revision, wanted)
     with warehouse.size_plans(revision):
         placed = certificates.read_labels(warehouse, kept.saved_checkpoint(ledger, revision))
-        found, context = differences(warehouse, read, wanted, say, third_party, revision, shown, placed)
+        found, context = find_differences(warehouse, read_table, wanted, say, third_party, revision, shown, placed)
         if warehouse.home.config.vertices.ids == "string" and wanted:
             context["kinds"] |= {"names"}
-            found += unnamed(read("upserts"), read("names"), wanted[-1], ROWS)
+            found += find_unnamed_vertices(read_table("upserts"), read_table("names"), wanted[-1], ROWS)
         checks = check_differences(found, context)
         if wanted and any(table in revision.snapshots for table in PLAIN):
             say("comparing the plain tables")
-            checks += _plain(warehouse, read, revision, wanted)
+            checks += _check_serving_tables(warehouse, read_table, revision, wanted)
     return checks
 
 
-def _plain(
+def _check_serving_tables(
     warehouse: Warehouse, read: Callable[[str], DataFrame], revision: Revision, epochs: list[int]
 ) -> list[Check]:
     """The plain tables of a published revision, whole at some epochs."""
@@ -306,7 +317,7 @@ def _plain(
     from . import plain
 
     ledger = Ledger(warehouse.home.database)
-    sources = plain.Sources(
+    sources = plain.ServingTableInputs(
         read,
         warehouse.home,
         [table for table in PLAIN if table in revision.snapshots],
@@ -315,8 +326,8 @@ def _plain(
         int(revision.frontier or 0),
         revision.since,
     )
-    found = plain.sums(sources) + plain.rows(sources, epochs)
-    return check_plain(found, sources.context(epochs))
+    found = plain.compare_sums(sources) + plain.compare_rows(sources, epochs)
+    return check_plain(found, sources.check_context(epochs))
 
 
 LANDED = {"batches have as many rows as are stored", "batches have as many quarantined rows as are stored"}
@@ -328,7 +339,7 @@ def needs_landing(checks: Iterable[Check]) -> bool:
     return any(not check["passed"] and check["name"] in LANDED for check in checks)
 
 
-def auditable(ledger: Ledger, revision: Revision) -> list[int]:
+def auditable_epochs(ledger: Ledger, revision: Revision) -> list[int]:
     """The epochs at which a revision shows something of its own: those that landed, and those where totals change."""
     changed = {epoch for _, _, epoch, _, _ in ledger.total_diffs(revision.revision)}
     last = revision.frontier

@@ -26,7 +26,7 @@ from .recounted import COUNTED, PER_ROW
 
 
 @contextmanager
-def compared(
+def compare_distributed(
     stored: DataFrame,
     graph: DataFrame,
     epochs: Sequence[int],
@@ -39,7 +39,7 @@ def compared(
     known already, a, b, label: whoever has found them, they prove the trussness or do not."""
     plain, cached = graph.where(F.col("relation") == patterns.PLAIN), list[DataFrame]()
 
-    def keep(rows: DataFrame) -> DataFrame:
+    def persist_rows(rows: DataFrame) -> DataFrame:
         cached.append(rows.persist())
         return cached[-1]
 
@@ -47,14 +47,18 @@ def compared(
         parts = []
         for epoch in epochs:
             at = F.col("epoch") == epoch
-            parts.append(_epoch(keep(stored.where(at)), plain.where(at), epoch, size, say, keep, labels.get(epoch)))
+            parts.append(
+                _compare_epoch(
+                    persist_rows(stored.where(at)), plain.where(at), epoch, size, say, persist_rows, labels.get(epoch)
+                )
+            )
         yield reduce(DataFrame.unionByName, parts)
     finally:
         for rows in cached:
             rows.unpersist()
 
 
-def _epoch(
+def _compare_epoch(
     stored: DataFrame,
     graph: DataFrame,
     epoch: int,
@@ -66,11 +70,15 @@ def _epoch(
     edges = keep(graph.select("a", "b").distinct())
     n = edges.count()
 
-    def kind(what: str) -> DataFrame:
+    def select_kind(what: str) -> DataFrame:
         return stored.where(F.col("what") == PER_ROW.index(what))
 
     # Of an edge stored twice, or with two values, neither says what its trussness is.
-    claimed = kind("trussness_of_edge").groupBy("a", "b").agg(F.sum(F.col("k") * F.col("n")).alias("k"), _copies())
+    claimed = (
+        select_kind("trussness_of_edge")
+        .groupBy("a", "b")
+        .agg(F.sum(F.col("k") * F.col("n")).alias("k"), _copies_column())
+    )
     known = (
         edges.join(claimed.where("copies = 1 AND k >= 2"), ["a", "b"], "left").fillna({"k": 2}).select("a", "b", "k")
     )
@@ -82,60 +90,66 @@ def _epoch(
     vertices = keep(vertices)
     once = edges.withColumn("n", F.lit(1).cast("bigint"))
     wrong = [
-        _unequal("edge", kind("edge"), once, ["a", "b"]),
-        _unequal("degree_at_vertex", kind("degree_at_vertex"), vertices.select("a", F.col("degree").alias("n")), ["a"]),
-        _unequal("triangles_at_vertex", kind("triangles_at_vertex"), vertices.where("n > 0").select("a", "n"), ["a"]),
-        _misplaced(claimed, edges),
-        _kind("trussness_too_high", proved.where(TOO_HIGH), F.col("k"), None),
-        _kind("trussness_too_low", proved.where(TOO_LOW), F.col("k"), None),
-        _totals(stored, proved, vertices),
+        _find_unequal("edge", select_kind("edge"), once, ["a", "b"]),
+        _find_unequal(
+            "degree_at_vertex", select_kind("degree_at_vertex"), vertices.select("a", F.col("degree").alias("n")), ["a"]
+        ),
+        _find_unequal(
+            "triangles_at_vertex", select_kind("triangles_at_vertex"), vertices.where("n > 0").select("a", "n"), ["a"]
+        ),
+        _find_misplaced(claimed, edges),
+        _compare_kind("trussness_too_high", proved.where(TOO_HIGH), F.col("k"), None),
+        _compare_kind("trussness_too_low", proved.where(TOO_LOW), F.col("k"), None),
+        _compare_totals(stored, proved, vertices),
     ]
     listed = reduce(DataFrame.unionByName, wrong)
     each = Window.partitionBy("what")
     numbered = listed.withColumn("count", F.count("*").over(each))
     numbered = numbered.withColumn("_place", F.row_number().over(each.orderBy("a", "b")))
     return (
-        _first(numbered).unionByName(_counted(proved, vertices)).select(F.lit(epoch).cast("bigint").alias("epoch"), "*")
+        _first_rows(numbered)
+        .unionByName(_count_totals(proved, vertices))
+        .select(F.lit(epoch).cast("bigint").alias("epoch"), "*")
     )
 
 
-def _copies() -> Column:
+def _copies_column() -> Column:
     return F.sum("n").alias("copies")
 
 
-def _kind(what: str, rows: DataFrame, maintained: Column, recomputed: Column | None) -> DataFrame:
+def _compare_kind(what: str, rows: DataFrame, maintained: Column, recomputed: Column | None) -> DataFrame:
     values = {"maintained": maintained, "recomputed": F.lit(None) if recomputed is None else recomputed}
-    columns = [F.lit(what).alias("what"), F.col("a"), F.col("b") if "b" in rows.columns else _null("b")]
+    columns = [F.lit(what).alias("what"), F.col("a"), F.col("b") if "b" in rows.columns else _null_column("b")]
     return rows.select(*columns, *(value.cast("bigint").alias(name) for name, value in values.items()))
 
 
-def _null(name: str) -> Column:
+def _null_column(name: str) -> Column:
     return F.lit(None).cast("bigint").alias(name)
 
 
-def _unequal(what: str, stored: DataFrame, fresh: DataFrame, key: list[str]) -> DataFrame:
+def _find_unequal(what: str, stored: DataFrame, fresh: DataFrame, key: list[str]) -> DataFrame:
     """Where what is stored is not what was counted afresh."""
     old = stored.groupBy(*key).agg(F.sum("n").alias("old"))
     both = old.join(fresh.withColumnRenamed("n", "new"), key, "full")
-    return _kind(what, both.where("NOT old <=> new"), F.col("old"), F.col("new"))
+    return _compare_kind(what, both.where("NOT old <=> new"), F.col("old"), F.col("new"))
 
 
-def _misplaced(claimed: DataFrame, edges: DataFrame) -> DataFrame:
+def _find_misplaced(claimed: DataFrame, edges: DataFrame) -> DataFrame:
     """Edges without just one trussness of at least 2, and trussness of what is no edge."""
     both = claimed.join(edges.withColumn("_there", F.lit(True)), ["a", "b"], "full")
     wrong = both.where("_there IS NULL OR copies IS NULL OR copies <> 1 OR k < 2")
-    return _kind("trussness_of_edge", wrong, F.col("k"), None)
+    return _compare_kind("trussness_of_edge", wrong, F.col("k"), None)
 
 
-def _totals(stored: DataFrame, proved: DataFrame, vertices: DataFrame) -> DataFrame:
+def _compare_totals(stored: DataFrame, proved: DataFrame, vertices: DataFrame) -> DataFrame:
     """The totals that the stored rows give, where they are not those counted afresh."""
 
-    def of(what: str, value: str) -> Column:
+    def sum_of(what: str, value: str) -> Column:
         return F.expr(f"COALESCE({value} FILTER (WHERE what = {PER_ROW.index(what)}), 0)")
 
     old = stored.agg(
-        of("edge", "SUM(n)").alias("edges"),
-        of("degree_at_vertex", "COUNT(*)").alias("vertices"),
+        sum_of("edge", "SUM(n)").alias("edges"),
+        sum_of("degree_at_vertex", "COUNT(*)").alias("vertices"),
         F.expr(f"COALESCE(SUM(n) FILTER (WHERE what = {PER_ROW.index('triangles_at_vertex')}), 0) DIV 3").alias(
             "triangles"
         ),
@@ -149,16 +163,16 @@ def _totals(stored: DataFrame, proved: DataFrame, vertices: DataFrame) -> DataFr
         )
     )
     listed = both.select(F.inline(rows)).where("maintained <> recomputed")
-    return listed.select("what", _null("a"), _null("b"), "maintained", "recomputed")
+    return listed.select("what", _null_column("a"), _null_column("b"), "maintained", "recomputed")
 
 
-def _first(numbered: DataFrame) -> DataFrame:
+def _first_rows(numbered: DataFrame) -> DataFrame:
     from expectations.engine import ROWS
 
     return numbered.where(F.col("_place") <= ROWS).drop("_place")
 
 
-def _counted(proved: DataFrame, vertices: DataFrame) -> DataFrame:
+def _count_totals(proved: DataFrame, vertices: DataFrame) -> DataFrame:
     """The totals as counted afresh; of the trussness, as it was proved."""
     single = proved.agg(
         F.count("*").alias("edges"),
@@ -174,4 +188,4 @@ def _counted(proved: DataFrame, vertices: DataFrame) -> DataFrame:
     sizes = proved.groupBy(F.col("k").alias("a")).agg(F.count("*").alias("recomputed"))
     sizes = sizes.select(F.lit(COUNTED + "trusses").alias("what"), "a", "recomputed")
     both = totals.unionByName(sizes)
-    return both.select("what", "a", _null("b"), _null("maintained"), "recomputed", zero.alias("count"))
+    return both.select("what", "a", _null_column("b"), _null_column("maintained"), "recomputed", zero.alias("count"))

@@ -26,7 +26,7 @@ _STEPS = "a bigint, b bigint, epoch bigint, diff bigint"
 Longs = NDArray[np.int64]
 
 
-def with_pairs(upserts: DataFrame) -> DataFrame:
+def add_pairs(upserts: DataFrame) -> DataFrame:
     """Upserts that can make an edge, with the ends of their pair, a < b."""
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
     return upserts.where("src <> dst").select("*", *pair)
@@ -53,37 +53,39 @@ def edge_steps(rows: DataFrame, home: Home) -> DataFrame:
         zero, one = (F.lit(n).cast("bigint") for n in (0, 1))
         kept = last.select("a", "b", "src", "epoch", zero.alias("seq"), on.alias("on"), one.alias("diff"))
     forth = (F.col("src") == F.col("a")).alias("forth")
-    return kept.select("a", "b", forth, "epoch", "seq", "on", "diff").mapInArrow(_task(config.edges.live_for), _STEPS)
+    return kept.select("a", "b", forth, "epoch", "seq", "on", "diff").mapInArrow(
+        _make_steps_task(config.edges.live_for), _STEPS
+    )
 
 
-def _task(live_for: int | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _make_steps_task(live_for: int | None) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def derive_steps(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts = [batch for batch in batches if batch.num_rows]
         if parts:
             table = pa.Table.from_batches(parts)
-            a, b, epoch, diff = _steps(*_last(*(table[name].to_numpy() for name in _KEYS)), live_for)
+            a, b, epoch, diff = _steps_of_pairs(*_last_rows(*(table[name].to_numpy() for name in _KEYS)), live_for)
             found = pa.table({"a": a, "b": b, "epoch": epoch, "diff": diff})
             yield from found.to_batches(max_chunksize=1 << 20)
 
-    return task
+    return derive_steps
 
 
-def _last(
+def _last_rows(
     a: Longs, b: Longs, forth: NDArray[Any], epoch: Longs, seq: Longs, on: NDArray[Any], diff: Longs
 ) -> tuple[Longs, Longs, NDArray[Any], Longs, NDArray[Any]]:
     """Of the rows of each key and epoch that are still there the last one, in order of key and epoch: a, b, forth,
     epoch, on. Rows that are alike but for their diffs are one, and there while these add up to more than nothing."""
     order = np.lexsort((on, seq, epoch, forth, b, a))
     a, b, forth, epoch, seq, on, diff = (column[order] for column in (a, b, forth, epoch, seq, on, diff))
-    fresh = _begins(a, b) | _begins(forth, epoch)
-    alike = np.flatnonzero(fresh | _begins(seq, on))
+    fresh = _pair_starts(a, b) | _pair_starts(forth, epoch)
+    alike = np.flatnonzero(fresh | _pair_starts(seq, on))
     there = alike[np.add.reduceat(diff, alike) > 0] if a.size else alike
     key = np.cumsum(fresh)[there]
     chosen = there[np.append(key[1:] != key[:-1], True)] if there.size else there
     return a[chosen], b[chosen], forth[chosen], epoch[chosen], on[chosen]
 
 
-def _steps(
+def _steps_of_pairs(
     a: Longs, b: Longs, forth: NDArray[Any], epoch: Longs, on: NDArray[Any], live_for: int | None
 ) -> tuple[Longs, Longs, Longs, Longs]:
     """Each key's rows, in order, hold until its next one; a pair is an edge while one of its keys is on."""
@@ -102,7 +104,7 @@ def _steps(
     a, b, at, sign = (column[order] for column in (a, b, at, sign))
     if not a.size:
         return a, b, at, sign
-    fresh = _begins(a, b)
+    fresh = _pair_starts(a, b)
     first = np.flatnonzero(fresh)
     sums = np.cumsum(sign)
     keys = sums - np.repeat(np.concatenate([[0], sums[first[1:] - 1]]), np.diff(np.append(first, a.size)))
@@ -110,13 +112,13 @@ def _steps(
     last[:-1] = fresh[1:] | (at[1:] != at[:-1])
     a, b, at, alive = a[last], b[last], at[last], (keys[last] > 0).astype(np.int64)
     before = np.concatenate([[0], alive[:-1]])
-    before[_begins(a, b)] = 0
+    before[_pair_starts(a, b)] = 0
     diff = alive - before
     moved = diff != 0
     return a[moved], b[moved], at[moved], diff[moved]
 
 
-def _begins(a: Longs, b: Longs) -> NDArray[np.bool_]:
+def _pair_starts(a: Longs, b: Longs) -> NDArray[np.bool_]:
     """Where a pair's rows begin."""
     found = np.ones(a.size, np.bool_)
     found[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])

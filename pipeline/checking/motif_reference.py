@@ -19,19 +19,19 @@ Motifs = dict[str, list[Pattern]]
 Shape = frozenset[tuple[str, frozenset[tuple[int, int]]]]
 
 
-def read(motifs: Mapping[str, str | Sequence[str]]) -> Motifs:
+def read_motifs(motifs: Mapping[str, str | Sequence[str]]) -> Motifs:
     """`[motifs]` → by name, in order, its patterns without repetitions."""
     found: Motifs = {}
     for name, texts in motifs.items():
         different: dict[object, list[Edge]] = {}
         for text in [texts] if isinstance(texts, str) else texts:
-            edges = [_edge(part) for part in _parts(text)]
+            edges = [_read_edge(part) for part in _split_edges(text)]
             different.setdefault(_least_shape(edges), edges)
-        found[name] = [Pattern(tuple(edges), _limits(edges)) for edges in different.values()]
+        found[name] = [Pattern(tuple(edges), _symmetry_limits(edges)) for edges in different.values()]
     return found
 
 
-def _parts(text: str) -> list[str]:
+def _split_edges(text: str) -> list[str]:
     """The edges of a pattern: between commas that stand outside of brackets and quotes."""
     parts, start, depth, quote = [], 0, 0, None
     for at, sign in enumerate(text):
@@ -47,7 +47,7 @@ def _parts(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _edge(part: str) -> Edge:
+def _read_edge(part: str) -> Edge:
     """`a-b`, `a->b`, either with `where CONDITION` behind it."""
     ends, *condition = re.split(r"\swhere\s", part, maxsplit=1)
     a, arrow, b = ends.partition("->")
@@ -57,7 +57,7 @@ def _edge(part: str) -> Edge:
     return Edge(relation, a.strip(), b.strip())
 
 
-def _shape(edges: Sequence[Edge], place: Mapping[str, int]) -> Shape:
+def _number_vertices(edges: Sequence[Edge], place: Mapping[str, int]) -> Shape:
     """What a pattern asks with its vertices numbered; equal for patterns that ask the same of the same numbers."""
     asked: dict[str, set[tuple[int, int]]] = {}
     for edge in edges:
@@ -67,23 +67,23 @@ def _shape(edges: Sequence[Edge], place: Mapping[str, int]) -> Shape:
     return frozenset((kind, frozenset(pairs)) for kind, pairs in asked.items())
 
 
-def _numberings(edges: Sequence[Edge]) -> list[dict[str, int]]:
+def _list_numberings(edges: Sequence[Edge]) -> list[dict[str, int]]:
     names = sorted({end for edge in edges for end in (edge.a, edge.b)})
     return [dict(zip(names, order, strict=True)) for order in permutations(range(len(names)))]
 
 
 def _least_shape(edges: Sequence[Edge]) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
     """One of the shapes of a pattern under all numberings: the same one for all patterns of its kind."""
-    shapes = (_shape(edges, place) for place in _numberings(edges))
+    shapes = (_number_vertices(edges, place) for place in _list_numberings(edges))
     return min(tuple(sorted((kind, tuple(sorted(pairs))) for kind, pairs in shape)) for shape in shapes)
 
 
-def _limits(edges: Sequence[Edge]) -> tuple[tuple[str, str], ...]:
+def _symmetry_limits(edges: Sequence[Edge]) -> tuple[tuple[str, str], ...]:
     """Pairs (x, y) of vertices with x below y, so that of all maps onto an occurrence just one keeps to them."""
-    numberings = _numberings(edges)
+    numberings = _list_numberings(edges)
     first = numberings[0]
     names = list(first)
-    symmetries = [place for place in numberings if _shape(edges, place) == _shape(edges, first)]
+    symmetries = [place for place in numberings if _number_vertices(edges, place) == _number_vertices(edges, first)]
     left, limits = symmetries, []
     for name in reversed(names):
         images = {names[place[name]] for place in left}

@@ -22,16 +22,16 @@ from ..reading.plain import total_rows
 from ..state.totals import EpochTotals, totals_at
 from ..storage import few
 from ..storage.declared import quote_identifier
-from .audit import in_force, stored
+from .audit import select_stored_rows, select_upserts_in_force
 from .recounted import MOTIF, PER_ROW
-from .shown import difference
+from .shown import make_difference
 
 Found = list[dict[str, Any]]  # epoch, what, a, b, maintained, recomputed, count, as `expectations.suite.check_plain`
 ROWS = 20  # that are shown of each kind and epoch
 
 
 @dataclass(frozen=True)
-class Sources:
+class ServingTableInputs:
     """read: a table, plain or not, as a reader would see it; tables: the plain ones; points: the totals wherever they
     change; landed: the epochs with a batch; since: the epoch that a compaction has folded to."""
 
@@ -43,13 +43,13 @@ class Sources:
     frontier: int
     since: int | None
 
-    def context(self, epochs: Iterable[int]) -> dict[str, Any]:
+    def check_context(self, epochs: Iterable[int]) -> dict[str, Any]:
         """What `expectations.suite.check_plain` is told of some epochs."""
         label = self.home.schedule.format_label
         return {"tables": self.tables, "epochs": list(epochs), "labels": {epoch: label(epoch) for epoch in epochs}}
 
 
-def sums(sources: Sources) -> Found:
+def compare_sums(sources: ServingTableInputs) -> Found:
     """What differs between the plain tables, added up, and the totals; EXECUTES."""
     read, home, points, frontier = sources.read, sources.home, sources.points, sources.frontier
     tables, found = sources.tables, Found()
@@ -61,29 +61,31 @@ def sums(sources: Sources) -> Found:
         wrong = [
             (epoch, name, mine, other)
             for epoch in sorted({*kept, *right})
-            for name, mine, other in _cells(names, kept.get(epoch), right.get(epoch))
+            for name, mine, other in _unequal_cells(names, kept.get(epoch), right.get(epoch))
         ]
         label = home.schedule.format_label
         found += [
-            difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", mine, other, len(wrong))
+            make_difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", mine, other, len(wrong))
             for epoch, name, mine, other in wrong[:ROWS]
         ]
     if "vertex_history" in tables:
-        found += _series(read("vertex_history"), home, points, frontier, sources.since)
+        found += _compare_series(read("vertex_history"), home, points, frontier, sources.since)
     if "edge_now" in tables:
         counts: dict[int, float] = defaultdict(float)
         for row in read("edge_now").groupBy("trussness", "both_ways").count().collect():
             counts[row["trussness"]] += row["count"] / (2 if row["both_ways"] else 1)
         right_counts = totals_at(points, [frontier])[frontier]["trusses"]
         found += [
-            difference(frontier, "edge_now", f"edges of trussness {k}", counts.get(k, 0), right_counts.get(k, 0))
+            make_difference(frontier, "edge_now", f"edges of trussness {k}", counts.get(k, 0), right_counts.get(k, 0))
             for k in sorted({*counts, *right_counts})
             if counts.get(k, 0) != right_counts.get(k, 0)
         ]
     return found
 
 
-def _cells(names: Sequence[str], mine: list[Any] | None, other: list[Any] | None) -> Iterable[tuple[str, Any, Any]]:
+def _unequal_cells(
+    names: Sequence[str], mine: list[Any] | None, other: list[Any] | None
+) -> Iterable[tuple[str, Any, Any]]:
     if mine is None or other is None:
         yield "rows", int(mine is not None), int(other is not None)
         return
@@ -92,7 +94,9 @@ def _cells(names: Sequence[str], mine: list[Any] | None, other: list[Any] | None
             yield name, one, two
 
 
-def _series(rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontier: int, since: int | None) -> Found:
+def _compare_series(
+    rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontier: int, since: int | None
+) -> Found:
     """`vertex_history` added up at every epoch at which it, or a total, changes."""
     names = {"vertices": F.col("degree") > 0, "edges": F.col("degree"), "triangles": F.col("triangles")}
     motifs = home.config.motif_patterns()
@@ -118,42 +122,42 @@ def _series(rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontie
         right: dict[str, int] = {name: point[name] for name in ("vertices", "edges", "triangles")}
         right |= {f"motif_{name}": point["motifs"].get(place, 0) for place, name in enumerate(motifs)}
         wrong += [
-            difference(epoch, "vertex_history", f"{name} of all vertices", now[name], right[name] * times[name])
+            make_difference(epoch, "vertex_history", f"{name} of all vertices", now[name], right[name] * times[name])
             for name in right
             if now[name] != right[name] * times[name]
         ]
         if now["flags"]:
-            wrong.append(difference(epoch, "vertex_history", "rows whose is_current is wrong", now["flags"], 0))
+            wrong.append(make_difference(epoch, "vertex_history", "rows whose is_current is wrong", now["flags"], 0))
     return wrong
 
 
-def rows(sources: Sources, epochs: Sequence[int]) -> Found:
+def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Found:
     """What differs at some epochs, row by row; EXECUTES."""
     found = Found()
     if "vertex_history" in sources.tables and epochs:
-        found += _vertices(sources.read, sources.home, epochs)
+        found += _compare_vertices(sources.read, sources.home, epochs)
     if "edge_now" in sources.tables:
-        found += _edges(sources.read, sources.home, sources.frontier)
+        found += _compare_edges(sources.read, sources.home, sources.frontier)
     return found
 
 
-def _vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int]) -> Found:
+def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int]) -> Found:
     motifs = list(home.config.motifs)
-    state = stored(read, list(epochs), motifs)
+    state = select_stored_rows(read, list(epochs), motifs)
     what = {name: F.col("what") == PER_ROW.index(name) for name in PER_ROW}
     ends = F.explode(F.when(what["trussness_of_edge"], F.array("a", "b")).otherwise(F.array("a"))).alias("vertex")
     each = state.where(~what["edge"]).select("epoch", ends, "what", "k", "n")
 
-    def most(test: Column, column: Column) -> Column:
+    def greatest_where(test: Column, column: Column) -> Column:
         return F.max(F.when(test, column).otherwise(F.lit(0)))
 
     made = {
-        "degree": most(what["degree_at_vertex"], F.col("n")),
-        "triangles": most(what["triangles_at_vertex"], F.col("n")),
-        "trussness": most(what["trussness_of_edge"], F.col("k")),
+        "degree": greatest_where(what["degree_at_vertex"], F.col("n")),
+        "triangles": greatest_where(what["triangles_at_vertex"], F.col("n")),
+        "trussness": greatest_where(what["trussness_of_edge"], F.col("k")),
     }
     for place, name in enumerate(motifs):
-        made[f"motif_{name}"] = most(what[MOTIF] & (F.col("k") == place), F.col("n"))
+        made[f"motif_{name}"] = greatest_where(what[MOTIF] & (F.col("k") == place), F.col("n"))
     right = each.groupBy("epoch", "vertex").agg(*(column.alias(name) for name, column in made.items()))
     if home.config.vertices.ids == "string":
         right = right.join(read("names").select(F.col("id").alias("vertex"), "name"), "vertex")
@@ -166,13 +170,15 @@ def _vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int
     mine = held.select(F.col("at").alias("epoch"), "vertex", F.struct(*names).alias("_mine"), whole.alias("_whole"))
     other = right.select("epoch", "vertex", F.struct(*names).alias("_other"))
     both = mine.join(other, ["epoch", "vertex"], "full_outer")
-    return _listed(both.where("NOT _mine <=> _other OR NOT coalesce(_whole, true)"), "vertex_history", ["vertex"])
+    return _list_differences(
+        both.where("NOT _mine <=> _other OR NOT coalesce(_whole, true)"), "vertex_history", ["vertex"]
+    )
 
 
-def _edges(read: Callable[[str], DataFrame], home: Home, frontier: int) -> Found:
+def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) -> Found:
     values = list(home.config.values)
-    landed = in_force(read("upserts"), home, [frontier])
-    truss = stored(read, [frontier]).where(F.col("what") == PER_ROW.index("trussness_of_edge"))
+    landed = select_upserts_in_force(read("upserts"), home, [frontier])
+    truss = select_stored_rows(read, [frontier]).where(F.col("what") == PER_ROW.index("trussness_of_edge"))
     ways = F.count("*").over(Window.partitionBy("a", "b")) > 1
     right = landed.withColumn("both_ways", ways).join(truss.select("a", "b", F.col("k").alias("trussness")), ["a", "b"])
     if home.config.vertices.ids == "string":
@@ -183,10 +189,10 @@ def _edges(read: Callable[[str], DataFrame], home: Home, frontier: int) -> Found
     mine = read("edge_now").select("src", "dst", F.struct(*names).alias("_mine"))
     both = mine.join(right.select("src", "dst", F.struct(*names).alias("_other")), ["src", "dst"], "full_outer")
     wrong = both.where("NOT _mine <=> _other").withColumn("epoch", F.lit(frontier))
-    return _listed(wrong, "edge_now", ["src", "dst"])
+    return _list_differences(wrong, "edge_now", ["src", "dst"])
 
 
-def _listed(wrong: DataFrame, what: str, keys: list[str]) -> Found:
+def _list_differences(wrong: DataFrame, what: str, keys: list[str]) -> Found:
     """The first differing rows of each epoch, and how many there are."""
     by_epoch = Window.partitionBy("epoch")
     place = F.row_number().over(by_epoch.orderBy(*keys))
@@ -195,7 +201,7 @@ def _listed(wrong: DataFrame, what: str, keys: list[str]) -> Found:
     cells = [F.to_json(name).alias(name) for name in ("_mine", "_other")]
     return [
         {
-            **difference(row["epoch"], what, row[keys[0]], row["_mine"], row["_other"], row["_count"]),
+            **make_difference(row["epoch"], what, row[keys[0]], row["_mine"], row["_other"], row["_count"]),
             "b": row[keys[1]] if keys[1:] else None,
         }
         for row in rows_.select("epoch", *said, *cells, "_count").orderBy("epoch", "_place").collect()

@@ -37,29 +37,29 @@ RESULTS = "epoch bigint, what string, a bigint, b bigint, value bigint"
 DIFFERENCES = "epoch bigint, what string, a bigint, b bigint, maintained bigint, recomputed bigint, count bigint"
 
 
-def compare(
+def compare_epoch(
     motifs: Mapping[str, Sequence[patterns.Pattern]], key: tuple[pa.Scalar, ...], stored: pa.Table, graph: pa.Table
 ) -> pa.Table:
     """One epoch: where the two disagree, the first `ROWS` of a kind and how many there are; and the certificate."""
     from expectations.engine import ROWS
 
     epoch = key[0].as_py()
-    kept, fresh = maintained(stored), _recomputed(*_pairs(graph, patterns.PLAIN))
+    kept, fresh = maintained_results(stored), _recompute_results(*_pairs_of_relation(graph, patterns.PLAIN))
     if motifs:
-        fresh[MOTIF] = _motifs(motifs, graph)
-    out = [table(DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
+        fresh[MOTIF] = _count_motifs(motifs, graph)
+    out = [result_table(DIFFERENCES, epoch, "", *([np.zeros(0, np.int64)] * 5))]
     for what in (*PER_ROW, *TOTALS):
-        a, b, old, new = _differing(kept.get(what), fresh.get(what))
-        out.append(table(DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
-    for (what, place), value in _counted(fresh, motifs).items():
-        out.append(table(DIFFERENCES, epoch, COUNTED + what, np.array([place]), None, None, value, 0))
+        a, b, old, new = _differing_rows(kept.get(what), fresh.get(what))
+        out.append(result_table(DIFFERENCES, epoch, what, *(c[:ROWS] for c in (a, b, old, new)), len(old)))
+    for (what, place), value in _count_totals(fresh, motifs).items():
+        out.append(result_table(DIFFERENCES, epoch, COUNTED + what, np.array([place]), None, None, value, 0))
     if "trussness_of_edge" in kept:
-        for what, (a, b, k) in _uncertified(*kept["trussness_of_edge"]).items():
-            out.append(table(DIFFERENCES, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
+        for what, (a, b, k) in _uncertified_edges(*kept["trussness_of_edge"]).items():
+            out.append(result_table(DIFFERENCES, epoch, what, a[:ROWS], b[:ROWS], k[:ROWS], None, a.size))
     return pa.concat_tables(out)
 
 
-def maintained(rows: pa.Table) -> Results:
+def maintained_results(rows: pa.Table) -> Results:
     """One epoch's `_stored` rows as results. An edge stored twice, or with two values, must show as a difference: the
     number of copies counts, and values are not deduplicated."""
     found: Results = {}
@@ -76,11 +76,11 @@ def maintained(rows: pa.Table) -> Results:
     }
     for what, total in totals.items():
         if total.is_valid:
-            found[what] = _total(total.as_py() // 3 if what == "triangles" else total.as_py())
+            found[what] = _total_columns(total.as_py() // 3 if what == "triangles" else total.as_py())
     return found
 
 
-def _recomputed(a: Longs, b: Longs) -> Results:
+def _recompute_results(a: Longs, b: Longs) -> Results:
     """Every result of one graph, counted and peeled from scratch. Zeros are left out."""
     if not a.size:
         return {}
@@ -94,10 +94,10 @@ def _recomputed(a: Longs, b: Longs) -> Results:
         "trussness_of_edge": (a, b, trussness.astype(np.int64)),
         "degree_at_vertex": (ends, None, degrees.astype(np.int64)),
         "triangles_at_vertex": (vertices[busy], None, per_vertex[busy].astype(np.int64)),
-    } | {what: _total(value) for what, value in totals.items() if value}
+    } | {what: _total_columns(value) for what, value in totals.items() if value}
 
 
-def _counted(fresh: Results, motifs: Mapping[str, Sequence[patterns.Pattern]]) -> dict[Measure, int]:
+def _count_totals(fresh: Results, motifs: Mapping[str, Sequence[patterns.Pattern]]) -> dict[Measure, int]:
     """The totals that SQL should show, out of the results of one graph."""
     found: dict[Measure, int] = {(what, 0): int(fresh[what][2][0]) for what in TOTALS if what in fresh}
     if "degree_at_vertex" in fresh:
@@ -112,15 +112,15 @@ def _counted(fresh: Results, motifs: Mapping[str, Sequence[patterns.Pattern]]) -
     return {measure: value for measure, value in found.items() if value}
 
 
-def _total(value: Any) -> tuple[None, None, Longs]:
+def _total_columns(value: Any) -> tuple[None, None, Longs]:
     return None, None, np.array([value], np.int64)
 
 
-def _motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -> Result:
+def _count_motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -> Result:
     """Every motif of one graph, counted from scratch: the vertices, the motif by its place, how often."""
     relations = {}
     for name in patterns.relations(motifs):
-        relations[name] = _pairs(graph, name)
+        relations[name] = _pairs_of_relation(graph, name)
     parts = []
     for place, found in enumerate(motifs.values()):
         vertices, counts = motif_kernel.count(found, relations)
@@ -129,43 +129,43 @@ def _motifs(motifs: Mapping[str, Sequence[patterns.Pattern]], graph: pa.Table) -
     return vertices, places, counts
 
 
-def _differing(kept: Result | None, fresh: Result | None) -> tuple[pa.ChunkedArray, ...]:
+def _differing_rows(kept: Result | None, fresh: Result | None) -> tuple[pa.ChunkedArray, ...]:
     """The rows on which two results disagree, in order: a, b, the one's value, the other's (null: not there)."""
     sides = []
     for place, side in enumerate((kept, fresh)):
         a, b, value = side or (None, None, np.zeros(0, np.int64))
         n = len(value)
-        values = [_column(value if place == 0 else None, n), _column(value if place == 1 else None, n)]
-        sides.append(pa.table([_column(a, n), _column(b, n), *values], ["a", "b", "old", "new"]))
+        values = [_to_column(value if place == 0 else None, n), _to_column(value if place == 1 else None, n)]
+        sides.append(pa.table([_to_column(a, n), _to_column(b, n), *values], ["a", "b", "old", "new"]))
     both = pa.concat_tables(sides).group_by(["a", "b"]).aggregate([("old", "sum"), ("new", "sum")])
     wrong = both.filter(pc.fill_null(pc.not_equal(both["old_sum"], both["new_sum"]), True))
     wrong = wrong.sort_by([("a", "ascending"), ("b", "ascending")])
     return tuple(wrong[name] for name in ("a", "b", "old_sum", "new_sum"))
 
 
-def _uncertified(*edges: pa.ChunkedArray) -> dict[str, tuple[Longs, Longs, Longs]]:
+def _uncertified_edges(*edges: pa.ChunkedArray) -> dict[str, tuple[Longs, Longs, Longs]]:
     """Edges a, b, k whose trussness is proved wrong: too few triangles hold them, or they are of a set that can rise.
 
     What is no trussness of a graph at all (an end missing, an edge twice, k below 2) shows as a difference; the rest is
     judged here.
     """
     listed = pa.table(list(edges), ["a", "b", "k"]).drop_null()
-    a, b, k = (_longs(listed[name]) for name in ("a", "b", "k"))
+    a, b, k = (_to_longs(listed[name]) for name in ("a", "b", "k"))
     fine = (k >= 2) & (a < b)
-    a, b, k = _once(a[fine], b[fine], k[fine])
+    a, b, k = _distinct_rows(a[fine], b[fine], k[fine])
     verdict = certificate_kernel.check(a, b, k)
     wrong = {"trussness_too_high": verdict.too_high, "trussness_too_low": verdict.too_low}
     return {what: (a[at], b[at], k[at]) for what, at in wrong.items()}
 
 
-def _pairs(graph: pa.Table, relation: str) -> tuple[Longs, Longs]:
+def _pairs_of_relation(graph: pa.Table, relation: str) -> tuple[Longs, Longs]:
     """The pairs of a relation, each once."""
     rows = graph.filter(pc.equal(graph["relation"], relation))
-    a, b = _once(_longs(rows["a"]), _longs(rows["b"]))
+    a, b = _distinct_rows(_to_longs(rows["a"]), _to_longs(rows["b"]))
     return a, b
 
 
-def _once(*columns: Longs) -> tuple[Longs, ...]:
+def _distinct_rows(*columns: Longs) -> tuple[Longs, ...]:
     """The rows in order, one for each pair in the first two columns."""
     order = ordered(columns)
     columns = tuple(column[order] for column in columns)
@@ -174,19 +174,19 @@ def _once(*columns: Longs) -> tuple[Longs, ...]:
     return tuple(column[new] for column in columns)
 
 
-def _longs(column: pa.ChunkedArray) -> Longs:
+def _to_longs(column: pa.ChunkedArray) -> Longs:
     return np.asarray(column.to_numpy(), dtype=np.int64)
 
 
-def _column(values: Values | int, n: int) -> pa.ChunkedArray | pa.Array:
+def _to_column(values: Values | int, n: int) -> pa.ChunkedArray | pa.Array:
     """Whole numbers as Arrow has them; None: all null, a number: `n` times the same."""
     if values is None or isinstance(values, int):
         return pa.repeat(pa.scalar(values, pa.int64()), n)
     return pa.array(values) if isinstance(values, np.ndarray) else values
 
 
-def table(schema: str, epoch: int, what: str, *columns: Values | int) -> pa.Table:
+def result_table(schema: str, epoch: int, what: str, *columns: Values | int) -> pa.Table:
     """Columns as a table of `schema`, after the constant columns epoch and what."""
     names = [column.split(" ")[0] for column in schema.split(", ")]
     n = next(len(column) for column in columns if not (column is None or isinstance(column, int)))
-    return pa.table([_column(epoch, n), pa.repeat(pa.scalar(what), n), *(_column(c, n) for c in columns)], names)
+    return pa.table([_to_column(epoch, n), pa.repeat(pa.scalar(what), n), *(_to_column(c, n) for c in columns)], names)

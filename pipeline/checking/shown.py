@@ -26,7 +26,7 @@ ROWS = {"upserts": "rows_of_batch", "quarantine": "quarantined_of_batch"}
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReportedTotals:
     """By epoch: the totals, without zeros, and the rows and quarantined rows of its batch.
 
     `kinds`: what of it can be compared; wedges are not counted in homes whose last revision is of before they were.
@@ -37,24 +37,26 @@ class Shown:
     kinds: frozenset[str]
 
 
-def published(ledger: Ledger, revision: Revision, epochs: Iterable[int]) -> Shown:
+def reported_totals(ledger: Ledger, revision: Revision, epochs: Iterable[int]) -> ReportedTotals:
     batches = ledger.published_batches(revision.revision)
     rows = {epoch: (batch.rows, batch.bad_rows) for epoch, batch in batches.items()}
-    return of(ledger.total_diffs(revision.revision), rows, epochs)
+    return reported_totals_from(ledger.total_diffs(revision.revision), rows, epochs)
 
 
-def of(diffs: list[TotalDiff], rows: dict[int, tuple[int, int]], epochs: Iterable[int]) -> Shown:
+def reported_totals_from(
+    diffs: list[TotalDiff], rows: dict[int, tuple[int, int]], epochs: Iterable[int]
+) -> ReportedTotals:
     """Out of total diffs, and of the rows and quarantined rows of each batch."""
     wanted = sorted(set(epochs))
     points = totals_at(sum_totals(diffs, max(wanted, default=None)), wanted)
     counted = {measure for measure, *_ in diffs}
     uncounted = {"wedges"} if "edges" in counted and "wedges" not in counted else set()
     kinds = frozenset({*SINGLE, *MANY, *ROWS.values()} - uncounted)
-    totals = {epoch: _measures(point) for epoch, point in points.items()}
-    return Shown(totals, {epoch: rows.get(epoch, (0, 0)) for epoch in wanted}, kinds)
+    totals = {epoch: _nonzero_measures(point) for epoch, point in points.items()}
+    return ReportedTotals(totals, {epoch: rows.get(epoch, (0, 0)) for epoch in wanted}, kinds)
 
 
-def difference(
+def make_difference(
     epoch: int, what: str, a: int | str | None, maintained: Any, recomputed: Any, count: int = 1
 ) -> Difference:
     """As `check_differences` judges it: `a` and both values are what a reader is shown, `count` the whole kind's."""
@@ -62,13 +64,13 @@ def difference(
     return {"epoch": epoch, "what": what, "a": a, "b": None, **values}
 
 
-def _measures(point: Mapping[str, Any]) -> dict[Measure, int]:
+def _nonzero_measures(point: Mapping[str, Any]) -> dict[Measure, int]:
     found = {(name, 0): point[name] for name in SINGLE}
     found |= {(name, k): n for name in MANY for k, n in point[name].items()}
     return {measure: value for measure, value in found.items() if value}
 
 
-def differing_totals(shown: Shown, counted: Mapping[int, Mapping[Measure, int]]) -> list[Difference]:
+def differing_totals(shown: ReportedTotals, counted: Mapping[int, Mapping[Measure, int]]) -> list[Difference]:
     """Where the totals are not those counted afresh (by epoch, without zeros); at every epoch of `shown`."""
     found: list[Difference] = []
     for epoch, totals in shown.totals.items():
@@ -76,11 +78,11 @@ def differing_totals(shown: Shown, counted: Mapping[int, Mapping[Measure, int]])
         wrong = sorted(m for m in {*totals, *fresh} if totals.get(m, 0) != fresh.get(m, 0) and m[0] in shown.kinds)
         for what, k in wrong:
             a, count = k if what in MANY else None, sum(name == what for name, _ in wrong)
-            found.append(difference(epoch, what, a, totals.get((what, k), 0), fresh.get((what, k), 0), count))
+            found.append(make_difference(epoch, what, a, totals.get((what, k), 0), fresh.get((what, k), 0), count))
     return found
 
 
-def stored_rows(shown: Shown, read: Callable[[str], DataFrame]) -> DataFrame:
+def count_stored_rows(shown: ReportedTotals, read: Callable[[str], DataFrame]) -> DataFrame:
     """How many rows of each batch are stored: epoch, table, n."""
     epochs = list(shown.batches)
     parts = [
@@ -90,18 +92,18 @@ def stored_rows(shown: Shown, read: Callable[[str], DataFrame]) -> DataFrame:
     return parts[0].unionByName(parts[1]).groupBy("epoch", "table").agg(F.sum("diff").alias("n"))
 
 
-def differing_rows(shown: Shown, stored: Mapping[tuple[int, str], int]) -> list[Difference]:
+def differing_rows(shown: ReportedTotals, stored: Mapping[tuple[int, str], int]) -> list[Difference]:
     """Where a batch is said to have another number of rows, or of quarantined ones, than are stored."""
     found = []
     for epoch, said in shown.batches.items():
         for (table, what), stated in zip(ROWS.items(), said, strict=True):
             there = stored.get((epoch, table), 0)
             if stated != there:
-                found.append(difference(epoch, what, None, stated, there))
+                found.append(make_difference(epoch, what, None, stated, there))
     return found
 
 
-def unnamed(upserts: DataFrame, names: DataFrame, epoch: int, most: int) -> list[Difference]:
+def find_unnamed_vertices(upserts: DataFrame, names: DataFrame, epoch: int, most: int) -> list[Difference]:
     """Vertices of some landed rows that have no name or several, and names of several vertices: the first of them, as
     differences at `epoch`. (Homes with string ids.)"""
     used = upserts.select(F.explode(F.array("src", "dst")).alias("id")).distinct()
@@ -110,4 +112,4 @@ def unnamed(upserts: DataFrame, names: DataFrame, epoch: int, most: int) -> list
     wrong = by_id.where("n <> 1").select(F.col("id").cast("string").alias("key"), "n")
     wrong = wrong.unionByName(by_name.select(F.col("name").alias("key"), "n"))
     rows = wrong.orderBy("key").limit(most + 1).collect()
-    return [difference(epoch, "names", row["key"], row["n"], 1, len(rows)) for row in rows[:most]]
+    return [make_difference(epoch, "names", row["key"], row["n"], 1, len(rows)) for row in rows[:most]]

@@ -13,7 +13,7 @@ from ..storage.warehouse import Warehouse
 
 
 @dataclass(frozen=True)
-class Stored:
+class FingerprintComparison:
     """compared: tables; unknown: those of which no fingerprint was recorded; wrong: those that differ."""
 
     revision: int
@@ -21,7 +21,7 @@ class Stored:
     unknown: list[str]
     wrong: list[FingerprintDifference]
 
-    def failure(self) -> CheckFailed:
+    def to_error(self) -> CheckFailed:
         landing = " --from-landing" if {each.table for each in self.wrong} & {*LANDED} else ""
         return CheckFailed(
             f"{len(self.wrong)} of {len(self.compared)} tables do not hold what was published as revision "
@@ -30,10 +30,10 @@ class Stored:
         )
 
 
-def compare(warehouse: Warehouse, row: Revision, recorded: Prints) -> Stored:
+def compare_fingerprints(warehouse: Warehouse, row: Revision, recorded: Prints) -> FingerprintComparison:
     """Read every table once, and hold it against what the ledger has of the revision; EXECUTES."""
     with warehouse.size_plans(row):
         found = published_fingerprints(warehouse, row)
     wrong = list_differences(fold_fingerprints(recorded, row.since), fold_fingerprints(found, row.since))
     compared = [table for table in found if table in recorded]
-    return Stored(row.revision, compared, [table for table in found if table not in recorded], wrong)
+    return FingerprintComparison(row.revision, compared, [table for table in found if table not in recorded], wrong)

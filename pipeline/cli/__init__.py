@@ -88,7 +88,7 @@ def _alert() -> None:
     if setting.wrote is not None and has_secret("ALTNEU_ALERTS"):
         from ..run import alerts
 
-        alerts.tell(*setting.wrote)
+        alerts.send_alerts(*setting.wrote)
 
 
 def _stop(stop: BaseException) -> NoReturn:

@@ -79,10 +79,10 @@ def _answers(home: Home, since: int | None) -> str:
 
 
 def _print_compaction(home: Home, ledger: Ledger) -> None:
-    from ..run.compact import horizon
+    from ..run.compact import compaction_horizon
 
     row = ledger.require_published()
-    since, _, dropped = horizon(home, ledger, row)
+    since, _, dropped = compaction_horizon(home, ledger, row)
     kept = [each.revision for each in ledger.list_revisions() if each.snapshots and each.revision not in dropped]
     sizes = ledger.table_sizes().values()
     out.print(
@@ -146,9 +146,9 @@ def move(
     """
     from ..home.directory import Home
     from ..run import destination
-    from ..run.move import move as moved
+    from ..run.move import move_home as moved
 
-    where = destination.read(directory, to or [])
+    where = destination.parse_target(directory, to or [])
     setting.outcome = lambda: "there is no new home yet; the same command goes on"
     progress = Progress()
     started = time.time()

@@ -49,7 +49,7 @@ def audit(
     from ..home import schedule
     from ..report import refresh
     from ..run import lineage
-    from ..run.shadow import side_by_side
+    from ..run.shadow import compare_costs
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
@@ -71,7 +71,7 @@ def audit(
                 f"epoch {home.schedule.format_label(late[0])} is after the frontier: its state is not final."
             )
     else:
-        wanted = audit.auditable(ledger, row)
+        wanted = audit.auditable_epochs(ledger, row)
     if sample:
         wanted = schedule.sample_epochs(wanted, sample, str(time.time_ns()))
     spark = session_for(home, ledger)
@@ -85,7 +85,7 @@ def audit(
 
     try:
         if shadow:
-            found = side_by_side(home, wanted, spark, say)
+            found = compare_costs(home, wanted, spark, say)
             progress.close()
             print_rows(found)
             if any(entry["differences"] for entry in found):
@@ -95,7 +95,7 @@ def audit(
     finally:
         progress.close()
     ledger.put_checks(None, row.revision, results)
-    lineage.tell_audit(home, ledger, results)
+    lineage.emit_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
     refresh(home, ledger, {result["epoch"] for result in failed})
     if failed:
@@ -133,13 +133,13 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     started, progress = time.time(), Progress()
     try:
         progress("audit", "reading all tables")
-        found = stored.compare(Warehouse(session_for(home, ledger), home), row, recorded)
+        found = stored.compare_fingerprints(Warehouse(session_for(home, ledger), home), row, recorded)
     finally:
         progress.close()
     for each in found.wrong:
         err.print(f"[red]✗[/] {each.describe(home.schedule.format_label(each.epoch))}", markup=True)
     if found.wrong:
-        raise found.failure()
+        raise found.to_error()
     out.print(
         f"{len(found.compared)} tables hold what was published as revision {row.revision}, at every epoch "
         f"({time.time() - started:.1f} s)"

@@ -73,7 +73,7 @@ def diff(
         progress("diff", "comparing")
         spark = session_for(home, ledger)
         if rows is not None:
-            frame = compared.labelled(home, found.rows(spark, rows), rows)
+            frame = compared.label_epochs(home, found.rows(spark, rows), rows)
             schema = _schema(frame) if form is Format.parquet else None
             whole = form is not Format.table or output
             shown = frame if whole else frame.persist().limit(SHOWN)
@@ -83,7 +83,7 @@ def diff(
             if output:
                 tell_written(number, output)
             return
-        document = compared.document(home, found, spark)
+        document = compared.diff_document(home, found, spark)
     finally:
         progress.close()
     if page:
@@ -124,7 +124,7 @@ def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | Non
     after = ledger.published_by(states[0]) if states else None
     if after is not None:
         return Difference(Side(home, ledger, ledger.get_revision(after.parent)), Side(home, ledger, after))
-    return compared.of_held(home, ledger, held.chosen(ledger, states[0] if states else None))
+    return compared.diff_held_run(home, ledger, held.require_held_run(ledger, states[0] if states else None))
 
 
 def _schema(frame: DataFrame) -> pa.Schema:
@@ -185,13 +185,13 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
     from ..run import held, runner
 
     home, ledger = opened(writes=True)
-    wanted = held.chosen(ledger, run)
-    held.refuse(home, ledger, wanted)
-    changed = held.landed_since(home, ledger, wanted)
-    held.approve(home, ledger, wanted, by or _user(), because)
+    wanted = held.require_held_run(ledger, run)
+    held.require_publishable(home, ledger, wanted)
+    changed = held.relanded_labels(home, ledger, wanted)
+    held.approve_run(home, ledger, wanted, by or _user(), because)
     progress = Progress()
     try:
-        revision = runner.publish(home, ledger, wanted.run_id, progress)
+        revision = runner.publish_held_run(home, ledger, wanted.run_id, progress)
     finally:
         progress.close()
     mark = f", with a {revision.mark}" if revision.mark else ""
@@ -217,12 +217,12 @@ def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None
     from ..state.facts import AuditFacts
 
     home, ledger = opened(writes=True)
-    wanted = held.chosen(ledger, run)
+    wanted = held.require_held_run(ledger, run)
     warned = ledger.get_facts(wanted.run_id, AuditFacts).failed
-    held.reject(home, ledger, wanted, by or _user(), because)
+    held.reject_run(home, ledger, wanted, by or _user(), because)
     mark = f" ({warned} check(s) had warned)" if warned else ""
     out.print(f"discarded run {wanted.run_id}{mark}; nothing of it was published")
-    out.print(f"  next: {held.again(home, wanted).removesuffix(' --hold')}", markup=False)
+    out.print(f"  next: {held.rerun_command(home, wanted).removesuffix(' --hold')}", markup=False)
 
 
 def _user() -> str | None:

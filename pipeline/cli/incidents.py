@@ -111,7 +111,7 @@ def send(
     """
     from ..run import alerts
 
-    receivers = alerts.channels()
+    receivers = alerts.alert_channels()
     if not receivers:
         raise UsageError(
             f"{alerts.VARIABLE} names no receiver.",
@@ -119,14 +119,14 @@ def send(
         )
     home, ledger = opened(writes=not test)
     if not test:
-        if not alerts.tell(home, ledger, lambda: receivers):
+        if not alerts.send_alerts(home, ledger, lambda: receivers):
             raise RunFailed("not every receiver took what is new.", "altneu incidents send --test")
         out.print("sent what was new")
         return
     failed = []
     for each in receivers:
         try:
-            each.send(alerts.test_message(home))
+            each.send_message(alerts.test_message(home))
             out.print(f"{each.name}: received", markup=False)
         except AltneuError as error:
             failed.append(error.what)

@@ -38,15 +38,15 @@ def plan(
 ) -> None:
     """What a backfill would do and about what it would cost: no side effects, no Spark."""
     from ..run import meaning, planning
-    from ..run.forecast import forecast
+    from ..run.forecast import forecast_run
 
     home, ledger = opened()
-    found = planning.plan(home, ledger, planning.within(home, first, last))
+    found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
     changed = meaning.changed_meaning(home, ledger)
-    guess = forecast(home, ledger, found)
+    guess = forecast_run(home, ledger, found)
     if format is Document.json:
         settings = {"settings_changed": changed.words, "settings_need": changed.needs}
-        print(json.dumps({**guess.document(), **settings}, indent=1))
+        print(json.dumps({**guess.to_document(), **settings}, indent=1))
         return
     _print_plan(home, guess)
     if changed.words:
@@ -155,7 +155,7 @@ def backfill(
     home, ledger = opened(writes=True)
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("say FROM and TO, or --all.", "altneu backfill --all")
-    found = planning.plan(home, ledger, planning.within(home, first, last))
+    found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
     execute(home, ledger, found, hold, keep_going, accept_rows)
 
 
@@ -186,10 +186,10 @@ def rebuild(
 
 def _print_rebuild(home: Home, ledger: Ledger, found: Plan) -> None:
     from ..run import meaning
-    from ..run.forecast import forecast
+    from ..run.forecast import forecast_run
     from ..state.records import RunKind
 
-    guess = forecast(home, ledger, found)
+    guess = forecast_run(home, ledger, found)
     source = "the landed files" if found.kind is RunKind.RELOAD else "the rows as stored"
     out.print(f"would publish {len(found.epochs):,} epoch(s) again as revision {guess.revision}, from {source}")
     out.print(f"  rows       about {guess.rows:,}")
@@ -228,7 +228,7 @@ def rollback(
         return
     with Progress() as progress:
         progress("rollback", "")
-        row, epochs = rollback.rollback(home, ledger, revision, lambda text: progress("rollback", text))
+        row, epochs = rollback.roll_back(home, ledger, revision, lambda text: progress("rollback", text))
     out.print(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) taken back"
     )
@@ -282,7 +282,7 @@ def execute(
     have landed. `accept`: with any number of rows."""
     from ..landing.folded import record_folded
     from ..run import planning, runner
-    from ..run.forecast import forecast
+    from ..run.forecast import forecast_run
     from ..state.facts import IngestFacts
     from ..state.records import RunKind, RunRecord
 
@@ -298,7 +298,7 @@ def execute(
         _refuse_left_out(home, ledger, [], folded)
         return
     _print_others(home, ledger)
-    parts = planning.parts(home, found) if found.kind is RunKind.RUN else [found.run]
+    parts = planning.split_by_size(home, found) if found.kind is RunKind.RUN else [found.run]
     size = {entry.epoch: entry.bytes for entry in found.epochs}
     total = sum(size.get(epoch, 0) for epoch in found.run)
     started, done = time.time(), 0
@@ -306,7 +306,7 @@ def execute(
     for number, epochs in enumerate(parts):
         part = replace(found, run=epochs, parent=ledger.get_revision())
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
-        guess = forecast(home, ledger, part)
+        guess = forecast_run(home, ledger, part)
         time_ = f", about {guess.seconds:,.0f} s and Spark's start" if guess.seconds else ""
         err.print(
             f"revision {part.parent.revision + 1}{many}: {len(epochs) or len(found.epochs):,} epoch(s), "
@@ -314,7 +314,7 @@ def execute(
         )
         progress, began = Progress(_expected(guess, hold), guess.learned), time.time()
         try:
-            revision = runner.run(home, ledger, part, progress, hold, keep_going, accept)
+            revision = runner.execute_run(home, ledger, part, progress, hold, keep_going, accept)
         except BatchRejected:
             if not keep_going:
                 raise
@@ -390,7 +390,7 @@ def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> No
 
     warned = ledger.get_facts(run.run_id, AuditFacts).failed
     mark = f", {warned} check(s) warn" if warned else ""
-    epochs, why = len(run.epochs) or len(ledger.published_batches()), held.waits(home, ledger, run.run_id)
+    epochs, why = len(run.epochs) or len(ledger.published_batches()), held.approval_reason(home, ledger, run.run_id)
     out.print(f"held: run {run.run_id} on revision {run.parent}, {epochs:,} epoch(s){mark}, {seconds:.1f} s")
     out.print(f"  nothing is published: {why}", markup=False)
     out.print(f"  next: altneu diff {run.run_id}   (what readers would see change)")

@@ -50,7 +50,7 @@ def status(
     shown = _chosen(home, rows, since, last, failed)
     sizes = ledger.table_sizes()
     readable = [row.revision for row in ledger.list_revisions() if row.snapshots]
-    waiting = [held.described(home, ledger, run) for run in ledger.list_held()]
+    waiting = [held.describe_held_run(home, ledger, run) for run in ledger.list_held()]
     holes = _holes(home, [row["epoch"] for row in rows])
     if format is Document.json:
         document = {

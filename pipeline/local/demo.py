@@ -61,9 +61,9 @@ def demo(home: Home, name: Path, say: Say, out: Console) -> None:
     if not landing.listing(home):
         found = land_messages(home)
         out.print(f"landed {found.rows:,} messages in {len(found.epochs)} daily epochs")
-    plan = planning.plan(home, ledger, lambda epoch: True)
+    plan = planning.plan_run(home, ledger, lambda epoch: True)
     if plan.run:
-        revision = runner.run(home, ledger, plan, say)
+        revision = runner.execute_run(home, ledger, plan, say)
         if not isinstance(revision, Revision):
             out.print("not published: [publish] approve asks for a decision; next: altneu publish")
             return

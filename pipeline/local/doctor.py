@@ -453,7 +453,9 @@ def _alerts() -> Iterator[Check]:
 
         return [type(each.made()).__name__ for each in notifiers()]
 
-    yield from check(alerts.VARIABLE, lambda: [each.name for each in alerts.channels()], "altneu incidents send --test")
+    yield from check(
+        alerts.VARIABLE, lambda: [each.name for each in alerts.alert_channels()], "altneu incidents send --test"
+    )
     yield from check("ALTNEU_NOTIFIERS", notifiers, "infra/airflow/README.md, Alerts, has examples")
 
 

@@ -52,7 +52,7 @@ class Channel(Protocol):
     @property
     def name(self) -> str: ...
 
-    def send(self, message: Message) -> None:
+    def send_message(self, message: Message) -> None:
         """Raises when the message was not received."""
 
 
@@ -67,7 +67,7 @@ class Problem:
     severity: Severity = Severity.CRITICAL
     epoch: int | None = None  # whose publication ends it
 
-    def text(self) -> str:
+    def render_text(self) -> str:
         return "\n".join([self.title, *(f"  {line}" for line in self.lines if line)])
 
 
@@ -75,7 +75,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Url:
+class AppriseChannel:
     """A receiver as apprise knows it: `slack://…`, `mailto://…`, `json://…`, and a hundred others."""
 
     url: str
@@ -84,26 +84,26 @@ class Url:
     def name(self) -> str:
         return f"{self.url.partition(':')[0].lower()[:32]}:{hashlib.sha256(self.url.encode()).hexdigest()[:12]}"
 
-    def send(self, message: Message) -> None:
+    def send_message(self, message: Message) -> None:
         from apprise import NotifyFormat, NotifyType
 
         kind = {None: NotifyType.SUCCESS, Severity.WARNING: NotifyType.WARNING}.get(
             message.severity, NotifyType.FAILURE
         )
-        receiver = self.receiver()
+        receiver = self.apprise_receiver()
         if receiver is None or not receiver.notify(
             body=message.text, title=message.title, notify_type=kind, body_format=NotifyFormat.TEXT
         ):
             raise AltneuError(f"{self.name} did not take it.")
 
-    def receiver(self) -> Any:
+    def apprise_receiver(self) -> Any:
         """Apprise's own object; None: it knows no such URL."""
         from apprise import Apprise, AppriseAsset
 
         return Apprise.instantiate(self.url, asset=AppriseAsset(async_mode=False, secure_logging=True))
 
 
-def channels() -> list[Channel]:
+def alert_channels() -> list[Channel]:
     """The receivers that `ALTNEU_ALERTS` names. Raises `UsageError` when apprise is not installed, or does not know
     one of the URLs."""
     text = read_secret(VARIABLE) or ""
@@ -112,8 +112,8 @@ def channels() -> list[Channel]:
     require_extras(f"sending alerts ({VARIABLE})", "alerts")
     from apprise.utils.parse import parse_urls
 
-    found = [Url(url) for url in parse_urls(text)] or [Url(text.strip())]
-    wrong = [each.name.partition(":")[0] for each in found if each.receiver() is None]
+    found = [AppriseChannel(url) for url in parse_urls(text)] or [AppriseChannel(text.strip())]
+    wrong = [each.name.partition(":")[0] for each in found if each.apprise_receiver() is None]
     if wrong:
         raise UsageError(
             f"{VARIABLE}: URL(s) that apprise does not understand (they begin with {', '.join(wrong)}:).",
@@ -125,10 +125,10 @@ def channels() -> list[Channel]:
 # -- what is sent -------------------------------------------------------------------------------------------------
 
 
-def tell(
+def send_alerts(
     home: Home,
     ledger: Ledger,
-    to: Callable[[], Sequence[Channel]] = channels,
+    to: Callable[[], Sequence[Channel]] = alert_channels,
     pages: Pages | None = None,
     problems: Iterable[Problem] = (),
     patience: float = 0,
@@ -148,14 +148,14 @@ def tell(
         return False
     for channel in receivers:
         try:
-            _send(home, ledger, channel, found, problems, pages or _files(home), patience)
+            _send_to_channel(home, ledger, channel, found, problems, pages or _report_pages(home), patience)
         except Exception as error:  # the run is what matters, whatever happens to its alerts
             every = False
             log.warning("alerts could not be sent to %s: %s", channel.name, error)
     return every
 
 
-def _send(
+def _send_to_channel(
     home: Home,
     ledger: Ledger,
     channel: Channel,
@@ -165,8 +165,8 @@ def _send(
     patience: float,
 ) -> None:
     told = alerts.list_sent(ledger, channel.name)
-    news = [_opened(home, one, pages) for one in found if _speaks(home, one, patience)] + problems
-    news += _over(home, ledger, found, told, pages)
+    news = [_opened_problem(home, one, pages) for one in found if _is_due(home, one, patience)] + problems
+    news += _closed_problems(home, ledger, found, told, pages)
     mine = [
         each
         for each in news
@@ -177,26 +177,26 @@ def _send(
         return
     keys, received = [(each.key, each.said) for each in mine], False
     try:
-        channel.send(_message(home, mine))
+        channel.send_message(_compose_message(home, mine))
         received = True
     finally:
         (alerts.confirm_messages if received else alerts.release_messages)(ledger, channel.name, keys)
 
 
-def _message(home: Home, news: list[Problem]) -> Message:
+def _compose_message(home: Home, news: list[Problem]) -> Message:
     opened = [each for each in news if each.said is AlertKind.OPENED]
     title = news[0].title
     if len(news) > 1:
         counts = [(len(opened), "new"), (len(news) - len(opened), "over")]
         title = f"{', '.join(f'{n} {word}' for n, word in counts if n)}: {title}, …"
-    parts = [each.text() for each in news[:MANY]]
+    parts = [each.render_text() for each in news[:MANY]]
     if len(news) > MANY:
         parts.append(f"and {len(news) - MANY} more: altneu incidents --all")
     severity = min((each.severity for each in opened), key=tuple(Severity).index, default=None)
     return Message(f"altneu: {title}", "\n\n".join([*parts, f"home: {home.path}"]), severity)
 
 
-def _speaks(home: Home, one: Incident, patience: float) -> bool:
+def _is_due(home: Home, one: Incident, patience: float) -> bool:
     """Is an incident one to be sent?"""
     if not one.is_open or one.acknowledgement or one.mute_at(lease.timestamp()):
         return False
@@ -206,22 +206,22 @@ def _speaks(home: Home, one: Incident, patience: float) -> bool:
     return not (patience and one.first.suite == STAGES and one.first.at > since)
 
 
-def _opened(home: Home, one: Incident, pages: Pages) -> Problem:
+def _opened_problem(home: Home, one: Incident, pages: Pages) -> Problem:
     shown = incident(home, one, lease.timestamp())
     page = shown["page"] or shown["report"]
     report = f"altneu report {shown['epochs'][-1]}; " if shown["epochs"] else ""
     lines = (
-        f"{some(shown['epochs'])}since {minute(one.first.at)}, incident {one.identifier}",
+        f"{abbreviate_labels(shown['epochs'])}since {format_minute(one.first.at)}, incident {one.identifier}",
         shown["observed"],
         shown["meaning"],
         f"page: {pages(shown['report'] or page)}" if page else "",
         f"next: {report}{shown['remedy']}",
         f"on it? altneu incidents ack {one.identifier} --by NAME --because TEXT",
     )
-    return Problem(key(one), AlertKind.OPENED, f"{one.severity}: {one.first.name}", lines, one.severity)
+    return Problem(alert_key(one), AlertKind.OPENED, f"{one.severity}: {one.first.name}", lines, one.severity)
 
 
-def _over(
+def _closed_problems(
     home: Home,
     ledger: Ledger,
     found: list[Incident],
@@ -229,7 +229,7 @@ def _over(
     pages: Pages,
 ) -> list[Problem]:
     """What was sent, and is over. An incident that is muted when it closes is not spoken of."""
-    known = {key(one): one for one in found}
+    known = {alert_key(one): one for one in found}
     batches = ledger.published_batches()
     news = []
     for (which, said), row in told.items():
@@ -240,7 +240,7 @@ def _over(
             at = ledger.get_revision(batches[row.epoch].revision)
             if at.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
-                lines = (f"revision {at.revision} has published it, {minute(at.published_at)}", f"page: {page}")
+                lines = (f"revision {at.revision} has published it, {format_minute(at.published_at)}", f"page: {page}")
         elif which.suite in (EPOCH, TASK):
             continue
         elif which not in known:
@@ -248,14 +248,14 @@ def _over(
         elif not known[which].is_open:
             end = known[which].last
             if end.ended and known[which].mute_at(end.ended) is None:
-                where = some([home.schedule.format_label(epoch) for epoch in known[which].epochs])
-                lines = (f"{where}from {minute(known[which].first.at)} to {minute(end.ended)}", end.why)
+                where = abbreviate_labels([home.schedule.format_label(epoch) for epoch in known[which].epochs])
+                lines = (f"{where}from {format_minute(known[which].first.at)} to {format_minute(end.ended)}", end.why)
         if lines:
             news.append(Problem(which, AlertKind.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
     return news
 
 
-def key(one: Incident) -> AlertKey:
+def alert_key(one: Incident) -> AlertKey:
     """By which the database knows an incident."""
     return AlertKey(one.first.suite, one.first.name, one.opened)
 
@@ -263,7 +263,7 @@ def key(one: Incident) -> AlertKey:
 # -- problems that are no incidents -------------------------------------------------------------------------------
 
 
-def of_epoch(home: Home, ledger: Ledger, epoch: int, title: str, lines: Iterable[str]) -> Problem | None:
+def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Iterable[str]) -> Problem | None:
     """That an epoch is not published: one problem until it is, whatever is said of it. None: an open incident says
     that a run of it has failed."""
     if any(
@@ -278,7 +278,7 @@ def of_epoch(home: Home, ledger: Ledger, epoch: int, title: str, lines: Iterable
     return Problem(AlertKey(EPOCH, str(epoch), since), AlertKind.OPENED, title, tuple(lines), epoch=epoch)
 
 
-def of_task(task: str, run: str, title: str, lines: Iterable[str]) -> Problem:
+def task_problem(task: str, run: str, title: str, lines: Iterable[str]) -> Problem:
     """That a task of a scheduler's run has failed."""
     return Problem(AlertKey(TASK, task[:256], run[-256:]), AlertKind.OPENED, title, tuple(lines))
 
@@ -289,7 +289,7 @@ def test_message(home: Home) -> Message:
     return Message("altneu: a test of the alerts", text, None)
 
 
-def some(labels: Sequence[str]) -> str:
+def abbreviate_labels(labels: Sequence[str]) -> str:
     """The epochs of a problem, in few words.
 
     >>> some(["1"]), some(["1", "2", "5"]), some([])
@@ -300,7 +300,7 @@ def some(labels: Sequence[str]) -> str:
     return f"epoch {labels[0]}, " if len(labels) == 1 else f"{len(labels)} epochs ({labels[0]} … {labels[-1]}), "
 
 
-def minute(iso: str) -> str:
+def format_minute(iso: str) -> str:
     """A stored time as a person reads it.
 
     >>> minute("2026-05-01T09:30:12.123+00:00")
@@ -309,7 +309,7 @@ def minute(iso: str) -> str:
     return f"{iso[:16].replace('T', ' ')} UTC"
 
 
-def _files(home: Home) -> Pages:
+def _report_pages(home: Home) -> Pages:
     """Where the pages are, outside Airflow."""
     base = (home.config.alerts.pages or home.reports_at).rstrip("/")
     return lambda name: f"{base}/{name}"

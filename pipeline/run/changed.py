@@ -7,12 +7,12 @@ from pyspark.sql import functions as F
 
 from ..reading.names import named
 from ..state.facts import Top
-from .context import Run
+from .context import RunContext
 
 TOP, REPORTED = 5, 400  # rows kept of an epoch; of how many epochs of a run
 
 
-def most_changed(run: Run, table: DataFrame, data: list[str], amount: Column, name: str) -> Top:
+def find_most_changed(run: RunContext, table: DataFrame, data: list[str], amount: Column, name: str) -> Top:
     """Epoch → the rows whose value changed most there, for the report. Of at most `REPORTED` epochs of the run."""
     epochs = sorted(run.epochs)[-REPORTED:]
     rows = table.where(F.col("epoch").isin(epochs))
@@ -22,7 +22,7 @@ def most_changed(run: Run, table: DataFrame, data: list[str], amount: Column, na
         sums = rows.groupBy("epoch", *data).agg(F.sum(amount).alias(name))
     order = Window.partitionBy("epoch").orderBy(F.abs(name).desc(), *data)
     top = sums.where(F.col(name) != 0).withColumn("place", F.row_number().over(order)).where(F.col("place") <= TOP)
-    readable = named(run.warehouse, run.heads(), top, data)
+    readable = named(run.warehouse, run.unpublished_revision(), top, data)
     found: dict[str, list[dict[str, int | str]]] = {}
     for row in sorted(readable.collect(), key=lambda row: (row.epoch, row.place)):
         found.setdefault(str(row.epoch), []).append({**{c: row[c] for c in data}, name: row[name]})

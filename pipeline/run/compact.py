@@ -58,7 +58,7 @@ KEYS = {
 }
 
 
-def fold(table: str, rows: DataFrame, since: int | None, oldest: int, live_for: int | None = None) -> DataFrame:
+def fold_rows(table: str, rows: DataFrame, since: int | None, oldest: int, live_for: int | None = None) -> DataFrame:
     """A table's rows with equal answers at every epoch >= `since` and revision >= `oldest`.
 
     Upserts are not advanced, because a window counts from their own epoch: before `since` each key keeps the row that
@@ -67,32 +67,32 @@ def fold(table: str, rows: DataFrame, since: int | None, oldest: int, live_for: 
     data = [column for column in rows.columns if column not in ("revision", "diff")]
     revision = F.greatest("revision", F.lit(oldest).cast("bigint"))
     if since is None or table in ("names", "quarantine"):
-        return _sum(rows.withColumn("revision", revision), data)
+        return _sum_diffs(rows.withColumn("revision", revision), data)
     begin = F.lit(since).cast("bigint")
     if table != "upserts":
         moved = rows.withColumn("revision", revision).withColumn("epoch", F.greatest("epoch", begin))
         if table in INTERVALS:
             moved = moved.withColumn("until", F.greatest("until", begin)).where("epoch < until")
-        return _sum(moved, data)
+        return _sum_diffs(moved, data)
     before = rows.where(F.col("epoch") < begin)
     key = ["src", "dst"]
     late = before.where(F.col("revision") > oldest).select(*key).distinct()
     whole = before.join(late, key, "left_semi").unionByName(rows.where(F.col("epoch") >= begin))
-    settled = _sum(before.join(late, key, "left_anti").withColumn("revision", revision), data)
+    settled = _sum_diffs(before.join(late, key, "left_anti").withColumn("revision", revision), data)
     values = [c for c in data if c not in (*key, "op", "seq", "file", "line", "epoch")]
     ordered = winners(settled, key, values)
     last = ordered.groupBy(*key).agg(F.max("epoch").alias("epoch"))
     kept = ordered.join(last, [*key, "epoch"]).where(F.col("op") != DELETE)
     if live_for is not None:
         kept = kept.where(F.col("epoch") + live_for > begin)
-    return _sum(whole.withColumn("revision", revision), data).unionByName(kept.select(*data, "revision", "diff"))
+    return _sum_diffs(whole.withColumn("revision", revision), data).unionByName(kept.select(*data, "revision", "diff"))
 
 
-def _sum(rows: DataFrame, data: list[str]) -> DataFrame:
+def _sum_diffs(rows: DataFrame, data: list[str]) -> DataFrame:
     return rows.groupBy(*data, "revision").agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
 
-def horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list[int], list[int]]:
+def compaction_horizon(home: Home, ledger: Ledger, row: Revision) -> tuple[int | None, list[int], list[int]]:
     """What a compaction of revision `row` keeps: `since`, the revisions to read from the new tables, those that expire.
 
     Revisions published since are no business of it: their rows are not in the new tables.
@@ -135,18 +135,20 @@ def compact(
     live_for = ledger.get_run(row.run_id).config.get("live_for")  # as published, whatever altneu.toml says by now
     sizes = {table: warehouse.snapshot_size(table, snapshot) for table, snapshot in row.snapshots.items()}
 
-    def rewrite(table: str, run_id: str, since: int | None, oldest: int) -> int:
+    def rewrite_table(table: str, run_id: str, since: int | None, oldest: int) -> int:
         say(f"{table}: {sizes[table].files:,} files, {sizes[table].rows:,} rows")
-        return _rewrite(warehouse, table, row, run_id, since, oldest, sizes[table], live_for)
+        return _rewrite_if_useful(warehouse, table, row, run_id, since, oldest, sizes[table], live_for)
 
-    def verify(pins: dict[str, int], since: int | None, revisions: list[int]) -> bool:
+    def verify_tables(pins: dict[str, int], since: int | None, revisions: list[int]) -> bool:
         say("comparing fingerprints")
-        unchanged.verify(home, ledger, warehouse, row, pins, since, revisions)
+        unchanged.verify_compaction(home, ledger, warehouse, row, pins, since, revisions)
         plain.verify_folded(warehouse, row, pins, since)
         return True
 
     with warehouse.size_plans(row):
-        facts = replace_and_drop(home, ledger, warehouse, row, rewrite, verify, warehouse.remove_orphans, grace, say)
+        facts = replace_and_drop(
+            home, ledger, warehouse, row, rewrite_table, verify_tables, warehouse.remove_orphans, grace, say
+        )
     kept.drop_other_graphs(
         home, kept.cached_graph_key(ledger, row), kept.cached_graph_key(ledger, ledger.get_revision())
     )  # what killed runs have left goes
@@ -169,9 +171,9 @@ def replace_and_drop(
 ) -> CompactFacts:
     """The steps of a compaction, whatever a table is: `rewrite` makes the new one, and returns its snapshot; `verify`
     raises where the new ones say anything else than the old ones."""
-    held.expire(home, ledger)
+    held.expire_held_runs(home, ledger)
     warehouse.discard_leftovers(ledger)
-    since, line, dropped = horizon(home, ledger, row)
+    since, line, dropped = compaction_horizon(home, ledger, row)
     run_id = new_run_id()
     ledger.create_run(run_id, row.revision, [], {}, RunKind.COMPACT)
     with lease.hold_lease(ledger, run_id):
@@ -214,7 +216,7 @@ def replace_and_drop(
     return facts
 
 
-def _rewrite(
+def _rewrite_if_useful(
     warehouse: Warehouse,
     table: str,
     row: Revision,
@@ -232,14 +234,14 @@ def _rewrite(
         if not plain.declared_as_stored(warehouse, table, base):
             return base
         return warehouse.rewrite_on_branch(
-            table, run_id, base, placed(table, plain.folded(warehouse, table, base, since), size)
+            table, run_id, base, sort_into_files(table, plain.fold_serving_table(warehouse, table, base, since), size)
         )
     rows = visible_rows(warehouse.read_snapshot(table, base), row)
-    folded = fold(table, rows, since, oldest, live_for)
-    return warehouse.rewrite_on_branch(table, run_id, base, placed(table, folded, size))
+    folded = fold_rows(table, rows, since, oldest, live_for)
+    return warehouse.rewrite_on_branch(table, run_id, base, sort_into_files(table, folded, size))
 
 
-def placed(table: str, rows: DataFrame, size: Size) -> DataFrame:
+def sort_into_files(table: str, rows: DataFrame, size: Size) -> DataFrame:
     """A table's rows, sorted by its key into files of `FILE_BYTES`."""
     files = max(1, math.ceil(size.bytes / FILE_BYTES))
     cut = rows.repartitionByRange(files, *KEYS[table]) if files > 1 else rows.coalesce(1)

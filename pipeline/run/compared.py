@@ -18,20 +18,20 @@ VIEWS = ("vertices", "edges")
 FIRST = 10  # rows that are shown
 
 
-def of_held(home: Home, ledger: Ledger, run: RunRecord) -> Difference:
+def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> Difference:
     """What a held run would change."""
     from ..reading.difference import Difference, Side
 
-    after = Side(home, ledger, held.as_published(ledger, run), run)
+    after = Side(home, ledger, held.unpublished_revision(ledger, run), run)
     return Difference(Side(home, ledger, ledger.get_parent(run)), after)
 
 
-def document(home: Home, found: Difference, spark: SparkSession) -> dict[str, Any]:
+def diff_document(home: Home, found: Difference, spark: SparkSession) -> dict[str, Any]:
     """The facts of a difference with the first rows of vertices and edges; EXECUTES."""
     said = found.document()
     for view in VIEWS:
         frame = found.rows(spark, view).persist()
-        first = [row.asDict() for row in labelled(home, frame, view).take(FIRST)]
+        first = [row.asDict() for row in label_epochs(home, frame, view).take(FIRST)]
         said[view] = {"count": frame.count(), "rows": first}
         if view == "edges":
             moved = {each["k"]: each for each in found.entered(frame)}
@@ -41,12 +41,12 @@ def document(home: Home, found: Difference, spark: SparkSession) -> dict[str, An
     run = found.after.run
     said["next"] = None
     if run is not None:
-        by = held.overtaken(found.after.ledger, run)
-        said["next"] = f"altneu publish {run.run_id}" if by is None else held.again(home, run)
+        by = held.newer_revision(found.after.ledger, run)
+        said["next"] = f"altneu publish {run.run_id}" if by is None else held.rerun_command(home, run)
     return said
 
 
-def labelled(home: Home, rows: DataFrame, view: str) -> DataFrame:
+def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
     """Epochs by their labels."""
     from pyspark.sql import functions as F
 
@@ -58,7 +58,7 @@ def labelled(home: Home, rows: DataFrame, view: str) -> DataFrame:
     return rows.withColumn("first", label("first")).withColumn("last", label("last")).select(*COLUMNS[view])
 
 
-def summary(found: Difference) -> str:
+def diff_summary(found: Difference) -> str:
     """Totals and checks in Markdown, from SQL alone."""
     said = found.document()
     lines = [f"From {said['before']['name']} to {said['after']['name']}."]

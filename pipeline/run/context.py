@@ -19,14 +19,14 @@ from ..state.records import PLAIN, Revision, RunKind
 from ..state.totals import TotalDiff
 from ..storage import kept
 from ..storage.warehouse import Warehouse, visible_rows
-from .decision import Decision, Number, Scope
+from .decision import Number, PlanChoice, Scope
 
 Say = Callable[[str], None]
-D = TypeVar("D", bound=Decision)
+D = TypeVar("D", bound=PlanChoice)
 
 
 @dataclass
-class Run:
+class RunContext:
     """One run: what it builds on, which epochs' batches it replaces, and where to write."""
 
     home: Home
@@ -55,7 +55,7 @@ class Run:
         assert frontier is not None
         return frontier
 
-    def leave_out(self, wrong: Mapping[int, AltneuError]) -> None:
+    def exclude_epochs(self, wrong: Mapping[int, AltneuError]) -> None:
         """Go on without epochs whose own batches are wrong, as if they had not landed. Raises what is wrong with the
         first that may not be left out; the run then is of those alone that may not be."""
         kept = [epoch for epoch in self.epochs if epoch not in wrong]
@@ -72,9 +72,9 @@ class Run:
                 f"epoch {self.home.schedule.format_label(epoch)} is left out, as if it had not landed: {error.what}"
             )
 
-    def decide(self, kind: type[D]) -> D:
+    def choose(self, kind: type[D]) -> D:
         """A decision that a plan has shown as well, from what is counted by now."""
-        decision = kind.of(self.scope, self.home.config, Counted(self))
+        decision = kind.choose(self.scope, self.home.config, ActualCounts(self))
         assert decision is not None
         return decision
 
@@ -82,46 +82,50 @@ class Run:
     def warehouse(self) -> Warehouse:
         return Warehouse(self.spark, self.home)
 
-    def keeps(self, table: str) -> bool:
+    def appends_to(self, table: str) -> bool:
         """Does the run add to a table, or make it again?"""
-        return self.scope.keeps(table)
+        return self.scope.appends_to(table)
 
     @cached_property
-    def written(self) -> dict[str, int]:
+    def recorded_snapshots(self) -> dict[str, int]:
         """Table → the snapshot that its stage has written."""
         return self.ledger.recorded_snapshots(self.run_id)
 
     @cached_property
-    def wrote(self) -> dict[str, int]:
+    def new_snapshots(self) -> dict[str, int]:
         """The same, of the stage that is at work."""
         return {}
 
-    def base(self, table: str) -> int:
+    def base_snapshot(self, table: str) -> int:
         return (
             self.warehouse.base_snapshot(table, self.parent)
-            if self.keeps(table)
+            if self.appends_to(table)
             else self.warehouse.first_snapshot(table)
         )
 
-    def before(self, table: str) -> DataFrame:
+    def read_before(self, table: str) -> DataFrame:
         """What the run builds on."""
-        return self.warehouse.read_table(table, self.parent) if self.keeps(table) else self.warehouse.empty_rows(table)
+        return (
+            self.warehouse.read_table(table, self.parent)
+            if self.appends_to(table)
+            else self.warehouse.empty_rows(table)
+        )
 
-    def delta(self, table: str) -> DataFrame:
+    def read_delta(self, table: str) -> DataFrame:
         """The rows that the run has written."""
-        if self.head(table) == self.base(table):
+        if self.verified_snapshot(table) == self.base_snapshot(table):
             return self.warehouse.empty_rows(table)
-        return self.after(table).where(F.col("revision") == self.revision)
+        return self.read_after(table).where(F.col("revision") == self.revision)
 
-    def after(self, table: str) -> DataFrame:
+    def read_after(self, table: str) -> DataFrame:
         """Both: what a reader will see."""
-        rows = self.warehouse.read_snapshot(table, self.head(table))
+        rows = self.warehouse.read_snapshot(table, self.verified_snapshot(table))
         return rows if table in PLAIN else visible_rows(rows, self.parent)
 
-    def head(self, table: str) -> int:
+    def verified_snapshot(self, table: str) -> int:
         """The snapshot of what is there after the run, as its stages wrote it. Raises `Disturbed`."""
-        head = self.warehouse.branch_snapshot(table, self.run_id, self.base(table))
-        if self.written.get(table, head) != head:
+        head = self.warehouse.branch_snapshot(table, self.run_id, self.base_snapshot(table))
+        if self.recorded_snapshots.get(table, head) != head:
             raise ForeignWrite(
                 f"table {table} of run {self.run_id} is not as its stage has left it: another process, taken for dead, "
                 "has written to it since. Nothing of this run is published.",
@@ -129,35 +133,35 @@ class Run:
             )
         return head
 
-    def heads(self) -> Revision:
+    def unpublished_revision(self) -> Revision:
         """What the ledger row of the run would pin, were it published now."""
-        pins = {table: self.head(table) for table in self.warehouse.tables}
+        pins = {table: self.verified_snapshot(table) for table in self.warehouse.tables}
         return replace(self.parent, revision=self.revision, snapshots=pins)
 
-    def stored(self) -> int:
+    def count_stored_rows(self) -> int:
         """How many rows the stages after ingest have to do with, about."""
-        pins = self.heads().snapshots
+        pins = self.unpublished_revision().snapshots
         return sum(self.warehouse.snapshot_size(table, pins[table]).rows for table in ("upserts", "edges", "trussness"))
 
-    def write(self, table: str, frame: DataFrame | None) -> int:
+    def write_rows(self, table: str, frame: DataFrame | None) -> int:
         """Write the run's rows of a table; how many."""
         stamped = None if frame is None else frame.withColumn("revision", F.lit(self.revision).cast("bigint"))
-        return self.put(table, stamped)
+        return self.put_rows(table, stamped)
 
-    def put(self, table: str, rows: Any | None) -> int:
+    def put_rows(self, table: str, rows: Any | None) -> int:
         self.ledger.renew_lease(self.run_id)  # who has lost the lease does not touch the branches of who has it
-        base = self.base(table)
+        base = self.base_snapshot(table)
         head = self.warehouse.write_to_branch(table, self.run_id, base, rows)
-        self.written[table] = self.wrote[table] = head
+        self.recorded_snapshots[table] = self.new_snapshots[table] = head
         return 0 if head == base else self.warehouse.count_added_rows(table, head)
 
-    def replace(self, table: str, gone: Any | None, come: Any | None) -> None:
+    def replace_rows(self, table: str, gone: Any | None, come: Any | None) -> None:
         """Write what the run changes of a plain table: without the rows with a key of `gone`, and with `come`."""
         self.ledger.renew_lease(self.run_id)
-        head = self.warehouse.replace_on_branch(table, self.run_id, self.base(table), gone, come)
-        self.written[table] = self.wrote[table] = head
+        head = self.warehouse.replace_on_branch(table, self.run_id, self.base_snapshot(table), gone, come)
+        self.recorded_snapshots[table] = self.new_snapshots[table] = head
 
-    def landed(self) -> set[int]:
+    def landed_epochs(self) -> set[int]:
         """The epochs that have a batch once this run is published."""
         staged = {batch.epoch: bool(batch.digest) for batch in self.ledger.staged_batches(self.run_id)}
         known = {*self.ledger.published_batches(self.parent.revision), *staged}
@@ -172,10 +176,10 @@ class Run:
 
         What a rebuild finds before `since` is no history, but what is in force there: the totals before it stay.
         """
-        if self.keeps("edges"):
+        if self.appends_to("edges"):
             self.ledger.put_totals(self.run_id, measures, rows)
             return
-        since = self.parent.since if self.keeps("upserts") else None
+        since = self.parent.since if self.appends_to("upserts") else None
         sums: Counter[tuple[str, int, int]] = Counter()
         for measure, k, epoch, diff in rows:
             sums[measure, k, epoch if since is None else max(epoch, since)] += diff
@@ -186,34 +190,34 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Counted:
+class ActualCounts:
     """The numbers of the decisions, as the stages that have finished have counted them."""
 
-    run: Run
+    run: RunContext
 
-    def upserts(self) -> Number:
-        if self.run.keeps("edges"):
-            return Number.exactly(self.run.ledger.get_facts(self.run.run_id, IngestFacts).changed_rows)
-        return Number.exactly(self.run.warehouse.snapshot_size("upserts", self.run.head("upserts")).rows)
+    def changed_upserts(self) -> Number:
+        if self.run.appends_to("edges"):
+            return Number.exact(self.run.ledger.get_facts(self.run.run_id, IngestFacts).changed_rows)
+        return Number.exact(self.run.warehouse.snapshot_size("upserts", self.run.verified_snapshot("upserts")).rows)
 
-    def stored(self, table: str) -> int:
-        return self.run.warehouse.snapshot_size(table, self.run.base(table)).rows
+    def stored_rows(self, table: str) -> int:
+        return self.run.warehouse.snapshot_size(table, self.run.base_snapshot(table)).rows
 
-    def changed(self, table: str) -> Number:
+    def changed_rows(self, table: str) -> Number:
         facts = self.run.ledger.get_facts(self.run.run_id, EdgesFacts)
-        return Number.exactly(facts.rows if table == "edges" else facts.motif_edges or 0)
+        return Number.exact(facts.rows if table == "edges" else facts.motif_edges or 0)
 
     def first_change(self) -> int | None:
         return self.run.ledger.get_facts(self.run.run_id, EdgesFacts).first_epoch
 
-    def proposals(self) -> int | None:
+    def proposal_count(self) -> int | None:
         return None
 
-    def has_kept_graph(self) -> bool:
+    def has_graph_cache(self) -> bool:
         return kept.cached_graph_key(self.run.ledger, self.run.parent) is not None
 
-    def has_state(self) -> bool:
+    def has_checkpoint(self) -> bool:
         return kept.saved_checkpoint(self.run.ledger, self.run.parent) is not None
 
-    def published(self) -> Collection[int]:
+    def published_epochs(self) -> Collection[int]:
         return self.run.ledger.published_batches(self.run.parent.revision)

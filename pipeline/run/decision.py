@@ -20,7 +20,7 @@ from ..state.records import LANDED, Revision, RunKind
 Label = Callable[[int], str]  # epoch → what a person reads
 
 
-class Way(StrEnum):
+class Strategy(StrEnum):
     """What a stage may do."""
 
     NOTHING = "nothing"
@@ -53,7 +53,7 @@ class Scope:
         """The greatest epoch whose state is final once the run is published."""
         return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])], default=None)
 
-    def keeps(self, table: str) -> bool:
+    def appends_to(self, table: str) -> bool:
         """Does the run add to a table? A rebuild makes all but the landed rows again, a reload those as well."""
         return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and table in LANDED)
 
@@ -67,14 +67,14 @@ class Number:
     most: int | None  # None: without a bound
 
     @classmethod
-    def exactly(cls, value: int) -> Self:
+    def exact(cls, value: int) -> Self:
         return cls(value, value, value)
 
     def __add__(self, other: Number) -> Number:
         most = None if self.most is None or other.most is None else self.most + other.most
         return Number(self.value + other.value, self.least + other.least, most)
 
-    def at_most(self, limit: int) -> bool:
+    def is_at_most(self, limit: int) -> bool:
         """Is it so whatever the number turns out to be?"""
         return self.most is not None and self.most <= limit
 
@@ -82,32 +82,32 @@ class Number:
 class Numbers(Protocol):
     """What the rules ask for."""
 
-    def upserts(self) -> Number:
+    def changed_upserts(self) -> Number:
         """Rows of `upserts` from which the edges are made: the changed ones, or of a rebuild all."""
 
-    def stored(self, table: str) -> int:
+    def stored_rows(self, table: str) -> int:
         """Rows of a table that the run adds to; 0 where it makes the table again."""
 
-    def changed(self, table: str) -> Number:
+    def changed_rows(self, table: str) -> Number:
         """Rows that the run writes into `edges` or `motif_edges`."""
 
     def first_change(self) -> int | None:
         """The first epoch at which an edge changes, or may change; None: none does."""
 
-    def proposals(self) -> int | None:
+    def proposal_count(self) -> int | None:
         """Of the delta query, when they are counted or known from earlier runs."""
 
-    def has_kept_graph(self) -> bool:
+    def has_graph_cache(self) -> bool:
         """Whether the run before has left its graph; its files may have gone since."""
 
-    def has_state(self) -> bool:
+    def has_checkpoint(self) -> bool:
         """The same of the state that is left in a table where no task can hold the graph, or keep it in files."""
 
-    def published(self) -> Collection[int]:
+    def published_epochs(self) -> Collection[int]:
         """The epochs that are published in what the run builds on."""
 
 
-class Decision(ABC):
+class PlanChoice(ABC):
     """One decision of a stage."""
 
     NAME: ClassVar[str]
@@ -115,28 +115,28 @@ class Decision(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
         """The decision, or None where there is none to take."""
 
     @property
     @abstractmethod
-    def way(self) -> str:
+    def strategy(self) -> str:
         """What the numbers, as they are known, say."""
 
     @property
     @abstractmethod
-    def may(self) -> frozenset[str]:
+    def possible_strategies(self) -> frozenset[str]:
         """All ways that are open while the numbers are estimates."""
 
     @abstractmethod
-    def words(self, label: Label) -> str:
+    def describe(self, label: Label) -> str:
         """The choice, for a person."""
 
     @classmethod
     @abstractmethod
-    def taken(cls, facts: Facts) -> str:
+    def strategy_of(cls, facts: Facts) -> str:
         """Which way a run went."""
 
     @property
-    def depends(self) -> bool:
-        return len(self.may) > 1
+    def is_open(self) -> bool:
+        return len(self.possible_strategies) > 1

@@ -14,7 +14,7 @@ from ..home.schedule import sample_epochs
 from ..home.settings import Config
 from ..state.facts import AuditFacts, EdgesFacts, Facts, TrianglesFacts, TrussFacts
 from ..state.records import RunKind
-from .decision import Decision, Label, Number, Numbers, Scope, Way
+from .decision import Label, Number, Numbers, PlanChoice, Scope, Strategy
 
 FULL, LOCAL = "full", "local"  # `[audit] mode`
 # Of so many parts "auto" recounts one, of twice as many where a part would have more edges than that, and so on.
@@ -27,7 +27,7 @@ SPREAD = 5  # into how many stretches the audit of a rebuild cuts history, to lo
 
 
 @dataclass(frozen=True)
-class Edges(Decision):
+class EdgesChoice(PlanChoice):
     """Whether the touched pairs are sent to every task, or shuffled to where the edges are."""
 
     NAME, FACTS = "edges", EdgesFacts
@@ -35,30 +35,32 @@ class Edges(Decision):
     few: int = BROADCAST_ROWS
 
     @classmethod
-    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
-        return cls(numbers.upserts(), memory.max_broadcast_rows(config))
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
+        return cls(numbers.changed_upserts(), memory.max_broadcast_rows(config))
 
     @property
-    def way(self) -> Way:
-        return Way.BROADCAST if self.upserts.value <= self.few else Way.SHUFFLE
+    def strategy(self) -> Strategy:
+        return Strategy.BROADCAST if self.upserts.value <= self.few else Strategy.SHUFFLE
 
     @property
-    def may(self) -> frozenset[str]:
-        if self.upserts.at_most(self.few):
-            return frozenset({Way.BROADCAST})
-        return frozenset({Way.SHUFFLE} if self.upserts.least > self.few else {Way.BROADCAST, Way.SHUFFLE})
+    def possible_strategies(self) -> frozenset[str]:
+        if self.upserts.is_at_most(self.few):
+            return frozenset({Strategy.BROADCAST})
+        return frozenset(
+            {Strategy.SHUFFLE} if self.upserts.least > self.few else {Strategy.BROADCAST, Strategy.SHUFFLE}
+        )
 
-    def words(self, label: Label) -> str:
-        return "broadcast the touched pairs" if self.way is Way.BROADCAST else "shuffle by pair"
+    def describe(self, label: Label) -> str:
+        return "broadcast the touched pairs" if self.strategy is Strategy.BROADCAST else "shuffle by pair"
 
     @classmethod
-    def taken(cls, facts: Facts) -> str:
+    def strategy_of(cls, facts: Facts) -> str:
         assert isinstance(facts, EdgesFacts)
-        return Way.BROADCAST if facts.broadcast else Way.SHUFFLE
+        return Strategy.BROADCAST if facts.broadcast else Strategy.SHUFFLE
 
 
 @dataclass(frozen=True)
-class Triangles(Decision):
+class TrianglesChoice(PlanChoice):
     """The plan that counts triangles. The delta query is chosen twice: before and after its proposals are counted."""
 
     NAME, FACTS = "triangles", TrianglesFacts
@@ -69,40 +71,44 @@ class Triangles(Decision):
     kept: bool = False  # the run before has left its graph, and nothing expires that is not in it
 
     @classmethod
-    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
-        adds = scope.keeps("edges") and scope.keeps("triangle_counts") and config.edges.live_for is None
-        kept = adds and numbers.has_kept_graph()
-        stored, changed = numbers.stored("edges"), numbers.changed("edges")
-        return cls(config.triangles.plan, stored, changed, numbers.proposals(), kept)
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
+        adds = scope.appends_to("edges") and scope.appends_to("triangle_counts") and config.edges.live_for is None
+        kept = adds and numbers.has_graph_cache()
+        stored, changed = numbers.stored_rows("edges"), numbers.changed_rows("edges")
+        return cls(config.triangles.plan, stored, changed, numbers.proposal_count(), kept)
 
     @property
-    def choice(self) -> Choice:
+    def cost_choice(self) -> Choice:
         first = Choice(self.wanted, self.stored, self.changed.value, kept=self.kept)
-        return replace(first, proposals=self.proposals) if first.plan == Way.DELTA else first
+        return replace(first, proposals=self.proposals) if first.plan == Strategy.DELTA else first
 
-    def counted(self, proposals: int) -> Self:
+    def with_proposals(self, proposals: int) -> Self:
         return replace(self, proposals=proposals)
 
     @property
-    def way(self) -> Way:
-        return Way(self.choice.plan) if self.changed.value else Way.NOTHING
+    def strategy(self) -> Strategy:
+        return Strategy(self.cost_choice.plan) if self.changed.value else Strategy.NOTHING
 
     @property
-    def may(self) -> frozenset[str]:
-        found = {Way.RESUME, Way.DELTA, Way.BULK} if self.kept else {Way.DELTA, Way.BULK}  # it may have gone since
-        return _unless_nothing(self.changed, {self.wanted} if self.wanted in (Way.DELTA, Way.BULK) else found)
+    def possible_strategies(self) -> frozenset[str]:
+        found = (
+            {Strategy.RESUME, Strategy.DELTA, Strategy.BULK} if self.kept else {Strategy.DELTA, Strategy.BULK}
+        )  # it may have gone since
+        return _unless_unchanged(
+            self.changed, {self.wanted} if self.wanted in (Strategy.DELTA, Strategy.BULK) else found
+        )
 
-    def words(self, label: Label) -> str:
-        return self.choice.words()
+    def describe(self, label: Label) -> str:
+        return self.cost_choice.words()
 
     @classmethod
-    def taken(cls, facts: Facts) -> str:
+    def strategy_of(cls, facts: Facts) -> str:
         assert isinstance(facts, TrianglesFacts)
-        return facts.plan or Way.NOTHING
+        return facts.plan or Strategy.NOTHING
 
 
 @dataclass(frozen=True)
-class Motifs(Decision):
+class MotifsChoice(PlanChoice):
     """The plan that counts motifs."""
 
     NAME, FACTS = "motifs", TrianglesFacts
@@ -114,43 +120,45 @@ class Motifs(Decision):
     changed: Number
 
     @classmethod
-    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
         motifs = config.motif_patterns()
         if not motifs:
             return None
         plain, kept = patterns.PLAIN in patterns.relations(motifs), bool(patterns.kept(motifs))
         tables = (*(("edges",) if plain else ()), *(("motif_edges",) if kept else ()))
-        changed = sum((numbers.changed(table) for table in tables), Number.exactly(0))
-        stored = sum(numbers.stored(table) for table in tables)
+        changed = sum((numbers.changed_rows(table) for table in tables), Number.exact(0))
+        stored = sum(numbers.stored_rows(table) for table in tables)
         return cls(
             config.triangles.plan, memory.max_cell_edges(config), patterns.rules(motifs), tables, stored, changed
         )
 
-    def _plan(self, changed: int) -> str:
-        return MotifChoice(self.wanted, self.stored, changed, self.rules, self.limit).plan if changed else Way.NOTHING
+    def _plan_for(self, changed: int) -> str:
+        return (
+            MotifChoice(self.wanted, self.stored, changed, self.rules, self.limit).plan if changed else Strategy.NOTHING
+        )
 
     @property
-    def way(self) -> Way:
-        return Way(self._plan(self.changed.value))
+    def strategy(self) -> Strategy:
+        return Strategy(self._plan_for(self.changed.value))
 
     @property
-    def may(self) -> frozenset[str]:
+    def possible_strategies(self) -> frozenset[str]:
         # with more changes: nothing, the delta query, the enumeration, the joins; each range by its first number
         begins = {self.changed.least, 1, (self.stored - 1) // self.rules + 1, self.limit - self.stored + 1}
         changed, most = self.changed, self.changed.most
-        return frozenset(self._plan(n) for n in begins if changed.least <= n and (most is None or n <= most))
+        return frozenset(self._plan_for(n) for n in begins if changed.least <= n and (most is None or n <= most))
 
-    def words(self, label: Label) -> str:
+    def describe(self, label: Label) -> str:
         return MotifChoice(self.wanted, self.stored, self.changed.value, self.rules, self.limit).words()
 
     @classmethod
-    def taken(cls, facts: Facts) -> str:
+    def strategy_of(cls, facts: Facts) -> str:
         assert isinstance(facts, TrianglesFacts)
-        return next((way for way, words in MOTIF_NAMES.items() if words == facts.motif_plan), Way.NOTHING)
+        return next((way for way, words in MOTIF_NAMES.items() if words == facts.motif_plan), Strategy.NOTHING)
 
 
 @dataclass(frozen=True)
-class Truss(Decision):
+class TrussChoice(PlanChoice):
     """From which epoch the trussness is replayed, and how: from the graph that the run before has kept, if its files
     are there and fit; in one task from the state that it has left in a table, where tasks do not see its files; or from
     the tables in one task. Of a graph that no task can hold by the region that the change reaches, from such a state,
@@ -171,79 +179,79 @@ class Truss(Decision):
     state: bool = False
 
     @classmethod
-    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
-        changed, last, old = numbers.changed("edges"), scope.frontier, scope.parent.frontier
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
+        changed, last, old = numbers.changed_rows("edges"), scope.frontier, scope.parent.frontier
         first = numbers.first_change() if changed.most != 0 else None
-        expires = scope.keeps("edges") and last is not None and old is not None and last > old
+        expires = scope.appends_to("edges") and last is not None and old is not None and last > old
         starts = [*([] if first is None else [first]), *([old + 1] if expires and old is not None else [])]
         earliest = min(starts, default=None)
         if earliest is not None and last is not None and earliest > last:
             earliest = None
-        edges = Number.exactly(numbers.stored("edges")) + changed
-        kept = scope.keeps("edges") and numbers.has_kept_graph()
-        state = scope.keeps("edges") and numbers.has_state()
+        edges = Number.exact(numbers.stored_rows("edges")) + changed
+        kept = scope.appends_to("edges") and numbers.has_graph_cache()
+        state = scope.appends_to("edges") and numbers.has_checkpoint()
         limits = memory.max_task_edges(config), memory.max_region_edges(config)
         return cls(earliest, last, expires, changed, edges, *limits, kept, state)
 
     @property
-    def counts(self) -> bool:
+    def needs_edge_count(self) -> bool:
         """Whether the edges that are alive in the replayed epochs have to be counted: the whole may be too many."""
         return self.edges.value > self.limit
 
     @property
-    def way(self) -> Way:
+    def strategy(self) -> Strategy:
         if self.first is None:
-            return Way.NOTHING
+            return Strategy.NOTHING
         if self.kept:
-            return Way.RESUME
-        if self.counts:
-            return Way.REGION if self._is_small(self.changed.value) else Way.PARTS
-        return Way.STATE if self._goes_on(self.edges.value) else Way.TASK
+            return Strategy.RESUME
+        if self.needs_edge_count:
+            return Strategy.REGION if self._is_small(self.changed.value) else Strategy.PARTS
+        return Strategy.STATE if self._can_restore(self.edges.value) else Strategy.TASK
 
     def _is_small(self, changed: int) -> bool:
         """May the region of so many changed edges be held by a task?"""
         return self.state and changed * REGION <= self.most
 
-    def _goes_on(self, edges: int) -> bool:
+    def _can_restore(self, edges: int) -> bool:
         """May a task hold the whole state?"""
         return self.state and edges <= self.most
 
     @property
-    def may(self) -> frozenset[str]:
+    def possible_strategies(self) -> frozenset[str]:
         if self.first is None:
-            return frozenset({Way.NOTHING})
-        within = self.edges.at_most(self.limit)
-        found = {Way.TASK, *((Way.RESUME,) if self.kept else ())}
-        if self._goes_on(self.edges.least):
-            found.add(Way.STATE)
+            return frozenset({Strategy.NOTHING})
+        within = self.edges.is_at_most(self.limit)
+        found = {Strategy.TASK, *((Strategy.RESUME,) if self.kept else ())}
+        if self._can_restore(self.edges.least):
+            found.add(Strategy.STATE)
         if not within:
-            found |= {Way.PARTS, *((Way.REGION,) if self._is_small(self.changed.least) else ())}
-        return frozenset(found if self.expires else _unless_nothing(self.changed, found))
+            found |= {Strategy.PARTS, *((Strategy.REGION,) if self._is_small(self.changed.least) else ())}
+        return frozenset(found if self.expires else _unless_unchanged(self.changed, found))
 
-    def words(self, label: Label) -> str:
+    def describe(self, label: Label) -> str:
         if self.first is None or self.last is None:
             return "nothing to replay"
         kept = ", from the kept graph if it is there" if self.kept else ""
         where = f"in one task (in parts beyond {self.limit:,} edges){kept}"
-        if self.way is Way.REGION:
+        if self.strategy is Strategy.REGION:
             some = f"{self.changed.value * REGION:,} of {self.edges.value:,} edges"
             where = f"by region in one task, of some {some} (in parts beyond {self.limit:,})"
-        if self.way is Way.STATE:
+        if self.strategy is Strategy.STATE:
             where = f"in one task, from the state that the last run has left in a table, of {self.edges.value:,} edges"
         return f"replay {label(self.first)} … {label(self.last)} {where}"
 
     @classmethod
-    def taken(cls, facts: Facts) -> str:
+    def strategy_of(cls, facts: Facts) -> str:
         assert isinstance(facts, TrussFacts)
-        if facts.plan in (Way.RESUME, Way.REGION, Way.STATE):
+        if facts.plan in (Strategy.RESUME, Strategy.REGION, Strategy.STATE):
             return facts.plan
         if facts.first_epoch is None and not facts.epochs:  # a replay over a graph without edges has logged no epoch
-            return Way.NOTHING
-        return Way.PARTS if facts.rounds else Way.TASK  # of earlier versions as well
+            return Strategy.NOTHING
+        return Strategy.PARTS if facts.rounds else Strategy.TASK  # of earlier versions as well
 
 
 @dataclass(frozen=True)
-class Audit(Decision):
+class AuditChoice(PlanChoice):
     """How a run is checked besides the proof of every epoch: in full, some epochs recomputed from scratch (its last
     one, the frontier, and what `[audit] epochs` asks for; of a rebuild some of all at the least); by a part of the
     vertices, recounted; or not.
@@ -263,11 +271,11 @@ class Audit(Decision):
     may_be_region: bool = False
 
     @classmethod
-    def of(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
+    def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
         if scope.frontier is None:
             return None
-        known = sorted({*numbers.published(), *scope.epochs, scope.frontier})
-        since = scope.parent.since if scope.keeps("upserts") else None
+        known = sorted({*numbers.published_epochs(), *scope.epochs, scope.frontier})
+        since = scope.parent.since if scope.appends_to("upserts") else None
         known = [epoch for epoch in known if since is None or epoch >= since]
         own = sorted(scope.epochs) if scope.kind is RunKind.RUN else known
         mode, _, n = config.audit.epochs.partition(" ")
@@ -279,16 +287,19 @@ class Audit(Decision):
             chosen.update(epoch for epoch in own if epoch % int(n) == 0)
         elif mode == "sample":
             chosen.update(sample_epochs(known, int(n), str(scope.revision)))  # a plan and its run draw the same ones
-        changed = numbers.changed("edges")
-        edges = numbers.stored("edges") + changed.value
-        truss = Truss.of(scope, config, numbers)
-        region, may_be = truss.way is Way.REGION, Way.REGION in truss.may and not config.motifs
+        changed = numbers.changed_rows("edges")
+        edges = numbers.stored_rows("edges") + changed.value
+        truss = TrussChoice.choose(scope, config, numbers)
+        region, may_be = (
+            truss.strategy is Strategy.REGION,
+            Strategy.REGION in truss.possible_strategies and not config.motifs,
+        )
         provable = not config.motifs and (region or edges <= memory.max_task_edges(config))
         epochs = tuple(sorted(chosen.intersection(known)))
-        parts = epochs, config.audit.mode, mode != "frontier", provable, numbers.stored("edges"), changed
+        parts = epochs, config.audit.mode, mode != "frontier", provable, numbers.stored_rows("edges"), changed
         return cls(*parts, region, may_be)
 
-    def _mode(self, changed: int) -> str:
+    def _mode_for(self, changed: int) -> str:
         if not self.provable:
             return FULL
         if self.region and self.wanted != FULL:
@@ -303,59 +314,59 @@ class Audit(Decision):
 
     @property
     def mode(self) -> str:
-        return self._mode(self.changed.value)
+        return self._mode_for(self.changed.value)
 
     @property
-    def parts(self) -> int:
+    def audit_shares(self) -> int:
         """Into how many parts the vertices are cut of which one is recounted; 0: none is."""
         name, _, n = self.mode.partition(" ")
         return int(n) if name == "rolling" else 0
 
     @property
-    def way(self) -> str:
-        return self._told(self.mode)
+    def strategy(self) -> str:
+        return self._describe_mode(self.mode)
 
-    def _told(self, mode: str) -> str:
-        return f"{mode}: {_listed(self.epochs)}" if mode == FULL else mode
+    def _describe_mode(self, mode: str) -> str:
+        return f"{mode}: {_join_labels(self.epochs)}" if mode == FULL else mode
 
     @property
-    def may(self) -> frozenset[str]:
+    def possible_strategies(self) -> frozenset[str]:
         """A run that finds that it cannot prove an epoch recomputes it."""
         most = self.changed.value if self.changed.most is None else self.changed.most
-        modes = {self.mode, self._mode(self.changed.least), self._mode(most), FULL}
+        modes = {self.mode, self._mode_for(self.changed.least), self._mode_for(most), FULL}
         if self.may_be_region:
             modes.add(replace(self, region=True, provable=True).mode)
-        return frozenset(map(self._told, modes))
+        return frozenset(map(self._describe_mode, modes))
 
-    def words(self, label: Label) -> str:
+    def describe(self, label: Label) -> str:
         if self.mode != FULL:
-            part = f", and recount one in {self.parts} vertices" if self.parts else ""
+            part = f", and recount one in {self.audit_shares} vertices" if self.audit_shares else ""
             return f"prove every epoch{part}"
         shown = [label(epoch) for epoch in self.epochs]
         some = shown if len(shown) <= 4 else [*shown[:2], "…", shown[-1]]
         return f"recompute {len(shown):,} epoch{'' if len(shown) == 1 else 's'}: {', '.join(some)}"
 
     @classmethod
-    def taken(cls, facts: Facts) -> str:
+    def strategy_of(cls, facts: Facts) -> str:
         assert isinstance(facts, AuditFacts)
-        return facts.mode if facts.mode and facts.mode != FULL else f"{FULL}: {_listed(facts.epochs)}"
+        return facts.mode if facts.mode and facts.mode != FULL else f"{FULL}: {_join_labels(facts.epochs)}"
 
 
-def _listed(epochs: Iterable[int]) -> str:
+def _join_labels(epochs: Iterable[int]) -> str:
     return " ".join(map(str, epochs))
 
 
-def _unless_nothing(changed: Number, ways: Iterable[str]) -> frozenset[str]:
+def _unless_unchanged(changed: Number, ways: Iterable[str]) -> frozenset[str]:
     """These ways, or nothing where nothing changes."""
     if changed.most == 0:
-        return frozenset({Way.NOTHING})
-    return frozenset({*ways} if changed.least else {*ways, Way.NOTHING})
+        return frozenset({Strategy.NOTHING})
+    return frozenset({*ways} if changed.least else {*ways, Strategy.NOTHING})
 
 
-KINDS: tuple[type[Decision], ...] = (Edges, Triangles, Motifs, Truss, Audit)
+KINDS: tuple[type[PlanChoice], ...] = (EdgesChoice, TrianglesChoice, MotifsChoice, TrussChoice, AuditChoice)
 
 
-def decisions(scope: Scope, config: Config, numbers: Numbers) -> list[Decision]:
+def choose_all(scope: Scope, config: Config, numbers: Numbers) -> list[PlanChoice]:
     """Every decision of a run, in the order in which it takes them."""
-    found = (kind.of(scope, config, numbers) for kind in KINDS)
+    found = (kind.choose(scope, config, numbers) for kind in KINDS)
     return [decision for decision in found if decision is not None]

@@ -24,9 +24,9 @@ from ..state.facts import EdgesFacts, IngestFacts, TrianglesFacts
 from ..state.ledger import Ledger
 from ..state.records import Batch, RunKind
 from ..storage import kept
-from .decision import Decision, Number
-from .decisions import decisions
-from .planning import Plan, parts
+from .decision import Number, PlanChoice
+from .decisions import choose_all
+from .planning import Plan, split_by_size
 
 COUNTED = 2**23  # bytes of landed files whose rows are counted; of more they are estimated
 RUNS = 50  # the newest published runs, from which the seconds are learned
@@ -47,7 +47,7 @@ class Forecast:
     late: Sequence[int]
     restated: Sequence[int]
     rows: int
-    decisions: Sequence[Decision]
+    decisions: Sequence[PlanChoice]
     stages: dict[str, float] | None
     words: dict[str, str]  # decision → what it says
     learned: int = 0  # runs that the seconds are learned from
@@ -73,7 +73,7 @@ class Forecast:
     def incomplete(self) -> list[Epoch]:
         return self.plan.in_state("incomplete")
 
-    def document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """As JSON."""
         return {
             "kind": self.plan.kind,
@@ -100,7 +100,12 @@ class Forecast:
             "rows": self.rows,
             "plans": self.words,
             "decisions": [
-                {"name": each.NAME, "way": each.way, "may": sorted(each.may), "depends": each.depends}
+                {
+                    "name": each.NAME,
+                    "way": each.strategy,
+                    "may": sorted(each.possible_strategies),
+                    "depends": each.is_open,
+                }
                 for each in self.decisions
             ],
             "seconds": self.seconds,
@@ -108,18 +113,18 @@ class Forecast:
         }
 
 
-def forecast(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
+def forecast_run(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
     """What a run of the plan would do and cost."""
     run, frontier = set(plan.run), plan.parent.frontier
     chosen = [epoch for epoch in plan.epochs if epoch.epoch in run]
     late = [epoch.epoch for epoch in chosen if frontier is not None and epoch.epoch <= frontier]
-    whole = Estimated(home, ledger, plan)
-    others = [epoch for epoch in whole.published() if epoch not in run]
-    restated = _restated(home, sorted(run), others) if plan.kind is RunKind.RUN else others
-    pieces = parts(home, plan) if plan.kind is RunKind.RUN else [plan.run]
-    first = Estimated(home, ledger, replace(plan, run=pieces[0])) if len(pieces) > 1 else whole
+    whole = EstimatedCounts(home, ledger, plan)
+    others = [epoch for epoch in whole.published_epochs() if epoch not in run]
+    restated = _restated_epochs(home, sorted(run), others) if plan.kind is RunKind.RUN else others
+    pieces = split_by_size(home, plan) if plan.kind is RunKind.RUN else [plan.run]
+    first = EstimatedCounts(home, ledger, replace(plan, run=pieces[0])) if len(pieces) > 1 else whole
     idle = not chosen and plan.kind is RunKind.RUN
-    decided = [] if idle else decisions(first.plan.scope, home.config, first)
+    decided = [] if idle else choose_all(first.plan.scope, home.config, first)
     seconds, learned = stage_seconds(ledger, whole.rows)
     return Forecast(
         plan=plan,
@@ -131,12 +136,12 @@ def forecast(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
         decisions=decided,
         stages=seconds,
         learned=learned,
-        words={each.NAME: each.words(home.schedule.format_label) for each in decided},
+        words={each.NAME: each.describe(home.schedule.format_label) for each in decided},
     )
 
 
 @dataclass(frozen=True)
-class Estimated:
+class EstimatedCounts:
     """The numbers of the decisions before a run: what is stored is known, what changes is bounded."""
 
     home: Home
@@ -144,31 +149,31 @@ class Estimated:
     plan: Plan
 
     @cached_property
-    def _published(self) -> dict[int, Batch]:
+    def _published_batches(self) -> dict[int, Batch]:
         return self.ledger.published_batches(self.plan.parent.revision)
 
     @cached_property
-    def _chosen(self) -> list[Epoch]:
+    def _chosen_epochs(self) -> list[Epoch]:
         run = set(self.plan.run)
         return [epoch for epoch in self.plan.epochs if epoch.epoch in run]
 
     @cached_property
     def _is_counted(self) -> bool:
-        return sum(epoch.bytes for epoch in self._chosen) <= COUNTED
+        return sum(epoch.bytes for epoch in self._chosen_epochs) <= COUNTED
 
     @cached_property
     def rows(self) -> int:
         """Of the landed files; of a rebuild those that are stored."""
         if self.plan.kind is RunKind.REBUILD:
-            return sum(batch.rows for batch in self._published.values())
+            return sum(batch.rows for batch in self._published_batches.values())
         if self._is_counted:
-            return _counted(self.home, set(self.plan.run))
+            return _count_landed_rows(self.home, set(self.plan.run))
         known = [(e.bytes, e.rows) for e in self.plan.epochs if e.state == "published" and e.rows]
         per_row = sum(b for b, _ in known) / sum(n for _, n in known) if known else landing.BYTES_PER_ROW
-        return round(sum(epoch.bytes for epoch in self._chosen) / per_row)
+        return round(sum(epoch.bytes for epoch in self._chosen_epochs) / per_row)
 
     @cached_property
-    def _sizes(self) -> dict[str, int] | None:
+    def _table_rows(self) -> dict[str, int] | None:
         """Table → rows; None where they are not known: the tables' metadata is out of reach."""
         if not self.plan.parent.revision:
             return {}
@@ -183,41 +188,47 @@ class Estimated:
                 return None
         return {table: size.rows for table, size in self.ledger.table_sizes().items()}
 
-    def _bound(self, tables: Sequence[str], rows: int) -> int | None:
+    def _sum_or_unknown(self, tables: Sequence[str], rows: int) -> int | None:
         """So many rows and those of tables, where both are known."""
         counted = self._is_counted or self.plan.kind is RunKind.REBUILD
-        if self._sizes is None or not counted:
+        if self._table_rows is None or not counted:
             return None
-        return rows + sum(self._sizes.get(table, 0) for table in tables)
+        return rows + sum(self._table_rows.get(table, 0) for table in tables)
 
-    def upserts(self) -> Number:
-        replaced = sum(self._published[epoch].rows for epoch in self.plan.run if epoch in self._published)
+    def changed_upserts(self) -> Number:
+        replaced = sum(
+            self._published_batches[epoch].rows for epoch in self.plan.run if epoch in self._published_batches
+        )
         if self.plan.kind is RunKind.RUN:
-            return Number(max(self.rows, replaced), 0, self._bound([], self.rows + replaced))
-        most = self._bound(["upserts"], 0) if self.plan.kind is RunKind.REBUILD else self._bound([], self.rows)
+            return Number(max(self.rows, replaced), 0, self._sum_or_unknown([], self.rows + replaced))
+        most = (
+            self._sum_or_unknown(["upserts"], 0)
+            if self.plan.kind is RunKind.REBUILD
+            else self._sum_or_unknown([], self.rows)
+        )
         return Number(self.rows, 0, most)
 
-    def stored(self, table: str) -> int:
-        return (self._sizes or {}).get(table, 0) if self.plan.scope.keeps(table) else 0
+    def stored_rows(self, table: str) -> int:
+        return (self._table_rows or {}).get(table, 0) if self.plan.scope.appends_to(table) else 0
 
-    def changed(self, table: str) -> Number:
+    def changed_rows(self, table: str) -> Number:
         """As many as rows change; at most all intervals that were there, and one for each row that is there then."""
         relations = 1 if table == "edges" else len(patterns.kept(self.home.config.motif_patterns()))
-        most = self.upserts().most
+        most = self.changed_upserts().most
         if self.plan.kind is RunKind.RUN:
-            before = self._bound([table], 0)
-            after = self._bound(["upserts"], self.rows)
+            before = self._sum_or_unknown([table], 0)
+            after = self._sum_or_unknown(["upserts"], self.rows)
             most = None if before is None or after is None else before + after * relations
         elif most is not None:
             most *= relations
-        return Number(self.upserts().value * relations, 0, most)
+        return Number(self.changed_upserts().value * relations, 0, most)
 
     def first_change(self) -> int | None:
         if self.plan.kind is RunKind.RUN:
             return min(self.plan.run, default=None)
-        return min([*self._published, *self.plan.run], default=None)
+        return min([*self._published_batches, *self.plan.run], default=None)
 
-    def proposals(self) -> int | None:
+    def proposal_count(self) -> int | None:
         """As many for each changed interval as there were before."""
         changed: dict[str, int] = {}
         proposed: dict[str, int] = {}
@@ -228,24 +239,24 @@ class Estimated:
                 proposed[row.run_id] = row.facts.proposals
         known = [(proposed[run], changed[run]) for run in proposed if run in changed]
         each = sum(p for p, _ in known) / sum(n for _, n in known) if known else None
-        return None if each is None else round(self.changed("edges").value * each)
+        return None if each is None else round(self.changed_rows("edges").value * each)
 
-    def has_kept_graph(self) -> bool:
+    def has_graph_cache(self) -> bool:
         return kept.cached_graph_key(self.ledger, self.plan.parent) is not None
 
-    def has_state(self) -> bool:
+    def has_checkpoint(self) -> bool:
         return kept.saved_checkpoint(self.ledger, self.plan.parent) is not None
 
-    def published(self) -> Collection[int]:
-        return self._published
+    def published_epochs(self) -> Collection[int]:
+        return self._published_batches
 
 
-def _counted(home: Home, epochs: set[int]) -> int:
+def _count_landed_rows(home: Home, epochs: set[int]) -> int:
     landed = landing.listing(home)
     return sum(landing.rows(landed[epoch]) for epoch in epochs if epoch in landed)
 
 
-def _restated(home: Home, run: list[int], others: list[int]) -> list[int]:
+def _restated_epochs(home: Home, run: list[int], others: list[int]) -> list[int]:
     """Of other epochs those at which an edge of a batch in `run` may live."""
     live_for = home.config.edges.live_for
     out = []
@@ -266,10 +277,10 @@ def stage_seconds(ledger: Ledger, rows: int) -> tuple[dict[str, float] | None, i
             points.setdefault(row.stage, []).append((landed[row.run_id], row.seconds))
     if not points:
         return None, 0
-    return {stage: round(_line(pairs, rows), 2) for stage, pairs in points.items()}, max(map(len, points.values()))
+    return {stage: round(_fit_line(pairs, rows), 2) for stage, pairs in points.items()}, max(map(len, points.values()))
 
 
-def _line(points: list[tuple[int, float]], rows: int) -> float:
+def _fit_line(points: list[tuple[int, float]], rows: int) -> float:
     x, y = zip(*points, strict=True)
     slope = max(linear_regression(x, y).slope, 0.0) if min(x) < max(x) else 0.0
     return max(median(seconds - slope * landed for landed, seconds in points), 0.0) + slope * rows

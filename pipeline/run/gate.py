@@ -17,7 +17,7 @@ from ..home.directory import Home
 from ..state.records import Batch
 
 
-def unusual(
+def find_unusual_batches(
     home: Home, published: Mapping[int, Batch], rows: Mapping[int, int], digests: Mapping[int, str]
 ) -> dict[int, BatchRejected]:
     """Epoch → why its batch must not be published. `rows`: epoch → good rows of the batches of a run; `digests`: of

@@ -26,7 +26,7 @@ from .decision import Scope
 FEW = 8  # epochs that a command names one by one
 
 
-def waits(home: Home, ledger: Ledger, run_id: str) -> str | None:
+def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
     """Why a run whose checks are done must not be published yet; None: it may."""
     said, approve = ledger.get_approval(run_id), home.config.publish.approve
     if said is not None:
@@ -41,7 +41,7 @@ def waits(home: Home, ledger: Ledger, run_id: str) -> str | None:
     return f'{failed} check(s) warn, and [publish] approve = "on warning"' if failed else None
 
 
-def hold(home: Home, ledger: Ledger, run_id: str) -> RunRecord:
+def hold_run(home: Home, ledger: Ledger, run_id: str) -> RunRecord:
     """Hold a run whose checks are done. Raises `Conflict` when it is overtaken already, `LeaseLost`."""
     conflict = ledger.supersede_if_behind(run_id)
     if conflict is not None:
@@ -53,7 +53,7 @@ def hold(home: Home, ledger: Ledger, run_id: str) -> RunRecord:
     return run
 
 
-def chosen(ledger: Ledger, run_id: str | None) -> RunRecord:
+def require_held_run(ledger: Ledger, run_id: str | None) -> RunRecord:
     """The held run of that name, or the only one. Raises `UsageError` for any other."""
     held = ledger.list_held()
     if run_id is None:
@@ -78,22 +78,22 @@ def chosen(ledger: Ledger, run_id: str | None) -> RunRecord:
     raise UsageError(f"run {run_id} is not held: {what}.", "altneu status")
 
 
-def approve(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
+def approve_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
     """Record that a held run may be published on its parent. Raises `Conflict` when it is overtaken, and `UsageError`
     when the settings that decide its meaning have changed since."""
-    refuse(home, ledger, run)
+    require_publishable(home, ledger, run)
     with lease.hold_lease(ledger, run.run_id):
         ledger.approve_run(run.run_id, person, because)
 
 
-def refuse(home: Home, ledger: Ledger, run: RunRecord) -> None:
+def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
     """Raises why a held run cannot be published, if so."""
-    by = overtaken(ledger, run)
+    by = newer_revision(ledger, run)
     if by is not None:
         raise RevisionConflict(
             f"held run {run.run_id} builds on revision {run.parent}, but revision {by} was published meanwhile (by run "
             f"{ledger.get_revision(by).run_id}): what was looked at is not what would be published. Nothing of it was published.",
-            f"{again(home, run)}   (computes it again); altneu discard {run.run_id}",
+            f"{rerun_command(home, run)}   (computes it again); altneu discard {run.run_id}",
         )
     if json.dumps(run.config) != json.dumps(home.config.semantic_settings()):  # the order of motifs, too
         raise UsageError(
@@ -102,47 +102,49 @@ def refuse(home: Home, ledger: Ledger, run: RunRecord) -> None:
         )
 
 
-def reject(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
+def reject_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
     """Record that a held run is not to be published; its branches go with the next run or compaction."""
     with lease.hold_lease(ledger, run.run_id):
         ledger.reject_run(run.run_id, person, because)
-    lineage.tell(home, ledger, run.run_id)
+    lineage.emit_run(home, ledger, run.run_id)
     _renew_pages(home, ledger, run)
 
 
-def expire(home: Home, ledger: Ledger) -> None:
+def expire_held_runs(home: Home, ledger: Ledger) -> None:
     """Reject the runs that were held for longer than `[runs] hold_days`, but for those that a process works on."""
     for run in ledger.list_held():
-        if lease.read_clock() >= expires(home, run):
+        if lease.read_clock() >= hold_deadline(home, run):
             days = f"{home.config.runs.hold_days:g} day(s)"
             with contextlib.suppress(LeaseLost):
-                reject(home, ledger, run, None, f"nobody has decided within {days} ([runs] hold_days)")
+                reject_run(home, ledger, run, None, f"nobody has decided within {days} ([runs] hold_days)")
 
 
-def expires(home: Home, run: RunRecord) -> datetime:
+def hold_deadline(home: Home, run: RunRecord) -> datetime:
     """When a held run is not kept any longer."""
     return datetime.fromisoformat(run.last_signal) + timedelta(days=home.config.runs.hold_days)
 
 
-def overtaken(ledger: Ledger, run: RunRecord) -> int | None:
+def newer_revision(ledger: Ledger, run: RunRecord) -> int | None:
     """The revision that another run has published on a held one's parent, if one has."""
     return run.parent + 1 if ledger.get_revision().revision != run.parent else None
 
 
-def landed_since(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
+def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
     """Labels of a run's epochs whose folders in the landing are not what the run has read. What is published is what
     was computed: they are `changed` then."""
     _, now = survey(home, ledger)
 
-    def digest(epoch: int) -> str | None:
+    def digest_of(epoch: int) -> str | None:
         there = now.get(epoch)
         return EMPTY_DIGEST if there is None or there.state == "gone" else there.digest
 
     read = {batch.epoch: batch.digest for batch in ledger.staged_batches(run.run_id)}
-    return [home.schedule.format_label(epoch) for epoch in run.epochs if epoch in read and digest(epoch) != read[epoch]]
+    return [
+        home.schedule.format_label(epoch) for epoch in run.epochs if epoch in read and digest_of(epoch) != read[epoch]
+    ]
 
 
-def again(home: Home, run: RunRecord) -> str:
+def rerun_command(home: Home, run: RunRecord) -> str:
     """The command that computes a run's epochs again, to be held."""
     if run.kind is not RunKind.RUN:
         return f"altneu rebuild {'--from-landing ' if run.kind is RunKind.RELOAD else ''}--hold"
@@ -152,7 +154,7 @@ def again(home: Home, run: RunRecord) -> str:
     return f"altneu backfill {labels[0]} {labels[-1]} --hold"
 
 
-def as_published(ledger: Ledger, run: RunRecord) -> Revision:
+def unpublished_revision(ledger: Ledger, run: RunRecord) -> Revision:
     """The ledger row of a held run, were it published now: with the snapshots that its audit has seen."""
     parent = ledger.get_parent(run)
     return replace(
@@ -166,25 +168,25 @@ def as_published(ledger: Ledger, run: RunRecord) -> Revision:
     )
 
 
-def described(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, object]:
+def describe_held_run(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, object]:
     """A held run, as `status` shows it."""
-    by = overtaken(ledger, run)
+    by = newer_revision(ledger, run)
     return {
         "run_id": run.run_id,
         "kind": run.kind,
         "parent": run.parent,
         "epochs": [home.schedule.format_label(epoch) for epoch in run.epochs],
         "held_at": run.last_signal,
-        "expires_at": expires(home, run).isoformat(timespec="milliseconds"),
+        "expires_at": hold_deadline(home, run).isoformat(timespec="milliseconds"),
         "warnings": ledger.get_facts(run.run_id, AuditFacts).failed,
         "overtaken_by": by,
-        "next": f"altneu diff {run.run_id}" if by is None else again(home, run),
+        "next": f"altneu diff {run.run_id}" if by is None else rerun_command(home, run),
     }
 
 
 def require_decision(home: Home, ledger: Ledger, run_id: str) -> None:
     """Raises `RunFailed` when a run that is about to be published waits for a person."""
-    why = waits(home, ledger, run_id)
+    why = approval_reason(home, ledger, run_id)
     if why is not None:
         raise RunFailed(f"run {run_id} is not published before somebody approves: {why}.", f"altneu publish {run_id}")
 

@@ -64,7 +64,7 @@ _by_tasks: ContextVar[bool] = ContextVar("_by_tasks", default=False)
 
 
 @contextlib.contextmanager
-def by_tasks(sends: bool) -> Iterator[None]:
+def send_by_tasks(sends: bool) -> Iterator[None]:
     """Inside, a scheduler sends what there is to say of runs, if it `sends`."""
     token = _by_tasks.set(sends)
     try:
@@ -73,7 +73,7 @@ def by_tasks(sends: bool) -> Iterator[None]:
         _by_tasks.reset(token)
 
 
-def wanted() -> bool:
+def is_wanted() -> bool:
     """Does the environment name a receiver?"""
     if os.environ.get("OPENLINEAGE_DISABLED", "").lower() in ("true", "1"):
         return False
@@ -81,30 +81,30 @@ def wanted() -> bool:
     return any(map(os.environ.get, named)) or any(name.startswith("OPENLINEAGE__TRANSPORT") for name in os.environ)
 
 
-def tell(home: Home, ledger: Ledger, run_id: str) -> None:
+def emit_run(home: Home, ledger: Ledger, run_id: str) -> None:
     """Send how a run stands now. Never raises."""
-    if _by_tasks.get() or not wanted():
+    if _by_tasks.get() or not is_wanted():
         return
     try:
         require_extras("lineage (OPENLINEAGE_URL)", "lineage")
-        _send(events(home, ledger, run_id))
+        _send_events(run_events(home, ledger, run_id))
     except Exception as error:  # the run is what matters, whatever happens to its lineage
         log.warning("the lineage of run %s could not be sent: %s", run_id, error)
 
 
-def tell_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
+def emit_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
     """Send what an audit outside a run has found of what is published. Never raises."""
-    if not wanted() or not results:
+    if not is_wanted() or not results:
         return
     try:
         require_extras("lineage (OPENLINEAGE_URL)", "lineage")
         row, at = ledger.get_revision(), lease.timestamp()
-        _send([_audit(home, f"audit {at}", at, results, row.snapshots, None)])
+        _send_events([_audit_event(home, f"audit {at}", at, results, row.snapshots, None)])
     except Exception as error:
         log.warning("the lineage of an audit could not be sent: %s", error)
 
 
-def events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
+def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
     """The events of a run, as it stands now; the last one is its own."""
     from openlineage.client.event_v2 import Run, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run
@@ -118,26 +118,29 @@ def events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
     own = RunEvent(
         eventTime=at,
         eventType=state,
-        run=Run(_uuid(run.started_at, run_id), facets),
-        job=_job(home, run.kind),
-        inputs=inputs(home, ledger, run_id),
-        outputs=outputs(home, ledger, run_id),
-        producer=producer(),
+        run=Run(_event_uuid(run.started_at, run_id), facets),
+        job=_job_of(home, run.kind),
+        inputs=input_datasets(home, ledger, run_id),
+        outputs=output_datasets(home, ledger, run_id),
+        producer=producer_uri(),
     )
     checks = [] if state is RunState.START else [each.to_check() for each in ledger.list_checks(run_id=run_id)]
     if not checks:
         return [own]
-    return [_audit(home, f"{run_id} audit", run.started_at, checks, _seen(ledger, run_id), run, at), own]
+    return [
+        _audit_event(home, f"{run_id} audit", run.started_at, checks, _snapshots_seen(ledger, run_id), run, at),
+        own,
+    ]
 
 
-def _send(found: Iterable[RunEvent]) -> None:
+def _send_events(found: Iterable[RunEvent]) -> None:
     """Send events in another thread, so that a receiver that does not answer is not waited for longer than `WAIT`."""
     from openlineage.client import OpenLineageClient
     from openlineage.client.transport.http import HttpConfig, HttpTransport
 
     events, failed = list(found), []
 
-    def work() -> None:
+    def send_all() -> None:
         try:
             if "OPENLINEAGE_URL" in os.environ:
                 config = {"url": os.environ["OPENLINEAGE_URL"], "timeout": WAIT, "retry": {"total": 0}}
@@ -153,7 +156,7 @@ def _send(found: Iterable[RunEvent]) -> None:
         except Exception as error:
             failed.append(error)
 
-    thread = threading.Thread(target=work, daemon=True, name="lineage")
+    thread = threading.Thread(target=send_all, daemon=True, name="lineage")
     thread.start()
     thread.join(WAIT)
     if thread.is_alive():
@@ -165,26 +168,26 @@ def _send(found: Iterable[RunEvent]) -> None:
 # -- runs and jobs ------------------------------------------------------------------------------------------------
 
 
-def producer() -> str:
+def producer_uri() -> str:
     return f"https://altneu/{metadata.version('altneu')}"
 
 
-def _uuid(at: str, text: str) -> str:
+def _event_uuid(at: str, text: str) -> str:
     from openlineage.client.uuid import generate_static_uuid
 
     return str(generate_static_uuid(datetime.fromisoformat(at), text.encode()))
 
 
-def _job(home: Home, name: str) -> Any:
+def _job_of(home: Home, name: str) -> Any:
     """A job of the home: its identity, and the kind of run."""
     from openlineage.client.event_v2 import Job
     from openlineage.client.facet_v2 import job_type_job
 
     facet = job_type_job.JobTypeJobFacet(processingType="BATCH", integration="ALTNEU", jobType="JOB")
-    return Job(_namespace(), f"{place.claim_identity(home).catalog}.{name}", {"jobType": facet})
+    return Job(_lineage_namespace(), f"{place.claim_identity(home).catalog}.{name}", {"jobType": facet})
 
 
-def _namespace() -> str:
+def _lineage_namespace() -> str:
     return os.environ.get("OPENLINEAGE_NAMESPACE") or "altneu"
 
 
@@ -206,14 +209,14 @@ def _run_facets(home: Home, run: RunRecord) -> dict[str, Any]:
 # -- datasets -----------------------------------------------------------------------------------------------------
 
 
-def name(home: Home, table: str) -> tuple[str, str]:
+def dataset_name(home: Home, table: str) -> tuple[str, str]:
     """Namespace and name of a table, or of the landing."""
     at = home.landed_at if table == LANDING else f"{home.warehouse.rstrip('/')}/{NAMESPACE}/{table}"
     store = re.match(r"(\w+://[^/]+)/(.*)", at)
     return (store[1], store[2]) if store else ("file", at)
 
 
-def _facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
+def _dataset_facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
     from openlineage.client.facet_v2 import column_lineage_dataset as columns
     from openlineage.client.facet_v2 import dataset_version_dataset, schema_dataset, symlinks_dataset
 
@@ -233,7 +236,7 @@ def _facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
             {
                 column: columns.Fields(
                     [
-                        columns.InputField(*name(home, *source.split(".")[:1]), source.partition(".")[2])
+                        columns.InputField(*dataset_name(home, *source.split(".")[:1]), source.partition(".")[2])
                         for source in many
                     ]
                 )
@@ -243,7 +246,7 @@ def _facets(home: Home, table: str, snapshot: int | None) -> dict[str, Any]:
     return facets
 
 
-def inputs(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
+def input_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
     """What a run reads from outside: the landed files, or, to compute again, the stored rows of its parent."""
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
@@ -253,14 +256,14 @@ def inputs(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
         return []
     if run.kind is RunKind.REBUILD:
         snapshot = ledger.get_parent(run).snapshots.get("upserts")
-        return [InputDataset(*name(home, "upserts"), facets=_facets(home, "upserts", snapshot))]
+        return [InputDataset(*dataset_name(home, "upserts"), facets=_dataset_facets(home, "upserts", snapshot))]
     read = ledger.staged_batches(run.run_id)
     rows, files = sum(each.rows + each.bad_rows for each in read), sum(each.files for each in read)
     facet = statistics.InputStatisticsInputDatasetFacet(rowCount=rows, fileCount=files)
-    return [InputDataset(*name(home, LANDING), inputFacets={"inputStatistics": facet} if read else {})]
+    return [InputDataset(*dataset_name(home, LANDING), inputFacets={"inputStatistics": facet} if read else {})]
 
 
-def outputs(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
+def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
     """The tables of which a run has published another snapshot than its parent's; none before it is published."""
     from openlineage.client.event_v2 import OutputDataset
 
@@ -269,18 +272,23 @@ def outputs(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
         return []
     before = ledger.get_parent(ledger.get_run(run_id)).snapshots
     changed = {table: each for table, each in sorted(row.snapshots.items()) if before.get(table) != each}
-    return [OutputDataset(*name(home, table), facets=_facets(home, table, each)) for table, each in changed.items()]
+    return [
+        OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, each))
+        for table, each in changed.items()
+    ]
 
 
 # -- checks -------------------------------------------------------------------------------------------------------
 
 
-def checked(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
+def checked_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
     """The tables that the checks of a run have looked at, with what they have found."""
-    return _assertions(home, [each.to_check() for each in ledger.list_checks(run_id=run_id)], _seen(ledger, run_id))
+    return _assertion_datasets(
+        home, [each.to_check() for each in ledger.list_checks(run_id=run_id)], _snapshots_seen(ledger, run_id)
+    )
 
 
-def _seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
+def _snapshots_seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
     """The snapshots that a run has published; before that those that its audit has seen, or its stages have written."""
     row = ledger.published_by(run_id)
     if row is not None:
@@ -290,7 +298,7 @@ def _seen(ledger: Ledger, run_id: str) -> Mapping[str, int]:
     return audit.snapshots if isinstance(audit, AuditFacts) and audit.snapshots else ledger.recorded_snapshots(run_id)
 
 
-def about(check: Check) -> str:
+def table_of_check(check: Check) -> str:
     """The table that a check is about.
 
     >>> about({"suite": "edges", "name": "a < b"}), about({"suite": "proof", "name": "trussness values are proved"})
@@ -303,14 +311,14 @@ def about(check: Check) -> str:
     return next((table for word, table in ABOUT.items() if word in check["name"]), "edges")
 
 
-def _assertions(home: Home, checks: Sequence[Check], snapshots: Mapping[str, int]) -> list[InputDataset]:
+def _assertion_datasets(home: Home, checks: Sequence[Check], snapshots: Mapping[str, int]) -> list[InputDataset]:
     """An assertion on its table for each check, at each epoch."""
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import data_quality_assertions_dataset as quality
 
     by_table: dict[str, list[quality.Assertion]] = defaultdict(list)
     for check in checks:
-        by_table[about(check)].append(
+        by_table[table_of_check(check)].append(
             quality.Assertion(
                 assertion=check["name"],
                 success=check["passed"],
@@ -325,15 +333,15 @@ def _assertions(home: Home, checks: Sequence[Check], snapshots: Mapping[str, int
         )
     return [
         InputDataset(
-            *name(home, table),
-            facets=_facets(home, table, snapshots.get(table)),
+            *dataset_name(home, table),
+            facets=_dataset_facets(home, table, snapshots.get(table)),
             inputFacets={"dataQualityAssertions": quality.DataQualityAssertionsDatasetFacet(told)},
         )
         for table, told in sorted(by_table.items())
     ]
 
 
-def _audit(
+def _audit_event(
     home: Home,
     named: str,
     started: str,
@@ -348,15 +356,15 @@ def _audit(
 
     facets: dict[str, Any] = {}
     if run is not None:
-        job = parent_run.Job(_namespace(), f"{place.claim_identity(home).catalog}.{run.kind}")
-        facets["parent"] = parent_run.ParentRunFacet(parent_run.Run(_uuid(run.started_at, run.run_id)), job)
+        job = parent_run.Job(_lineage_namespace(), f"{place.claim_identity(home).catalog}.{run.kind}")
+        facets["parent"] = parent_run.ParentRunFacet(parent_run.Run(_event_uuid(run.started_at, run.run_id)), job)
     broken = any(not check["passed"] and Severity(check["severity"]) is Severity.CRITICAL for check in checks)
     return RunEvent(
         eventTime=at or started,
         eventType=RunState.FAIL if broken else RunState.COMPLETE,
-        run=Run(_uuid(started, named), facets),
-        job=_job(home, "audit"),
-        inputs=_assertions(home, checks, snapshots),
+        run=Run(_event_uuid(started, named), facets),
+        job=_job_of(home, "audit"),
+        inputs=_assertion_datasets(home, checks, snapshots),
         outputs=[],
-        producer=producer(),
+        producer=producer_uri(),
     )

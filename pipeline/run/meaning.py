@@ -18,7 +18,7 @@ COMMANDS = {  # what restates history, and what that means
 RESTATES = {RunKind.RUN: ("run",), RunKind.REBUILD: ("run", "rebuild"), RunKind.RELOAD: ("run", "rebuild", "reload")}
 
 
-class Meaning(NamedTuple):
+class SemanticChange(NamedTuple):
     """What other settings ask of history: which they are, in words, and the kind of run that restates it."""
 
     words: list[str]
@@ -39,7 +39,7 @@ class Meaning(NamedTuple):
         return "{}   ({})".format(*COMMANDS[self.needs]) if self.needs in COMMANDS else ""
 
 
-def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
+def changed_meaning(home: Home, ledger: Ledger) -> SemanticChange:
     """The settings that give history another meaning than what is published, and what they need.
 
     Kinds: `run` (nothing has changed, or only value columns were added, which no earlier file can have held),
@@ -47,7 +47,7 @@ def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
     """
     parent = ledger.get_revision()
     if parent.frontier is None or parent.config_digest == home.config.semantic_digest():
-        return Meaning([], "run")
+        return SemanticChange([], "run")
     old, new = dict(ledger.get_run(parent.run_id).config), home.config.semantic_settings()
     words, needs = [], {"run"}
     # a compaction has dropped what had expired, and the totals of folded epochs cannot be counted again without it
@@ -55,17 +55,19 @@ def changed_meaning(home: Home, ledger: Ledger) -> Meaning:
     for setting in SETTINGS:
         name, restates = setting.name, setting.about.restates
         if setting.key and restates and old.get(name) != new[name]:
-            words.append(f"[{setting.section}] {name}: {_setting(old.get(name))} → {_setting(new[name])}")
+            words.append(f"[{setting.section}] {name}: {_format_setting(old.get(name))} → {_format_setting(new[name])}")
             needs.add(again if restates == "rebuild" else restates)
     were, are = old.get("motifs") or {}, home.config.motifs
     if list(were.items()) != list(are.items()):
         changed = [name for name in dict.fromkeys([*were, *are]) if were.get(name) != are.get(name)]
-        words += [f"[motifs] {name}: {_setting(were.get(name))} → {_setting(are.get(name))}" for name in changed]
+        words += [
+            f"[motifs] {name}: {_format_setting(were.get(name))} → {_format_setting(are.get(name))}" for name in changed
+        ]
         words += [] if changed else ["[motifs]: in another order"]
         needs.add(again)
     values = _changed_values(old, new)
     needs |= {"reload"} if values else set()
-    return Meaning(words + values, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs))
+    return SemanticChange(words + values, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs))
 
 
 def changed_values(home: Home, ledger: Ledger) -> list[str]:
@@ -77,8 +79,8 @@ def changed_values(home: Home, ledger: Ledger) -> list[str]:
 
 def _changed_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     before, now = old.get("values") or {}, new["values"]
-    return [f"[values] {c}: {before[c]} → {_setting(now.get(c))}" for c in before if now.get(c) != before[c]]
+    return [f"[values] {c}: {before[c]} → {_format_setting(now.get(c))}" for c in before if now.get(c) != before[c]]
 
 
-def _setting(value: Any) -> str:
+def _format_setting(value: Any) -> str:
     return "none" if value is None else str(value)

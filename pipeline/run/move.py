@@ -34,7 +34,7 @@ from ..state.records import PLAIN, RunKind, RunState
 from ..state.schema import homes
 from ..storage import catalogs
 from ..storage import copied as tables
-from .destination import Destination
+from .destination import MoveTarget
 
 JOURNAL, MARK = "move.json", "_move.json"
 AGAIN = "the same command again: what is copied and right is not copied again"
@@ -42,7 +42,7 @@ Prove = Callable[[Home, Home, copying.Say], dict[int, list[str]]]
 
 
 @dataclass(frozen=True)
-class Moved:
+class MoveResult:
     """copied: files, bytes, and files that were there; proved: revision → the tables that were compared at it."""
 
     home: Home
@@ -54,42 +54,42 @@ class Moved:
     held: list[str]  # runs
 
 
-def move(home: Home, to: Destination, say: copying.Say, prove: Prove | None = None) -> Moved | None:
+def move_home(home: Home, to: MoveTarget, say: copying.Say, prove: Prove | None = None) -> MoveResult | None:
     """See the first lines; None: an earlier call had ended all but its traces, which are removed. Raises `UsageError`
     where it would take something from another home."""
-    new, settings = to.home(home), to.settings(home)
-    ledger = _ledger(home)
-    _refuse_work(ledger)
-    _refuse_within(home, new)
-    with _journal(home, to) as catalog:
+    new, settings = to.target_home(home), to.settings_text(home)
+    ledger = _open_current_ledger(home)
+    _refuse_active_runs(ledger)
+    _refuse_nested_target(home, new)
+    with _hold_journal(home, to) as catalog:
         if (to.folder / NAME).exists():
-            _release(to)
+            _release_prefix(to)
             return None
         tables.refuse_other_home(new, catalog)
         carried.refuse_other_home(new.database, catalog)
-        _claim(to, home, catalog)
-        before = _state(home, ledger)
+        _claim_prefix(to, home, catalog)
+        before = _home_state(home, ledger)
         found = batches.copy(home, new, say)
         made = tables.copy_tables(home, new, catalog, say) if place.find_identity(home) is not None else tables.NONE
-        copied = found.copied + made.copied + _reports(home, new, say)
+        copied = found.copied + made.copied + _copy_reports(home, new, say)
         say("database")
-        rows = _database(home, new, catalog, made.located)
+        rows = _copy_database(home, new, catalog, made.located)
         books = Ledger(new.database)
         batches.verify(home, new, ledger, books)
-        proved = _proved(home, new, made, say, prove or _prove)
-        if _state(home, ledger) != before:
+        proved = _prove_copy(home, new, made, say, prove or _compare_fingerprints)
+        if _home_state(home, ledger) != before:
             raise AltneuError("the home has changed while it was copied: a run or a compaction.", AGAIN)
-        _claim(to, home, catalog)
-        _settings(home, new, settings)
-        _release(to)
+        _claim_prefix(to, home, catalog)
+        _write_settings(home, new, settings)
+        _release_prefix(to)
     say("reports")
     from ..report import refresh
 
     refresh(new, books)
-    return Moved(new, len(made.located), found, copied, rows, proved, [run.run_id for run in books.list_held()])
+    return MoveResult(new, len(made.located), found, copied, rows, proved, [run.run_id for run in books.list_held()])
 
 
-def _ledger(home: Home) -> Ledger:
+def _open_current_ledger(home: Home) -> Ledger:
     """Raises `UsageError` where the database is of an earlier version: it is not changed here."""
     ledger = place.open_ledger(home)
     with database.open_connection(home.database) as connection:
@@ -101,7 +101,7 @@ def _ledger(home: Home) -> Ledger:
     return ledger
 
 
-def _refuse_work(ledger: Ledger) -> None:
+def _refuse_active_runs(ledger: Ledger) -> None:
     for run in ledger.list_runs():
         if run.state is RunState.RUNNING and run.is_alive:
             compaction = run.kind is RunKind.COMPACT
@@ -109,12 +109,12 @@ def _refuse_work(ledger: Ledger) -> None:
             raise UsageError(f"{what} is at work: it would be copied half.", "when it has ended (altneu status): move")
 
 
-def _refuse_within(home: Home, new: Home) -> None:
+def _refuse_nested_target(home: Home, new: Home) -> None:
     if new.path == home.path or home.path in new.path.parents or new.path in home.path.parents:
         raise UsageError(f"{new.path} and the home, {home.path}, lie in one another.", "name another folder")
 
 
-def _state(home: Home, ledger: Ledger) -> list[Any]:
+def _home_state(home: Home, ledger: Ledger) -> list[Any]:
     """What changes whenever the home does."""
     identity = place.find_identity(home)
     located = catalogs.open_catalog(home, identity).metadata_locations() if identity else {}
@@ -125,7 +125,7 @@ def _state(home: Home, ledger: Ledger) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _journal(home: Home, to: Destination) -> Iterator[str]:
+def _hold_journal(home: Home, to: MoveTarget) -> Iterator[str]:
     """The name of the new home's catalog, for as long as this process alone fills its folder."""
     folder, path = to.folder, to.folder / JOURNAL
     if folder.is_file() or ((folder / NAME).exists() and not path.exists()):
@@ -144,8 +144,8 @@ def _journal(home: Home, to: Destination) -> Iterator[str]:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UsageError(f"another altneu move is filling {folder}.", "wait for its end") from None
-        mine = {"from": str(home.path), "to": to.said()}
-        said = _json(stream.read())
+        mine = {"from": str(home.path), "to": to.to_arguments()}
+        said = _read_json(stream.read())
         if said and {name: said.get(name) for name in mine} != mine:
             raise UsageError(
                 f"{folder} holds the beginning of another move: of {said.get('from')}, with --to {said.get('to')}.",
@@ -169,21 +169,21 @@ def _journal(home: Home, to: Destination) -> Iterator[str]:
         path.unlink()
 
 
-def _json(text: str) -> dict[str, Any]:
+def _read_json(text: str) -> dict[str, Any]:
     try:
         return dict(json.loads(text))
     except ValueError:
         return {}
 
 
-def _claim(to: Destination, home: Home, catalog: str) -> None:
+def _claim_prefix(to: MoveTarget, home: Home, catalog: str) -> None:
     """See to it that the prefix of the store is this move's. Raises `UsageError` where it is not, nor empty."""
     if to.store is None:
         return
     mark = f"{to.store}/{MARK}"
-    with _answering(to):
+    with _translate_store_errors(to):
         there = files.list_files(to.store)
-        said = _json(files.read_file(mark).decode()) if MARK in there else {}
+        said = _read_json(files.read_file(mark).decode()) if MARK in there else {}
         if there and said.get("catalog") != catalog:
             what, then = f"{len(there):,} files that are not this move's", "name a prefix that is empty"
             if said:
@@ -194,14 +194,14 @@ def _claim(to: Destination, home: Home, catalog: str) -> None:
         files.write_file(mark, json.dumps(mine).encode())
 
 
-def _release(to: Destination) -> None:
+def _release_prefix(to: MoveTarget) -> None:
     if to.store is not None:
-        with _answering(to):
+        with _translate_store_errors(to):
             files.delete_file(f"{to.store}/{MARK}")
 
 
 @contextlib.contextmanager
-def _answering(to: Destination) -> Iterator[None]:
+def _translate_store_errors(to: MoveTarget) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -212,18 +212,18 @@ def _answering(to: Destination) -> Iterator[None]:
 # -- Steps ---------------------------------------------------------------------------------------------------------
 
 
-def _database(home: Home, new: Home, catalog: str, located: dict[str, str]) -> int:
-    def finish(connection: sa.Connection) -> None:
+def _copy_database(home: Home, new: Home, catalog: str, located: dict[str, str]) -> int:
+    def register_tables(connection: sa.Connection) -> None:
         if located:
             tables.register_tables(new, catalog, located, connection)
             connection.execute(
                 homes.insert().values(place.identity_row(new, catalog, place.database_place(connection)))
             )
 
-    return carried.copy_database(home.database, new.database, catalog, finish)
+    return carried.copy_database(home.database, new.database, catalog, register_tables)
 
 
-def _reports(home: Home, new: Home, say: copying.Say) -> copying.CopyResult:
+def _copy_reports(home: Home, new: Home, say: copying.Say) -> copying.CopyResult:
     """The pages that are there; those that say what is not so any more are written anew."""
     here, there = files.normalize_location(home.reports_at), files.normalize_location(new.reports_at)
     wanted = [
@@ -234,7 +234,7 @@ def _reports(home: Home, new: Home, say: copying.Say) -> copying.CopyResult:
     return copying.copy_files(wanted, copying.list_existing(there), "reports", say)
 
 
-def _settings(home: Home, new: Home, text: str) -> None:
+def _write_settings(home: Home, new: Home, text: str) -> None:
     """Now it is a home."""
     file = new.path / NAME
     os.sync()  # all of it is on the disk before this says that it is there
@@ -245,7 +245,9 @@ def _settings(home: Home, new: Home, text: str) -> None:
         raise Unavailable(f"{file} cannot be written: {error.strerror}.", f"make room; then {AGAIN}") from None
 
 
-def _proved(home: Home, new: Home, made: tables.CopiedTables, say: copying.Say, prove: Prove) -> dict[int, list[str]]:
+def _prove_copy(
+    home: Home, new: Home, made: tables.CopiedTables, say: copying.Say, prove: Prove
+) -> dict[int, list[str]]:
     """What `prove` says; a copy that broke is found, and copied again by the next call."""
     if not made.located:
         return {}
@@ -265,10 +267,10 @@ def _proved(home: Home, new: Home, made: tables.CopiedTables, say: copying.Say, 
         ) from error
 
 
-def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
+def _compare_fingerprints(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
     """Every table at every revision has the fingerprints that the ledger has of it; where it has none, those of the
     original. Raises `CheckFailed`."""
-    from ..checking.stored import compare
+    from ..checking.stored import compare_fingerprints
     from ..storage.prints import published_fingerprints
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
@@ -284,7 +286,7 @@ def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
         recorded = ledger.fingerprints_of(row.revision)
         if set(row.collections) - set(recorded):
             recorded = {**published_fingerprints(original, row), **recorded}
-        found = compare(copy, row, recorded)
+        found = compare_fingerprints(copy, row, recorded)
         if found.wrong:
             raise CheckFailed(
                 f"the home itself does not hold what was published as revision {row.revision}: "
@@ -292,7 +294,7 @@ def _prove(home: Home, new: Home, say: copying.Say) -> dict[int, list[str]]:
                 "altneu audit --fingerprints; altneu repair; then move",
             )
         for table in set(row.snapshots) & set(PLAIN):
-            if plain.summed(original.read_as_stored(table, row)) != plain.summed(copy.read_as_stored(table, row)):
+            if plain.hash_sum(original.read_as_stored(table, row)) != plain.hash_sum(copy.read_as_stored(table, row)):
                 raise CheckFailed(f"the copy of {table} at revision {row.revision} has other rows.", AGAIN)
         proved[row.revision] = found.compared
     return proved

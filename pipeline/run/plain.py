@@ -31,67 +31,71 @@ from ..state.totals import TotalDiff, sum_totals
 from ..storage import few
 from ..storage.declared import quote_identifier, table_columns
 from ..storage.warehouse import Warehouse
-from .context import Run
+from .context import RunContext
 
 Read = Callable[[str], DataFrame]
 KEYS = {"vertex_history": ["vertex", "epoch"], "edge_now": ["src", "dst"], "epoch_totals": ["epoch"]}
 _FIRST, _LAST = -62_135_596_800, 253_402_214_400  # seconds of 0001-01-01 and 9999-12-31, where what is open ends
 
 
-def maintain(run: Run) -> None:
+def maintain_serving_tables(run: RunContext) -> None:
     """Bring the plain tables of a run's settings up to what it has written, on its branches; EXECUTES."""
     for table in run.warehouse.plain:
-        if table not in run.parent.snapshots or not run.keeps("edges"):
+        if table not in run.parent.snapshots or not run.appends_to("edges"):
             run.say(f"{table}: writing all of it")
-            run.replace(table, None, _new(run, table))
+            run.replace_rows(table, None, _rows_after_run(run, table))
         elif table == "epoch_totals":
-            _change(run, table, run.warehouse.read_snapshot(table, run.base(table)), _new(run, table))
+            _replace_changed_rows(
+                run, table, run.warehouse.read_snapshot(table, run.base_snapshot(table)), _rows_after_run(run, table)
+            )
         else:
-            _follow(run, table)
+            _update_table(run, table)
 
 
-def _follow(run: Run, table: str) -> None:
+def _update_table(run: RunContext, table: str) -> None:
     """Bring up to date what a run touches of a table."""
-    old, touched = run.warehouse.read_snapshot(table, run.base(table)), _touched(run, table).persist()
+    old, touched = run.warehouse.read_snapshot(table, run.base_snapshot(table)), _touched_keys(run, table).persist()
     try:
         count = touched.limit(BROADCAST_ROWS + 1).count()
         if not count:
-            run.replace(table, None, None)
+            run.replace_rows(table, None, None)
         elif count > BROADCAST_ROWS:  # too many to be sent to every task
-            _change(run, table, old, _new(run, table))
+            _replace_changed_rows(run, table, old, _rows_after_run(run, table))
         else:
-            _change(run, table, _of(run, table, old, touched), _new(run, table, touched))
+            _replace_changed_rows(
+                run, table, _rows_of_keys(run, table, old, touched), _rows_after_run(run, table, touched)
+            )
     finally:
         touched.unpersist()
 
 
-def whole(table: str, read: Read, home: Home, ledger: Ledger, row: Revision) -> DataFrame:
+def serving_rows(table: str, read: Read, home: Home, ledger: Ledger, row: Revision) -> DataFrame:
     """All rows of a plain table as of a published revision, whose collections `read` gives."""
     assert row.frontier is not None
     if table == "epoch_totals":
         landed = set(ledger.published_batches(row.revision))
-        return _totals(read("edges"), home, ledger.total_diffs(row.revision), landed, row.frontier)
-    return _vertices(read, home, row.frontier) if table == "vertex_history" else _edges(read, home, row.frontier)
+        return _totals_rows(read("edges"), home, ledger.total_diffs(row.revision), landed, row.frontier)
+    return _vertex_rows(read, home, row.frontier) if table == "vertex_history" else _edge_rows(read, home, row.frontier)
 
 
-def _new(run: Run, table: str, touched: DataFrame | None = None) -> DataFrame:
+def _rows_after_run(run: RunContext, table: str, touched: DataFrame | None = None) -> DataFrame:
     """What the rows of a table are after the run; of the touched vertices or pairs alone, where there are some."""
     if table == "epoch_totals":
         diffs = run.total_diffs()
-        return _totals(run.after("edges"), run.home, diffs, run.landed(), run.frontier)
-    make = _vertices if table == "vertex_history" else _edges
-    return make(run.after, run.home, run.frontier, touched)
+        return _totals_rows(run.read_after("edges"), run.home, diffs, run.landed_epochs(), run.frontier)
+    make = _vertex_rows if table == "vertex_history" else _edge_rows
+    return make(run.read_after, run.home, run.frontier, touched)
 
 
-def _change(run: Run, table: str, old: DataFrame, new: DataFrame) -> None:
+def _replace_changed_rows(run: RunContext, table: str, old: DataFrame, new: DataFrame) -> None:
     """Take out the old rows that are not among the new ones, and put in the new ones that are not among the old."""
     columns = run.warehouse.column_names(table)
     names = [quote_identifier(name) for name in columns]
 
-    def signed(rows: DataFrame, sign: int) -> DataFrame:
+    def with_sign(rows: DataFrame, sign: int) -> DataFrame:
         return rows.select(*names, F.lit(sign).alias("_sign"))
 
-    both = signed(old, -1).unionByName(signed(new, 1)).groupBy(*names).agg(F.sum("_sign").alias("_sign"))
+    both = with_sign(old, -1).unionByName(with_sign(new, 1)).groupBy(*names).agg(F.sum("_sign").alias("_sign"))
     moved = both.where("_sign <> 0").persist()
     try:
         signs = {row["_sign"]: row["n"] for row in moved.groupBy("_sign").agg(F.count("*").alias("n")).collect()}
@@ -100,7 +104,7 @@ def _change(run: Run, table: str, old: DataFrame, new: DataFrame) -> None:
         keys = F.broadcast(gone) if some <= BROADCAST_ROWS else gone
         others = signs.get(1, 0)
         rows = come.coalesce(1) if others <= BROADCAST_ROWS else come
-        run.replace(table, keys if some else None, rows if others else None)
+        run.replace_rows(table, keys if some else None, rows if others else None)
         if signs:
             run.say(f"{table}: {others:,} rows for {some:,}")
     finally:
@@ -115,7 +119,7 @@ def declared_as_stored(warehouse: Warehouse, table: str, snapshot: int) -> bool:
     return set(warehouse.stored_columns(table, snapshot)) == set(warehouse.column_names(table))
 
 
-def folded(warehouse: Warehouse, table: str, snapshot: int, since: int | None) -> DataFrame:
+def fold_serving_table(warehouse: Warehouse, table: str, snapshot: int, since: int | None) -> DataFrame:
     """The rows of a plain table without what ended before `since`; what began before it begins there. `edge_now` has no
     such rows, and the totals are kept for all epochs."""
     rows = warehouse.read_snapshot(table, snapshot)
@@ -123,10 +127,10 @@ def folded(warehouse: Warehouse, table: str, snapshot: int, since: int | None) -
         return rows
     rows = rows.where(F.col("until") > since).withColumn("epoch", F.greatest("epoch", F.lit(since).cast("bigint")))
     seconds = warehouse.home.schedule.seconds
-    return rows if seconds is None else rows.withColumn("valid_from", _begin("epoch", seconds))
+    return rows if seconds is None else rows.withColumn("valid_from", _epoch_begin("epoch", seconds))
 
 
-def summed(rows: DataFrame) -> tuple[int, int]:
+def hash_sum(rows: DataFrame) -> tuple[int, int]:
     """How many rows there are, and the sum of their hashes: the same of the same rows in any order; EXECUTES."""
     lanes = F.xxhash64(*map(quote_identifier, sorted(rows.columns))).cast("decimal(20, 0)")
     row = rows.agg(F.count("*").alias("count"), F.coalesce(F.sum(lanes), F.lit(0)).alias("sum")).collect()[0]
@@ -138,7 +142,7 @@ def verify_folded(warehouse: Warehouse, row: Revision, pins: Mapping[str, int], 
     for table, snapshot in pins.items():
         if table not in PLAIN or snapshot == row.snapshots[table]:
             continue
-        if summed(folded(warehouse, table, row.snapshots[table], since)) != summed(
+        if hash_sum(fold_serving_table(warehouse, table, row.snapshots[table], since)) != hash_sum(
             warehouse.read_snapshot(table, snapshot)
         ):
             raise CheckFailed(
@@ -150,33 +154,33 @@ def verify_folded(warehouse: Warehouse, row: Revision, pins: Mapping[str, int], 
 # -- what a run touches ---------------------------------------------------------------------------------------------
 
 
-def _touched(run: Run, table: str) -> DataFrame:
+def _touched_keys(run: RunContext, table: str) -> DataFrame:
     """The vertices (`vertex`), or the pairs (`a` < `b`), by number, of which a row may be another one after the run."""
     until, window = run.parent.frontier, run.home.config.edges.live_for
     assert until is not None
     passed = (F.col("epoch") > until) & (F.col("epoch") <= run.frontier)  # what was known of it is visible now
     counts = [name for name in ("degrees", "triangle_counts", "motif_counts") if name in run.warehouse.collections]
     if table == "vertex_history":
-        ends = run.delta("trussness").select(F.explode(F.array("a", "b")).alias("vertex"))
-        parts = [ends, *(run.delta(name).select("vertex") for name in counts)]
+        ends = run.read_delta("trussness").select(F.explode(F.array("a", "b")).alias("vertex"))
+        parts = [ends, *(run.read_delta(name).select("vertex") for name in counts)]
         if window is not None and run.frontier > until:
-            parts += [run.after(name).where(passed).select("vertex") for name in counts]
+            parts += [run.read_after(name).where(passed).select("vertex") for name in counts]
         return reduce(DataFrame.unionByName, parts).distinct()
-    landed = [run.delta("upserts")]
+    landed = [run.read_delta("upserts")]
     if window is not None and run.frontier > until:  # whose time has come
         ends_at = F.col("epoch") + window
-        landed.append(run.after("upserts").where((ends_at > until) & (ends_at <= run.frontier)))
-    pairs = [rows.where("src <> dst").select(*_pair()) for rows in landed]
-    return reduce(DataFrame.unionByName, [*pairs, run.delta("trussness").select("a", "b")]).distinct()
+        landed.append(run.read_after("upserts").where((ends_at > until) & (ends_at <= run.frontier)))
+    pairs = [rows.where("src <> dst").select(*_pair_columns()) for rows in landed]
+    return reduce(DataFrame.unionByName, [*pairs, run.read_delta("trussness").select("a", "b")]).distinct()
 
 
-def _of(run: Run, table: str, rows: DataFrame, touched: DataFrame) -> DataFrame:
+def _rows_of_keys(run: RunContext, table: str, rows: DataFrame, touched: DataFrame) -> DataFrame:
     """The rows of a plain table that are of touched vertices or pairs."""
-    names = run.after("names") if run.home.config.vertices.ids == "string" else None
+    names = run.read_after("names") if run.home.config.vertices.ids == "string" else None
     if table == "vertex_history":
-        wanted = touched if names is None else _named(touched, names, ["vertex"])
+        wanted = touched if names is None else _add_names(touched, names, ["vertex"])
         return rows.join(F.broadcast(wanted), "vertex", "left_semi")
-    wanted = touched if names is None else _named(touched, names, ["a", "b"])
+    wanted = touched if names is None else _add_names(touched, names, ["a", "b"])
     low, high = F.least("a", "b").alias("_a"), F.greatest("a", "b").alias("_b")  # of names the order is another one
     keyed = rows.withColumns({"_a": F.least("src", "dst"), "_b": F.greatest("src", "dst")})
     return keyed.join(F.broadcast(wanted.select(low, high)), ["_a", "_b"], "left_semi").drop("_a", "_b")
@@ -185,25 +189,25 @@ def _of(run: Run, table: str, rows: DataFrame, touched: DataFrame) -> DataFrame:
 # -- what the tables hold -------------------------------------------------------------------------------------------
 
 
-def _vertices(read: Read, home: Home, frontier: int, vertices: DataFrame | None = None) -> DataFrame:
+def _vertex_rows(read: Read, home: Home, frontier: int, vertices: DataFrame | None = None) -> DataFrame:
     """`vertex_history` at a frontier; of some vertices alone, where they are given."""
     zero, motifs = F.lit(0).cast("bigint"), list(home.config.motifs)
     measures = ["trussness", "degree", "triangles", *(f"motif_{name}" for name in motifs)]
 
-    def part(table: str, measure: Column, k: Column = zero, vertex: Column | None = None) -> DataFrame:
+    def measure_rows(table: str, measure: Column, k: Column = zero, vertex: Column | None = None) -> DataFrame:
         rows = read(table).where(F.col("epoch") <= frontier)
         key = F.col("vertex") if vertex is None else vertex
         rows = rows.select(key.alias("vertex"), "epoch", measure.alias("measure"), k.alias("k"), "diff")
         return rows if vertices is None else rows.join(F.broadcast(vertices), "vertex", "left_semi")
 
     parts = [
-        part("trussness", F.lit(TRUSS), F.col("k"), F.explode(F.array("a", "b"))),
-        part("degrees", F.lit(measures.index("degree"))),
-        part("triangle_counts", F.lit(measures.index("triangles"))),
+        measure_rows("trussness", F.lit(TRUSS), F.col("k"), F.explode(F.array("a", "b"))),
+        measure_rows("degrees", F.lit(measures.index("degree"))),
+        measure_rows("triangle_counts", F.lit(measures.index("triangles"))),
     ]
     if motifs:
         place = F.array_position(F.array(*map(F.lit, motifs)), F.col("motif"))
-        parts.append(part("motif_counts", (place + len(measures) - len(motifs) - 1).cast("int")))
+        parts.append(measure_rows("motif_counts", (place + len(measures) - len(motifs) - 1).cast("int")))
     rows = vertex_rows(reduce(DataFrame.unionByName, parts), measures)
     d = F.col("degree")
     rows = rows.withColumns(
@@ -213,26 +217,30 @@ def _vertices(read: Read, home: Home, frontier: int, vertices: DataFrame | None 
         }
     )
     if (seconds := home.schedule.seconds) is not None:
-        rows = rows.withColumns({"valid_from": _begin("epoch", seconds), "valid_to": _begin("until", seconds)})
-    return _as_declared(home, "vertex_history", rows, read, ["vertex"])
+        rows = rows.withColumns(
+            {"valid_from": _epoch_begin("epoch", seconds), "valid_to": _epoch_begin("until", seconds)}
+        )
+    return _cast_to_declared(home, "vertex_history", rows, read, ["vertex"])
 
 
-def _begin(epoch: str, seconds: int) -> Column:
+def _epoch_begin(epoch: str, seconds: int) -> Column:
     """When an epoch begins; `_FIRST` or `_LAST` where the calendar ends."""
     last, first = _LAST // seconds, -(-_FIRST // seconds)
     return F.timestamp_seconds(F.greatest(F.least(F.col(epoch), F.lit(last)), F.lit(first)) * seconds)
 
 
-def _edges(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None) -> DataFrame:
+def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None) -> DataFrame:
     """`edge_now` at a frontier; of some pairs alone, where they are given."""
     config, ends = home.config, ["a", "b"]
     values = list(config.values)
     few_ = None if pairs is None else pairs.select(F.col("a").alias("_a"), F.col("b").alias("_b"))
 
-    def chosen(rows: DataFrame) -> DataFrame:
+    def rows_of_pairs(rows: DataFrame) -> DataFrame:
         return rows if few_ is None else on_pair(rows, ("a", "b"), few_, ("_a", "_b")).drop("_a", "_b")
 
-    landed = chosen(read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).select("*", *_pair()))
+    landed = rows_of_pairs(
+        read("upserts").where("src <> dst").where(F.col("epoch") <= frontier).select("*", *_pair_columns())
+    )
     data = [*ends, "src", "dst", *values, "op", "seq", "epoch"]
     there = landed.groupBy(*data).agg(F.sum("diff").alias("_n")).where("_n > 0")
     key = [*ends, "src", "dst"]
@@ -243,31 +251,31 @@ def _edges(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None
         kept = kept.where(F.col("epoch") + config.edges.live_for > frontier)
     if config.edge_condition is not None:
         kept = kept.where(only_where(f"op <> '{DELETE}'", config.edge_condition))
-    truss = chosen(read("trussness").where(F.col("epoch") <= frontier))
+    truss = rows_of_pairs(read("trussness").where(F.col("epoch") <= frontier))
     now = truss.groupBy(*ends, "k").agg(F.sum("diff").alias("_n")).where("_n > 0")
     ways = kept.groupBy(*ends).agg((F.count("*") > 1).alias("both_ways"))
     rows = kept.join(now.select(*ends, F.col("k").alias("trussness")), ends).join(ways, ends)
-    return _as_declared(home, "edge_now", rows.drop("a", "b"), read, ["src", "dst"])
+    return _cast_to_declared(home, "edge_now", rows.drop("a", "b"), read, ["src", "dst"])
 
 
-def _totals(some: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int) -> DataFrame:
+def _totals_rows(some: DataFrame, home: Home, diffs: Sequence[TotalDiff], landed: set[int], frontier: int) -> DataFrame:
     """`epoch_totals`, from the database alone."""
     rows = total_rows(home, sum_totals(diffs, frontier), landed, frontier)
     return few.local_frame(some.sparkSession, table_columns(home, "epoch_totals"), rows)
 
 
-def _as_declared(home: Home, table: str, rows: DataFrame, read: Read, vertices: list[str]) -> DataFrame:
+def _cast_to_declared(home: Home, table: str, rows: DataFrame, read: Read, vertices: list[str]) -> DataFrame:
     """The columns of the table, the vertices as they landed."""
-    named = _named(rows, read("names"), vertices) if home.config.vertices.ids == "string" else rows
+    named = _add_names(rows, read("names"), vertices) if home.config.vertices.ids == "string" else rows
     return named.select(*map(quote_identifier, table_columns(home, table)))
 
 
-def _named(rows: DataFrame, names: DataFrame, columns: list[str]) -> DataFrame:
+def _add_names(rows: DataFrame, names: DataFrame, columns: list[str]) -> DataFrame:
     for column in columns:
         book = names.select(F.col("id").alias(column), F.col("name").alias("_name"))
         rows = rows.join(book, column).drop(column).withColumnRenamed("_name", column)
     return rows
 
 
-def _pair() -> tuple[Column, Column]:
+def _pair_columns() -> tuple[Column, Column]:
     return F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")

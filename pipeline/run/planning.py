@@ -32,7 +32,7 @@ class Plan:
         return [entry for entry in self.epochs if entry.state == state]
 
 
-def plan(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: bool = False) -> Plan:
+def plan_run(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: bool = False) -> Plan:
     """The plan over the epochs that `wanted` accepts. `force`: those whose batch is unchanged too."""
     parent, found = survey(home, ledger)
     epochs = tuple(epoch for epoch in found.values() if wanted(epoch))
@@ -40,7 +40,7 @@ def plan(home: Home, ledger: Ledger, wanted: Callable[[Epoch], bool], force: boo
     return Plan(parent, epochs, run)
 
 
-def within(home: Home, first: str | None, last: str | None) -> Callable[[Epoch], bool]:
+def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[Epoch], bool]:
     """Whether an epoch is in a range of labels, both ends included; None: no bound there."""
     low = home.schedule.parse_epoch(first) if first else None
     high = home.schedule.parse_epoch(last) if last else None
@@ -100,7 +100,7 @@ def plan_rebuild(home: Home, ledger: Ledger, from_landing: bool) -> Plan:
     return Plan(parent, tuple(found.values()), tuple(found), RunKind.RELOAD)
 
 
-def parts(home: Home, plan: Plan) -> list[tuple[int, ...]]:
+def split_by_size(home: Home, plan: Plan) -> list[tuple[int, ...]]:
     """The epochs of a plan cut into revisions, each with at most `[ingest] max_revision_mb` of landed files."""
     limit, size = home.config.ingest.max_revision_mb * 2**20, {e.epoch: e.bytes for e in plan.epochs}
     out: list[tuple[int, ...]] = []

@@ -28,7 +28,7 @@ from algorithms.fingerprint import Fingerprint, lanes, of_row, sums
 from algorithms.proof import COLLECTIONS, Ask, Counts, Proof, added
 
 from ..checking import landed
-from ..checking.shown import difference
+from ..checking.shown import make_difference
 from ..state.facts import TrussFacts
 from ..state.prints import (
     ByEpoch,
@@ -40,13 +40,13 @@ from ..state.prints import (
 )
 from ..state.totals import sum_totals, totals_at
 from ..storage import prints
-from .context import Run
-from .decision import Way
-from .decisions import Audit, Edges
+from .context import RunContext
+from .decision import Strategy
+from .decisions import AuditChoice, EdgesChoice
 
 
 @dataclass(frozen=True)
-class Proved:
+class ProofResult:
     """epochs: of which something is said; rows: what is wrong (epoch, what, a, b, maintained, recomputed, count), as
     the suite `proof` takes it; part: which part of the vertices was recounted; looked_at: edges, by the proof."""
 
@@ -56,12 +56,12 @@ class Proved:
     looked_at: int
 
 
-def asked(audit: Audit, revision: int) -> Ask:
+def proof_scope(audit: AuditChoice, revision: int) -> Ask:
     """What the task that maintains the trussness has to prove besides what changes."""
-    return Ask(audit.parts, revision % audit.parts) if audit.parts else Ask()
+    return Ask(audit.audit_shares, revision % audit.audit_shares) if audit.audit_shares else Ask()
 
 
-def unprovable(run: Run) -> str | None:
+def unprovable_reason(run: RunContext) -> str | None:
     """Why there is no proof of what the run has written; None: there is one, or nothing has changed."""
     proof = run.ledger.get_proof(run.run_id)
     if proof is not None and (proof.base or is_known(run.ledger.fingerprints_of(run.parent.revision))):
@@ -73,50 +73,50 @@ def unprovable(run: Run) -> str | None:
     return None
 
 
-def proved(run: Run, audit: Audit) -> Proved | None:
+def verify_proof(run: RunContext, audit: AuditChoice) -> ProofResult | None:
     """Compare what is stored with what is proved, and stage the fingerprints of what the run has written; EXECUTES.
     None: it is `unprovable`."""
     found, proof = run.ledger.get_facts(run.run_id, TrussFacts), run.ledger.get_proof(run.run_id)
-    before, change = fingerprints(run)
+    before, change = run_fingerprints(run)
     run.ledger.put_fingerprints(run.run_id, change)
-    if unprovable(run):
+    if unprovable_reason(run):
         return None
-    first = _first(run, found)
-    epochs = sorted(epoch for epoch in _batches(run) if first <= epoch <= run.frontier)
+    first = _first_affected_epoch(run, found)
+    epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
     ask = proof.asked if proof is not None and proof.asked.parts else None
     part = None if ask is None else proof
-    rows = _landed(run, first, epochs, not run.keeps("edges") or not is_known(before), part)
+    rows = _compare_landed(run, first, epochs, not run.appends_to("edges") or not is_known(before), part)
     if proof is None:  # nothing was replayed: nothing may have changed
-        rows += [difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
+        rows += [make_difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
         rows += [
-            {**difference(epochs[-1], "facts", f"{a}-{b}", k, None, proof.wrong), "why": why}
+            {**make_difference(epochs[-1], "facts", f"{a}-{b}", k, None, proof.wrong), "why": why}
             for a, b, k, why in proof.shown
         ]
         after = {table: add_fingerprints(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
-        rows += _stored(run, proof, found.first_epoch, before, after, first, epochs)
+        rows += _compare_stored(run, proof, found.first_epoch, before, after, first, epochs)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
-    return Proved(epochs, rows, ask, 0 if proof is None else proof.looked_at)
+    return ProofResult(epochs, rows, ask, 0 if proof is None else proof.looked_at)
 
 
-def fingerprints(run: Run) -> tuple[Prints, Prints]:
+def run_fingerprints(run: RunContext) -> tuple[Prints, Prints]:
     """Of the tables that the run builds on, and by how much it changes them, as its rows are stored."""
     parent = run.parent
     known = run.ledger.fingerprints_of(parent.revision) if parent.revision else {}
     first = parent.frontier is None
 
-    def adds(table: str) -> bool:
-        return run.keeps(table) and (first or table in known)
+    def appends_to(table: str) -> bool:
+        return run.appends_to(table) and (first or table in known)
 
-    def read(table: str) -> DataFrame:
-        return run.delta(table) if adds(table) else run.after(table)
+    def read_table(table: str) -> DataFrame:
+        return run.read_delta(table) if appends_to(table) else run.read_after(table)
 
-    found = prints.table_fingerprints(read, run.warehouse, run.warehouse.collections)
+    found = prints.table_fingerprints(read_table, run.warehouse, run.warehouse.collections)
     # A table that is not kept has new rows alone: what was known of it goes.
-    new = {table: each for table, each in found.items() if not run.keeps(table)}
-    gone = fold_fingerprints({table: known.get(table, {}) for table in new}, _since(run))
-    new = fold_fingerprints(new, _since(run))
+    new = {table: each for table, each in found.items() if not run.appends_to(table)}
+    gone = fold_fingerprints({table: known.get(table, {}) for table in new}, _folded_since(run))
+    new = fold_fingerprints(new, _folded_since(run))
     return {**known, **gone}, {**found, **{table: subtract_fingerprints(new[table], gone[table]) for table in new}}
 
 
@@ -125,26 +125,26 @@ def is_known(before: Prints) -> bool:
     return set(COLLECTIONS) <= set(before)
 
 
-def _since(run: Run) -> int | None:
+def _folded_since(run: RunContext) -> int | None:
     """The epoch to which a compaction has folded what is older, where the landed rows are as it left them."""
-    return run.parent.since if run.keeps("upserts") else None
+    return run.parent.since if run.appends_to("upserts") else None
 
 
-def _first(run: Run, found: TrussFacts) -> int:
+def _first_affected_epoch(run: RunContext, found: TrussFacts) -> int:
     """The first epoch that the run may have changed: of it and all after it something is said."""
-    first = min(_batches(run))
-    if run.keeps("edges"):
+    first = min(_batch_epochs(run))
+    if run.appends_to("edges"):
         first = min([*run.epochs, *([] if found.first_epoch is None else [found.first_epoch])], default=first)
-    since = _since(run)
+    since = _folded_since(run)
     return first if since is None else max(first, since)
 
 
-def _batches(run: Run) -> set[int]:
+def _batch_epochs(run: RunContext) -> set[int]:
     return {*run.ledger.published_batches(run.parent.revision), *run.epochs, run.frontier}
 
 
-def _stored(
-    run: Run,
+def _compare_stored(
+    run: RunContext,
     proof: Proof,
     replayed: int | None,
     before: Mapping[str, ByEpoch],
@@ -164,7 +164,7 @@ def _stored(
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
     if not right:  # by region: as it was proved by the runs before
         right = {table: RunningFingerprint(before[table]).advance_to(base) for table in COLLECTIONS}
-        counts = published(run, base)
+        counts = published_counts(run, base)
     step = next(steps)
     rows = []
     for epoch in looked_at:
@@ -175,18 +175,18 @@ def _stored(
         at = max(epoch, first)  # the state before is what the first epoch builds on
         for table in COLLECTIONS:
             if held[table].advance_to(epoch) != right[table]:
-                rows.append(difference(at, "stored", f"the rows of {table}", None, None))
-        rows += [difference(at, "totals", name, *pair) for name, pair in _unlike(shown[epoch], counts)]
+                rows.append(make_difference(at, "stored", f"the rows of {table}", None, None))
+        rows += [make_difference(at, "totals", name, *pair) for name, pair in _unequal_totals(shown[epoch], counts)]
     return rows
 
 
-def published(run: Run, epoch: int) -> Counts:
+def published_counts(run: RunContext, epoch: int) -> Counts:
     """The counts of the graph as it is published."""
     known = totals_at(sum_totals(run.ledger.total_diffs(run.parent.revision), run.frontier), [epoch])[epoch]
     return Counts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
 
 
-def _unlike(shown: Mapping[str, Any], counts: Counts) -> Iterable[tuple[str, tuple[int, int]]]:
+def _unequal_totals(shown: Mapping[str, Any], counts: Counts) -> Iterable[tuple[str, tuple[int, int]]]:
     """The totals that are not those of the proof, and both values."""
     for name in ("edges", "vertices", "wedges", "triangles"):
         if shown[name] != getattr(counts, name):
@@ -197,68 +197,72 @@ def _unlike(shown: Mapping[str, Any], counts: Counts) -> Iterable[tuple[str, tup
             yield f"edges of trussness {k}", pair
 
 
-def _landed(run: Run, first: int, epochs: list[int], whole: bool, part: Proof | None) -> list[dict[str, Any]]:
+def _compare_landed(
+    run: RunContext, first: int, epochs: list[int], whole: bool, part: Proof | None
+) -> list[dict[str, Any]]:
     """The edges of the pairs that landed again, and of the `part` of the vertices that a proof has recounted, derived
     from the landed rows; and that part's rows of all tables. One job."""
-    delta = run.delta("upserts")
-    few = run.decide(Edges).way is Way.BROADCAST
-    pairs = landed.with_pairs(delta).select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
+    delta = run.read_delta("upserts")
+    few = run.choose(EdgesChoice).strategy is Strategy.BROADCAST
+    pairs = landed.add_pairs(delta).select(F.col("a").alias("_a"), F.col("b").alias("_b")).distinct()
 
-    def chosen(rows: DataFrame) -> DataFrame:
+    def chosen_rows(rows: DataFrame) -> DataFrame:
         if whole or not few:
             return rows
         if part is None:
             return on_pair(rows, ("a", "b"), pairs, ("_a", "_b"))
         joined = on_pair(rows, ("a", "b"), pairs, ("_a", "_b"), how="left")
-        return joined.where(F.col("_a").isNotNull() | _in_part("a", part))
+        return joined.where(F.col("_a").isNotNull() | _is_in_share("a", part))
 
     pair, diff = [F.col("a"), F.col("b")], F.col("diff")
-    upserts = landed.edge_steps(chosen(landed.with_pairs(run.after("upserts"))), run.home)
-    stored = edge_steps(chosen(run.after("edges")), ["a", "b"])
-    jobs = [_summed([_lanes("landed", upserts, pair, diff), _lanes("stored", stored, pair, diff)])]
+    upserts = landed.edge_steps(chosen_rows(landed.add_pairs(run.read_after("upserts"))), run.home)
+    stored = edge_steps(chosen_rows(run.read_after("edges")), ["a", "b"])
+    jobs = [_sum_lanes([_hash_lanes("landed", upserts, pair, diff), _hash_lanes("stored", stored, pair, diff)])]
     if part is not None:
-        jobs.append(_summed(_part(run, part)))
+        jobs.append(_sum_lanes(_rows_of_share(run, part)))
     found: dict[str, dict[int, Fingerprint]] = {"landed": {}, "stored": {}}
     for row in reduce(DataFrame.unionByName, jobs).collect():
         found.setdefault(row["kind"], {})[row["epoch"]] = of_row(row)
-    pairs_found = fold_fingerprints({kind: found[kind] for kind in ("landed", "stored")}, _since(run))
+    pairs_found = fold_fingerprints({kind: found[kind] for kind in ("landed", "stored")}, _folded_since(run))
     apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
     running = RunningFingerprint(apart)
     wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.advance_to(at)]
     later = [epoch for epoch in apart if epoch > run.frontier and running.advance_to(epoch)]  # when they will expire
-    rows = [difference(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
+    rows = [make_difference(epoch, "landed", "edges of the pairs that landed", None, None) for epoch in wrong]
     if later and not wrong:
-        rows = [difference(run.frontier, "landed", f"edges of the pairs that landed, at epoch {later[0]}", None, None)]
+        rows = [
+            make_difference(run.frontier, "landed", f"edges of the pairs that landed, at epoch {later[0]}", None, None)
+        ]
     if part is not None:
         for table in COLLECTIONS:
             if found.get(table, {}).get(run.frontier, Fingerprint()) != part.part[table]:
-                rows.append(difference(run.frontier, "part", f"the rows of {table}", None, None))
+                rows.append(make_difference(run.frontier, "part", f"the rows of {table}", None, None))
     return rows
 
 
-def _part(run: Run, proof: Proof) -> list[DataFrame]:
+def _rows_of_share(run: RunContext, proof: Proof) -> list[DataFrame]:
     """The rows at the frontier that belong to a part of the vertices, as `_lanes`; kind: the table."""
     frames = []
     for table in COLLECTIONS:
-        rows = run.after(table)
+        rows = run.read_after(table)
         if table == "edges":
             rows = edge_steps(rows, ["a", "b"])
         keys = prints.ALWAYS[table]
-        rows = rows.where((F.col("epoch") <= run.frontier) & _in_part(keys[0], proof))
+        rows = rows.where((F.col("epoch") <= run.frontier) & _is_in_share(keys[0], proof))
         rows = rows.withColumn("epoch", F.lit(run.frontier).cast("bigint"))
-        frames.append(_lanes(table, rows, [F.col(key) for key in keys], F.col("diff").cast("decimal(20, 0)")))
+        frames.append(_hash_lanes(table, rows, [F.col(key) for key in keys], F.col("diff").cast("decimal(20, 0)")))
     return frames
 
 
-def _lanes(kind: str, rows: DataFrame, data: list[Column], diff: Column) -> DataFrame:
+def _hash_lanes(kind: str, rows: DataFrame, data: list[Column], diff: Column) -> DataFrame:
     return rows.select(F.lit(kind).alias("kind"), "epoch", *lanes(data, diff))
 
 
-def _summed(frames: list[DataFrame]) -> DataFrame:
+def _sum_lanes(frames: list[DataFrame]) -> DataFrame:
     """One row by kind and epoch, for `of_row`."""
     return reduce(DataFrame.unionByName, frames).groupBy("kind", "epoch").agg(*sums())
 
 
-def _in_part(vertex: str, proof: Proof) -> Column:
+def _is_in_share(vertex: str, proof: Proof) -> Column:
     """Few rows, where a table's files are sorted by this: they are found by their bounds."""
     return F.col(vertex).between(*proof.between)

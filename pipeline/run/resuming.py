@@ -9,17 +9,17 @@ from algorithms.kept import Files, Kept, absent
 
 from ..home import memory
 from ..storage import kept
-from .context import Run
+from .context import RunContext
 
 
-def parents(run: Run) -> str | None:
+def parent_graph_key(run: RunContext) -> str | None:
     """The name of the graph that the parent's run has left, where this run adds to its edges."""
-    return kept.cached_graph_key(run.ledger, run.parent) if run.keeps("edges") else None
+    return kept.cached_graph_key(run.ledger, run.parent) if run.appends_to("edges") else None
 
 
-def graph(run: Run, files: Files | None) -> Kept | None:
+def find_graph(run: RunContext, files: Files | None) -> Kept | None:
     """It, if it is there and a task may hold it."""
-    key = parents(run)
+    key = parent_graph_key(run)
     at = kept.cached_epoch(run.home, key) if key else None
     if (
         files is None
@@ -31,7 +31,7 @@ def graph(run: Run, files: Files | None) -> Kept | None:
     return Kept(files, key, at)
 
 
-def executed(run: Run, changes: DataFrame) -> DataFrame | None:
+def execute_plan(run: RunContext, changes: DataFrame) -> DataFrame | None:
     """The result of a plan from a kept graph, persisted; EXECUTES. None, and it is said: there is none."""
     changes = changes.persist()
     why = absent(changes)
@@ -42,12 +42,12 @@ def executed(run: Run, changes: DataFrame) -> DataFrame | None:
     return None
 
 
-def moved(run: Run, at: int, first: int) -> DataFrame:
+def changed_edges(run: RunContext, at: int, first: int) -> DataFrame:
     """The edge intervals that begin or end from `first` on, and `fresh`: those that a graph as of epoch `at`, which the
     parent's run has left, has not seen."""
     if first > at and run.home.config.edges.live_for is None:
-        rows = run.delta("edges")  # nothing that was stored before begins or ends after it
+        rows = run.read_delta("edges")  # nothing that was stored before begins or ends after it
     else:
         span = first, max(at, run.frontier)
-        rows = run.after("edges").where(F.col("epoch").between(*span) | F.col("until").between(*span))
+        rows = run.read_after("edges").where(F.col("epoch").between(*span) | F.col("until").between(*span))
     return rows.withColumn("fresh", F.col("revision") == run.revision)

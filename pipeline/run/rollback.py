@@ -26,7 +26,7 @@ from . import lineage
 from .meaning import changed_values
 
 
-def rollback(
+def roll_back(
     home: Home, ledger: Ledger, revision: int, say: Callable[[str], None] = lambda text: None
 ) -> tuple[Revision, list[int]]:
     """Publish the state of an old revision as a new one; return it, and the epochs whose batches it takes back.
@@ -55,8 +55,8 @@ def rollback(
             pins = target.snapshots
             if target.revision and target.revision not in exact_revisions(ledger.list_revisions()):
                 say(f"revision {revision} shares its tables with later ones: writing its rows again")
-                pins = written_again(home, ledger, run_id, target)
-            published = _publish_again(home, ledger, run_id, parent, target, pins, epochs)
+                pins = rewrite_revision(home, ledger, run_id, target)
+            published = _republish(home, ledger, run_id, parent, target, pins, epochs)
             if lacking := [table for table in home.config.publish.tables if table not in pins and pins]:
                 say(f"empty until the next run, or altneu rebuild: {', '.join(lacking)}")
         except BaseException as error:
@@ -73,17 +73,17 @@ def rollback(
             ledger.forget_branches([run_id])
         except Exception as error:  # it is published; the next writer lets them follow
             say(f"the names in the tables are left to the next run, or to altneu doctor ({describe_error(error)[0]})")
-    lineage.tell(home, ledger, run_id)
+    lineage.emit_run(home, ledger, run_id)
     refresh(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
 
 
-def written_again(home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
+def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
     """Write what a revision shows of its tables on a branch of the run, and prove that it is that; the snapshots."""
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
     from . import plain, unchanged
-    from .compact import placed
+    from .compact import sort_into_files
 
     if words := changed_values(home, ledger):
         raise UsageError(
@@ -98,17 +98,17 @@ def written_again(home: Home, ledger: Ledger, run_id: str, target: Revision) -> 
             if table not in PLAIN:
                 rows = warehouse.read_table(table, target)
             elif target.config_digest == home.config.semantic_digest():
-                rows = plain.whole(table, lambda name: warehouse.read_table(name, target), home, ledger, target)
+                rows = plain.serving_rows(table, lambda name: warehouse.read_table(name, target), home, ledger, target)
             else:  # the next run, which restates history, writes it
                 continue
             pins[table] = warehouse.rewrite_on_branch(
-                table, run_id, snapshot, placed(table, rows, warehouse.snapshot_size(table, snapshot))
+                table, run_id, snapshot, sort_into_files(table, rows, warehouse.snapshot_size(table, snapshot))
             )
-        unchanged.verify(home, ledger, warehouse, target, pins, target.since, [target.revision])
+        unchanged.verify_compaction(home, ledger, warehouse, target, pins, target.since, [target.revision])
     return pins
 
 
-def _publish_again(
+def _republish(
     home: Home,
     ledger: Ledger,
     run_id: str,
@@ -127,7 +127,7 @@ def _publish_again(
             sums[measure, k, epoch] = sums.get((measure, k, epoch), 0) - diff
     measures = {measure for measure, _, _ in sums}
     ledger.put_totals(run_id, measures, [(*key, diff) for key, diff in sums.items()])
-    if steps := _fingerprints(ledger, parent, target):
+    if steps := _restored_fingerprints(ledger, parent, target):
         ledger.put_fingerprints(run_id, steps)
     return ledger.publish_revision(
         run_id,
@@ -141,7 +141,9 @@ def _publish_again(
     )
 
 
-def _fingerprints(ledger: Ledger, parent: Revision, target: Revision) -> dict[str, dict[int, Fingerprint] | None]:
+def _restored_fingerprints(
+    ledger: Ledger, parent: Revision, target: Revision
+) -> dict[str, dict[int, Fingerprint] | None]:
     """What makes the tables' fingerprints those of the target; of the empty state all are known."""
     known = ledger.fingerprints_at([parent.revision, target.revision])
     before = known[parent.revision]

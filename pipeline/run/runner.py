@@ -37,7 +37,7 @@ from ..state.records import Revision, RunKind, RunRecord, RunState, StageState, 
 from . import held, lineage, telemetry
 from .meaning import changed_meaning
 from .planning import Plan
-from .stages import NAMES, STAGES, named
+from .stages import NAMES, STAGES, get_stage
 
 Say = Callable[[str, str], None]  # stage, text
 LAST = [each.name for each in STAGES if not each.before_publish]
@@ -49,7 +49,7 @@ _COVERS = {
 }
 
 
-def begin(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone: bool = False) -> str | None:
+def begin_run(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone: bool = False) -> str | None:
     """Record a run of the plan; return its id, or None when there is nothing to do. `hold`: it is not published before
     somebody approves. `alone`: raises `UnderWay` when another run is at work.
 
@@ -70,12 +70,12 @@ def begin(home: Home, ledger: Ledger, plan: Plan, hold: bool = False, alone: boo
     ledger.create_run(
         run_id, plan.parent.revision, list(plan.run), home.config.semantic_settings(), plan.kind, hold, alone
     )
-    events.log_event("run started", **telemetry.named(home, ledger.get_run(run_id)))
-    lineage.tell(home, ledger, run_id)
+    events.log_event("run started", **telemetry.run_fields(home, ledger.get_run(run_id)))
+    lineage.emit_run(home, ledger, run_id)
     return run_id
 
 
-def stage(
+def execute_stage(
     home: Home,
     ledger: Ledger,
     run_id: str,
@@ -90,9 +90,9 @@ def stage(
 
     from ..report import rows
     from ..storage.session import session_for, size_plans
-    from .context import Run
+    from .context import RunContext
 
-    this, row = named(name), ledger.get_run(run_id)
+    this, row = get_stage(name), ledger.get_run(run_id)
     if row.state is RunState.PUBLISHED and this.before_publish:
         return ledger.get_facts(run_id, KINDS[name])
     conflict = ledger.supersede_if_behind(run_id)
@@ -105,12 +105,12 @@ def stage(
     if name in LAST:
         rows.prepare()
     with lease.hold_lease(ledger, run_id, again=this.before_publish):
-        watch = telemetry.Stage(home, ledger, row, name)
+        watch = telemetry.StageTelemetry(home, ledger, row, name)
         ledger.record_stage(run_id, name, StageState.RUNNING, watch.started)
         try:
-            landed = functools.cache(lambda: _landed_rows(home, row.epochs))
+            landed = functools.cache(lambda: _estimate_landed_rows(home, row.epochs))
             spark = session_for(home, ledger, landed)
-            run = Run(
+            run = RunContext(
                 home,
                 ledger,
                 spark,
@@ -123,24 +123,24 @@ def stage(
                 accept,
             )
             if this is STAGES[0]:
-                run.warehouse.ensure_tables(retype=not run.keeps("upserts") or run.parent.frontier is None)
+                run.warehouse.ensure_tables(retype=not run.appends_to("upserts") or run.parent.frontier is None)
             read = landed() if this is STAGES[0] else 0
-            with size_plans(spark, run.stored() + read if this.before_publish else None):
-                facts = watch.work(this.work, run)
-            if run.wrote:
-                facts = replace(facts, snapshots=run.wrote)
+            with size_plans(spark, run.count_stored_rows() + read if this.before_publish else None):
+                facts = watch.measure(this.run_stage, run)
+            if run.new_snapshots:
+                facts = replace(facts, snapshots=run.new_snapshots)
             ledger.record_stage(run_id, name, StageState.DONE, watch.started, facts)
         except BaseException as error:
-            said = _recorded(home, ledger, row, name, watch, error)
+            said = _record_stage_failure(home, ledger, row, name, watch, error)
             if said is error:
                 raise
             raise said from (error if isinstance(said, RunFailed) else None)
-        watch.done(facts)
+        watch.report_done(facts)
     return facts
 
 
-def _recorded(
-    home: Home, ledger: Ledger, run: RunRecord, name: str, watch: telemetry.Stage, error: BaseException
+def _record_stage_failure(
+    home: Home, ledger: Ledger, run: RunRecord, name: str, watch: telemetry.StageTelemetry, error: BaseException
 ) -> BaseException:
     """Record how a stage ended that did not finish; return what to raise. What is no `Exception` (a signal, a
     scheduler's termination or timeout) goes on unchanged, also where cleaning up has failed after it."""
@@ -158,14 +158,14 @@ def _recorded(
     elif isinstance(error, RevisionConflict):
         state = StageState.SUPERSEDED
     with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):  # the database itself may be what failed
-        ledger.record_stage(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.spent()))
-        if named(name).decides:
+        ledger.record_stage(run.run_id, name, state, watch.started, FailedFacts(error=what, cost=watch.cost()))
+        if get_stage(name).decides:
             ledger.finish_run(run.run_id, RunState(state), said)
-    if stop is None and named(name).decides:
+    if stop is None and get_stage(name).decides:
         from ..report import refresh
 
         refresh(home, ledger, run.epochs)
-    watch.failed(what)
+    watch.report_failed(what)
     if stop is not None:
         return stop
     if isinstance(error, AltneuError):
@@ -174,13 +174,13 @@ def _recorded(
     return failed(f"stage {name} of run {run.run_id} failed: {what}. What was published is untouched.", then)
 
 
-def _landed_rows(home: Home, epochs: Sequence[int]) -> float:
+def _estimate_landed_rows(home: Home, epochs: Sequence[int]) -> float:
     """How many rows are in the landing of some epochs, about."""
     landed = landing.listing(home)
     return sum(landed[epoch].bytes for epoch in epochs if epoch in landed) / landing.BYTES_PER_ROW
 
 
-def run(
+def execute_run(
     home: Home,
     ledger: Ledger,
     plan: Plan,
@@ -196,29 +196,29 @@ def run(
     """
     from expectations.engine import prepare
 
-    run_id = begin(home, ledger, plan, hold)
+    run_id = begin_run(home, ledger, plan, hold)
     if run_id is None:
         return None
-    with _interrupted(ledger, run_id):
+    with _record_interruption(ledger, run_id):
         prepare()
         spare = plan.run if keep_going else ()
-        _walk(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare, accept)
-        why = held.waits(home, ledger, run_id)
+        _execute_stages(home, ledger, run_id, [each.name for each in STAGES if each.before_publish], say, spare, accept)
+        why = held.approval_reason(home, ledger, run_id)
         if why is not None:
             say(NAMES[-2], f"not published: {why}")
-            return held.hold(home, ledger, run_id)
-        _walk(home, ledger, run_id, LAST, say)
+            return held.hold_run(home, ledger, run_id)
+        _execute_stages(home, ledger, run_id, LAST, say)
     return ledger.get_revision()
 
 
-def publish(home: Home, ledger: Ledger, run_id: str, say: Say = lambda stage, text: None) -> Revision:
+def publish_held_run(home: Home, ledger: Ledger, run_id: str, say: Say = lambda stage, text: None) -> Revision:
     """Publish a held run that was approved: the stages that it was held before."""
-    with _interrupted(ledger, run_id):
-        _walk(home, ledger, run_id, LAST, say)
+    with _record_interruption(ledger, run_id):
+        _execute_stages(home, ledger, run_id, LAST, say)
     return ledger.get_revision(ledger.get_run(run_id).parent + 1)
 
 
-def _walk(
+def _execute_stages(
     home: Home,
     ledger: Ledger,
     run_id: str,
@@ -229,12 +229,12 @@ def _walk(
 ) -> None:
     for name in names:
         say(name, "")
-        facts = stage(home, ledger, run_id, name, say, spare, accept)
-        say(name, "done " + shown(home, facts))
+        facts = execute_stage(home, ledger, run_id, name, say, spare, accept)
+        say(name, "done " + format_facts(home, facts))
 
 
 @contextlib.contextmanager
-def _interrupted(ledger: Ledger, run_id: str) -> Iterator[None]:
+def _record_interruption(ledger: Ledger, run_id: str) -> Iterator[None]:
     """Record that a signal has ended a run here, in whatever it was at."""
     try:
         yield
@@ -249,12 +249,12 @@ def _interrupted(ledger: Ledger, run_id: str) -> Iterator[None]:
         raise
 
 
-def shown(home: Home, facts: Facts) -> str:
+def format_facts(home: Home, facts: Facts) -> str:
     """What came of a stage, in a line; epochs by their labels."""
 
-    def text(field: str, name: str, value: int | str) -> str:
+    def format_value(field: str, name: str, value: int | str) -> str:
         if isinstance(value, str):
             return value
         return f"{name} {home.schedule.format_label(value) if field.endswith('_epoch') else f'{value:,}'}"
 
-    return ", ".join(text(*each) for each in display_fields(facts, "line"))
+    return ", ".join(format_value(*each) for each in display_fields(facts, "line"))

@@ -26,7 +26,7 @@ from . import planning, runner
 from .stages import STAGES
 
 
-def side_by_side(
+def compare_costs(
     home: Home, epochs: list[int], spark: SparkSession, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Epoch, label, rows landed, changes of edges, seconds maintained and recomputed, ratio, differences."""
@@ -38,14 +38,14 @@ def side_by_side(
         copy = Home(path, home.config.model_copy(update=places))
         ledger = open_ledger(copy, writes=True)
         for epoch in sorted(epochs):
-            missing = planning.plan(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
+            missing = planning.plan_run(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
             if missing.run:
                 say(
                     f"publishing {len(missing.run)} epoch(s) before {home.schedule.format_label(epoch)} in the scratch home"
                 )
-                runner.run(copy, ledger, missing)
+                runner.execute_run(copy, ledger, missing)
             say(f"{home.schedule.format_label(epoch)}: maintaining")
-            row = runner.run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
+            row = runner.execute_run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
             assert isinstance(row, Revision)
             seconds = {stage.stage: stage.seconds for stage in ledger.list_stages(row.run_id)}
             say(f"{home.schedule.format_label(epoch)}: recomputing")

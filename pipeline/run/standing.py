@@ -24,35 +24,35 @@ from ..state.prints import RunningFingerprint
 from ..state.totals import sum_totals, totals_at
 from ..storage import certificates, kept
 from ..storage.declared import CERTIFICATES
-from .context import Run
-from .proving import is_known, published
+from .context import RunContext
+from .proving import is_known, published_counts
 
 WORN = 2  # times as many rows as edges: then the table is written anew
 
 
-def parents(run: Run) -> SavedCheckpoint | None:
+def parent_checkpoint(run: RunContext) -> SavedCheckpoint | None:
     """Where the parent's run has left it, where this run adds to its edges."""
-    return kept.saved_checkpoint(run.ledger, run.parent) if run.keeps("edges") else None
+    return kept.saved_checkpoint(run.ledger, run.parent) if run.appends_to("edges") else None
 
 
-def of_parent(run: Run) -> State | None:
+def read_parent_checkpoint(run: RunContext) -> State | None:
     """It, if it is there."""
-    return certificates.read_checkpoint(run.warehouse, parents(run))
+    return certificates.read_checkpoint(run.warehouse, parent_checkpoint(run))
 
 
-def counted(run: Run, at: int) -> Counted | None:
+def published_graph_counts(run: RunContext, at: int) -> Counted | None:
     """What is published of the graph at an epoch: fingerprints and counts; None: not all is known."""
     known = run.ledger.fingerprints_of(run.parent.revision)
     if not is_known(known):
         return None
     return Counted(
-        {table: RunningFingerprint(known[table]).advance_to(at) for table in COLLECTIONS}, published(run, at)
+        {table: RunningFingerprint(known[table]).advance_to(at) for table in COLLECTIONS}, published_counts(run, at)
     )
 
 
-def go_on(run: Run, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
+def extend_checkpoint(run: RunContext, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
     """Write by how much a run has changed it."""
-    base = parents(run)
+    base = parent_checkpoint(run)
     assert base is not None
     stored = run.warehouse.snapshot_size(CERTIFICATES, base.snapshot).rows
     edges = totals_at(sum_totals(run.total_diffs(), run.frontier), [run.frontier])[run.frontier]["edges"]
@@ -60,13 +60,13 @@ def go_on(run: Run, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
         old = certificates.read_checkpoint(run.warehouse, base)
         assert old is not None
         rows, base = summed(old.rows.unionByName(rows)), None
-    return _written(run, base, rows, ends)
+    return _write_checkpoint(run, base, rows, ends)
 
 
-def begin(run: Run, place: Rounds) -> SavedCheckpoint | None:
+def create_checkpoint(run: RunContext, place: Rounds) -> SavedCheckpoint | None:
     """Make it of the trussness at the frontier; EXECUTES. None, and it is said: that is wrong."""
     size = memory.max_partition_edges(run.home.config)
-    now = run.after("trussness").where(F.col("epoch") <= run.frontier).groupBy("a", "b", "k")
+    now = run.read_after("trussness").where(F.col("epoch") <= run.frontier).groupBy("a", "b", "k")
     edges = now.agg(F.sum("diff").alias("diff")).where("diff <> 0").select("a", "b", "k").persist()
     try:
         count = edges.count()
@@ -81,15 +81,21 @@ def begin(run: Run, place: Rounds) -> SavedCheckpoint | None:
         edges.unpersist()
     bounds = rows.agg(F.min("label").alias("front"), F.max("label").alias("back")).collect()[0]
     ends = bounds.front - LABEL_GAP, bounds.back + LABEL_GAP
-    return _written(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
+    return _write_checkpoint(run, None, rows.withColumn("diff", F.lit(1).cast("bigint")), ends)
 
 
-def leave(run: Run, left: Left) -> SavedCheckpoint:
+def save_checkpoint(run: RunContext, left: Left) -> SavedCheckpoint:
     """Write what a task has left."""
-    return _written(run, None, left.rows, left.ends) if left.anew else go_on(run, left.rows, left.ends)
+    return (
+        _write_checkpoint(run, None, left.rows, left.ends)
+        if left.anew
+        else extend_checkpoint(run, left.rows, left.ends)
+    )
 
 
-def _written(run: Run, base: SavedCheckpoint | None, rows: DataFrame, ends: tuple[int, int]) -> SavedCheckpoint:
+def _write_checkpoint(
+    run: RunContext, base: SavedCheckpoint | None, rows: DataFrame, ends: tuple[int, int]
+) -> SavedCheckpoint:
     snapshot = certificates.append_checkpoint(run.warehouse, run.run_id, base, rows)
     certificates.drop_other_checkpoints(
         run.warehouse, run.ledger, run.run_id, kept.producing_run(run.ledger, run.parent)

@@ -15,12 +15,12 @@ from expectations.volumes import WIDTH, season
 from .. import landing
 from ..state.records import RunKind
 from ..state.totals import Measure, sum_totals, totals_at
-from .context import Run
+from .context import RunContext
 
 TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness")
 
 
-def suites(run: Run, whole: bool = True) -> list[Check]:
+def run_suites(run: RunContext, whole: bool = True) -> list[Check]:
     """The Great Expectations suites over the run's new tables. `whole`: over the state at the frontier as well, which
     costs as much as the graph is large; without it, over what the run has written."""
     from expectations.suite import check_tables
@@ -28,18 +28,20 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
     values = list(run.home.config.values)
     epoch = run.frontier
     recomputed = run.kind is not RunKind.RUN  # all edges are new then: what explains them are all landed rows
-    delta = run.after("upserts") if recomputed else run.delta("upserts")
+    delta = run.read_after("upserts") if recomputed else run.read_delta("upserts")
     data = ["src", "dst", *values, "op", "seq", "file", "line", "epoch"]
-    batches_of_run = run.after("upserts") if recomputed else run.after("upserts").where(F.col("epoch").isin(run.epochs))
-    alive = run.after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
+    batches_of_run = (
+        run.read_after("upserts") if recomputed else run.read_after("upserts").where(F.col("epoch").isin(run.epochs))
+    )
+    alive = run.read_after("edges").where((F.col("epoch") <= epoch) & (F.col("until") > epoch))
 
-    def net(rows: DataFrame, name: str, *columns: str) -> DataFrame:
+    def sum_rows(rows: DataFrame, name: str, *columns: str) -> DataFrame:
         """Summed. Partitioned by the ends alone: what is partitioned alike is joined without another exchange."""
         sums = rows.select(*columns, "diff").repartition(*columns[:2]).groupBy(*columns).agg(F.sum("diff").alias(name))
         return sums.where(F.col(name) != 0)
 
-    def as_of(table: str, name: str, *columns: str) -> DataFrame:
-        return net(run.after(table).where(F.col("epoch") <= epoch), name, *columns)
+    def rows_as_of(table: str, name: str, *columns: str) -> DataFrame:
+        return sum_rows(run.read_after(table).where(F.col("epoch") <= epoch), name, *columns)
 
     diffs = run.total_diffs()
     published = {e: b for e, b in run.ledger.published_batches(run.parent.revision).items() if e not in run.epochs}
@@ -47,7 +49,7 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
     points = totals_at(sum_totals(diffs, epoch), [*before, epoch])
     now = points[epoch]
     batches = [*run.ledger.staged_batches(run.run_id), *(published.values() if recomputed else ())]
-    alone = sum(batch.rows for batch in batches) > SMALL and _alone(batches_of_run)
+    alone = sum(batch.rows for batch in batches) > SMALL and _are_unique(batches_of_run)
     if alone:
         copies = batches_of_run.select(*data, F.col("diff").alias("copies"))
     else:
@@ -60,9 +62,9 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
     }
     frames: dict[str, Any] = {
         "upserts": delta.where("diff > 0"),
-        "quarantine": run.delta("quarantine").where("diff > 0"),
+        "quarantine": run.read_delta("quarantine").where("diff > 0"),
         "upserts_net": copies,
-        "edge_delta": run.delta("edges"),
+        "edge_delta": run.read_delta("edges"),
         **_motif_totals(run, epoch, now["motifs"]),
         "totals": [{"epoch": epoch, **{m: now[m] for m in TOTALS}, "wedges": now["wedges"]}],
         "volumes": [
@@ -70,10 +72,10 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
         ],
     }
     if whole:
-        frames["edges_at"] = net(alive, "copies", "a", "b")
-        frames["degrees_at"] = as_of("degrees", "degree", "vertex")
-        frames["triangle_counts_at"] = as_of("triangle_counts", "triangles", "vertex")
-        frames["trussness_at"] = as_of("trussness", "copies", "a", "b", "k")
+        frames["edges_at"] = sum_rows(alive, "copies", "a", "b")
+        frames["degrees_at"] = rows_as_of("degrees", "degree", "vertex")
+        frames["triangle_counts_at"] = rows_as_of("triangle_counts", "triangles", "vertex")
+        frames["trussness_at"] = rows_as_of("trussness", "copies", "a", "b", "k")
     history = [
         {"epoch": e, "rows": b.rows, "bad_rows": b.bad_rows, **{m: points[e][m] for m in ("edges", "triangles")}}
         for e, b in before.items()
@@ -88,25 +90,25 @@ def suites(run: Run, whole: bool = True) -> list[Check]:
         "alone": alone,
         "width": WIDTH[run.home.config.checks.sensitivity],
         # every frame holds rows of these, or sums of them: of the upserts, of their edges, of the ends of those
-        "rows": 2 * run.stored() + sum(b.bad_rows for b in batches),
+        "rows": 2 * run.count_stored_rows() + sum(b.bad_rows for b in batches),
     }
     run.say("running the suites")
     return check_tables(frames, context)
 
 
-def _alone(upserts: DataFrame) -> bool:
+def _are_unique(upserts: DataFrame) -> bool:
     """Whether no two of them have epoch, key and seq alike, as where rows are numbered and nothing was replaced: they
     have no copies then, and no rivals, which would take a sort of whole rows to find. EXECUTES one aggregation."""
     rows = upserts.groupBy("epoch", "src", "dst", "seq").agg(F.count("*").alias("rows"))
     return rows.where("rows > 1").isEmpty()
 
 
-def _motif_totals(run: Run, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
+def _motif_totals(run: RunContext, epoch: int, totals: Mapping[int, int]) -> dict[str, list[dict[str, Any]]]:
     """A row per motif: its total, and what the vertices' counts add up to. Nothing where there are no motifs."""
     motifs = run.home.config.motif_patterns()
     if not motifs:
         return {}
-    rows = run.after("motif_counts").where(F.col("epoch") <= epoch).groupBy("motif")
+    rows = run.read_after("motif_counts").where(F.col("epoch") <= epoch).groupBy("motif")
     sums = {row.motif: row.n for row in rows.agg(F.sum("diff").alias("n")).collect()}
     return {
         "motifs": [

@@ -33,13 +33,13 @@ from . import lineage
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from .context import Run
+    from .context import RunContext
 
 LOOK = 0.5  # seconds between two looks at the memory
 Fields = dict[str, Any]  # of an event or a span
 
 
-def named(home: Home, run: RunRecord) -> Fields:
+def run_fields(home: Home, run: RunRecord) -> Fields:
     """The fields by which every event and span names its run: its id, how many epochs, the first and the last."""
     labels = (
         [home.schedule.format_label(epoch) for epoch in (min(run.epochs), max(run.epochs))]
@@ -56,7 +56,7 @@ def named(home: Home, run: RunRecord) -> Fields:
     }
 
 
-def numbers(facts: Mapping[str, Any]) -> Fields:
+def flatten_values(facts: Mapping[str, Any]) -> Fields:
     """The plain values of a JSON object; those one level down under dotted names."""
     found = {}
     for key, value in facts.items():
@@ -67,53 +67,59 @@ def numbers(facts: Mapping[str, Any]) -> Fields:
     return found
 
 
-class Stage:
+class StageTelemetry:
     """One try of a stage: measured by `work`, reported by `done` or `failed`."""
 
     def __init__(self, home: Home, ledger: Ledger, run: RunRecord, name: str) -> None:
         self.home, self.ledger, self.run_id, self.name = home, ledger, run.run_id, name
         self.cost: dict[str, int] = {}
         self.started = time.time()
-        self._fields = {**named(home, run), "stage": name}
+        self._fields = {**run_fields(home, run), "stage": name}
         log_event("stage started", **self._fields)
 
-    def work(self, function: Callable[[Run], Facts], run: Run) -> Facts:
+    def measure(self, function: Callable[[RunContext], Facts], run: RunContext) -> Facts:
         """The stage's function on its run; its facts, with the cost."""
-        with _memory(self.cost):
+        with _watch_memory(self.cost):
             if self.name in ("publish", "report"):  # they write no rows, and the report asks no table
                 facts = function(run)
             else:
-                before = run.heads().snapshots
+                before = run.unpublished_revision().snapshots
                 facts = function(run)
-                self.cost.update(_written(run, before))
-        return replace(facts, cost=self.spent())
+                self.cost.update(_added_to_tables(run, before))
+        return replace(facts, cost=self.cost())
 
-    def spent(self) -> Cost:
+    def cost(self) -> Cost:
         return Cost(**self.cost)
 
-    def done(self, facts: Facts) -> None:
+    def report_done(self, facts: Facts) -> None:
         log_event(
-            "stage done", **self._fields, seconds=self._seconds(), facts=numbers(stage_fields(facts)), cost=self.cost
+            "stage done",
+            **self._fields,
+            seconds=self._elapsed_seconds(),
+            facts=flatten_values(stage_fields(facts)),
+            cost=self.cost,
         )
         if self.name == "publish":
-            ended(self.home, self.ledger, self.run_id)
+            emit_run_end(self.home, self.ledger, self.run_id)
 
-    def failed(self, what: str) -> None:
-        log_event("stage failed", logging.ERROR, **self._fields, seconds=self._seconds(), error=what, cost=self.cost)
-        ended(self.home, self.ledger, self.run_id)
+    def report_failed(self, what: str) -> None:
+        log_event(
+            "stage failed", logging.ERROR, **self._fields, seconds=self._elapsed_seconds(), error=what, cost=self.cost
+        )
+        emit_run_end(self.home, self.ledger, self.run_id)
 
-    def _seconds(self) -> float:
+    def _elapsed_seconds(self) -> float:
         return round(time.time() - self.started, 3)
 
 
-def _written(run: Run, before: dict[str, int]) -> dict[str, int]:
+def _added_to_tables(run: RunContext, before: dict[str, int]) -> dict[str, int]:
     """What the stage has added to the tables: each one that it wrote, against what the run builds on."""
     total = {"rows": 0, "files": 0, "bytes": 0}
-    for table, snapshot in run.heads().snapshots.items():
+    for table, snapshot in run.unpublished_revision().snapshots.items():
         if snapshot != before[table]:
             after, base = (
                 run.warehouse.snapshot_size(table, snapshot),
-                run.warehouse.snapshot_size(table, run.base(table)),
+                run.warehouse.snapshot_size(table, run.base_snapshot(table)),
             )
             for unit in total:
                 total[unit] += getattr(after, unit) - getattr(base, unit)
@@ -121,21 +127,21 @@ def _written(run: Run, before: dict[str, int]) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def _memory(peaks: dict[str, int]) -> Iterator[None]:
+def _watch_memory(peaks: dict[str, int]) -> Iterator[None]:
     """Keep in `peaks` the greatest resident memory of each kind of process while the block works."""
 
-    def look() -> None:
-        for kind, size in _resident().items():
+    def record_peaks() -> None:
+        for kind, size in _resident_memory().items():
             peaks[kind] = max(peaks.get(kind, 0), size)
 
     try:
-        with run_periodically(LOOK, look):
+        with run_periodically(LOOK, record_peaks):
             yield
     finally:
-        look()
+        record_peaks()
 
 
-def _resident() -> dict[str, int]:
+def _resident_memory() -> dict[str, int]:
     me = psutil.Process()
     found = {"python": me.memory_info().rss, "jvm": 0, "workers": 0}
     for child in me.children(recursive=True):
@@ -147,25 +153,25 @@ def _resident() -> dict[str, int]:
     return found
 
 
-def ended(home: Home, ledger: Ledger, run_id: str) -> None:
+def emit_run_end(home: Home, ledger: Ledger, run_id: str) -> None:
     """A run was published, or has failed: send its trace and its lineage to whom the environment names."""
-    trace(home, ledger, run_id)
-    lineage.tell(home, ledger, run_id)
+    send_trace(home, ledger, run_id)
+    lineage.emit_run(home, ledger, run_id)
 
 
-def trace(home: Home, ledger: Ledger, run_id: str) -> None:
+def send_trace(home: Home, ledger: Ledger, run_id: str) -> None:
     """Send the run's trace, when OpenTelemetry's own variables name a receiver."""
     if not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT") for kind in ("", "TRACES_")):
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        send(OTLPSpanExporter(), home, ledger, run_id)
+        export_trace(OTLPSpanExporter(), home, ledger, run_id)
     except Exception:  # the run is what matters, whatever happens to its trace
         log.warning("the trace of run %s could not be sent", run_id, exc_info=True)
 
 
-def send(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> None:
+def export_trace(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> None:
     """A trace of what the database holds: the run, and in it each stage with its numbers."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -177,15 +183,15 @@ def send(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> Non
     provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("altneu")
     run = ledger.get_run(run_id)
-    fields = {f"altneu.{name}": value for name, value in named(home, run).items() if value is not None}
-    start, end = _nanoseconds(run.started_at), _nanoseconds(run.finished_at or run.started_at)
+    fields = {f"altneu.{name}": value for name, value in run_fields(home, run).items() if value is not None}
+    start, end = _to_nanoseconds(run.started_at), _to_nanoseconds(run.finished_at or run.started_at)
     root = tracer.start_span(f"altneu {run.kind}", start_time=start, attributes=fields)
     if run.error:
         root.set_status(StatusCode.ERROR, run.error)
     for row in ledger.list_stages(run_id):
-        start = _nanoseconds(row.started_at)
+        start = _to_nanoseconds(row.started_at)
         facts = row.facts
-        found = numbers(stage_fields(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})
+        found = flatten_values(stage_fields(facts) | {"cost": asdict(facts.cost) if facts.cost else {}})
         attributes = {f"altneu.{name}": value for name, value in found.items()}
         span = tracer.start_span(row.stage, set_span_in_context(root), start_time=start, attributes=attributes)
         if row.state is StageState.FAILED:
@@ -195,5 +201,5 @@ def send(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> Non
     provider.shutdown()
 
 
-def _nanoseconds(iso: str) -> int:
+def _to_nanoseconds(iso: str) -> int:
     return int(datetime.fromisoformat(iso).timestamp() * 1e9)

@@ -19,7 +19,7 @@ from ..storage.warehouse import Warehouse, visible_rows
 from .meaning import changed_meaning
 
 
-def verify(
+def verify_compaction(
     home: Home,
     ledger: Ledger,
     warehouse: Warehouse,
@@ -32,32 +32,36 @@ def verify(
     Not the plain ones: they have no revisions."""
     pins = {table: snapshot for table, snapshot in pins.items() if table not in PLAIN}
 
-    def seen(snapshots: Mapping[str, int]) -> dict[int, Prints]:
+    def fingerprints_seen(snapshots: Mapping[str, int]) -> dict[int, Prints]:
         rows = {
             table: visible_rows(warehouse.read_snapshot(table, snapshot), row) for table, snapshot in snapshots.items()
         }
         return revision_fingerprints(rows.__getitem__, warehouse, rows, revisions)
 
-    def old(tables: Sequence[str]) -> dict[int, Prints]:
-        return seen({table: row.snapshots[table] for table in tables})
+    def former_fingerprints(tables: Sequence[str]) -> dict[int, Prints]:
+        return fingerprints_seen({table: row.snapshots[table] for table in tables})
 
-    recorded, found = ledger.fingerprints_at(revisions), seen(pins)
-    wrong = _first(recorded, found, since)
+    recorded, found = ledger.fingerprints_at(revisions), fingerprints_seen(pins)
+    wrong = _first_difference(recorded, found, since)
     if wrong is not None:
         revision, difference = wrong
-        damaged = _first(recorded, old([difference.table]), since) is not None
-        raise _damaged(home, revision, difference) if damaged else _changed(home, ledger, revision, difference)
+        damaged = _first_difference(recorded, former_fingerprints([difference.table]), since) is not None
+        raise (
+            _damaged_error(home, revision, difference)
+            if damaged
+            else _changed_error(home, ledger, revision, difference)
+        )
     unknown = [
         table
         for table in pins
         if pins[table] != row.snapshots[table] and any(table not in recorded[r] for r in recorded)
     ]
-    wrong = _first(old(unknown), found, since) if unknown else None
+    wrong = _first_difference(former_fingerprints(unknown), found, since) if unknown else None
     if wrong is not None:
-        raise _changed(home, ledger, *wrong)
+        raise _changed_error(home, ledger, *wrong)
 
 
-def _first(
+def _first_difference(
     expected: Mapping[int, Prints], found: Mapping[int, Prints], since: int | None
 ) -> tuple[int, FingerprintDifference] | None:
     """The newest revision that sees something else, and the first thing."""
@@ -69,7 +73,7 @@ def _first(
     return None
 
 
-def _damaged(home: Home, revision: int, difference: FingerprintDifference) -> CheckFailed:
+def _damaged_error(home: Home, revision: int, difference: FingerprintDifference) -> CheckFailed:
     landing = " --from-landing" if difference.table in LANDED else ""
     return CheckFailed(
         f"what is stored is not what was published as revision {revision}: "
@@ -78,7 +82,7 @@ def _damaged(home: Home, revision: int, difference: FingerprintDifference) -> Ch
     )
 
 
-def _changed(home: Home, ledger: Ledger, revision: int, difference: FingerprintDifference) -> CheckFailed:
+def _changed_error(home: Home, ledger: Ledger, revision: int, difference: FingerprintDifference) -> CheckFailed:
     meaning = changed_meaning(home, ledger)
     settings = f" The settings have changed since: {'; '.join(meaning.words)}." if meaning.words else ""
     return CheckFailed(

@@ -86,10 +86,10 @@ def tell(path: str, context: dict[str, Any], problems: list[Problem] | None = No
         from .common import report_address
 
         def channels() -> list[Channel]:
-            return [*alerts.channels(), *notifiers(context)]
+            return [*alerts.alert_channels(), *notifiers(context)]
 
         home, ledger = base.opened(path)
-        alerts.tell(home, ledger, channels, report_address, problems or (), patience)
+        alerts.send_alerts(home, ledger, channels, report_address, problems or (), patience)
     except Exception:
         log.warning("alerts could not be sent", exc_info=True)
 
@@ -126,7 +126,7 @@ def asked(path: str, context: dict[str, Any], run_id: str, question: Question) -
     lines = [line for line in question["body"].splitlines() if line][:LINES]
     lines += [f"page: {report_address(question['page'])}"] if question["page"] else []
     lines.append(f"next: answer the task approve in Airflow; or altneu publish {run_id}, or altneu discard {run_id}")
-    tell(path, context, [alerts.of_task(f"{context['ti'].dag_id}.approve", run_id, question["subject"], lines)])
+    tell(path, context, [alerts.task_problem(f"{context['ti'].dag_id}.approve", run_id, question["subject"], lines)])
 
 
 def _of_failure(home: Home, ledger: Ledger, context: dict[str, Any], last: datetime | None) -> Problem | None:
@@ -140,8 +140,8 @@ def _of_failure(home: Home, ledger: Ledger, context: dict[str, Any], last: datet
     name = f"{ti.dag_id}.{ti.task_id}"
     epoch = None if ti.task_id in AFTER else _epoch(home, context, last)
     if epoch is None:
-        return alerts.of_task(name, ti.run_id, f"{name} failed, run {ti.run_id}", lines)
-    return alerts.of_epoch(home, ledger, epoch, f"epoch {home.schedule.format_label(epoch)}: {name} failed", lines)
+        return alerts.task_problem(name, ti.run_id, f"{name} failed, run {ti.run_id}", lines)
+    return alerts.epoch_problem(home, ledger, epoch, f"epoch {home.schedule.format_label(epoch)}: {name} failed", lines)
 
 
 def _is_incident(ledger: Ledger, since: datetime | None) -> bool:
@@ -219,8 +219,12 @@ def _late(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem |
         why, then = there.incomplete, "finish the files, and write _SUCCESS"
     else:
         why, then = "it is landed, and its run has not ended", f"altneu status; the runs of altneu_epoch for {label}"
-    lines = (why, f"it was due until {alerts.minute(missed.isoformat())}", f"page: {report_address('index.html')}")
-    return alerts.of_epoch(home, ledger, epoch, f"epoch {label} is late", (*lines, f"next: {then}"))
+    lines = (
+        why,
+        f"it was due until {alerts.format_minute(missed.isoformat())}",
+        f"page: {report_address('index.html')}",
+    )
+    return alerts.epoch_problem(home, ledger, epoch, f"epoch {label} is late", (*lines, f"next: {then}"))
 
 
 def _instant(given: Any) -> datetime | None:

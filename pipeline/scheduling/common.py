@@ -37,7 +37,7 @@ from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
 from ..errors import AltneuError, is_transient
-from ..run.lineage import by_tasks
+from ..run.lineage import send_by_tasks
 from ..run.stages import STAGES, Stage
 from ..tasks import base, orchestration
 from ..tasks.base import Planned, Published
@@ -124,7 +124,7 @@ def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            with by_tasks(lineage.sends()):
+            with send_by_tasks(lineage.sends()):
                 return function(*args, **kwargs)
         except AltneuError as error:
             label = base.shown(args[0]) if args and isinstance(args[0], dict) else None

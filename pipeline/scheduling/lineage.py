@@ -38,11 +38,11 @@ def of(path: str, name: str, planned: Mapping[str, Any], done: Mapping[str, Any]
     run_id = (done or {}).get("run_id", planned["run_id"])
     found = OperatorLineage()
     if name in (INGEST, base.PUBLISH):
-        found.inputs = lineage.inputs(home, ledger, run_id)
+        found.inputs = lineage.input_datasets(home, ledger, run_id)
     if name == AUDIT:
-        found.inputs = lineage.checked(home, ledger, run_id)
+        found.inputs = lineage.checked_datasets(home, ledger, run_id)
     if name == base.PUBLISH:
-        found.outputs = lineage.outputs(home, ledger, run_id)
+        found.outputs = lineage.output_datasets(home, ledger, run_id)
     return found
 
 

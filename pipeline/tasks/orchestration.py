@@ -65,8 +65,8 @@ def plan_range(
     from ..run import planning
 
     home, ledger = opened(path)
-    inside = planning.within(home, *(None if text in (None, "") else str(text) for text in (first, last)))
-    found = planning.plan(home, ledger, lambda e: e.state != "gone" and inside(e), force)
+    inside = planning.epochs_within(home, *(None if text in (None, "") else str(text) for text in (first, last)))
+    found = planning.plan_run(home, ledger, lambda e: e.state != "gone" and inside(e), force)
     if not found.epochs:
         raise UsageError(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
@@ -77,7 +77,7 @@ def plan_range(
         raise BatchRejected(f"{describe_folded(folded)}.", REMEDY)
     if folded:
         say(f"left out: {describe_folded(folded)}\nnext: {REMEDY}")
-    parts = planning.parts(home, found)
+    parts = planning.split_by_size(home, found)
     planned = begin(home, ledger, replace(found, run=parts[0]) if parts else found, say)
     if planned is not None and accept:
         planned["accept"] = True
@@ -106,7 +106,7 @@ def begin(home: Home, ledger: Ledger, found: Plan, say: Say, alone: bool = False
     run is at work."""
     from ..run import runner
 
-    run_id = runner.begin(home, ledger, found, alone=alone)
+    run_id = runner.begin_run(home, ledger, found, alone=alone)
     if run_id is None:
         say(nothing(ledger, found))
         return None
@@ -149,7 +149,9 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
     home, ledger = opened(path)
     run_id = planned["run_id"]
     try:
-        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text), *options(ledger, planned))
+        facts = runner.execute_stage(
+            home, ledger, run_id, name, lambda stage, text: say(text), *options(ledger, planned)
+        )
     except CheckFailed as error:
         failed = _failed(ledger, run_id, Severity.CRITICAL)
         raise CheckFailed(f"{error.what}\n{failures(home, failed)}", error.next) from None
@@ -158,7 +160,7 @@ def stage(path: str, planned: Planned, name: str, say: Say = quiet) -> dict[str,
         text = f"revision {newest} was published since this run was planned: publish runs its epochs again on it"
         say(text)
         return {"superseded": text}
-    say(f"{name}: {runner.shown(home, facts)}")
+    say(f"{name}: {runner.format_facts(home, facts)}")
     return without_version(to_json(facts))
 
 
@@ -183,7 +185,7 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
                 planned = {**planned, "run_id": same[-1].run_id, "parent": newest}
                 continue
             found = _left(home, ledger, planned, run.epochs, say)
-            again = runner.begin(home, ledger, found)
+            again = runner.begin_run(home, ledger, found)
             if again is None:
                 return planned, None
             say(f"overtaken: run {again}: the same epochs again, on revision {found.parent.revision}")
@@ -193,11 +195,11 @@ def ask(path: str, planned: Planned, say: Say = quiet, pages: bool = True) -> tu
             except (RevisionConflict, ForeignWrite) as lost:
                 say(lost.what)
             continue
-        why = held.waits(home, ledger, run.run_id)
+        why = held.approval_reason(home, ledger, run.run_id)
         if why is None:
             return planned, None
         if run.state is not RunState.HELD:
-            run = held.hold(home, ledger, run.run_id)
+            run = held.hold_run(home, ledger, run.run_id)
         say(f"run {run.run_id} is held: {why}")
         return planned, _question(home, ledger, run, why, pages, say)
     what = some(_labels(home, ledger.get_run(planned["run_id"]).epochs))
@@ -220,27 +222,29 @@ def _compute(home: Home, ledger: Ledger, run_id: str, planned: Planned, say: Say
     from ..run import runner
 
     for name in (each.name for each in STAGES if each.before_publish):
-        facts = runner.stage(home, ledger, run_id, name, lambda stage, text: say(text), *options(ledger, planned))
-        say(f"{name}: {runner.shown(home, facts)}")
+        facts = runner.execute_stage(
+            home, ledger, run_id, name, lambda stage, text: say(text), *options(ledger, planned)
+        )
+        say(f"{name}: {runner.format_facts(home, facts)}")
 
 
 def _question(home: Home, ledger: Ledger, run: RunRecord, why: str, pages: bool, say: Say) -> Question:
     from ..run import compared
 
-    found, page = compared.of_held(home, ledger, run), None
+    found, page = compared.diff_held_run(home, ledger, run), None
     if pages:
         from ..report import write_difference
         from ..storage.session import session_for
 
         try:
-            page = write_difference(home, run.run_id, compared.document(home, found, session_for(home, ledger)))
+            page = write_difference(home, run.run_id, compared.diff_document(home, found, session_for(home, ledger)))
             page = page.rpartition("/")[2]
         except Exception as error:  # the decision can be taken without it
             say(f"no page: {error}")
     labels = _labels(home, run.epochs)
     return {
         "subject": f"Publish {some(labels)}?",
-        "body": f"Run `{run.run_id}` is held: {why}. More: `altneu diff {run.run_id}`.\n\n{compared.summary(found)}",
+        "body": f"Run `{run.run_id}` is held: {why}. More: `altneu diff {run.run_id}`.\n\n{compared.diff_summary(found)}",
         "page": page,
     }
 
@@ -253,8 +257,8 @@ def decide(path: str, planned: Planned, approved: bool, person: str | None, beca
     run = ledger.get_run(planned["run_id"])
     if run.state is RunState.PUBLISHED and approved:  # by a command, meanwhile
         return
-    run = held.chosen(ledger, run.run_id)
-    (held.approve if approved else held.reject)(home, ledger, run, person, because)
+    run = held.require_held_run(ledger, run.run_id)
+    (held.approve_run if approved else held.reject_run)(home, ledger, run, person, because)
 
 
 def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
@@ -280,16 +284,16 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
         try:
             if reruns:
                 _compute(home, ledger, run_id, planned, say)
-                why = held.waits(home, ledger, run_id)
+                why = held.approval_reason(home, ledger, run_id)
                 if why is not None:
-                    held.hold(home, ledger, run_id)
+                    held.hold_run(home, ledger, run_id)
                     raise RunFailed(
                         f"run {planned['run_id']} was overtaken; its epochs are computed again as run {run_id}, which "
                         f"is held: {why}.",
                         f"clear the task approve, or: altneu publish {run_id}",
                     )
             if published is None:
-                runner.stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
+                runner.execute_stage(home, ledger, run_id, "publish", lambda stage, text: say(text))
                 published = ledger.get_facts(run_id, PublishFacts).revision
                 found = done(published, reruns)
                 say(f"published revision {published}: {some(found['labels'])}")
@@ -297,7 +301,7 @@ def publish(path: str, planned: Planned, say: Say = quiet) -> Published:
         except (RevisionConflict, ForeignWrite) as lost:
             say(lost.what)
         plan = _left(home, ledger, planned, epochs, say)
-        again = runner.begin(home, ledger, plan)
+        again = runner.begin_run(home, ledger, plan)
         if again is None:  # ours, or a wider pass of another run
             say(f"already published as landed, at revision {plan.parent.revision}")
             return done(published, reruns)

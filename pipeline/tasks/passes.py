@@ -110,7 +110,7 @@ def _together(home: Home, ledger: Ledger, found: Plan, count: Count) -> Plan:
     along = {starts[date] for date in there(list(starts), count)}
     entries = [every[own], *(each for each in others if each.epoch in along)]
     wide = Plan(found.parent, tuple(entries), tuple(each.epoch for each in entries))
-    first = planning.parts(home, wide)[0][:MOST]  # it begins with this run's own epoch
+    first = planning.split_by_size(home, wide)[0][:MOST]  # it begins with this run's own epoch
     return replace(wide, run=tuple(sorted(first)))
 
 

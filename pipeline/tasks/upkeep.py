@@ -51,7 +51,7 @@ def full_audit(
 
     home, ledger = opened(path)
     revision, named = ledger.get_revision(), list(named)
-    known = audit.auditable(ledger, revision)
+    known = audit.auditable_epochs(ledger, revision)
     if revision.frontier is None and not named:
         say("nothing is published yet")
         return {"epochs": 0, "checks": 0}
@@ -61,7 +61,7 @@ def full_audit(
     warehouse = Warehouse(session_for(home, ledger), home)
     results = audit.audit_published(warehouse, revision, epochs, say)
     ledger.put_checks(None, revision.revision, results)
-    lineage.tell_audit(home, ledger, results)
+    lineage.emit_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
     refresh(home, ledger, {result["epoch"] for result in failed})
     if failed:
@@ -76,11 +76,11 @@ def full_audit(
     recorded = ledger.fingerprints_of(revision.revision)
     if not recorded:  # of an earlier version: the next run records them
         return done
-    found = stored.compare(warehouse, revision, recorded)
+    found = stored.compare_fingerprints(warehouse, revision, recorded)
     if found.wrong:
         for each in found.wrong:
             say(each.describe(home.schedule.format_label(each.epoch)))
-        raise found.failure()
+        raise found.to_error()
     say(f"{len(found.compared)} tables hold what was published, at every epoch")
     return {**done, "tables": len(found.compared)}
 

@@ -40,7 +40,7 @@ from tests.benchmarks.triangles import by_rmat
 def ran(home: Home, ledger: Ledger, epoch: int) -> tuple[list[float], float, str]:
     """Run one epoch: seconds of it and of each stage; gigabytes of the Python workers; how it was audited."""
     begin = time.perf_counter()
-    revision = runner.run(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
+    revision = runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
     seconds = time.perf_counter() - begin
     assert revision is not None
     rows = {row.stage: row for row in ledger.list_stages(revision.run_id)}

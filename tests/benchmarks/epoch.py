@@ -41,7 +41,7 @@ def main() -> None:
 
         def run(some: list[int]) -> tuple[float, dict[str, float]]:
             begin = time.perf_counter()
-            runner.run(home, ledger, planning.plan_epochs(home, ledger, some))
+            runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, some))
             return time.perf_counter() - begin, seconds_of(ledger)
 
         bulk, bulk_stages = run(epochs[:150])

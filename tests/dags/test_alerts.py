@@ -16,7 +16,7 @@ import pytest
 from pipeline.errors import CheckFailed, RunFailed
 from pipeline.home.directory import Home
 from pipeline.local.doctor import checks
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.run.stages import audit as audit_stage
 from pipeline.state.ledger import Ledger
 from pipeline.tasks.base import Question
@@ -41,12 +41,12 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 def fails(monkeypatch: pytest.MonkeyPatch, error: Exception, check: dict[str, Any] | None = None) -> None:
     """The audit stage of the next runs fails, with a check that says why."""
 
-    def audit(run: Run) -> Any:
+    def audit(run: RunContext) -> Any:
         if check:
             run.ledger.put_checks(run.run_id, 1, [check])
         raise error
 
-    monkeypatch.setattr(audit_stage, "work", audit)
+    monkeypatch.setattr(audit_stage, "audit_run", audit)
 
 
 def critical(epoch: int) -> dict[str, Any]:

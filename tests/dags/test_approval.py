@@ -51,7 +51,7 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
     assert question is not None and held == planned
     orchestration.decide(path, held, True, "ada", None)
     by_command = Home(home.path, Home.open_home(home.path).config.model_copy(update={"publish": Publish()}))
-    runner.run(by_command, ledger, planning.plan_epochs(by_command, ledger, [first + 1]))
+    runner.execute_run(by_command, ledger, planning.plan_epochs(by_command, ledger, [first + 1]))
     with pytest.raises(RunFailed, match=r"computed again as run .*, which is held") as refused:
         orchestration.publish(path, held)
     assert ledger.get_revision().revision == 1 and "clear the task approve" in str(refused.value.next)

@@ -21,7 +21,7 @@ from pipeline.errors import CheckFailed, UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.run import planning, stages
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.run.stages import audit as audit_stage
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY
@@ -288,7 +288,7 @@ def test_a_critical_failure_stops_before_publish(
 ) -> None:
     home, ledger, first = tiny
 
-    def audit(run: Run) -> dict[str, Any]:
+    def audit(run: RunContext) -> dict[str, Any]:
         check = {
             "epoch": first,
             "suite": "incremental_versus_full",
@@ -303,7 +303,7 @@ def test_a_critical_failure_stops_before_publish(
         run.ledger.put_checks(run.run_id, 1, [check])
         raise CheckFailed("1 critical check(s) failed. Nothing was published.", "altneu report 2004-04-15")
 
-    monkeypatch.setattr(audit_stage, "work", audit)
+    monkeypatch.setattr(audit_stage, "audit_run", audit)
     alerts: list[dict[str, Any]] = []
     hook = ModuleType("pager")
     hook.call = alerts.append  # type: ignore[attr-defined]

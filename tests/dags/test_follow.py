@@ -84,9 +84,9 @@ def test_the_copy_is_what_is_published(
     homes.put(home, 3, up((1, 4)))
     homes.run(home, ledger, [3])
     step(1, 3)  # two publications at once
-    rollback.rollback(home, ledger, 1)
+    rollback.roll_back(home, ledger, 1)
     step(3, 4)
-    rollback.rollback(home, ledger, 0)
+    rollback.roll_back(home, ledger, 0)
     step(4, 5)
     assert copied(copy) == []
 

@@ -17,7 +17,7 @@ import pytest
 from pipeline.errors import RunFailed, RunInProgress
 from pipeline.home.directory import Home
 from pipeline.run import held, planning, runner
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.run.stages import ingest as ingest_stage
 from pipeline.state import lease
 from pipeline.state.ledger import Ledger
@@ -349,8 +349,8 @@ def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(
             home.path, home.config.model_copy(update={"publish": Home.open_home(home.path).config.publish})
         )
         row = homes.hold(by_command, ledger, [first + 5])
-        held.approve(by_command, ledger, row, None, None)
-        runner.publish(by_command, ledger, row.run_id)
+        held.approve_run(by_command, ledger, row, None, None)
+        runner.publish_held_run(by_command, ledger, row.run_id)
     again, said = plan(home, first + 1, every, again=then == "cleared")
     if then == "nothing":
         assert again is None and f"run {planned['run_id']}, which had epoch 2004-04-16, was rejected by ada" in said
@@ -366,15 +366,15 @@ def wrong_at(monkeypatch: pytest.MonkeyPatch, *bad: int) -> None:
     """An ingest that finds these batches wrong."""
     from pipeline.run.stages import ingest
 
-    before = ingest.work
+    before = ingest.ingest
 
-    def work(run: Run) -> Any:
+    def work(run: RunContext) -> Any:
         wrong = {e: RunFailed(f"landing/{e}: broken. Nothing was published.", "fix it") for e in run.epochs if e in bad}
         if wrong:
-            run.leave_out(wrong)
+            run.exclude_epochs(wrong)
         return before(run)
 
-    monkeypatch.setattr(ingest_stage, "work", work)
+    monkeypatch.setattr(ingest_stage, "ingest", work)
 
 
 @pytest.mark.parametrize("own", range(4))

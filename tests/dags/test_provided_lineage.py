@@ -91,11 +91,11 @@ def test_what_other_stages_have_read(extracted: Callable[..., tuple[Any, Any]], 
 def test_a_run_is_not_told_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_tasks: bool) -> None:
     seed, sent = Seed(tmp_path / "home"), list[Any]()
     monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:1")
-    monkeypatch.setattr(lineage, "_send", sent.extend)
-    with lineage.by_tasks(by_tasks):
-        lineage.tell(seed.home, seed.ledger, publishes(seed))
+    monkeypatch.setattr(lineage, "_send_events", sent.extend)
+    with lineage.send_by_tasks(by_tasks):
+        lineage.emit_run(seed.home, seed.ledger, publishes(seed))
     assert len(sent) == (0 if by_tasks else 1)
-    lineage.tell(seed.home, seed.ledger, publishes(seed))
+    lineage.emit_run(seed.home, seed.ledger, publishes(seed))
     assert len(sent) == (1 if by_tasks else 2), "what is run by a command is told here"
 
 

@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException
 from pipeline.errors import CheckFailed, LeaseLost, RevisionConflict, UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.run.stages import audit as audit_stage
 from pipeline.run.stages import edges as edges_stage
 from pipeline.run.stages import ingest as ingest_stage
@@ -86,15 +86,15 @@ def test_a_run_by_hand_has_tasks_on_a_history_that_has_ended(
 
 def overtaking(monkeypatch: pytest.MonkeyPatch, home: Home, ledger: Ledger, epochs: list[int]) -> None:
     """Another run publishes these epochs while ours is in its edges stage."""
-    before = edges_stage.work
+    before = edges_stage.derive_edges
     once = iter([True])
 
-    def edges(run: Run) -> dict[str, Any]:
+    def edges(run: RunContext) -> dict[str, Any]:
         if next(once, False):
             homes.run(home, ledger, epochs)
         return before(run)
 
-    monkeypatch.setattr(edges_stage, "work", edges)
+    monkeypatch.setattr(edges_stage, "derive_edges", edges)
 
 
 def test_a_run_that_publishes_nothing_updates_no_asset(
@@ -138,14 +138,14 @@ def test_a_warning_is_red_in_a_run_that_succeeds(
 ) -> None:
     home, _, first = tiny
 
-    def audit(run: Run) -> AuditFacts:
+    def audit(run: RunContext) -> AuditFacts:
         common = {"epoch": first, "suite": "volumes", "meaning": "", "remedy": "", "rows": [], "observed": "9 rows"}
         names = {"rows as usual": ("warning", False), "a note": ("info", False), "edges": ("warning", True)}
         rows = [{**common, "name": n, "severity": s, "passed": p} for n, (s, p) in names.items()]
         run.ledger.put_checks(run.run_id, run.revision, rows)
         return AuditFacts(checks=3, failed=1, critical=0)
 
-    monkeypatch.setattr(audit_stage, "work", audit)
+    monkeypatch.setattr(audit_stage, "audit_run", audit)
     alerts: list[Any] = []
     hook = ModuleType("pager")
     hook.call = alerts.append  # type: ignore[attr-defined]
@@ -190,10 +190,10 @@ def test_only_what_may_go_away_by_itself_is_tried_again(
     ingest = load(home.path)["altneu_epoch"].get_task("ingest").python_callable
     planned = begun(home, ledger, first)
 
-    def stage(run: Run) -> dict[str, Any]:
+    def stage(run: RunContext) -> dict[str, Any]:
         raise error
 
-    monkeypatch.setattr(ingest_stage, "work", stage)
+    monkeypatch.setattr(ingest_stage, "ingest", stage)
     with pytest.raises(AirflowException) as raised:
         ingest(planned)
     assert isinstance(raised.value, AirflowFailException) is (error in ONLY_FIXING_HELPS)
@@ -219,11 +219,11 @@ def test_a_stage_that_takes_too_long_fails_as_a_timeout(
     planned = begun(home, ledger, first)
     ingest(planned)
 
-    def stage(run: Run) -> dict[str, Any]:
+    def stage(run: RunContext) -> dict[str, Any]:
         threading.Event().wait(60)
         raise AssertionError("nobody ended it")
 
-    monkeypatch.setattr(edges_stage, "work", stage)
+    monkeypatch.setattr(edges_stage, "derive_edges", stage)
     with pytest.raises(AirflowTaskTimeout), timeout(1):
         edges(planned)
     run = ledger.list_runs()[0]

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.home.directory import Home
 from pipeline.reading import views
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.run.stages import edges as edges_stage
 from pipeline.run.stages import ingest as ingest_stage
 from pipeline.state import lease
@@ -94,12 +94,12 @@ def test_ten_thousand_epochs_are_handed_over_by_their_run(
 ) -> None:
     """An argument holds 128 KiB: what is handed over does not grow with the epochs, and the stages find all of them."""
 
-    def ingest(run: Run) -> IngestFacts:  # their files are not read
+    def ingest(run: RunContext) -> IngestFacts:  # their files are not read
         run.ledger.put_batches(run.run_id, [StagedBatch(epoch, "", 1, 1, 0) for epoch in run.epochs])
         return IngestFacts(rows=len(run.epochs), quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
 
-    monkeypatch.setattr(ingest_stage, "work", ingest)
-    monkeypatch.setattr(edges_stage, "work", lambda run: EdgesFacts(rows=0, broadcast=None))
+    monkeypatch.setattr(ingest_stage, "ingest", ingest)
+    monkeypatch.setattr(edges_stage, "derive_edges", lambda run: EdgesFacts(rows=0, broadcast=None))
     home, ledger = homes.make(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     first = home.schedule.epoch_of(DAY)
     for epoch in range(first, first + 10_000):

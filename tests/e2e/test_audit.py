@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from algorithms import third_party
 from pipeline.checking import audit
-from pipeline.run.shadow import side_by_side
+from pipeline.run.shadow import compare_costs
 from pipeline.storage.warehouse import Warehouse
 from tests import homes, reference, seeds
 from tests.reference import Row
@@ -53,14 +53,14 @@ def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path
         busiest = F.col("vertex") == frame.groupBy("vertex").agg(F.max("epoch")).first()[0]
         return frame.unionByName(frame.where(busiest).limit(1).withColumns({"diff": F.lit(1), "epoch": F.lit(1)}))
 
-    wrong = audit.incremental_versus_full(warehouse, one_off, [1], lambda text: None, third_party=True)
+    wrong = audit.check_incremental_versus_full(warehouse, one_off, [1], lambda text: None, third_party=True)
     (found,) = [c for c in wrong if c["name"] == name]
     assert not found["passed"] and found["observed"].startswith("1 difference (Graph")
     (offending,) = found["rows"]
     assert (offending["maintained"] or 0) - (offending["recomputed"] or 0) == 1
 
     said: list[str] = []
-    (entry,) = side_by_side(home, [1], spark, said.append)
+    (entry,) = compare_costs(home, [1], spark, said.append)
     assert (entry["epoch"], entry["rows"], entry["differences"]) == (1, 25, 0)
     assert entry["maintained_s"] > 0 and entry["recomputed_s"] > 0 and said
     assert ledger.get_revision() == row and len(ledger.list_runs()) == 1  # the home itself is as it was

@@ -75,7 +75,7 @@ def kill(process: subprocess.Popen[str], whom: str) -> None:
 def state(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> Counter[Any]:
     """Everything that a reader can see at some epochs of the newest revision."""
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
-    rows = audit.maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
+    rows = audit.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
     return Counter((r.epoch, r.what, r.a, r.b, r.value) for r in rows)
 
 

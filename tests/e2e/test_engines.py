@@ -162,7 +162,7 @@ def compare_over_values(spark: SparkSession, folder: Path, choose: Choose, expla
     land(home, 2, HEAD + clique(1, 2, 3) + clique(10, 11, 12, w=2) + "5,y,1,on,1,true,\n")
     land(home, 4, HEAD + clique(1, 5, 6, 10, also="off") + clique(1, 2, 3))
     homes.run(home, ledger, [2, 4])
-    rollback.rollback(home, ledger, 1)
+    rollback.roll_back(home, ledger, 1)
     asked = [question for question in questions(("1", "3"), "2", "3", choose, text=False)]
     found = compare(home, ledger, spark, iter(asked))
     assert {option for question in asked for option in question.given()} == set(FLAGS) - {"revision"}
@@ -230,13 +230,13 @@ def compare_over_names(spark: SparkSession, folder: Path, choose: Choose, option
     for thing in (("vertex", "bob"), ("edge", "bob", "cy"), ("triangle", "ada", "bob", "cy"), ("vertex", "nobody")):
         mine, sparks = (explained(home, ledger, spark, e, *thing, as_of=1) for e in (Engine.duckdb, Engine.spark))
         assert mine == sparks
-    rollback.rollback(home, ledger, 1)
+    rollback.roll_back(home, ledger, 1)
     shutil.rmtree(home.landing / "epoch=1")
     land(home, 1, "src,dst\nbob,cy\nanna,bob\ncy,anna\n")  # numbers that others had
     homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     for edge in (None, ("bob", "cy"), ("cy", "anna"), ("zed", "bob")):
         compare(home, ledger, spark, (Question("changes", since_revision=r, edge=edge) for r in (0, 2, 3)))
-    rollback.rollback(home, ledger, 0)
+    rollback.roll_back(home, ledger, 0)
     compare(home, ledger, spark, iter([Question("edges"), Question("changes", since_revision=2), Question("vertices")]))
 
 

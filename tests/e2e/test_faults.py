@@ -92,10 +92,10 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     homes.run(home, ledger, range(LAST))
     clique: list[Row] = [(a, b, None, "upsert", i) for i, (a, b) in enumerate(CLIQUE)]
     homes.put(home, LAST, draw_batch(rng, **BATCH)[:30] + clique)
-    run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
+    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
-        runner.stage(home, ledger, run_id, name)
+        runner.execute_stage(home, ledger, run_id, name)
     yield Scene(home, ledger, Warehouse(spark, home), run_id)
 
 
@@ -283,7 +283,7 @@ def test_a_wrong_total_is_found_and_blocks_publish(scene: Scene, measure: str) -
 
 def found_and_blocked(scene: Scene, check: tuple[str, str], row: dict[str, Any]) -> None:
     with pytest.raises(CheckFailed, match=r"critical check\(s\) failed") as refused:
-        runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+        runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
     assert refused.value.next
     failed = failing(scene)
     assert check in failed, sorted(failed)
@@ -300,7 +300,7 @@ def test_the_first_difference_is_explained(scene: Scene) -> None:
     before = scene.change("trussness", altered(EDGE, k="k + 1"))
     try:
         with pytest.raises(CheckFailed):
-            runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+            runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
         rows = failing(scene)[FULL, "trussness values of edges equal a full recomputation"]["rows"]
     finally:
         scene.restore("trussness", before)
@@ -312,7 +312,7 @@ def test_the_first_difference_is_explained(scene: Scene) -> None:
 
 
 def test_the_run_itself_is_clean(scene: Scene) -> None:
-    runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+    runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
     assert failing(scene) == {}
 
 

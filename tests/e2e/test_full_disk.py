@@ -39,7 +39,7 @@ def test_a_full_disk(altneu: Altneu, small_disk: Path, monkeypatch: pytest.Monke
     before = altneu("show", "totals", "--format", "json", home=path).out
     homes.put(home, 2, [(a, b, None, "upsert", 0) for a, b in combinations(range(9), 2)])
     filler = small_disk / "filler"
-    real = runner.stage
+    real = runner.execute_stage
 
     def stage(home: Home, ledger: Ledger, run_id: str, name: str, *rest):  # type: ignore[no-untyped-def]
         if name == "triangles" and not filler.exists():
@@ -50,7 +50,7 @@ def test_a_full_disk(altneu: Altneu, small_disk: Path, monkeypatch: pytest.Monke
             os.close(descriptor)
         return real(home, ledger, run_id, name, *rest)
 
-    monkeypatch.setattr(runner, "stage", stage)
+    monkeypatch.setattr(runner, "execute_stage", stage)
     monkeypatch.setenv("COLUMNS", "200")
     failed = altneu("run", "2", home=path)
     assert failed.code == 1

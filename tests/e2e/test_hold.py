@@ -67,8 +67,8 @@ def branches(tables: Branches) -> set[str]:
 
 
 def publish(home: Home, ledger: Ledger, run: RunRecord) -> None:
-    held.approve(home, ledger, run, "ada", "as expected")
-    runner.publish(home, ledger, run.run_id)
+    held.approve_run(home, ledger, run, "ada", "as expected")
+    runner.publish_held_run(home, ledger, run.run_id)
 
 
 @pytest.mark.dear("a held run on real tables, over two compactions")
@@ -81,7 +81,7 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, 
     assert (run.state, run.owner, run.parent, seen(home, ledger)) == (RunState.HELD, None, 1, before)
     assert branches(tables) == {branch_of(run.run_id)}
     with pytest.raises(RunFailed, match="not published before somebody approves: it was begun with --hold"):
-        runner.stage(home, ledger, run.run_id, "publish")  # as a task of Airflow would
+        runner.execute_stage(home, ledger, run.run_id, "publish")  # as a task of Airflow would
     compact(home, ledger, spark, grace=0)
     compact(home, ledger, spark, grace=0)
     assert branches(tables) == {branch_of(run.run_id)}
@@ -159,16 +159,16 @@ def test_rollback_expiry_and_settings(
     home, ledger = land_correction(tmp_path / "home")
     tables = ledger_only.tables(home)
     run = homes.hold(home, ledger, [1])
-    rollback.rollback(home, ledger, 0)
+    rollback.roll_back(home, ledger, 0)
     with pytest.raises(RevisionConflict, match="revision 2 was published meanwhile"):
-        held.approve(home, ledger, run, None, None)
-    rollback.rollback(home, ledger, 1)  # the same state is another revision
+        held.approve_run(home, ledger, run, None, None)
+    rollback.roll_back(home, ledger, 1)  # the same state is another revision
     with pytest.raises(RevisionConflict):
-        held.approve(home, ledger, run, None, None)
+        held.approve_run(home, ledger, run, None, None)
     again = homes.hold(home, ledger, [1])
     (home.path / "altneu.toml").write_text("[edges]\nlive_for = 3\n")
     with pytest.raises(UsageError, match="has other settings than held run"):
-        held.approve(Home.open_home(home.path), ledger, again, None, None)
+        held.approve_run(Home.open_home(home.path), ledger, again, None, None)
     (home.path / "altneu.toml").write_text("")
     now = lease.read_clock()
     monkeypatch.setattr(lease, "read_clock", lambda: now + timedelta(days=6.9))
@@ -196,7 +196,7 @@ def test_stopped_while_it_publishes(
 
     def stop_publishing(held_run: RunRecord) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(publish_stage, "work", stopped)
+            patch.setattr(publish_stage, "publish", stopped)
             with pytest.raises(Interrupted):
                 publish(home, ledger, held_run)
         assert (ledger.get_run(held_run.run_id).state, seen(home, ledger)) == (RunState.HELD, before)
@@ -211,9 +211,9 @@ def test_stopped_while_it_publishes(
         assert (refused.code, "process 1 on elsewhere works on run" in refused.err) == (1, True), refused
     theirs.release_lease(run.run_id)
     # what was approved is not what would be published after a stage has worked again
-    runner.stage(home, ledger, run.run_id, "audit")
+    runner.execute_stage(home, ledger, run.run_id, "audit")
     with pytest.raises(RunFailed, match="somebody approves"):
-        runner.stage(home, ledger, run.run_id, "publish")
+        runner.execute_stage(home, ledger, run.run_id, "publish")
     again = homes.hold(home, ledger, [0, 1])
     stop_publishing(again)
     said = typed("publish", again.run_id)
@@ -233,7 +233,7 @@ def test_settings_ask_for_a_decision(ledger_only: LedgerOnly, tmp_path: Path, ty
     (run,) = ledger.list_held()
     assert typed("status").out.count(run.run_id) == 2
     assert typed("publish", "--because", "seen").code == 0
-    assert ledger.get_revision().run_id == run.run_id and planning.plan(home, ledger, lambda epoch: True).run == ()
+    assert ledger.get_revision().run_id == run.run_id and planning.plan_run(home, ledger, lambda epoch: True).run == ()
 
 
 def test_a_backfill_of_several_revisions_holds_the_first(

@@ -146,7 +146,7 @@ def test_rollback_compaction_and_a_moved_home(tmp_path: Path, spark: SparkSessio
     homes.put(home, 5, history[5])
     homes.run(home, ledger, [5])
     assert plan(ledger) == "resume"  # the same contents, in other snapshots
-    rollback.rollback(home, ledger, 2)
+    rollback.roll_back(home, ledger, 2)
     history[5] = draw_changes(rng)
     homes.put(home, 5, history[5])
     homes.run(home, ledger, [5])

@@ -17,7 +17,7 @@ from pipeline.reading.graph import Graph
 from pipeline.report import document
 from pipeline.run import rollback
 from pipeline.run.compact import compact
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.state.ledger import Ledger
 from tests import homes, seeds
 from tests.builders import Batch, assert_same_state, draw_batch
@@ -132,7 +132,7 @@ def page_says(home: Home, epoch: int) -> list[str]:
     return [*re.findall(r"<h[12][^>]*>([^<]*)", text), *re.findall("Equal to a full recomputation", text)]
 
 
-def find_as_suites_do(run: Run) -> list[dict[str, Any]]:
+def find_as_suites_do(run: RunContext) -> list[dict[str, Any]]:
     """Say what the suites say of the malformed row of the first run, and later: without Spark none is asked."""
     name = "few malformed rows"
     return [check(1, name, run.revision > 1, severity="warning")] if 1 in run.epochs else []
@@ -171,7 +171,7 @@ def test_readers_see_what_a_history_of_batches_leaves(ledger_only: LedgerOnly, t
     before = dict(landed)
     deliver(2, size=0)
     deliver(6, 1)
-    rollback.rollback(home, ledger, 2)
+    rollback.roll_back(home, ledger, 2)
     landed = before
     assert_same_state(home, ledger, landed)
     deliver(5, 2)

@@ -55,7 +55,7 @@ def test_a_copy_that_broke_is_copied_again(
 
     from pipeline.run import move
 
-    real = move._database
+    real = move._copy_database
 
     def broken(*arguments: object) -> int:
         file = sorted((new / "warehouse/graph/trussness/data").glob("*.parquet"))[0]
@@ -64,7 +64,7 @@ def test_a_copy_that_broke_is_copied_again(
         return real(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
-        patched.setattr(move, "_database", broken)
+        patched.setattr(move, "_copy_database", broken)
         refused = altneu("move", str(new))
     assert refused.code == 1 and re.search(r"1 of \d+ files of the copy are not what they are in the home", refused.err)
     assert "next: the same command again" in refused.err and not (new / "altneu.toml").exists()
@@ -86,7 +86,7 @@ def test_held_runs_come_along(tmp_path: Path, spark: SparkSession, altneu: Altne
     for epoch, rows in enumerate(([(1, 2), (1, 3), (2, 3)], [(1, 4), (2, 4)], [(3, 4)])):
         homes.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in rows])
         homes.run(home, ledger, [epoch])
-    rollback.rollback(home, ledger, 2)
+    rollback.roll_back(home, ledger, 2)
     compact(home, ledger, spark)
     homes.put(home, 0, [(1, 2, None, "upsert", 0), (1, 3, None, "upsert", 0)])
     waits = homes.hold(home, ledger, [0]).run_id

@@ -18,8 +18,8 @@ from pipeline.home.directory import Home
 from pipeline.reading import outside
 from pipeline.run import held, plain, planning, rollback, runner
 from pipeline.run.compact import compact
-from pipeline.run.decisions import Motifs
-from pipeline.run.forecast import forecast
+from pipeline.run.decisions import MotifsChoice
+from pipeline.run.forecast import forecast_run
 from pipeline.state.ledger import Ledger
 from pipeline.storage import unaided
 from pipeline.storage.relocate import relocate_home
@@ -99,17 +99,17 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
     world.land_batches(more := {3: draw_batch(rng, values=True), 7: []})
     run = homes.hold(world.home, ledger, more)
     assert not any(read_tables(home, ledger).values())  # nobody sees it
-    held.approve(world.home, ledger, run, None, None)
-    runner.publish(world.home, ledger, run.run_id)
+    held.approve_run(world.home, ledger, run, None, None)
+    runner.publish_held_run(world.home, ledger, run.run_id)
     world.history |= more
     world.assert_right()
     world.assert_right("r3")
 
     said: list[str] = []
-    rollback.rollback(world.home, ledger, 2, said.append)
+    rollback.roll_back(world.home, ledger, 2, said.append)
     assert any("vertex_history" in line and "altneu rebuild" in line for line in said)
     assert not any(read_tables(home, ledger).values())
-    rollback.rollback(world.home, ledger, 1)
+    rollback.roll_back(world.home, ledger, 1)
     world.history = first
     world.assert_right()
     assert count_stored_motifs(world) == stored > 0, "a plan knows what is stored"
@@ -130,8 +130,8 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
 def count_stored_motifs(world: World) -> int:
     """How many rows of motifs a plan says are stored."""
     homes.put(world.home, 9, [(1, 9, 0, "upsert", 0)])
-    plan = forecast(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [9]))
-    return next(each.stored for each in plan.decisions if isinstance(each, Motifs))
+    plan = forecast_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [9]))
+    return next(each.stored for each in plan.decisions if isinstance(each, MotifsChoice))
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     before = dict(world.history)
     world.publish({3: draw_batch(rng, values=True), 6: draw_batch(rng, values=True)})
     world.assert_right()
-    rollback.rollback(home, ledger, 2)  # has its own snapshots
+    rollback.roll_back(home, ledger, 2)  # has its own snapshots
     world.history = before
     world.assert_right()
     world.publish({3: draw_batch(rng, values=True), 6: draw_batch(rng, values=True)})  # on what was rolled back to
@@ -218,7 +218,7 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     assert since == 4
     world.assert_right(since=since)
     assert len(read_tables(home, ledger)["vertex_history"]) < 100
-    rollback.rollback(home, ledger, at - 1)  # shares its tables with the newest one
+    rollback.roll_back(home, ledger, at - 1)  # shares its tables with the newest one
     now, world.history = world.history, shared
     world.assert_right(since=since)
     # after what was folded
@@ -260,13 +260,13 @@ def test_rollback_to_before_they_were_switched_on(spark: SparkSession, unaudited
     world.assert_right()
     world.assert_right("r2")
     said: list[str] = []
-    rollback.rollback(world.home, ledger, 1, said.append)
+    rollback.roll_back(world.home, ledger, 1, said.append)
     assert any("vertex_history" in line and "altneu rebuild" in line for line in said)
     assert not any(read_tables(world.home, ledger).values())
     world.history = dict(first)
     homes.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
     world.assert_right()
-    rollback.rollback(world.home, ledger, 0)
+    rollback.roll_back(world.home, ledger, 0)
     refs = [unaided.open_branches(home).load_metadata(table) for table in world.home.config.publish.tables]
     assert all(each.main_snapshot() == each.first_snapshot() for each in refs)
 
@@ -302,8 +302,8 @@ def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited:
     homes.put(home, 2, [(1, 9, None, "upsert", 0)])
 
     def stored() -> int:
-        plan = forecast(home, ledger, planning.plan_epochs(home, ledger, [2]))
-        return next(each.stored for each in plan.decisions if isinstance(each, Motifs))
+        plan = forecast_run(home, ledger, planning.plan_epochs(home, ledger, [2]))
+        return next(each.stored for each in plan.decisions if isinstance(each, MotifsChoice))
 
     before = stored()
     assert altneu("rollback", "1").code == 0
@@ -314,13 +314,13 @@ def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited:
 def test_a_fault_in_a_run_stops_it(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path / "home", "")
     world.publish({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)]})
-    right = plain._new
+    right = plain._rows_after_run
 
     def wrong(run: Any, table: str, touched: Any = None) -> Any:
         rows = right(run, table, touched)
         return rows.where("vertex <> 1") if table == "vertex_history" else rows
 
-    monkeypatch.setattr(plain, "_new", wrong)
+    monkeypatch.setattr(plain, "_rows_after_run", wrong)
     homes.put(world.home, 2, [(1, 4, None, "upsert", 0)])
     with pytest.raises(CheckFailed, match="vertex_history says"):
         homes.run(world.home, world.ledger, [2])

@@ -51,17 +51,17 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     } == {AuditVerdict.PROVED}  # type: ignore[union-attr]
     clique: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(100, 104) for b in range(a + 1, 104)]
     homes.put(home, LAST, rows(rng, 20) + clique)
-    run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
+    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
-        runner.stage(home, ledger, run_id, name)
+        runner.execute_stage(home, ledger, run_id, name)
     yield Scene(home, ledger, Warehouse(spark, home), run_id)
 
 
 def judged(scene: Scene) -> set[str]:
     """The checks of the proof that fail when the run is audited."""
     with pytest.raises(CheckFailed, match="Nothing was published"):
-        runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+        runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
     found = scene.ledger.list_checks(run_id=scene.run_id)
     assert {row.epoch for row in found if row.suite == "incremental_versus_full"}, "rows that differ are looked for"
     return {row.name for row in found if row.suite == "proof" and not row.passed}
@@ -95,7 +95,7 @@ def test_what_a_run_has_written_wrong_is_found(scene: Scene, fault: str) -> None
         if checks:
             assert judged(scene) == checks
         else:
-            runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+            runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
     finally:
         scene.restore(table, before)
 
@@ -129,7 +129,7 @@ def test_a_proof_that_fails_or_is_of_another_state_blocks(scene: Scene) -> None:
 
 
 def test_a_run_without_a_fault_passes(scene: Scene) -> None:
-    facts = runner.stage(scene.home, scene.ledger, scene.run_id, "audit")
+    facts = runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
     assert isinstance(facts, AuditFacts) and (facts.critical, facts.mode, facts.epochs) == (0, "local", [])
 
 
@@ -140,17 +140,17 @@ def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: P
     for epoch in (0, 10):
         homes.put(home, epoch, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
     homes.run(home, ledger, [0])
-    run_id = runner.begin(home, ledger, planning.plan_epochs(home, ledger, [10]))
+    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [10]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
-        runner.stage(home, ledger, run_id, name)
+        runner.execute_stage(home, ledger, run_id, name)
     scene = Scene(home, ledger, Warehouse(spark, home), run_id)
     before = scene.change("trussness", altered("a = 1 AND b = 2 AND epoch = 3", epoch="epoch + 1"))
     assert judged(scene) == {ROWS}
     wrong = [row for row in ledger.list_checks(run_id=run_id) if row.suite == "proof" and not row.passed]
     assert {row.epoch for row in wrong} == {3}
     scene.restore("trussness", before)
-    runner.stage(home, ledger, run_id, "audit")
+    runner.execute_stage(home, ledger, run_id, "audit")
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from pipeline.local import doctor
 from pipeline.reading import views
 from pipeline.run import destination, rollback
 from pipeline.run.compact import compact
-from pipeline.run.move import move
+from pipeline.run.move import move_home
 from pipeline.state import place
 from pipeline.state.ledger import Ledger
 from pipeline.storage import catalogs, inventory, unaided
@@ -73,7 +73,7 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
     assert place.find_identity(home).catalog.startswith(place.REST)  # type: ignore[union-attr]
     assert DuckTables(home).collect_rows(DuckTables(home).read_table("edges", ledger.get_revision()))
     for home, ledger in both:
-        rollback.rollback(home, ledger, 1)
+        rollback.roll_back(home, ledger, 1)
         for table, pin in ledger.get_revision().snapshots.items():  # without Spark, by the server
             refs = unaided.open_branches(home).load_metadata(table).ref_snapshots()
             assert (refs["main"], refs[f"r{ledger.get_revision().revision}"]) == (pin, pin), (home.path, table)
@@ -97,22 +97,22 @@ def test_a_home_moves_into_a_catalog_and_out_of_it(
         homes.put(home, epoch, draw_batch(rng, **BATCH))
         homes.run(home, ledger, [epoch])
     rest.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0] if method == "GET" else None
-    to = destination.read(tmp_path / "there", [f"{rest.endpoint}?namespace=moved{history}"])
-    there = move(home, to, lambda text: None)
+    to = destination.parse_target(tmp_path / "there", [f"{rest.endpoint}?namespace=moved{history}"])
+    there = move_home(home, to, lambda text: None)
     assert there is not None and [*there.proved] == [*range(1, history + 1)]
     assert shown(there.home, spark) == shown(home, spark)
     homes.put(there.home, 0, draw_batch(rng, **BATCH))
     homes.run(there.home, Ledger(there.home.database), [0])
     compact(there.home, Ledger(there.home.database), spark)
-    other = destination.read(tmp_path / "other", [f"{rest.endpoint}?namespace=moved{history}"])
+    other = destination.parse_target(tmp_path / "other", [f"{rest.endpoint}?namespace=moved{history}"])
     with pytest.raises(UsageError, match=f"the namespace moved{history} of http.* has a table .* not this home's"):
-        move(home, other, lambda text: None)
+        move_home(home, other, lambda text: None)
     if history > 2:  # from one namespace into another
-        again = destination.read(tmp_path / "again", [f"{rest.endpoint}?namespace=again{history}"])
-        twice = move(there.home, again, lambda text: None)
+        again = destination.parse_target(tmp_path / "again", [f"{rest.endpoint}?namespace=again{history}"])
+        twice = move_home(there.home, again, lambda text: None)
         assert twice is not None and shown(twice.home, spark) == shown(there.home, spark)
         there = twice
-    back = move(there.home, destination.read(tmp_path / "back", []), lambda text: None)
+    back = move_home(there.home, destination.parse_target(tmp_path / "back", []), lambda text: None)
     assert back is not None and shown(back.home, spark) == shown(there.home, spark)
     homes.run(back.home, Ledger(back.home.database), [0], remove=True)
 

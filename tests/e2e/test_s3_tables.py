@@ -21,7 +21,7 @@ from pipeline.local import demo
 from pipeline.reading import views
 from pipeline.run import destination, planning, runner
 from pipeline.run.compact import compact
-from pipeline.run.move import move
+from pipeline.run.move import move_home
 from pipeline.state import files, place
 from pipeline.state.ledger import Ledger
 from pipeline.storage import inventory
@@ -119,7 +119,7 @@ def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s
         home = demo.daily(homes.make(tmp_path / name, toml)[0])
         demo.land_messages(home)
         ledger = place.open_ledger(home, writes=True)
-        assert runner.run(home, ledger, planning.plan(home, ledger, lambda epoch: True)) is not None
+        assert runner.execute_run(home, ledger, planning.plan_run(home, ledger, lambda epoch: True)) is not None
         seen.append(shown(home, spark))
         assert not inventory.take_inventory(home, ledger).missing
     assert seen[0] == seen[1]
@@ -135,7 +135,7 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
         homes.run(home, ledger, [epoch])
     faults = random.Random(seeds.one())
     store.faults = lambda method, path: faults.choices([None, "503", "cut"], [94, 3, 3])[0]
-    there = move(home, destination.read(tmp_path / "there", [f"{s3}/moved"]), lambda text: None)
+    there = move_home(home, destination.parse_target(tmp_path / "there", [f"{s3}/moved"]), lambda text: None)
     assert (
         there is not None and [*there.proved] == [1, 2] and set(there.proved[1]) == set(ledger.get_revision().snapshots)
     )
@@ -144,7 +144,7 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     raw.write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b, *_ in draw_batch(rng, **BATCH)))
     landing.land(there.home, [raw], landing.Options(epoch=0))
     homes.run(there.home, Ledger(there.home.database), [0])
-    back = move(there.home, destination.read(tmp_path / "back", []), lambda text: None)
+    back = move_home(there.home, destination.parse_target(tmp_path / "back", []), lambda text: None)
     assert back is not None and [*back.proved] == [1, 2, 3]
     assert shown(back.home, spark) == shown(there.home, spark)
     store.faults = lambda method, path: None

@@ -89,7 +89,7 @@ def test_value_columns_of_unusual_names(
     homes.run(home, ledger, [2])  # another column was declared
     assert published(home, ledger, spark) == []
     before = views.totals(home, ledger)
-    runner.run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    runner.execute_run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
     assert [{**row, "revision": 0} for row in views.totals(home, ledger)] == [{**row, "revision": 0} for row in before]
 
     def said(*command: str) -> str:

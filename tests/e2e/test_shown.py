@@ -61,7 +61,7 @@ class Scene:
 
     def failed(self) -> set[tuple[int, str]]:
         row = self.ledger.get_revision()
-        epochs = audit.auditable(self.ledger, row)
+        epochs = audit.auditable_epochs(self.ledger, row)
         found = audit.audit_published(self.warehouse, row, epochs, lambda text: None)
         return {(check["epoch"], check["name"]) for check in found if not check["passed"]}
 

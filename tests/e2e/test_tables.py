@@ -119,7 +119,7 @@ def test_main_and_tags_are_what_is_published(
     homes.run(home, ledger, [2])
     check(home, ledger, 1, 2)
     told: list[str] = []
-    rollback.rollback(home, ledger, 1, told.append)  # by SQL and metadata alone
+    rollback.roll_back(home, ledger, 1, told.append)  # by SQL and metadata alone
     assert (
         not told
         and ledger.get_revision().snapshots == ledger.get_revision(1).snapshots != ledger.get_revision(2).snapshots
@@ -134,7 +134,7 @@ def test_main_and_tags_are_what_is_published(
     check(home, ledger, 5)
     with monkeypatch.context() as patch:  # it dies after the row of the ledger
         patch.setattr(Branches, "update_refs", lambda *_: exec("raise ConnectionRefusedError"))
-        rollback.rollback(home, ledger, 4, told.append)
+        rollback.roll_back(home, ledger, 4, told.append)
     assert len(told) == 2 and "revision 4 shares its tables with later ones" in told[0] and "altneu doctor" in told[1]
     assert {refs["main"] for refs in names(home).values()} == set(ledger.get_revision(5).snapshots.values())
     assert "r6" not in names(home)["edges"]
@@ -156,7 +156,7 @@ def test_main_and_tags_are_what_is_published(
     homes.run(home, ledger, [4])
     compact(home, ledger, spark, grace=0)
     check(home, ledger, 8)
-    rollback.rollback(home, ledger, 0)
+    rollback.roll_back(home, ledger, 0)
     for table, refs in names(home).items():
         assert refs["main"] == refs["r9"] == unaided.open_branches(home).first_snapshot(table)
 

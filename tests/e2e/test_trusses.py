@@ -133,7 +133,7 @@ def wrong(path: Path, spark: SparkSession, ledger: Ledger, fault) -> dict[str, d
         return fault(frame) if table == "trussness" else frame
 
     found: dict[str, dict[int, list[str]]] = defaultdict(dict)
-    for check in audit.incremental_versus_full(warehouse, read, [0, 1], lambda text: None):
+    for check in audit.check_incremental_versus_full(warehouse, read, [0, 1], lambda text: None):
         if not check["passed"]:
             found[check["name"]][check["epoch"]] = [row["key"] for row in check["rows"]]
     return dict(found)

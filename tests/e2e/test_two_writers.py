@@ -57,16 +57,16 @@ BEFORE_PUBLISH = ("ingest", "edges", "edges", "triangles", "truss", "audit")  # 
 def interleave(home: Home, ledger: Ledger, one: int, two: int) -> None:
     """Both epochs go through their stages on the same revision, interleaved; then the first is published."""
     before = views.totals(home, ledger, all_epochs=True)
-    begun = (runner.begin(home, ledger, planning.plan_epochs(home, ledger, [epoch])) for epoch in (one, two))
+    begun = (runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch])) for epoch in (one, two))
     ids = [run_id for run_id in begun if run_id is not None]
     for stage in BEFORE_PUBLISH:
         for run_id in ids:
-            runner.stage(home, ledger, run_id, stage)
+            runner.execute_stage(home, ledger, run_id, stage)
     assert views.totals(home, ledger, all_epochs=True) == before, "nothing is visible yet"
     parent = ledger.get_revision().revision
-    runner.stage(home, ledger, ids[0], "publish")
+    runner.execute_stage(home, ledger, ids[0], "publish")
     with pytest.raises(RevisionConflict, match=f"revision {parent + 1} was published|revision {parent}, but run"):
-        runner.stage(home, ledger, ids[1], "publish")
+        runner.execute_stage(home, ledger, ids[1], "publish")
 
 
 @pytest.mark.parametrize("kind", DATABASE_KINDS)

@@ -73,7 +73,7 @@ def test_no_archive_no_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, ledger = homes.make(tmp_path / "home")
     homes.put(home, 3, [(1, 2, None, "upsert", 0)] * 5)
-    assert 1 <= runner._landed_rows(home, [3, 4]) <= 10 and runner._landed_rows(home, []) == 0
+    assert 1 <= runner._estimate_landed_rows(home, [3, 4]) <= 10 and runner._estimate_landed_rows(home, []) == 0
     few: list[bool] = []
     monkeypatch.setattr(module, "start_session", lambda master, conf, few_: few.append(few_))
     monkeypatch.setattr(module.SparkContext, "_active_spark_context", None)

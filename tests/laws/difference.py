@@ -26,7 +26,7 @@ def side_of_base(world: World, run: RunRecord) -> Side:
 
 def side_of_run(world: World, run: RunRecord) -> Side:
     """What a run that is not published would show."""
-    return Side(world.home, world.ledger, held.as_published(world.ledger, run), run)
+    return Side(world.home, world.ledger, held.unpublished_revision(world.ledger, run), run)
 
 
 def recompute(landed: Landed, frontier: int | None, epoch: int, live_for: int | None) -> dict[str, dict[Any, Any]]:

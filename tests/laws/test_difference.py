@@ -34,8 +34,8 @@ def test_the_difference_of_any_two_revisions(spark: SparkSession, tmp_path: Path
     compact(world.home, world.ledger, spark, grace=0)
     # its base was written again meanwhile
     assert_difference(world, side_of_base(world, run), side_of_run(world, run), (old[2], world.landed))
-    held.approve(world.home, world.ledger, run, None, None)
-    assert runner.publish(world.home, world.ledger, run.run_id).revision == 3
+    held.approve_run(world.home, world.ledger, run, None, None)
+    assert runner.publish_held_run(world.home, world.ledger, run.run_id).revision == 3
     world.record_revision()
     world.roll_back(2)
     world.publish_epochs(3)

@@ -132,11 +132,11 @@ def test_any_history_of_the_same_batches(spark: SparkSession, tmp_path: Path) ->
     homes.run(other.home, other.ledger, order)
     right = other.ledger.get_revision().revision
     assert record_of(other) == expected, world.seed
-    rollback.rollback(other.home, other.ledger, 1)
+    rollback.roll_back(other.home, other.ledger, 1)
     assert record_of(other) == record_of(other, 1)
-    rollback.rollback(other.home, other.ledger, 0)
+    rollback.roll_back(other.home, other.ledger, 0)
     assert not any(record_of(other).values())
-    rollback.rollback(other.home, other.ledger, right)
+    rollback.roll_back(other.home, other.ledger, right)
     assert compact(other.home, other.ledger, spark, grace=0).verified
     assert record_of(other) == expected, world.seed
     assert_tables_have_what_is_recorded(other)
@@ -167,12 +167,12 @@ def test_a_longer_history_of_the_same_batches(spark: SparkSession, tmp_path: Pat
     homes.run(other.home, other.ledger, [wrong])
     right = other.ledger.get_revision().revision
     assert record_of(other) == expected, world.seed
-    rollback.rollback(other.home, other.ledger, 1)
-    rollback.rollback(other.home, other.ledger, right)
+    rollback.roll_back(other.home, other.ledger, 1)
+    rollback.roll_back(other.home, other.ledger, right)
     assert record_of(other) == expected, world.seed
     homes.run_as_planned(other.home, other.ledger, planning.plan_rebuild(other.home, other.ledger, from_landing=True))
     assert not any(other.ledger.staged_fingerprints(other.ledger.get_revision().run_id).values()), world.seed
-    rollback.rollback(other.home, other.ledger, right)
+    rollback.roll_back(other.home, other.ledger, right)
     assert compact(other.home, other.ledger, spark, grace=0).verified
     assert record_of(other) == expected, world.seed
     assert_tables_have_what_is_recorded(other)
@@ -215,7 +215,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
     """Also in a home of before there were fingerprints: then the old tables are read for them."""
     world = World(spark, tmp_path / "home", settings="[retention]\nepochs = 2\n")
     world.publish_epochs(0, 1, 2)
-    row, fold = world.ledger.get_revision(), compaction.fold
+    row, fold = world.ledger.get_revision(), compaction.fold_rows
     victim = world.rng.choice(["upserts", "edges", "degrees", "trussness"])
     print(f"{victim=}")
 
@@ -223,7 +223,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
         found = fold(table, *arguments)
         return found.subtract(found.orderBy("epoch", *found.columns).limit(1)) if table == victim else found
 
-    monkeypatch.setattr(compaction, "fold", lossy)
+    monkeypatch.setattr(compaction, "fold_rows", lossy)
     for _ in ("known", "not known"):
         what = f"the new tables are not the old ones at revision 1: table {victim}, epoch "
         with pytest.raises(CheckFailed, match=what) as said:
@@ -232,7 +232,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
         assert world.ledger.get_revision() == row and world.ledger.list_runs()[-1].state == "failed"
         with world.ledger.engine.begin() as connection:
             connection.execute(schema.fingerprints.delete())
-    monkeypatch.setattr(compaction, "fold", fold)
+    monkeypatch.setattr(compaction, "fold_rows", fold)
     assert compact(world.home, world.ledger, spark, grace=0).verified
     world.assert_same_as_reference(1)
 

@@ -124,7 +124,7 @@ def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession,
 
 def begin_run(world: World, epoch: int, *stages: str) -> str:
     """A run of one epoch that has done some of its stages."""
-    run_id = runner.begin(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [epoch]))
+    run_id = runner.begin_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [epoch]))
     assert run_id
     run_stages(world, run_id, *stages)
     return run_id
@@ -132,14 +132,14 @@ def begin_run(world: World, epoch: int, *stages: str) -> str:
 
 def run_stages(world: World, run_id: str, *stages: str) -> None:
     for stage in stages:
-        runner.stage(world.home, world.ledger, run_id, stage)
+        runner.execute_stage(world.home, world.ledger, run_id, stage)
 
 
 def assert_cannot_be_read_any_more(world: World, revision: int) -> None:
     with pytest.raises(AltneuError, match=f"revision {revision} cannot be read any more"):
         Warehouse(world.spark, world.home).read_table("edges", world.ledger.get_revision(revision))
     with pytest.raises(AltneuError, match="cannot be read any more"):
-        rollback.rollback(world.home, world.ledger, revision)
+        rollback.roll_back(world.home, world.ledger, revision)
 
 
 def count_data_files(world: World) -> int:
@@ -254,7 +254,7 @@ def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None
     world.publish_epochs(1, 2)
     world.publish_epochs(4)
     right = copy.deepcopy(world.landed)
-    row, epochs = rollback.rollback(world.home, world.ledger, 1)
+    row, epochs = rollback.roll_back(world.home, world.ledger, 1)
     assert (row.revision, row.frontier, epochs) == (4, 1, [1, 2, 4])
     world.expected[4] = world.expected[1]
     world.assert_same_as_reference(1, 2, 3, 4)
@@ -266,10 +266,10 @@ def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None
     world.assert_same_as_reference(5)
     assert world.expected_edges(5) == world.expected_edges(3)
     with pytest.raises(AltneuError, match="revision 9 was not published"):
-        rollback.rollback(world.home, world.ledger, 9)
+        rollback.roll_back(world.home, world.ledger, 9)
     # after a compaction the kept revisions share a snapshot: what a rollback takes back stays in it, and is not seen
     compact(world.home, world.ledger, spark, grace=3600)
-    rollback.rollback(world.home, world.ledger, 1)
+    rollback.roll_back(world.home, world.ledger, 1)
     world.expected[6] = world.expected[1]
     world.landed = copy.deepcopy(world.expected[1][0])
     world.assert_same_as_reference(1, 3, 5, 6)
@@ -285,7 +285,7 @@ def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Pa
     world.publish_epochs(0, 1)
     graph = Graph(world.home.path, spark)
     had = Counter((r.src, r.dst, r.trussness) for r in graph.edges().collect())
-    row, epochs = rollback.rollback(world.home, world.ledger, 0)
+    row, epochs = rollback.roll_back(world.home, world.ledger, 0)
     assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [0, 1])
     with pytest.raises(AltneuError, match="nothing is published"):
         graph.edges()
@@ -348,10 +348,10 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.publish_epochs(2, 4)  # replaced
     world.publish_epochs(1, 5)  # replaced, and it will lie before `since`: later than the oldest revision that is kept
     world.land_batches(6)  # a run at work: it has read its batch and made its edges when the compaction comes
-    run_id = runner.begin(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [6]))
+    run_id = runner.begin_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [6]))
     assert run_id
     for name in ("ingest", "edges"):
-        runner.stage(world.home, world.ledger, run_id, name)
+        runner.execute_stage(world.home, world.ledger, run_id, name)
     facts = compact(world.home, world.ledger, spark, grace=3600)
     assert (facts.since, facts.revisions, facts.dropped_revisions) == (2, [2, 4], 1)
     assert all(size.files <= 1 for size in facts.tables.values())
@@ -359,9 +359,9 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     with pytest.raises(AltneuError, match="revision 1 cannot be read any more"):
         Warehouse(spark, world.home).read_table("edges", world.ledger.get_revision(1))
     with pytest.raises(AltneuError, match="cannot be read any more"):
-        rollback.rollback(world.home, world.ledger, 1)
+        rollback.roll_back(world.home, world.ledger, 1)
     for name in ("triangles", "truss", "audit", "publish", "report"):
-        runner.stage(world.home, world.ledger, run_id, name)
+        runner.execute_stage(world.home, world.ledger, run_id, name)
     world.record_revision()
     world.assert_same_as_reference(4, 5)
     graph = Graph(world.home.path, spark)
@@ -443,7 +443,7 @@ def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> N
     world.publish_epochs(1)
     world.publish_epochs(3)
     consumer.follow()  # two at once
-    rollback.rollback(world.home, world.ledger, 1)
+    rollback.roll_back(world.home, world.ledger, 1)
     world.expected[4] = world.expected[1]
     consumer.follow()
     world.rebuild(from_landing=True)
@@ -491,7 +491,7 @@ def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
     full = follow()
     (gone,) = graph.changes_since(1, full, vertex="a").collect()
     assert {gone.src, gone.dst} == {"a", "z"}
-    rollback.rollback(home, ledger, 1)
+    rollback.roll_back(home, ledger, 1)
     back = follow()
     (gone,) = graph.changes_since(full, back, vertex="a").collect()  # a name that the newer revision does not know
     assert ({gone.src, gone.dst}, gone["diff"]) == ({"a", "z"}, -1)
@@ -502,7 +502,7 @@ def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
     assert graph.changes_since(follow() - 1).count() == 0
     (came,) = graph.changes_since(full, edge=("x", "y")).collect()
     assert {came.src, came.dst} == {"x", "y"}
-    rollback.rollback(home, ledger, 0)
+    rollback.roll_back(home, ledger, 0)
     follow()
     assert not any(held.values())
     with pytest.raises(UsageError, match="no vertex is called 'q'"):

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from algorithms.fingerprint import Fingerprint
-from pipeline.checking.landed import _last, _steps
+from pipeline.checking.landed import _last_rows, _steps_of_pairs
 from pipeline.run import proving
-from pipeline.run.decision import Way
-from pipeline.run.suites import _alone
+from pipeline.run.decision import Strategy
+from pipeline.run.suites import _are_unique
 from pipeline.storage import few
 from pipeline.storage.declared import table_columns
 from tests import homes, seeds
@@ -64,7 +64,7 @@ def test_edges_follow_from_the_rows(seed: int, live_for: int | None) -> None:
     rows = drawn(random.Random(seed))
     kinds = (np.int64, np.int64, np.bool_, np.int64, np.int64, np.bool_, np.int64)
     columns = [np.array([row[i] for row in rows], kind) for i, kind in enumerate(kinds)]
-    a, b, epoch, diff = _steps(*_last(*columns), live_for)
+    a, b, epoch, diff = _steps_of_pairs(*_last_rows(*columns), live_for)
     found = dict(zip(zip(a.tolist(), b.tolist(), epoch.tolist(), strict=True), diff.tolist(), strict=True))
     assert found == slowly(rows, live_for)
 
@@ -82,7 +82,7 @@ def test_edges_follow_from_the_rows(seed: int, live_for: int | None) -> None:
 )
 def test_whether_rows_are_alone(tiny: SparkSession, rows: list[tuple[int, ...]], alone: bool) -> None:
     frame = tiny.createDataFrame(rows, "epoch bigint, src bigint, dst bigint, seq bigint, diff bigint")
-    assert _alone(frame) is alone
+    assert _are_unique(frame) is alone
 
 
 FRONTIER, WINDOW, OPEN = 4, 5, 2**63 - 1
@@ -181,10 +181,10 @@ def test_rows_of_landed_pairs_and_of_the_recounted_part_are_compared(
         frontier=FRONTIER,
         parent=SimpleNamespace(since=None),
         keeps=lambda table: True,
-        decide=lambda kind: SimpleNamespace(way=Way.BROADCAST),
+        decide=lambda kind: SimpleNamespace(way=Strategy.BROADCAST),
         after=read,
         delta=lambda table: read(table).where("revision = 2"),
     )
     proof = SimpleNamespace(between=PART, part=RECOUNTED)
-    found = proving._landed(run, 1, [1, FRONTIER], False, proof)  # type: ignore[arg-type]
+    found = proving._compare_landed(run, 1, [1, FRONTIER], False, proof)  # type: ignore[arg-type]
     assert [(row["epoch"], row["what"], row["a"]) for row in found] == wanted

@@ -20,7 +20,7 @@ from pipeline.errors import UsageError
 from pipeline.home.directory import Home
 from pipeline.reading import views
 from pipeline.run import planning
-from pipeline.run.forecast import forecast
+from pipeline.run.forecast import forecast_run
 from pipeline.run.stages import edges
 from pipeline.state.facts import TrianglesFacts
 from pipeline.state.ledger import Ledger
@@ -128,7 +128,7 @@ def test_any_order_equals_recomputation(
     deliver(order[2:])
     for epoch in order[:2]:
         homes.put(home, epoch, final[epoch])
-    planned = forecast(home, ledger, planning.plan_epochs(home, ledger, order[:2])).words["motifs"]
+    planned = forecast_run(home, ledger, planning.plan_epochs(home, ledger, order[:2])).words["motifs"]
     deliver(order[:2])  # the correction
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
     plan = ledger.get_facts(row.run_id, TrianglesFacts).motif_plan
@@ -218,7 +218,7 @@ def test_the_audit_finds_a_count_that_is_off_by_one(spark: SparkSession, tmp_pat
 
     failed = [
         check
-        for check in audit.incremental_versus_full(warehouse, broken, [0], lambda text: None, revision=row)
+        for check in audit.check_incremental_versus_full(warehouse, broken, [0], lambda text: None, revision=row)
         if not check["passed"]
     ]
     assert [check["name"] for check in failed] == ["motif counts of vertices equal a full recomputation"]

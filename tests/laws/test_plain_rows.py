@@ -90,8 +90,8 @@ def test_the_rows_of_a_history_are_recomputed_ones(spark: SparkSession, tmp_path
     home, _ = homes.make(tmp_path / "home", ALL + toml)
     history = draw_history(random.Random(seeds.one()), home)
     read, row = reader(spark, home, collections(home, history, *rule)), SimpleNamespace(frontier=max(history))
-    assert_vertex_history(home, rows_of(plain.whole("vertex_history", read, home, None, row)), history, *rule)
-    assert_edge_now(home, rows_of(plain.whole("edge_now", read, home, None, row)), history, *rule)
+    assert_vertex_history(home, rows_of(plain.serving_rows("vertex_history", read, home, None, row)), history, *rule)
+    assert_edge_now(home, rows_of(plain.serving_rows("edge_now", read, home, None, row)), history, *rule)
 
 
 @pytest.mark.law(4)
@@ -109,11 +109,11 @@ def test_what_a_run_does_not_touch_is_as_it_was(spark: SparkSession, tmp_path: P
     changed = history | {2: draw_batch(rng, values=values, most=4), 6: draw_batch(rng, values=values, most=4)}
     before, after = collections(home, history, *rule), collections(home, changed, *rule)
     run = run_between(spark, home, before, after, (max(history), max(changed)))
-    make = plain._vertices if table == "vertex_history" else plain._edges
+    make = plain._vertex_rows if table == "vertex_history" else plain._edge_rows
     old, new = make(reader(spark, home, before), home, max(history)), make(run.after, home, run.frontier)
-    touched = plain._touched(run, table).localCheckpoint()
+    touched = plain._touched_keys(run, table).localCheckpoint()
     stays = Counter(map(tuple, old.collect()))
-    stays.subtract(map(tuple, plain._of(run, table, old, touched).collect()))
+    stays.subtract(map(tuple, plain._rows_of_keys(run, table, old, touched).collect()))
     assert not -stays, "of a touched key all rows are"
     made_again = make(run.after, home, run.frontier, touched)
     assert +stays + Counter(map(tuple, made_again.collect())) == Counter(map(tuple, new.collect()))

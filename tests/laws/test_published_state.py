@@ -140,7 +140,7 @@ def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> Non
     epochs = list(range(row.frontier + 1))
     found = {
         (r.epoch, r.what, r.a, r.b): r.value
-        for r in audit.maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
+        for r in audit.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
         if r.what in ("trussness_of_edge", "triangles_at_vertex")
     }
     expected = {}
@@ -181,7 +181,7 @@ def test_the_audit_finds_a_seeded_fault(spark: SparkSession, tmp_path: Path) -> 
             column = "k" if table == "trussness" else "diff"
             return frame.withColumn(column, spark_when(at, f"{column} + {add}", column))
 
-        results = audit.incremental_versus_full(warehouse, broken, [0], lambda text: None)
+        results = audit.check_incremental_versus_full(warehouse, broken, [0], lambda text: None)
         failed = {result["name"] for result in results if not result["passed"]}
         assert f"{kind} equal a full recomputation" in failed
 

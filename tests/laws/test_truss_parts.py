@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.home import memory
 from pipeline.run import planning, runner
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.state import place
 from pipeline.state.facts import TrussFacts
 from pipeline.state.records import RunState
@@ -41,9 +41,9 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     world.land_batches(1)
     said: list[str] = []
     plan = planning.plan_epochs(world.home, world.ledger, [1])
-    monkeypatch.setattr(Run, "stored", lambda run: 3_000_000)
+    monkeypatch.setattr(RunContext, "count_stored_rows", lambda run: 3_000_000)
     with executed(spark) as plans:
-        runner.run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
+        runner.execute_run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     cut = [number for text in plans for number in partitions(text)]
     held = min(int(found[1]) for line in said if (found := re.search(r"(\d+) parts, which hold", line)))
     assert cut.count(6) > 20 and len(set(cut)) <= 3, "by size, and as many as there are parts, twice"

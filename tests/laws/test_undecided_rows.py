@@ -199,11 +199,11 @@ def test_the_other_rows_make_the_edges(spark: SparkSession) -> None:
             config=SimpleNamespace(condition=text, values=TYPES, edges=SimpleNamespace(live_for=None), motifs={})
         )
         values = list(TYPES)
-        surviving = audit.surviving(kept, home, list(EPOCHS)).distinct().collect()
+        surviving = audit.recompute_edges(kept, home, list(EPOCHS)).distinct().collect()
         ways = {
             "stage": contents(edges.steps(edges.edge_changes(None, kept, None, values, None, text), ["a", "b"])),
             "first": contents(edges.steps(edges.first_edges(kept, values, None, text), ["a", "b"])),
-            "proof": contents(landed.edge_steps(landed.with_pairs(kept), home)),
+            "proof": contents(landed.edge_steps(landed.add_pairs(kept), home)),
             "audit": {e: {(r.a, r.b) for r in surviving if r.epoch == e} for e in EPOCHS},
         }
         history: dict[int, list[reference.Row]] = {epoch: [] for epoch in EPOCHS}
@@ -339,7 +339,7 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     with pytest.raises(BatchRejected, match="3 of 9 rows are malformed") as wrong:
         homes.run(home, ledger, [2])
     assert "landing/epoch=2/rows.csv line 8: [edges] where = 'tag > 5' cannot be evaluated on" in wrong.value.what
-    runner.run(home, ledger, planning.plan_epochs(home, ledger, [2, 3]), keep_going=True)
+    runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [2, 3]), keep_going=True)
     assert sorted(ledger.published_batches()) == [0, 1, 3]
 
 
@@ -353,7 +353,7 @@ def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
     def rebuild(condition: str, *, from_landing: bool) -> None:
         (home.path / "altneu.toml").write_text(TOML.format(condition))
         now = type(home).open_home(home.path)
-        runner.run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=from_landing))
+        runner.execute_run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=from_landing))
 
     def describe_batch() -> tuple[int, int, int]:
         batch = ledger.published_batches()[0]

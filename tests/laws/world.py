@@ -84,7 +84,7 @@ class World:
         self.record_revision()
 
     def roll_back(self, revision: int) -> None:
-        rollback.rollback(self.home, self.ledger, revision)
+        rollback.roll_back(self.home, self.ledger, revision)
         self.expected[self.ledger.get_revision().revision] = self.expected[revision]
         self.landed = copy.deepcopy(self.expected[revision][0])
 
@@ -101,7 +101,7 @@ class World:
             landed, live_for = self.expected[revision]
             assert row.frontier is not None
             shown = list(range(row.since or 0, row.frontier + 1))
-            kept = audit.maintained(lambda table, row=row: warehouse.read_table(table, row), shown)
+            kept = audit.select_maintained(lambda table, row=row: warehouse.read_table(table, row), shown)
             found = {(r.epoch, r.what, r.a, r.b): r.value for r in kept.collect() if r.what in KINDS}
             wanted: Counter[Any] = Counter()
             for epoch in shown:

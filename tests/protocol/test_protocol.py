@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import pipeline.storage.branches
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state.facts import AuditFacts, PublishFacts
 from pipeline.state.ledger import Ledger
@@ -92,8 +92,8 @@ def ledger_first(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """The row comes before the data that it pins."""
     world.stages["audit"] = lambda run: AuditFacts(checks=0, failed=0, critical=0)
 
-    def publish(run: Run) -> PublishFacts:
-        facts = publish_stage.work(run)
+    def publish(run: RunContext) -> PublishFacts:
+        facts = publish_stage.publish(run)
         see(run)
         return facts
 
@@ -103,7 +103,7 @@ def ledger_first(world: Protocol, patch: pytest.MonkeyPatch) -> None:
 def without_pin(world: Protocol, patch: pytest.MonkeyPatch) -> None:
     """What the branches hold is published, not what was audited."""
     head = lambda run, table: run.warehouse.head(table, run.run_id, run.base(table))  # noqa: E731
-    patch.setattr(Run, "head", head)
+    patch.setattr(RunContext, "verified_snapshot", head)
 
 
 def without_grace(world: Protocol, patch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from pipeline import events
 from pipeline.errors import AltneuError, LeaseLost, RevisionConflict
 from pipeline.home.directory import Home
 from pipeline.run import compact, held, rollback, runner, stages, telemetry
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.run.stages import publish as publish_stage
 from pipeline.state import lease
 from pipeline.state.facts import AuditFacts, Facts
@@ -50,7 +50,7 @@ class Protocol:
         self.home = Home.open_home(path)
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.world: World | None = None
-        self.stages: dict[str, Callable[[Run], Facts]] = {"audit": see, "publish": publish_stage.work}
+        self.stages: dict[str, Callable[[RunContext], Facts]] = {"audit": see, "publish": publish_stage.publish}
         self.grace = GRACE
         patch.setattr(lease, "read_clock", lambda: self.now)
         patch.setattr(lease, "run_periodically", lambda seconds, work: contextlib.nullcontext())
@@ -58,15 +58,15 @@ class Protocol:
         patch.setattr(pipeline.storage.session, "session_for", lambda *_: None)
         patch.setattr(pipeline.storage.session, "size_plans", lambda *_: contextlib.nullcontext())
         patch.setattr(expectations.engine, "prepare", lambda: None)
-        patch.setattr(telemetry.Stage, "work", lambda stage, function, run: function(run))
-        patch.setattr(stages.Stage, "work", lambda stage, run: self.stages[stage.name](run))
-        patch.setattr(Run, "stored", lambda run: 0)
+        patch.setattr(telemetry.StageTelemetry, "measure", lambda stage, function, run: function(run))
+        patch.setattr(stages.Stage, "run_stage", lambda stage, run: self.stages[stage.name](run))
+        patch.setattr(RunContext, "count_stored_rows", lambda run: 0)
         patch.setattr(events.log, "disabled", True)
         for module in (pipeline.report, pipeline.run.rollback, pipeline.run.compact):
             patch.setattr(module, "refresh", lambda *_: None)
         patch.setattr(pipeline.run.context, "Warehouse", lambda spark, home: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
-        patch.setattr(rollback, "written_again", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
+        patch.setattr(rollback, "rewrite_revision", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
         names = itertools.count()
         patch.setattr(rollback, "new_run_id", lambda: f"rollback{next(names)}")
         patch.setattr(compact, "new_run_id", lambda: f"compact{next(names)}")
@@ -98,11 +98,11 @@ class Protocol:
         return World(self, copy.deepcopy(catalog), works)
 
 
-def see(run: Run) -> AuditFacts:
+def see(run: RunContext) -> AuditFacts:
     """A stage that writes all tables, and one that looks at them: as the audit does, it records what it has seen."""
     for table in TABLES:
-        run.put(table, (run.run_id,))
-    run.wrote.update(run.heads().snapshots)
+        run.put_rows(table, (run.run_id,))
+    run.new_snapshots.update(run.unpublished_revision().snapshots)
     return AuditFacts(checks=0, failed=0, critical=0)
 
 
@@ -174,7 +174,7 @@ class World:
         for stage in ("audit", "publish"):
             for attempt in range(tries):
                 try:
-                    runner.stage(self.protocol.home, book, run_id, stage)
+                    runner.execute_stage(self.protocol.home, book, run_id, stage)
                     break
                 except (RevisionConflict, LeaseLost):
                     raise
@@ -189,8 +189,8 @@ class World:
         book.create_run(
             run_id, book.get_revision().revision, [1], self.protocol.home.config.semantic_settings(), hold=True
         )
-        runner.stage(self.protocol.home, book, run_id, "audit")
-        held.hold(self.protocol.home, book, run_id)
+        runner.execute_stage(self.protocol.home, book, run_id, "audit")
+        held.hold_run(self.protocol.home, book, run_id)
         return "held"
 
     def decide(self, name: str, how: str) -> str:
@@ -198,10 +198,10 @@ class World:
         book, home = self.ledger(name), self.protocol.home
         for run in book.list_held()[:1]:
             if how == "discard":
-                held.reject(home, book, run, name, None)
+                held.reject_run(home, book, run, name, None)
                 return "rejected"
-            held.approve(home, book, run, name, None)
-            runner.stage(home, book, run.run_id, "publish")
+            held.approve_run(home, book, run, name, None)
+            runner.execute_stage(home, book, run.run_id, "publish")
             return "published"
         return "nothing is held"
 
@@ -228,7 +228,7 @@ class World:
         return "done"
 
     def roll_back(self, name: str, revision: int) -> str:
-        rollback.rollback(self.protocol.home, self.ledger(name), revision)
+        rollback.roll_back(self.protocol.home, self.ledger(name), revision)
         return "published"
 
     def written_again(self, book: Ledger, run_id: str, target: Revision) -> dict[str, int]:

@@ -121,7 +121,7 @@ class Seed:
             connection.execute(
                 db.ledger.update().where(db.ledger.c.revision == revision).values(snapshots={"t": str(revision)})
             )
-        rollback.rollback(self.home, self.ledger, revision)
+        rollback.roll_back(self.home, self.ledger, revision)
 
     def audit(self, results: list[dict[str, Any]]) -> None:
         """An audit outside a run, of what is published now."""

@@ -248,7 +248,7 @@ def test_the_newest_runs_have_kind_and_time_and_the_landing_is_looked_at(seed: S
 
 def test_a_rollback_to_the_empty_state_leaves_pages_that_say_so(seed: Seed) -> None:
     three(seed)
-    rollback.rollback(seed.home, seed.ledger, 0)
+    rollback.roll_back(seed.home, seed.ledger, 0)
     for day in ALL:
         assert document(seed.home, seed.ledger, day)["state"] == "empty"
         assert "Nothing is published for this epoch." in text(seed, day)

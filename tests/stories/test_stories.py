@@ -34,7 +34,7 @@ from pipeline.checking import audit
 from pipeline.errors import AltneuError, RunFailed, UsageError
 from pipeline.run import planning, rollback, runner, stages
 from pipeline.run.compact import compact
-from pipeline.run.context import Run
+from pipeline.run.context import RunContext
 from pipeline.storage.warehouse import Warehouse
 from tests import homes
 from tests.stories.world import Settings, World
@@ -146,9 +146,9 @@ class Story(RuleBasedStateMachine):
     def backfill(self) -> None:
         world = self.world
         todo = [epoch for epoch in world.changed() if not self._folded(epoch)]
-        plan = planning.plan(world.home, world.ledger, lambda epoch: True)
+        plan = planning.plan_run(world.home, world.ledger, lambda epoch: True)
         if not todo:
-            assert runner.run(world.home, world.ledger, plan) is None
+            assert runner.execute_run(world.home, world.ledger, plan) is None
         elif self._restated():
             with pytest.raises(UsageError):
                 homes.run_as_planned(world.home, world.ledger, plan)
@@ -191,7 +191,7 @@ class Story(RuleBasedStateMachine):
         revision = data.draw(st.sampled_from(sorted(readable)))
         if revision == world.ledger.get_revision().revision:
             return
-        rollback.rollback(world.home, world.ledger, revision)
+        rollback.roll_back(world.home, world.ledger, revision)
         world.rolled_back(revision)
         world.configure(world.newest.settings)
 
@@ -241,16 +241,16 @@ class Story(RuleBasedStateMachine):
             return
         if not {mine, theirs} <= set(world.changed()):
             return
-        run_id = runner.begin(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [mine]))
+        run_id = runner.begin_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [mine]))
         assert run_id is not None
         done = stages.NAMES[: stages.NAMES.index(stage) + 1]
         for name in done:
-            runner.stage(world.home, world.ledger, run_id, name)
+            runner.execute_stage(world.home, world.ledger, run_id, name)
         homes.run(world.home, world.ledger, [theirs])
         world.published([theirs])
         with pytest.raises(AltneuError):
             for name in stages.NAMES[len(done) : -1]:
-                runner.stage(world.home, world.ledger, run_id, name)
+                runner.execute_stage(world.home, world.ledger, run_id, name)
         world.check()
         self._run([mine])
 
@@ -259,9 +259,9 @@ class Story(RuleBasedStateMachine):
 def dying(stage: str, after: bool) -> Iterator[None]:
     """Inside, a stage raises what nobody catches, before it has worked or after."""
     module = import_module(f"pipeline.run.stages.{stage}")
-    work: Callable[[Run], Any] = module.work
+    work: Callable[[RunContext], Any] = module.work
 
-    def die(run: Run) -> Any:
+    def die(run: RunContext) -> Any:
         if after:
             work(run)
         raise Killed

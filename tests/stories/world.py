@@ -270,7 +270,7 @@ class World:
     def _tables(self, row: Revision) -> None:
         """Every edge and vertex at every epoch that the revision answers for, out of the tables."""
         warehouse, epochs = Warehouse(self.spark, self.home), self._epochs(row)
-        found = audit.maintained(lambda table: warehouse.read_table(table, row), list(epochs)).collect()
+        found = audit.select_maintained(lambda table: warehouse.read_table(table, row), list(epochs)).collect()
         numbers = self._numbers(warehouse, row)
         named = {}
         for r in found:

@@ -89,11 +89,11 @@ def test_what_costs_too_much_fails_and_the_dearest_are_named(processes: tuple[st
 
 def test_stages_without_spark_are_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`install` counts what a stage is given, once in a run, and leaves the stage as it is."""
-    monkeypatch.setattr(telemetry.Stage, "work", lambda self, function, run: function(run))
+    monkeypatch.setattr(telemetry.StageTelemetry, "measure", lambda self, function, run: function(run))
     monkeypatch.setattr(costs.sys, "addaudithook", lambda hook: None)
     monkeypatch.setattr(costs, "meter", costs.Meter())
     costs.install()
     for spark, run_id in ((Mock(spec=SparkSession), "a"), (Mock(spec=SparkSession), "a"), (None, "b")):
         run = SimpleNamespace(spark=spark, run_id=run_id)
-        assert telemetry.Stage.work(Mock(), lambda run: run, run) is run  # type: ignore[arg-type, return-value]
+        assert telemetry.StageTelemetry.measure(Mock(), lambda run: run, run) is run  # type: ignore[arg-type, return-value]
     assert costs.meter.test.runs == {"a"}

@@ -48,9 +48,12 @@ def both_ways(spark: SparkSession, history: dict[int, set[tuple[int, int]]], sto
     pairs = [(epoch, a, b, PLAIN) for epoch, edges in history.items() for a, b in edges]
     graph = spark.createDataFrame(pairs, "epoch long, a long, b long, relation string")
     one = kept.groupBy("epoch").cogroup(graph.groupBy("epoch"))
-    with beyond.compared(kept, graph, sorted(history), size, lambda text: None) as cells:
+    with beyond.compare_distributed(kept, graph, sorted(history), size, lambda text: None) as cells:
         found = [tuple(row) for row in cells.collect()]
-    return [found, [tuple(row) for row in one.applyInArrow(partial(recounted.compare, {}), DIFFERENCES).collect()]]
+    return [
+        found,
+        [tuple(row) for row in one.applyInArrow(partial(recounted.compare_epoch, {}), DIFFERENCES).collect()],
+    ]
 
 
 @pytest.fixture(scope="module")

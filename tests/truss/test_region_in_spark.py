@@ -25,7 +25,7 @@ from pipeline.home import memory
 from pipeline.home.directory import Home
 from pipeline.local import doctor
 from pipeline.run import decisions, destination, move, planning, rollback, runner
-from pipeline.run.forecast import forecast
+from pipeline.run.forecast import forecast_run
 from pipeline.run.stages import truss
 from pipeline.state import files
 from pipeline.state.facts import AuditFacts, TrussFacts
@@ -70,11 +70,11 @@ def run(world: World, *epochs: int) -> list[str]:
     """What is said."""
     said: list[str] = []
     plan = planning.plan_epochs(world.home, world.ledger, epochs, remove=True)
-    shown = {each.NAME: each for each in forecast(world.home, world.ledger, plan).decisions}
-    runner.run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
+    shown = {each.NAME: each for each in forecast_run(world.home, world.ledger, plan).decisions}
+    runner.execute_run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     for decision in (shown["truss"], shown["audit"]):
         found = world.ledger.get_facts(world.ledger.get_revision().run_id, decision.FACTS)
-        assert decision.taken(found) in decision.may, (decision, found)
+        assert decision.strategy_of(found) in decision.possible_strategies, (decision, found)
     world.record_revision()
     return said
 
@@ -213,7 +213,7 @@ def test_the_state_goes_where_the_home_goes(elsewhere: World, tmp_path: Path, mo
     goes_on(2)
     rename(world, tmp_path / "renamed")
     goes_on(3)
-    rollback.rollback(world.home, world.ledger, world.ledger.get_revision().revision - 1)
+    rollback.roll_back(world.home, world.ledger, world.ledger.get_revision().revision - 1)
     del world.landed[3]
     world.record_revision()
     with monkeypatch.context() as broken:  # a run that fails takes nothing from the next one
@@ -266,7 +266,7 @@ def stay(world: World, folder: Path) -> None:
 
 def copy(world: World, folder: Path) -> None:
     """`altneu move`."""
-    assert move.move(world.home, destination.read(folder, []), lambda text: None)
+    assert move.move_home(world.home, destination.parse_target(folder, []), lambda text: None)
     world.reopen(folder)
 
 

@@ -51,7 +51,9 @@ def main(home: str, folder: str, to: list[str], at: int) -> dict[str, int]:
     os.sync = lambda: None
     report.refresh = lambda *home: None  # type: ignore[assignment]  # after the end
     move.write_text = noted(move.write_text)  # type: ignore[attr-defined]
-    move.move(Home.open_home(home), destination.read(folder, to), lambda text: None, lambda *homes: {1: ["edges"]})
+    move.move_home(
+        Home.open_home(home), destination.parse_target(folder, to), lambda text: None, lambda *homes: {1: ["edges"]}
+    )
     return counts
 
 

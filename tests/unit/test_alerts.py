@@ -150,7 +150,7 @@ def test_stories(story: str, tmp_path: Path, receiver: Receiver) -> None:
     seed = Seed(tmp_path / "home")
     for number, (step, expected) in enumerate(STORIES[story]):
         step(seed)
-        assert alerts.tell(seed.home, seed.ledger)
+        assert alerts.send_alerts(seed.home, seed.ledger)
         assert arrived(receiver) == sorted(expected), f"step {number}"
 
 
@@ -158,7 +158,7 @@ def test_what_a_message_says(tmp_path: Path, receiver: Receiver) -> None:
     """Epoch, what is wrong, since when, where to look, what to type; one message for all that is new."""
     seed = Seed(tmp_path / "home", f'{DAILY}[alerts]\npages = "https://graph.example.com/reports/"\n')
     lands(0, warns(0), broken(0))(seed)
-    alerts.tell(seed.home, seed.ledger)
+    alerts.send_alerts(seed.home, seed.ledger)
     (body,) = receiver.bodies
     ident = next(one.identifier for one in incidents.list_incidents(seed.ledger) if one.first.name == WARNS)
     assert body["title"].startswith("altneu: 2 new: ") and body["type"] == "failure"
@@ -173,7 +173,7 @@ def test_what_a_message_says(tmp_path: Path, receiver: Receiver) -> None:
 
     lands(0)(seed)
     receiver.got.clear()
-    alerts.tell(seed.home, seed.ledger)
+    alerts.send_alerts(seed.home, seed.ledger)
     (body,) = receiver.bodies
     assert body["type"] == "success" and "revision 2 published the epoch" in body["message"]
 
@@ -181,20 +181,20 @@ def test_what_a_message_says(tmp_path: Path, receiver: Receiver) -> None:
 def test_critical_alone_where_the_settings_say_so(tmp_path: Path, receiver: Receiver) -> None:
     seed = Seed(tmp_path / "home", f'{DAILY}[alerts]\nseverity = "critical"\n')
     lands(0, warns(0))(seed)
-    alerts.tell(seed.home, seed.ledger)
+    alerts.send_alerts(seed.home, seed.ledger)
     assert arrived(receiver) == []
     lands(1, broken(1))(seed)
-    alerts.tell(seed.home, seed.ledger)
+    alerts.send_alerts(seed.home, seed.ledger)
     assert arrived(receiver) == [f"! {BROKEN}"]
 
 
 def test_many_at_once_are_one_message(tmp_path: Path, receiver: Receiver) -> None:
     seed = Seed(tmp_path / "home")
     seed.run({DAY: (9, 0)}, {}, [check(DAY, f"check {n}", False) for n in range(30)])
-    alerts.tell(seed.home, seed.ledger)
+    alerts.send_alerts(seed.home, seed.ledger)
     (body,) = receiver.bodies
     assert body["message"].count("incident ") == alerts.MANY and "and 20 more: altneu incidents" in body["message"]
-    assert alerts.tell(seed.home, seed.ledger) and len(receiver.got) == 1
+    assert alerts.send_alerts(seed.home, seed.ledger) and len(receiver.got) == 1
 
 
 def test_a_receiver_that_fails_gets_it_the_next_time_and_the_others_not_again(
@@ -205,14 +205,14 @@ def test_a_receiver_that_fails_gets_it_the_next_time_and_the_others_not_again(
         monkeypatch.setenv("ALTNEU_ALERTS", f"json://127.0.0.1:{receiver.port}/a json://127.0.0.1:{other.port}/b")
         lands(0, warns(0))(seed)
         other.status = 500
-        assert not alerts.tell(seed.home, seed.ledger)
+        assert not alerts.send_alerts(seed.home, seed.ledger)
         assert "could not be sent" in caplog.text and "127.0.0.1" not in caplog.text
         assert (arrived(receiver), arrived(other)) == ([f"! {WARNS}"], [f"! {WARNS}"])
         other.status = 200
-        assert alerts.tell(seed.home, seed.ledger)
+        assert alerts.send_alerts(seed.home, seed.ledger)
         assert (arrived(receiver), arrived(other)) == ([], [f"! {WARNS}"])
         lands(0)(seed)
-        assert alerts.tell(seed.home, seed.ledger)
+        assert alerts.send_alerts(seed.home, seed.ledger)
         assert (arrived(receiver), arrived(other)) == ([f"- {WARNS}"], [f"- {WARNS}"])
 
 
@@ -220,10 +220,10 @@ def test_a_receiver_that_never_got_it_hears_nothing_of_its_end(tmp_path: Path, r
     seed = Seed(tmp_path / "home")
     receiver.status = 500
     lands(0, warns(0))(seed)
-    assert not alerts.tell(seed.home, seed.ledger)
+    assert not alerts.send_alerts(seed.home, seed.ledger)
     receiver.status, _ = 200, receiver.got.clear()
     lands(0)(seed)
-    assert alerts.tell(seed.home, seed.ledger) and receiver.got == []
+    assert alerts.send_alerts(seed.home, seed.ledger) and receiver.got == []
 
 
 def test_of_many_who_tell_at_once_one_does(tmp_path: Path, receiver: Receiver) -> None:
@@ -233,7 +233,7 @@ def test_of_many_who_tell_at_once_one_does(tmp_path: Path, receiver: Receiver) -
 
     def one() -> None:
         start.wait()
-        alerts.tell(seed.home, Ledger(seed.home.database))
+        alerts.send_alerts(seed.home, Ledger(seed.home.database))
 
     threads = [threading.Thread(target=one) for _ in range(6)]
     for thread in threads:
@@ -249,15 +249,15 @@ def test_what_a_process_that_died_had_claimed_is_sent_after_a_while(
     seed = Seed(tmp_path / "home")
     lands(0, warns(0))(seed)
     (one,) = incidents.list_incidents(seed.ledger)
-    (channel,) = alerts.channels()
-    assert rows.claim_message(seed.ledger, channel.name, alerts.key(one), AlertKind.OPENED, None, "") is True
-    assert rows.claim_message(seed.ledger, channel.name, alerts.key(one), AlertKind.OPENED, None, "") is False
-    alerts.tell(seed.home, seed.ledger)
+    (channel,) = alerts.alert_channels()
+    assert rows.claim_message(seed.ledger, channel.name, alerts.alert_key(one), AlertKind.OPENED, None, "") is True
+    assert rows.claim_message(seed.ledger, channel.name, alerts.alert_key(one), AlertKind.OPENED, None, "") is False
+    alerts.send_alerts(seed.home, seed.ledger)
     assert receiver.got == []
     old = (lease.read_clock().replace(year=2000)).isoformat(timespec="milliseconds")
     with seed.ledger.engine.begin() as connection:
         connection.execute(sa.update(table).values(claimed_at=old))
-    alerts.tell(seed.home, seed.ledger)
+    alerts.send_alerts(seed.home, seed.ledger)
     assert arrived(receiver) == [f"! {WARNS}"]
 
 
@@ -265,9 +265,9 @@ def test_a_stage_that_may_be_tried_again_is_left_to_its_scheduler(tmp_path: Path
     seed = Seed(tmp_path / "home")
     stops(0)(seed)
     lands(1, warns(1))(seed)
-    alerts.tell(seed.home, seed.ledger, patience=1e6)
+    alerts.send_alerts(seed.home, seed.ledger, patience=1e6)
     assert arrived(receiver) == [f"! {WARNS}"]
-    alerts.tell(seed.home, seed.ledger)
+    alerts.send_alerts(seed.home, seed.ledger)
     assert arrived(receiver) == ["! a run ends well"]
 
 
@@ -275,20 +275,22 @@ def test_an_epoch_that_is_not_published_until_it_is(tmp_path: Path, receiver: Re
     seed = Seed(tmp_path / "home")
 
     def late() -> list[alerts.Problem]:
-        found = alerts.of_epoch(seed.home, seed.ledger, DAY, "epoch 2004-07-01 is late", ["it is not there"])
+        found = alerts.epoch_problem(seed.home, seed.ledger, DAY, "epoch 2004-07-01 is late", ["it is not there"])
         return [found] if found else []
 
-    alerts.tell(seed.home, seed.ledger, problems=late())
+    alerts.send_alerts(seed.home, seed.ledger, problems=late())
     assert arrived(receiver) == ["! epoch 2004-07-01 is late"]
-    alerts.tell(seed.home, seed.ledger, problems=late())
+    alerts.send_alerts(seed.home, seed.ledger, problems=late())
     lands(1)(seed)
-    alerts.tell(seed.home, seed.ledger)
+    alerts.send_alerts(seed.home, seed.ledger)
     assert arrived(receiver) == []
     lands(0)(seed)
-    alerts.tell(seed.home, seed.ledger)
+    alerts.send_alerts(seed.home, seed.ledger)
     assert arrived(receiver) == ["- epoch 2004-07-01 is late"]
     stops(2)(seed)
-    assert alerts.of_epoch(seed.home, seed.ledger, DAY + 2, "epoch 2004-07-03 is late", []) is None  # an incident is
+    assert (
+        alerts.epoch_problem(seed.home, seed.ledger, DAY + 2, "epoch 2004-07-03 is late", []) is None
+    )  # an incident is
 
 
 def test_by_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +312,7 @@ def test_by_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ALTNEU_ALERTS", address)
         seed = Seed(tmp_path / "home")
         lands(0, warns(0))(seed)
-        assert alerts.tell(seed.home, seed.ledger)
+        assert alerts.send_alerts(seed.home, seed.ledger)
     finally:
         post.stop()
     (envelope,) = got
@@ -356,7 +358,7 @@ def test_the_command(
     assert len(receiver.got) == expected
     if case == "a test":
         assert "Nothing is wrong" in receiver.bodies[0]["message"]
-        assert rows.list_sent(seed.ledger, alerts.channels()[0].name) == {}
+        assert rows.list_sent(seed.ledger, alerts.alert_channels()[0].name) == {}
 
 
 def test_a_command_that_writes_tells_by_itself_and_never_fails_by_it(
@@ -382,7 +384,7 @@ def test_a_command_that_writes_tells_by_itself_and_never_fails_by_it(
 
 
 def test_two_receivers_of_one_kind_are_two_and_no_password_is_stored() -> None:
-    one, two = (alerts.Url(f"mailto://user:secret@host?to={name}@example.com") for name in "ab")
+    one, two = (alerts.AppriseChannel(f"mailto://user:secret@host?to={name}@example.com") for name in "ab")
     assert one.name != two.name and one.name.startswith("mailto:")
     assert not any("secret" in each.name or "user" in each.name for each in (one, two))
 
@@ -391,11 +393,11 @@ def test_without_apprise_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("ALTNEU_ALERTS", "json://127.0.0.1:9")
     monkeypatch.setattr(pipeline.extras, "is_installed", lambda extra: False)
     with pytest.raises(UsageError, match="apprise") as told:
-        alerts.channels()
+        alerts.alert_channels()
     assert told.value.next == "pip install 'altneu[alerts]'"
 
 
 def test_a_task_is_named_by_its_run() -> None:
     long = "x" * 400
-    found = alerts.of_task(long, long, "it failed", ["why"])
+    found = alerts.task_problem(long, long, "it failed", ["why"])
     assert found.key == AlertKey("task", long[:256], long[-256:]) and found.severity is Severity.CRITICAL

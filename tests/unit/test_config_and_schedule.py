@@ -17,7 +17,7 @@ from pipeline.reading.answers import ask
 from pipeline.reading.engines import Engines
 from pipeline.reading.questions import Question
 from pipeline.run.decision import Scope
-from pipeline.run.decisions import Audit
+from pipeline.run.decisions import AuditChoice
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, RunKind, StagedBatch
 from tests.report.seed import write
@@ -72,14 +72,14 @@ def test_which_epochs_a_run_recomputes(audit: str, kind: str, chosen: set[int]) 
     """Epochs 4 to 6 are run; 0 to 3, 8 and 9 are published, and a compaction has folded what was before 2."""
     parent = replace(EMPTY, revision=1, frontier=9, since=2)
     config = parse_settings(f"[audit]\nepochs = '{audit}'\n", "x")
-    decision = Audit.of(Scope(parent, (4, 5, 6), RunKind(kind)), config, Known(epochs={0, 1, 2, 3, 8, 9}))
+    decision = AuditChoice.choose(Scope(parent, (4, 5, 6), RunKind(kind)), config, Known(epochs={0, 1, 2, 3, 8, 9}))
     assert decision and set(decision.epochs) == chosen
 
 
 def test_a_sample_of_epochs_to_recompute_has_the_frontier() -> None:
     config = parse_settings("[audit]\nepochs = 'sample 7'\n", "x")
     scope = Scope(replace(EMPTY, revision=1, frontier=49), (20,))
-    decision, again = (Audit.of(scope, config, Known(epochs=set(range(50)))) for _ in range(2))
+    decision, again = (AuditChoice.choose(scope, config, Known(epochs=set(range(50)))) for _ in range(2))
     assert decision and decision == again  # a preview draws what the run draws
     assert {20, 49} <= set(decision.epochs) <= set(range(50)) and 7 <= len(decision.epochs) <= 8
 

@@ -16,15 +16,24 @@ from hypothesis import strategies as st
 
 from pipeline.home.directory import Home, parse_settings
 from pipeline.run import planning
-from pipeline.run.decision import Number, Scope, Way
-from pipeline.run.decisions import BROADCAST_ROWS, PARTS, Audit, Edges, Motifs, Triangles, Truss, decisions
-from pipeline.run.forecast import forecast
+from pipeline.run.decision import Number, Scope, Strategy
+from pipeline.run.decisions import (
+    BROADCAST_ROWS,
+    PARTS,
+    AuditChoice,
+    EdgesChoice,
+    MotifsChoice,
+    TrianglesChoice,
+    TrussChoice,
+    choose_all,
+)
+from pipeline.run.forecast import forecast_run
 from pipeline.state.facts import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY, LANDED, RunKind
 from tests import homes
 
-NOTHING, SOME = Number.exactly(0), Number(10, 0, 30)
+NOTHING, SOME = Number.exact(0), Number(10, 0, 30)
 MOTIFS = '[motifs]\nwedge = "a-b, b-c"\nx = "a-b where x > 1, b-c"\n[values]\nx = "long"\n'
 
 
@@ -66,8 +75,8 @@ class Known:
 
 
 def listed(text: str, numbers: Known, scope: Scope | None = None) -> dict[str, tuple[str, frozenset[str]]]:
-    found = decisions(scope or Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse_settings(text, "x"), numbers)
-    return {each.NAME: (each.way, each.may) for each in found}
+    found = choose_all(scope or Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse_settings(text, "x"), numbers)
+    return {each.NAME: (each.strategy, each.possible_strategies) for each in found}
 
 
 def test_one_list_in_the_order_of_the_stages() -> None:
@@ -99,22 +108,22 @@ def test_where_nothing_changes_nothing_is_done() -> None:
 
 def test_scheduled_expiries_are_replayed_though_nothing_changes() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (9,))
-    truss = Truss.of(scope, parse_settings("", "x"), Known(intervals=NOTHING, first=None))
-    assert (truss.first, truss.last, truss.way, truss.may) == (6, 9, "task", {"task"})
-    recomputed = Truss.of(
+    truss = TrussChoice.choose(scope, parse_settings("", "x"), Known(intervals=NOTHING, first=None))
+    assert (truss.first, truss.last, truss.strategy, truss.possible_strategies) == (6, 9, "task", {"task"})
+    recomputed = TrussChoice.choose(
         replace(scope, kind=RunKind.RELOAD), parse_settings("", "x"), Known(intervals=NOTHING, first=None)
     )
-    assert recomputed.way is Way.NOTHING
+    assert recomputed.strategy is Strategy.NOTHING
 
 
 def test_a_kept_graph_is_gone_on_from_if_its_files_are_there() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (5,))
-    truss = Truss.of(scope, parse_settings("", "x"), Known(kept=True))
-    assert (truss.way, truss.may) == ("resume", {"resume", "task", "nothing"})
-    assert truss.words(str).endswith(", from the kept graph if it is there")
-    recomputed = Truss.of(replace(scope, kind=RunKind.REBUILD), parse_settings("", "x"), Known(kept=True))
-    assert recomputed.may == {"task", "nothing"}
-    assert Truss.taken(TrussFacts(rows=1, epochs=2, plan="resume", methods={"lift": 2})) == "resume"
+    truss = TrussChoice.choose(scope, parse_settings("", "x"), Known(kept=True))
+    assert (truss.strategy, truss.possible_strategies) == ("resume", {"resume", "task", "nothing"})
+    assert truss.describe(str).endswith(", from the kept graph if it is there")
+    recomputed = TrussChoice.choose(replace(scope, kind=RunKind.REBUILD), parse_settings("", "x"), Known(kept=True))
+    assert recomputed.possible_strategies == {"task", "nothing"}
+    assert TrussChoice.strategy_of(TrussFacts(rows=1, epochs=2, plan="resume", methods={"lift": 2})) == "resume"
 
 
 ELSEWHERE = '[spark]\nmaster = "yarn"\nconf = { "spark.executor.memoryOverhead" = "2348m" }\n'  # a task has a gigabyte
@@ -133,32 +142,36 @@ def test_where_tasks_see_no_folder_changes_are_followed_from_the_state_in_a_tabl
     text: str, numbers: Known, way: str, may: set[str]
 ) -> None:
     truss = truss_of(numbers, text=text)
-    assert (truss.way, truss.may) == (way, may)
+    assert (truss.strategy, truss.possible_strategies) == (way, may)
     words = f"in one task, from the state that the last run has left in a table, of {truss.edges.value:,} edges"
-    assert (words in truss.words(str)) == (way == "state")
-    assert Truss.taken(TrussFacts(rows=1, epochs=2, plan="state", methods={"lift": 2})) == "state"
+    assert (words in truss.describe(str)) == (way == "state")
+    assert TrussChoice.strategy_of(TrussFacts(rows=1, epochs=2, plan="state", methods={"lift": 2})) == "state"
 
 
 def test_triangles_are_followed_from_a_kept_graph_where_nothing_expires() -> None:
     scope, few = Scope(replace(EMPTY, revision=1, frontier=5), (5,)), Known(kept=True, there=2_000_000)
-    found = Triangles.of(scope, parse_settings("", "x"), few)
-    assert (found.way, found.may) == ("resume", {"resume", "delta", "bulk", "nothing"})
-    assert found.words(str).startswith(
+    found = TrianglesChoice.choose(scope, parse_settings("", "x"), few)
+    assert (found.strategy, found.possible_strategies) == ("resume", {"resume", "delta", "bulk", "nothing"})
+    assert found.describe(str).startswith(
         "from the kept graph, by cost: about 0.7 s (delta query: 1.8 s, enumeration of all"
     )
-    assert replace(found, kept=False).way == "delta", "when its files have gone"
-    assert Triangles.of(scope, parse_settings("[edges]\nlive_for = 3\n", "x"), few).way == "delta"
-    assert Triangles.of(scope, parse_settings('[triangles]\nplan = "delta"\n', "x"), few).may == {"delta", "nothing"}
-    recomputed = Triangles.of(
+    assert replace(found, kept=False).strategy == "delta", "when its files have gone"
+    assert TrianglesChoice.choose(scope, parse_settings("[edges]\nlive_for = 3\n", "x"), few).strategy == "delta"
+    assert TrianglesChoice.choose(
+        scope, parse_settings('[triangles]\nplan = "delta"\n', "x"), few
+    ).possible_strategies == {"delta", "nothing"}
+    recomputed = TrianglesChoice.choose(
         replace(scope, kind=RunKind.REBUILD), parse_settings('[triangles]\nplan = "resume"\n', "x"), few
     )
-    assert recomputed.may == {"delta", "bulk", "nothing"}
-    assert Triangles.taken(TrianglesFacts(rows=1, plan="resume", proposals=None)) == "resume"
+    assert recomputed.possible_strategies == {"delta", "bulk", "nothing"}
+    assert TrianglesChoice.strategy_of(TrianglesFacts(rows=1, plan="resume", proposals=None)) == "resume"
 
 
 def test_a_change_after_the_frontier_is_not_replayed() -> None:
-    truss = Truss.of(Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse_settings("", "x"), Known(first=6))
-    assert truss.may == {"nothing"}
+    truss = TrussChoice.choose(
+        Scope(replace(EMPTY, revision=1, frontier=5), (3,)), parse_settings("", "x"), Known(first=6)
+    )
+    assert truss.possible_strategies == {"nothing"}
 
 
 @settings(deadline=None, max_examples=60)
@@ -176,31 +189,38 @@ def test_a_count_within_the_bounds_goes_a_way_that_was_open(
     text = f'[triangles]\nplan = "{wanted}"\nlimit_edges = {limit}\n[truss]\nlimit_edges = {limit}\n' + MOTIFS
     guess = listed(text, Known(intervals=Number(most, least, most), there=there))
     for count in range(least, most + 1):
-        counted = Known(intervals=Number.exactly(count), first=3 if count else None, there=there)
+        counted = Known(intervals=Number.exact(count), first=3 if count else None, there=there)
         for name, (way, _) in listed(text, counted).items():
             assert way in guess[name][1], (name, count)
 
 
 def test_the_delta_query_is_given_up_when_its_proposals_are_many() -> None:
-    decision = Triangles("auto", 2_000_000, Number.exactly(1_000))
-    assert decision.way is Way.DELTA and decision.counted(10**4).way is Way.DELTA
-    assert decision.counted(10**8).way is Way.BULK
-    assert Triangles("auto", 0, Number.exactly(10**6)).counted(0).way is Way.BULK  # nobody counts them then
+    decision = TrianglesChoice("auto", 2_000_000, Number.exact(1_000))
+    assert decision.strategy is Strategy.DELTA and decision.with_proposals(10**4).strategy is Strategy.DELTA
+    assert decision.with_proposals(10**8).strategy is Strategy.BULK
+    assert (
+        TrianglesChoice("auto", 0, Number.exact(10**6)).with_proposals(0).strategy is Strategy.BULK
+    )  # nobody counts them then
 
 
 def test_the_facts_say_which_way_it_went() -> None:
-    assert [Edges.taken(EdgesFacts(rows=0, broadcast=few)) for few in (True, False)] == ["broadcast", "shuffle"]
-    assert Triangles.taken(TrianglesFacts(rows=1, plan="delta", proposals=3)) == "delta"
-    assert Triangles.taken(TrianglesFacts(rows=0, proposals=0)) == "nothing"
+    assert [EdgesChoice.strategy_of(EdgesFacts(rows=0, broadcast=few)) for few in (True, False)] == [
+        "broadcast",
+        "shuffle",
+    ]
+    assert TrianglesChoice.strategy_of(TrianglesFacts(rows=1, plan="delta", proposals=3)) == "delta"
+    assert TrianglesChoice.strategy_of(TrianglesFacts(rows=0, proposals=0)) == "nothing"
     for stored, wanted, limit in product((0, 9), ("delta", "bulk"), (5, 100)):
-        decision = Motifs(wanted, limit, 2, ("edges",), stored, Number.exactly(3))
-        facts = TrianglesFacts(rows=1, proposals=0, motif_rows=1, motif_plan=decision.words(str))
-        assert Motifs.taken(facts) == decision.way
-    assert Motifs.taken(TrianglesFacts(rows=1, proposals=0, motif_rows=0)) == "nothing"
-    assert Truss.taken(TrussFacts(rows=0, epochs=0)) == "nothing"
-    assert Truss.taken(TrussFacts(rows=0, first_epoch=1, epochs=0, plan="replay")) == "task"  # no edge was ever alive
-    assert Truss.taken(TrussFacts(rows=1, epochs=2, methods={"parts": 2}, rounds=3)) == "parts"
-    assert Truss.taken(TrussFacts(rows=1, epochs=2, methods={"peel": 1, "lift": 1})) == "task"
+        decision = MotifsChoice(wanted, limit, 2, ("edges",), stored, Number.exact(3))
+        facts = TrianglesFacts(rows=1, proposals=0, motif_rows=1, motif_plan=decision.describe(str))
+        assert MotifsChoice.strategy_of(facts) == decision.strategy
+    assert MotifsChoice.strategy_of(TrianglesFacts(rows=1, proposals=0, motif_rows=0)) == "nothing"
+    assert TrussChoice.strategy_of(TrussFacts(rows=0, epochs=0)) == "nothing"
+    assert (
+        TrussChoice.strategy_of(TrussFacts(rows=0, first_epoch=1, epochs=0, plan="replay")) == "task"
+    )  # no edge was ever alive
+    assert TrussChoice.strategy_of(TrussFacts(rows=1, epochs=2, methods={"parts": 2}, rounds=3)) == "parts"
+    assert TrussChoice.strategy_of(TrussFacts(rows=1, epochs=2, methods={"peel": 1, "lift": 1})) == "task"
 
 
 @pytest.fixture
@@ -214,11 +234,11 @@ def test_of_several_revisions_the_first_is_shown(home: Home) -> None:
     ledger = Ledger(home.database)
     for epoch in range(3):
         homes.put(home, epoch, [(rng.randrange(10**9), rng.randrange(10**9), None, "upsert", 0) for _ in range(25_000)])
-    plan = planning.plan(home, ledger, lambda epoch: True)
-    pieces = planning.parts(home, plan)
+    plan = planning.plan_run(home, ledger, lambda epoch: True)
+    pieces = planning.split_by_size(home, plan)
     assert len(pieces) > 1
-    found = forecast(home, ledger, plan)
-    alone = forecast(home, ledger, replace(plan, run=pieces[0]))
+    found = forecast_run(home, ledger, plan)
+    alone = forecast_run(home, ledger, replace(plan, run=pieces[0]))
     assert (found.revisions, alone.revisions) == (len(pieces), 1)
     assert found.words == alone.words and found.rows > alone.rows
 
@@ -226,7 +246,7 @@ def test_of_several_revisions_the_first_is_shown(home: Home) -> None:
 def test_the_document_names_every_decision(home: Home) -> None:
     homes.put(home, 4, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
     ledger = Ledger(home.database)
-    document = json.loads(json.dumps(forecast(home, ledger, planning.plan_epochs(home, ledger, [4])).document()))
+    document = json.loads(json.dumps(forecast_run(home, ledger, planning.plan_epochs(home, ledger, [4])).to_document()))
     assert document["plans"]["audit"] == "recompute 1 epoch: 4"
     assert document["plans"]["truss"].startswith("replay 4 … 4 in one task")
     assert {each["name"]: (each["way"], each["depends"]) for each in document["decisions"]} == {
@@ -236,21 +256,21 @@ def test_the_document_names_every_decision(home: Home) -> None:
         "audit": ("full: 4", False),
     }
     assert document["decisions"][-1]["may"] == ["full: 4"]
-    idle = forecast(home, ledger, planning.plan(home, ledger, lambda epoch: False)).document()
+    idle = forecast_run(home, ledger, planning.plan_run(home, ledger, lambda epoch: False)).to_document()
     assert (idle["plans"], idle["decisions"], idle["revision"]) == ({}, [], None)
 
 
 def test_an_audit_says_which_epochs_it_compared() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (3,))
-    audit = decisions(scope, parse_settings("", "x"), Known())[-1]
-    assert audit.taken(AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5])) == audit.way == "full: 3 5"
+    audit = choose_all(scope, parse_settings("", "x"), Known())[-1]
+    assert audit.strategy_of(AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5])) == audit.strategy == "full: 3 5"
 
 
 def test_the_sum_of_numbers_lies_between_the_sums_of_their_bounds() -> None:
     assert Number(5, 3, 9) + Number(2, 1, 4) == Number(7, 4, 13)
     for one, other in ((9, None), (None, 4), (None, None)):
         assert (Number(5, 3, one) + Number(2, 1, other)).most is None
-    assert [Number(5, 3, most).at_most(9) for most in (8, 9, 10, None)] == [True, True, False, False]
+    assert [Number(5, 3, most).is_at_most(9) for most in (8, 9, 10, None)] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +284,7 @@ def test_the_frontier_never_goes_back(frontier: int | None, epochs: tuple[int, .
 
 def test_which_tables_a_run_adds_to() -> None:
     tables = (*LANDED, "edges", "trussness")
-    kept = {kind: [table for table in tables if Scope(EMPTY, (), kind).keeps(table)] for kind in RunKind}
+    kept = {kind: [table for table in tables if Scope(EMPTY, (), kind).appends_to(table)] for kind in RunKind}
     others = {RunKind.RELOAD: [], RunKind.ROLLBACK: [], RunKind.COMPACT: []}
     assert kept == {RunKind.RUN: [*tables], RunKind.REBUILD: [*LANDED], **others}
 
@@ -281,22 +301,22 @@ def test_which_tables_a_run_adds_to() -> None:
     ],
 )
 def test_few_touched_pairs_are_sent_to_every_task(bounds: tuple[int, int, int | None], way: str, may: set[str]) -> None:
-    decision = Edges(Number(*bounds))
-    assert (decision.way, decision.may, decision.depends) == (way, may, len(may) > 1)
-    assert decision.words(str) == ("broadcast the touched pairs" if way == "broadcast" else "shuffle by pair")
+    decision = EdgesChoice(Number(*bounds))
+    assert (decision.strategy, decision.possible_strategies, decision.is_open) == (way, may, len(may) > 1)
+    assert decision.describe(str) == ("broadcast the touched pairs" if way == "broadcast" else "shuffle by pair")
 
 
 @pytest.mark.parametrize("wanted", ["auto", "delta", "bulk", "resume"])
 def test_the_ways_of_motifs_are_those_of_the_counts_within_the_bounds(wanted: str) -> None:
     for stored, limit, rules in product(range(9), (4, 9), (1, 2, 3)):
-        ways = [Motifs(wanted, limit, rules, ("edges",), stored, Number.exactly(n)).way for n in range(12)]
-        assert (ways[0], {*ways[1:]} & {Way.NOTHING}) == (Way.NOTHING, set())
+        ways = [MotifsChoice(wanted, limit, rules, ("edges",), stored, Number.exact(n)).strategy for n in range(12)]
+        assert (ways[0], {*ways[1:]} & {Strategy.NOTHING}) == (Strategy.NOTHING, set())
         for least, most in ((a, b) for a in range(12) for b in range(a, 12)):
-            guess = Motifs(wanted, limit, rules, ("edges",), stored, Number(least, least, most))
-            assert guess.may == {*ways[least : most + 1]}, (guess, ways)
+            guess = MotifsChoice(wanted, limit, rules, ("edges",), stored, Number(least, least, most))
+            assert guess.possible_strategies == {*ways[least : most + 1]}, (guess, ways)
         for least in range(12):  # from its 11 changes on the way stays
-            guess = Motifs(wanted, limit, rules, ("edges",), stored, Number(least, least, None))
-            assert guess.may == {*ways[least:]}, (guess, ways)
+            guess = MotifsChoice(wanted, limit, rules, ("edges",), stored, Number(least, least, None))
+            assert guess.possible_strategies == {*ways[least:]}, (guess, ways)
 
 
 def test_motifs_ask_for_the_tables_of_their_relations() -> None:
@@ -307,8 +327,8 @@ def test_motifs_ask_for_the_tables_of_their_relations() -> None:
         def changed(self, table: str) -> Number:
             return {"edges": Number(10, 0, 30), "motif_edges": Number(1, 1, 3)}[table]
 
-    def asked(motifs: str) -> Motifs:
-        found = Motifs.of(Scope(EMPTY, (3,)), parse_settings(f'{motifs}[values]\nx = "long"\n', "x"), Each())
+    def asked(motifs: str) -> MotifsChoice:
+        found = MotifsChoice.choose(Scope(EMPTY, (3,)), parse_settings(f'{motifs}[values]\nx = "long"\n', "x"), Each())
         assert found is not None
         return found
 
@@ -319,8 +339,8 @@ def test_motifs_ask_for_the_tables_of_their_relations() -> None:
     assert (both.tables, both.stored, both.changed) == (("edges", "motif_edges"), 107, Number(11, 1, 33))
 
 
-def truss_of(numbers: Known, epochs: tuple[int, ...] = (5,), text: str = "", **parent: int | None) -> Truss:
-    return Truss.of(
+def truss_of(numbers: Known, epochs: tuple[int, ...] = (5,), text: str = "", **parent: int | None) -> TrussChoice:
+    return TrussChoice.choose(
         Scope(replace(EMPTY, **{"revision": 1, "frontier": 5, **parent}), epochs), parse_settings(text, "x"), numbers
     )
 
@@ -344,14 +364,16 @@ def test_the_trussness_is_replayed_from_the_first_change(
 ) -> None:
     truss = truss_of(Known(intervals=changed, first=first), epochs)
     assert (truss.first, truss.last, truss.expires) == (expected, max(epochs), max(epochs) > 5)
-    assert truss.words(str).startswith(f"replay {expected} … {max(epochs)} in one task" if expected else "nothing to")
-    assert (truss.way is Way.NOTHING) == (expected is None)
+    assert truss.describe(str).startswith(
+        f"replay {expected} … {max(epochs)} in one task" if expected else "nothing to"
+    )
+    assert (truss.strategy is Strategy.NOTHING) == (expected is None)
 
 
 def test_of_an_empty_state_there_is_no_old_frontier() -> None:
     truss = truss_of(Known(), (8,), revision=0, frontier=None)
     assert (truss.first, truss.last, truss.expires) == (3, 8, False)
-    assert truss_of(Known(), (), revision=0, frontier=None).words(str) == "nothing to replay"
+    assert truss_of(Known(), (), revision=0, frontier=None).describe(str) == "nothing to replay"
 
 
 @pytest.mark.parametrize(
@@ -368,8 +390,8 @@ def test_more_edges_than_a_task_may_hold_are_counted(
     bounds: tuple[int, int, int | None], way: str, may: set[str]
 ) -> None:
     truss = truss_of(Known(intervals=Number(*bounds), there=100), text="[truss]\nlimit_edges = 120\n")
-    assert (truss.way, truss.may, truss.counts) == (way, may, way == "parts")
-    assert "in parts beyond 120 edges" in truss.words(str)
+    assert (truss.strategy, truss.possible_strategies, truss.needs_edge_count) == (way, may, way == "parts")
+    assert "in parts beyond 120 edges" in truss.describe(str)
 
 
 @pytest.mark.parametrize(
@@ -387,19 +409,26 @@ def test_few_changes_of_what_no_task_can_hold_are_followed_by_region(
     """300 edges for each that changes: a task may hold 75,000. Both estimates are shown."""
     text, numbers = "[truss]\nlimit_edges = 75000\n", Known(intervals=Number(*bounds), there=100_000, state=state)
     truss, judged = truss_of(numbers, text=text), audit_of(text, numbers)
-    assert (truss.way, truss.may, judged.way, judged.may) == (way, may, audit, audits)
+    assert (truss.strategy, truss.possible_strategies, judged.strategy, judged.possible_strategies) == (
+        way,
+        may,
+        audit,
+        audits,
+    )
     words = "by region in one task, of some 75,000 of 100,250 edges (in parts beyond 75,000)"
-    assert (words in truss.words(str)) == (way == "region")
+    assert (words in truss.describe(str)) == (way == "region")
     for mode, expected in {"full": "full: 5", "rolling 9": "local", "local": "local"}.items():
         asked = audit_of(f'{text}[audit]\nmode = "{mode}"\n', numbers)
-        assert asked.way == (expected if way == "region" else "full: 5") and not asked.parts
+        assert asked.strategy == (expected if way == "region" else "full: 5") and not asked.audit_shares
 
 
 def audited(epochs: str, scope: Scope, published: Collection[int]) -> tuple[int, ...]:
-    found = Audit.of(
+    found = AuditChoice.choose(
         scope, parse_settings(f'[audit]\nepochs = "{epochs}"\n' if epochs else "", "x"), Known(epochs=published)
     )
-    assert found is not None and found.may == {found.way} == {f"full: {' '.join(map(str, found.epochs))}"}
+    assert found is not None and found.possible_strategies == {found.strategy} == {
+        f"full: {' '.join(map(str, found.epochs))}"
+    }
     return found.epochs
 
 
@@ -412,7 +441,7 @@ def test_a_run_audits_its_last_epoch_the_frontier_and_what_is_asked_for() -> Non
     drawn = audited("sample 3", scope, published)
     assert {8, 20} <= {*drawn} <= {*published} and 3 <= len(drawn) <= 5
     assert drawn == audited("sample 3", scope, published)  # in the plan, then in the run
-    assert Audit.of(Scope(EMPTY, ()), parse_settings("", "x"), Known()) is None
+    assert AuditChoice.choose(Scope(EMPTY, ()), parse_settings("", "x"), Known()) is None
 
 
 def test_the_audit_leaves_out_what_a_compaction_has_folded() -> None:
@@ -431,8 +460,10 @@ def test_a_rebuild_audits_epochs_of_all_its_history(published: int, expected: li
     assert audited("every 100", scope, range(published)) == tuple(expected)
 
 
-def audit_of(text: str, numbers: Known, epochs: tuple[int, ...] = (5,)) -> Audit:
-    found = Audit.of(Scope(replace(EMPTY, revision=1, frontier=5), epochs), parse_settings(text, "x"), numbers)
+def audit_of(text: str, numbers: Known, epochs: tuple[int, ...] = (5,)) -> AuditChoice:
+    found = AuditChoice.choose(
+        Scope(replace(EMPTY, revision=1, frontier=5), epochs), parse_settings(text, "x"), numbers
+    )
     assert found is not None
     return found
 
@@ -464,11 +495,11 @@ def test_what_cannot_be_proved_or_costs_little_is_recomputed(
     text: str, there: int, changed: int, way: str, may: set[str]
 ) -> None:
     text = f"[truss]\nlimit_edges = {100 * MANY}\n{text}" if "limit_edges" not in text else text
-    audit = audit_of(text, Known(intervals=Number.exactly(changed), there=there))
-    assert (audit.way, audit.may) == (way, may)
-    assert audit.parts == (int(way.split()[1]) if way.startswith("rolling") else 0)
-    rest = f"prove every epoch{f', and recount one in {audit.parts} vertices' if audit.parts else ''}"
-    assert audit.words(str) == ("recompute 1 epoch: 5" if way.startswith("full") else rest)
+    audit = audit_of(text, Known(intervals=Number.exact(changed), there=there))
+    assert (audit.strategy, audit.possible_strategies) == (way, may)
+    assert audit.audit_shares == (int(way.split()[1]) if way.startswith("rolling") else 0)
+    rest = f"prove every epoch{f', and recount one in {audit.audit_shares} vertices' if audit.audit_shares else ''}"
+    assert audit.describe(str) == ("recompute 1 epoch: 5" if way.startswith("full") else rest)
 
 
 def test_the_audit_within_the_bounds_of_the_changes() -> None:
@@ -478,15 +509,19 @@ def test_the_audit_within_the_bounds_of_the_changes() -> None:
             text = f"[truss]\nlimit_edges = {10**9}\n"
             guess = audit_of(text, Known(intervals=Number(most // 2, 0, most), there=there))
             counted = {
-                audit_of(text, Known(intervals=Number.exactly(n), there=there)).way for n in (0, most // 2, most)
+                audit_of(text, Known(intervals=Number.exact(n), there=there)).strategy for n in (0, most // 2, most)
             }
-            assert guess.may == {*counted, "full: 5"}
+            assert guess.possible_strategies == {*counted, "full: 5"}
 
 
 def test_the_mode_that_an_audit_says_it_took() -> None:
     said = AuditFacts(checks=1, failed=0, critical=0, epochs=[3, 5], mode=ROLLING)
-    assert Audit.taken(said) == ROLLING
-    assert Audit.taken(replace(said, mode="full")) == Audit.taken(replace(said, mode=None)) == "full: 3 5"
+    assert AuditChoice.strategy_of(said) == ROLLING
+    assert (
+        AuditChoice.strategy_of(replace(said, mode="full"))
+        == AuditChoice.strategy_of(replace(said, mode=None))
+        == "full: 3 5"
+    )
 
 
 @pytest.mark.parametrize(
@@ -500,4 +535,4 @@ def test_the_mode_that_an_audit_says_it_took() -> None:
     ],
 )
 def test_the_audit_in_words(epochs: tuple[int, ...], words: str) -> None:
-    assert Audit(epochs, "full", True, True, 0, NOTHING).words(str) == words
+    assert AuditChoice(epochs, "full", True, True, 0, NOTHING).describe(str) == words

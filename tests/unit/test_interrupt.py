@@ -44,7 +44,7 @@ def test_between_two_stages(landed: tuple[Home, Ledger], number: signal.Signals)
             os.kill(os.getpid(), number)
 
     with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted) as raised:
-        runner.run(home, ledger, planning.plan_epochs(home, ledger, [1]), say)
+        runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [1]), say)
     row = ledger.list_runs()[-1]
     assert (raised.value.during, row.state, row.error) == ("ingest", "interrupted", "interrupted during ingest")
 
@@ -59,7 +59,7 @@ def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkey
     ledger.create_run("a", 0, [1], {})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted):
-        runner.stage(home, ledger, "a", "edges")
+        runner.execute_stage(home, ledger, "a", "edges")
     row = ledger.get_run("a")
     assert (row.state, row.error, row.owner) == ("interrupted", "interrupted during edges", None)
 

@@ -13,7 +13,7 @@ from pipeline.errors import AltneuError, UsageError
 from pipeline.home.directory import Home
 from pipeline.home.file import settings_template
 from pipeline.run import planning
-from pipeline.run.forecast import forecast
+from pipeline.run.forecast import forecast_run
 from pipeline.state.ledger import Ledger
 
 
@@ -130,7 +130,7 @@ def test_a_broken_file_stops_neither_an_estimate_nor_its_replacement(home: Home,
     folder.mkdir(parents=True)
     (folder / name).write_bytes(BROKEN[name])
     ledger = Ledger(home.database)
-    planned = forecast(home, ledger, planning.plan_epochs(home, ledger, [7]))
+    planned = forecast_run(home, ledger, planning.plan_epochs(home, ledger, [7]))
     assert 0 <= planned.rows < 100
     report = take(home, [raw(tmp_path, "1,2\n", "a.csv")], ["src", "dst"], epoch=7)
     assert (report.rows, report.replaced_epochs, content(home)) == (1, 1, {"7": ["1,2"]})

@@ -217,7 +217,7 @@ def test_who_loses_at_publish_is_superseded(tmp_path: Path) -> None:
     ledger.finish_run("b", "failed", "whatever comes after")
     assert ledger.get_run("b").state == "superseded"
     with pytest.raises(RevisionConflict):
-        runner.stage(home, ledger, "b", "edges")
+        runner.execute_stage(home, ledger, "b", "edges")
 
 
 def test_a_stage_of_an_overtaken_run_ends_before_it_works(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_stage_of_an_overtaken_run_ends_before_it_works(tmp_path: Path) -> Non
     ledger.create_run("b", 0, [1], {})
     publish(home, ledger, "a")
     with pytest.raises(RevisionConflict, match="Nothing of this run was published"):
-        runner.stage(home, ledger, "b", "ingest")
+        runner.execute_stage(home, ledger, "b", "ingest")
     assert (ledger.get_run("b").state, list(ledger.list_stages("b"))) == ("superseded", [])
 
 
@@ -288,7 +288,7 @@ def test_what_ends_the_process_passes_a_stage_unchanged(
     ledger.create_run("a", 0, [1], {})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with pytest.raises(type(end)) as raised:
-        runner.stage(home, ledger, "a", "edges")
+        runner.execute_stage(home, ledger, "a", "edges")
     assert raised.value is end
     row, (stage,) = ledger.get_run("a"), ledger.list_stages("a")
     assert (row.state, stage.state, row.owner) == ("interrupted", "interrupted", None)
@@ -304,5 +304,5 @@ def test_a_failure_of_a_stage_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
     ledger.create_run("a", 0, [1], {})
     monkeypatch.setattr(pipeline.storage.session, "session_for", work)
     with pytest.raises(RunFailed, match="stage edges of run a failed: OSError: no such device"):
-        runner.stage(home, ledger, "a", "edges")
+        runner.execute_stage(home, ledger, "a", "edges")
     assert (ledger.get_run("a").state, ledger.get_run("a").error) == ("failed", "edges: OSError: no such device")

@@ -7,7 +7,7 @@ import pytest
 
 from algorithms.kernels.motif_count import count
 from algorithms.patterns import motif
-from pipeline.checking.motif_reference import read
+from pipeline.checking.motif_reference import read_motifs
 from tests import seeds
 
 TEXTS = [
@@ -25,7 +25,7 @@ TEXTS = [
 def test_both_readings_count_the_same(text: str) -> None:
     seed = seeds.one()
     rng = np.random.default_rng(seed)
-    ours, (theirs,) = motif(text), read({"m": text}).values()
+    ours, (theirs,) = motif(text), read_motifs({"m": text}).values()
 
     a, b = np.unique(rng.integers(0, 8, (30, 2)), axis=0).T
     directed = a[a != b], b[a != b]
@@ -38,5 +38,7 @@ def test_both_readings_count_the_same(text: str) -> None:
 
 
 def test_what_is_one_pattern_is_read_once() -> None:
-    found = read({"m": ["a-b, b-c", "x-y, y-z"], "n": ["a->b, b->c", "a->b, c->b"], "o": ["a-b where w>0", "x-y"]})
+    found = read_motifs(
+        {"m": ["a-b, b-c", "x-y, y-z"], "n": ["a->b, b->c", "a->b, c->b"], "o": ["a-b where w>0", "x-y"]}
+    )
     assert {name: len(patterns) for name, patterns in found.items()} == {"m": 1, "n": 2, "o": 2}

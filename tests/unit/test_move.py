@@ -76,7 +76,9 @@ def rows(home: Home) -> dict[str, list[Any]]:
 
 
 def moved(home: Home, folder: Path, *to: str, prove: move.Prove | None = None) -> Home:
-    found = move.move(home, destination.read(folder, to), lambda text: None, prove or (lambda *homes: {1: ["edges"]}))
+    found = move.move_home(
+        home, destination.parse_target(folder, to), lambda text: None, prove or (lambda *homes: {1: ["edges"]})
+    )
     assert found is not None and found.home.path == folder
     return Home.open_home(folder)
 

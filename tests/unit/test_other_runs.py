@@ -37,7 +37,7 @@ def test_another_run_is_told_at_the_start(
     other.create_run("other", 0, [] if kind == "compact" else [4, 7], {}, kind)
     if end:
         other.finish_run("other", end)
-    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(runner, "execute_run", run)
     with pytest.raises(AltneuError, match="another test's"):
         execute(home, ledger, planning.plan_epochs(home, ledger, [4]))
     row, said = ledger.get_run("other"), capsys.readouterr().err.splitlines()

@@ -70,7 +70,7 @@ def test_what_is_missing_or_changed_is_run(world: World) -> None:
     change(home, 4)
     gone(home, 6)
     unfinished(home, 9)
-    plan = planning.plan(home, ledger, everything)
+    plan = planning.plan_run(home, ledger, everything)
     assert [(each.epoch, each.state) for each in plan.epochs] == [
         (2, "published"),
         (4, "changed"),
@@ -79,8 +79,8 @@ def test_what_is_missing_or_changed_is_run(world: World) -> None:
         (9, "incomplete"),
     ]
     assert (plan.parent, plan.run, plan.kind) == (ledger.get_revision(), (4, 8), RunKind.RUN)
-    assert planning.plan(home, ledger, everything, force=True).run == (2, 4, 8)
-    some = planning.plan(home, ledger, lambda epoch: epoch.epoch < 4, force=True)
+    assert planning.plan_run(home, ledger, everything, force=True).run == (2, 4, 8)
+    some = planning.plan_run(home, ledger, lambda epoch: epoch.epoch < 4, force=True)
     assert ([each.epoch for each in some.epochs], some.run) == ([2], (2,))
     assert (plan.scope.parent, plan.scope.epochs, plan.scope.kind) == (plan.parent, plan.run, plan.kind)
 
@@ -100,15 +100,15 @@ def test_what_is_missing_or_changed_is_run(world: World) -> None:
 )
 def test_a_range_includes_both_ends(world: World, first: str | None, last: str | None, inside: list[int]) -> None:
     home, ledger = world
-    found = planning.plan(home, ledger, planning.within(home, first, last))
+    found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
     assert [epoch.epoch for epoch in found.epochs] == inside
 
 
 def test_a_range_that_ends_before_it_begins_is_refused(world: World) -> None:
     with pytest.raises(UsageError, match="the range 5 … 4 is empty: the first epoch is after the last"):
-        planning.within(world[0], "5", "4")
+        planning.epochs_within(world[0], "5", "4")
     with pytest.raises(UsageError, match="the range 1 … 0 is empty"):
-        planning.within(world[0], "1", "0")
+        planning.epochs_within(world[0], "1", "0")
 
 
 def test_named_epochs_are_run_unless_they_are_published_as_they_are(world: World) -> None:
@@ -169,7 +169,7 @@ def test_what_a_compaction_has_folded_is_neither_replaced_nor_taken_back(world: 
     with pytest.raises(UsageError, match="epoch 2 cannot be replaced"):
         planning.plan_epochs(home, ledger, [2], remove=True)
     assert planning.plan_epochs(home, ledger, [6], remove=True).run == (6,)  # from `since` on the tables know all
-    assert planning.plan(home, ledger, everything).run == ()
+    assert planning.plan_run(home, ledger, everything).run == ()
 
 
 def test_a_rebuild_from_the_stored_rows_covers_what_is_published(world: World) -> None:
@@ -221,6 +221,8 @@ def test_a_plan_is_cut_into_revisions_of_so_many_megabytes(
     home, _ = homes.make(tmp_path / "home", "[ingest]\nmax_revision_mb = 1\n")
     epochs = tuple(Epoch(i, str(i), "missing", bytes=int(size * 2**20)) for i, size in enumerate(megabytes))
     plan = Plan(EMPTY, epochs, tuple(range(len(epochs))))
-    assert planning.parts(home, plan) == cut
+    assert planning.split_by_size(home, plan) == cut
     alone = Plan(EMPTY, epochs[::2], plan.run[::2])
-    assert planning.parts(home, replace(plan, run=alone.run)) == planning.parts(home, alone)  # what is not run is free
+    assert planning.split_by_size(home, replace(plan, run=alone.run)) == planning.split_by_size(
+        home, alone
+    )  # what is not run is free

@@ -67,7 +67,7 @@ def test_a_rollback_restores_every_fingerprint(seed: Seed) -> None:
     publish(seed, {"edges": {2: 3}, "motif_counts": {4: 4}})  # a table that came with this revision
     home, ledger = seed.home, seed.ledger
     for target in (1, 2, 3, 0, 3, 1, 0, 2):
-        row, _ = rollback.rollback(home, ledger, target)
+        row, _ = rollback.roll_back(home, ledger, target)
         wanted = (
             ledger.fingerprints_of(target) if target else {table: {} for table in ledger.fingerprints_of(row.parent)}
         )
@@ -81,14 +81,14 @@ def test_what_nobody_took_is_not_known(seed: Seed) -> None:
     publish(seed, {"edges": {1: 5}})  # the first run that knows them stages those of the whole table
     home, ledger = seed.home, seed.ledger
     assert (ledger.fingerprints_of(1), ledger.fingerprints_of(2)) == ({}, of({"edges": {1: 5}}))
-    assert rollback.rollback(home, ledger, 1)[0].revision == 3
+    assert rollback.roll_back(home, ledger, 1)[0].revision == 3
     assert ledger.fingerprints_of(3) == {}
     publish(seed, {"edges": {1: 2}})
     assert ledger.fingerprints_of(4) == of({"edges": {1: 2}})
-    rollback.rollback(home, ledger, 2)
+    rollback.roll_back(home, ledger, 2)
     assert ledger.fingerprints_of(5) == of({"edges": {1: 5}})
-    rollback.rollback(home, ledger, 3)
-    rollback.rollback(home, ledger, 2)  # from a state that is not known to one that is
+    rollback.roll_back(home, ledger, 3)
+    rollback.roll_back(home, ledger, 2)  # from a state that is not known to one that is
     assert ledger.fingerprints_of(6) == {} and ledger.fingerprints_of(7) == of({"edges": {1: 5}})
     assert ledger.fingerprints_of(2) == of({"edges": {1: 5}})
 

@@ -96,7 +96,7 @@ class Stored:
 def judge(stored: Stored) -> dict[tuple[str, str | int | None], set[int]]:
     """What differs, and at which epochs."""
     after = {table: add_fingerprints(stored.before[table], stored.change[table]) for table in COLLECTIONS}
-    rows = proving._stored(
+    rows = proving._compare_stored(
         stored.run(), stored.proof, FIRST, stored.before, after, FIRST, [FIRST, FRONTIER]  # type: ignore[arg-type]
     )  # fmt: skip
     found: dict[tuple[str, str | int | None], set[int]] = {}
@@ -165,14 +165,17 @@ def test_numbers_of_edges_of_a_trussness_are_named() -> None:
     assert judge(stored) == {("totals", f"edges of trussness {k}"): {FRONTIER} for k in (3, 4)}
     shown = {"edges": 6, "vertices": 3, "wedges": 3, "triangles": 2, "trusses": {4: 6}}
     proved = Counts(6, 3, 3, 2, {3: 6})
-    assert [*proving._unlike(shown, proved)] == [("edges of trussness 3", (0, 6)), ("edges of trussness 4", (6, 0))]
+    assert [*proving._unequal_totals(shown, proved)] == [
+        ("edges of trussness 3", (0, 6)),
+        ("edges of trussness 4", (6, 0)),
+    ]
     run = stored.run()
-    assert proving.published(run, BASE) == TRIANGLE  # type: ignore[arg-type]
+    assert proving.published_counts(run, BASE) == TRIANGLE  # type: ignore[arg-type]
 
 
 def prove(
     monkeypatch: pytest.MonkeyPatch, stored: Stored, run: Any = None, looked: list[Any] | None = None
-) -> proving.Proved | None:
+) -> proving.ProofResult | None:
     """`proved`, of fingerprints that were made by hand; the landed rows are as they should be. `looked`: what is asked
     of them."""
 
@@ -181,9 +184,9 @@ def prove(
             looked.append(asked)
         return []
 
-    monkeypatch.setattr(proving, "fingerprints", lambda run: (stored.before, stored.change))
-    monkeypatch.setattr(proving, "_landed", landed)
-    return proving.proved(run or stored.run(), SimpleNamespace(parts=0))  # type: ignore[arg-type]
+    monkeypatch.setattr(proving, "run_fingerprints", lambda run: (stored.before, stored.change))
+    monkeypatch.setattr(proving, "_compare_landed", landed)
+    return proving.verify_proof(run or stored.run(), SimpleNamespace(parts=0))  # type: ignore[arg-type]
 
 
 def test_a_proof_speaks_of_every_batch_that_the_run_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +194,7 @@ def test_a_proof_speaks_of_every_batch_that_the_run_may_have_changed(monkeypatch
     run = stored.run()
     run.ledger.put_fingerprints = lambda run_id, change: staged.append((run_id, change))
     found = prove(monkeypatch, stored, run)
-    assert found == proving.Proved([FIRST, FRONTIER], [], None, 5)
+    assert found == proving.ProofResult([FIRST, FRONTIER], [], None, 5)
     assert staged == [("mine", stored.change)]
 
 
@@ -262,7 +265,7 @@ def test_why_there_is_no_proof(
     run.ledger.proof = lambda run_id: proof if has_proof else None
     run.ledger.fingerprints = lambda revision: known
     run.ledger.facts = lambda run_id, kind: TrussFacts(rows=1, first_epoch=FIRST, epochs=replayed)
-    assert proving.unprovable(run) == why  # type: ignore[arg-type]
+    assert proving.unprovable_reason(run) == why  # type: ignore[arg-type]
     if why is not None:
         assert prove(monkeypatch, stored, run) is None
 
@@ -283,7 +286,7 @@ def test_fingerprints_are_read_of_what_is_new_or_of_all(monkeypatch: pytest.Monk
         return {table: {2: print_of(2)} for table in tables}
 
     monkeypatch.setattr(proving.prints, "of_tables", take)
-    before, change = proving.fingerprints(run)  # type: ignore[arg-type]
+    before, change = proving.run_fingerprints(run)  # type: ignore[arg-type]
     new = {2: print_of(2)}
     if keeps:
         assert read == ["new edges", "new degrees", "all trussness"]

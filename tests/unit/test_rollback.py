@@ -26,7 +26,7 @@ def seed(tmp_path: Path) -> Seed:
 
 def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
     home, ledger = seed.home, seed.ledger
-    row, epochs = rollback.rollback(home, ledger, 0)
+    row, epochs = rollback.roll_back(home, ledger, 0)
     assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [DAY, DAY + 1])
     assert ledger.get_revision() == row
     assert ledger.published_batches() == {} and views.totals(home, ledger, all_epochs=True) == []
@@ -39,14 +39,14 @@ def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
     write(home, ledger, epochs)
     # nothing to take back any more; forward again is a rollback too
     with pytest.raises(UsageError, match="what is published is empty, as of revision 0 already"):
-        rollback.rollback(home, ledger, 0)
+        rollback.roll_back(home, ledger, 0)
     with pytest.raises(UsageError, match="what is published is revision 2 already"):
-        rollback.rollback(home, ledger, 2)
+        rollback.roll_back(home, ledger, 2)
 
 
 def test_forward_again(seed: Seed) -> None:
     """After nothing, anything may be published, under other settings, too."""
-    rollback.rollback(seed.home, seed.ledger, 0)
+    rollback.roll_back(seed.home, seed.ledger, 0)
     seed.run({DAY: (3, 0)}, {DAY: {"edges": 3, "vertices": 4}})
     found = views.totals(seed.home, seed.ledger, all_epochs=True)
     assert [(point["epoch"], point["edges"], point["vertices"]) for point in found] == [(DAY, 3, 4)]
@@ -55,15 +55,15 @@ def test_forward_again(seed: Seed) -> None:
 def test_where_there_is_nothing_to_take_back(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home")
     with pytest.raises(UsageError, match="what is published is revision 0 already"):
-        rollback.rollback(seed.home, seed.ledger, 0)
+        rollback.roll_back(seed.home, seed.ledger, 0)
     assert seed.ledger.get_revision() == EMPTY
 
 
 def test_to_the_current_revision_is_refused(seed: Seed) -> None:
     with pytest.raises(UsageError, match=r"revision 1 already\. Nothing was changed"):
-        rollback.rollback(seed.home, seed.ledger, 1)
+        rollback.roll_back(seed.home, seed.ledger, 1)
     with pytest.raises(UsageError, match="no revision -1"):
-        rollback.rollback(seed.home, seed.ledger, -1)
+        rollback.roll_back(seed.home, seed.ledger, -1)
     assert seed.ledger.get_revision().revision == 1 and len(seed.ledger.list_runs()) == 1
 
 
@@ -82,7 +82,7 @@ def test_a_compaction_between_the_look_and_the_row(seed: Seed, monkeypatch: pyte
 
     monkeypatch.setattr(Ledger, "put_totals", meanwhile)
     with pytest.raises(RevisionConflict, match="a compaction has changed revision 1 meanwhile"):
-        rollback.rollback(seed.home, ledger, 1)
+        rollback.roll_back(seed.home, ledger, 1)
     assert ledger.get_revision().revision == 2
 
 
@@ -92,7 +92,7 @@ def test_an_interrupted_one_is_recorded_and_publishes_nothing(seed: Seed, monkey
 
     monkeypatch.setattr(seed.ledger, "publish", publish)
     with pytest.raises(KeyboardInterrupt):
-        rollback.rollback(seed.home, seed.ledger, 0)
+        rollback.roll_back(seed.home, seed.ledger, 0)
     run = seed.ledger.list_runs()[-1]
     assert (run.state, run.error, run.owner) == ("interrupted", "interrupted during rollback", None)
     assert seed.ledger.get_revision().revision == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.checking.shown import Shown, differing_totals, published
+from pipeline.checking.shown import ReportedTotals, differing_totals, reported_totals
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import StagedBatch
 
@@ -15,7 +15,7 @@ COUNTED = {1: {**TRIANGLE, ("trusses", 3): 3}, 2: {}}  # at 2 all has expired
 DIFFS = [("edges", 0, 3), ("vertices", 0, 3), ("triangles", 0, 1), ("wedges", 0, 3), ("truss", 3, 3)]
 
 
-def shown(folder: Path, *more: tuple[str, int, int, int], without: str = "") -> Shown:
+def shown(folder: Path, *more: tuple[str, int, int, int], without: str = "") -> ReportedTotals:
     ledger = Ledger(f"sqlite:///{folder / 'altneu.db'}")
     ledger.create_run("r", 0, [1, 2], {})
     rows = [(measure, k, epoch, n if epoch == 1 else -n) for epoch in (1, 2) for measure, k, n in DIFFS]
@@ -25,7 +25,7 @@ def shown(folder: Path, *more: tuple[str, int, int, int], without: str = "") -> 
     ledger.put_totals("r", {key[0] for key in sums}, [(*key, diff) for key, diff in sums.items()])
     ledger.put_batches("r", [StagedBatch(1, "d", 1, 3, 1)])
     ledger.publish_revision("r", 0, 2, {}, "digest", None)
-    return published(ledger, ledger.get_revision(), [1, 2])
+    return reported_totals(ledger, ledger.get_revision(), [1, 2])
 
 
 def test_what_is_right_has_no_difference(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def seed(tmp_path: Path) -> Seed:
     return seed
 
 
-def stage(seed: Seed, name: str) -> telemetry.Stage:
-    return telemetry.Stage(seed.home, seed.ledger, seed.ledger.list_runs()[-1], name)
+def stage(seed: Seed, name: str) -> telemetry.StageTelemetry:
+    return telemetry.StageTelemetry(seed.home, seed.ledger, seed.ledger.list_runs()[-1], name)
 
 
 class Tables:
@@ -67,7 +67,7 @@ def test_the_cost_of_a_stage_is_what_it_wrote_and_the_memory_it_took(seed: Seed)
         run.snapshots["edges"] = 2
         return EdgesFacts(rows=5, broadcast=True)
 
-    facts = stage(seed, "edges").work(function, Tables())  # type: ignore[arg-type]
+    facts = stage(seed, "edges").measure(function, Tables())  # type: ignore[arg-type]
     assert facts.cost and (facts.cost.rows, facts.cost.files, facts.cost.bytes) == (7, 2, 50)
     assert facts.cost.python and facts.cost.python > 1_000_000
     assert replace(facts, cost=None) == EdgesFacts(rows=5, broadcast=True)
@@ -79,15 +79,15 @@ def test_a_stage_that_fails_still_tells_its_memory(seed: Seed) -> None:
 
     watched = stage(seed, "publish")
     with pytest.raises(ValueError):
-        watched.work(function, Tables())  # type: ignore[arg-type]
+        watched.measure(function, Tables())  # type: ignore[arg-type]
     assert watched.cost["python"] > 1_000_000
 
 
 def test_every_event_is_a_line_of_json(seed: Seed) -> None:
     stream = io.StringIO()
     events.log_json_lines(stream)
-    stage(seed, "edges").done(TrussFacts(rows=3, epochs=2, methods={"peel": 2}, top_edges={str(DAY): []}))
-    stage(seed, "truss").failed("no memory\nleft")
+    stage(seed, "edges").report_done(TrussFacts(rows=3, epochs=2, methods={"peel": 2}, top_edges={str(DAY): []}))
+    stage(seed, "truss").report_failed("no memory\nleft")
     logging.getLogger("library").warning("%s is odd", "this")
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]  # any thread's library may warn in between
     started, done, _, failed = [line for line in lines if line.get("run") == "run0001"]
@@ -122,7 +122,7 @@ def test_a_trace_holds_the_run_and_its_stages(seed: Seed) -> None:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
     exporter = InMemorySpanExporter()
-    telemetry.send(exporter, seed.home, seed.ledger, "run0001")
+    telemetry.export_trace(exporter, seed.home, seed.ledger, "run0001")
     *stages, root = exporter.get_finished_spans()
     assert [span.name for span in stages] == ["ingest", "edges", "triangles", "truss", "audit"]
     assert root.name == "altneu run" and root.parent is None and root.attributes is not None
@@ -139,7 +139,7 @@ def test_a_failed_run_is_a_failed_trace(seed: Seed) -> None:
 
     run_id = seed.run({DAY + 2: (1, 0)}, error="audit: a critical check failed")
     exporter = InMemorySpanExporter()
-    telemetry.send(exporter, seed.home, seed.ledger, run_id)
+    telemetry.export_trace(exporter, seed.home, seed.ledger, run_id)
     status = exporter.get_finished_spans()[-1].status
     assert not status.is_ok and status.description == "audit: a critical check failed"
 
@@ -159,12 +159,12 @@ def test_a_trace_goes_to_the_receiver_that_the_environment_names(seed: Seed, mon
     server = HTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        stage(seed, "publish").done(PublishFacts(revision=1, tables={}))
+        stage(seed, "publish").report_done(PublishFacts(revision=1, tables={}))
         assert not got
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        stage(seed, "edges").done(EdgesFacts(rows=1, broadcast=True))
+        stage(seed, "edges").report_done(EdgesFacts(rows=1, broadcast=True))
         assert not got
-        stage(seed, "publish").done(PublishFacts(revision=1, tables={}))
+        stage(seed, "publish").report_done(PublishFacts(revision=1, tables={}))
     finally:
         server.shutdown()
         server.server_close()
@@ -180,9 +180,9 @@ def test_a_trace_that_cannot_be_sent_does_not_fail_a_run(
     def broken(*args: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(telemetry, "send", broken)
+    monkeypatch.setattr(telemetry, "export_trace", broken)
     with caplog.at_level(logging.WARNING):
-        stage(seed, "publish").done(PublishFacts(revision=1, tables={}))
+        stage(seed, "publish").report_done(PublishFacts(revision=1, tables={}))
     assert "could not be sent" in caplog.text
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...state.facts import KINDS, Facts
 
 if TYPE_CHECKING:
-    from ..context import Run
+    from ..context import RunContext
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Stage:
     suites: bool = False  # runs the suites of `expectations`
     decides: bool = True  # the run fails when it does
 
-    def load(self) -> ModuleType:
+    def load_module(self) -> ModuleType:
         """Its module, imported by now."""
         return import_module(f"{__name__}.{self.name}")
 
-    def work(self, run: Run) -> Facts:
-        facts = self.load().work(run)
+    def run_stage(self, run: RunContext) -> Facts:
+        facts = self.load_module().work(run)
         assert isinstance(facts, KINDS[self.name])
         return facts
 
@@ -67,5 +67,5 @@ STAGES = (
 NAMES = tuple(stage.name for stage in STAGES)
 
 
-def named(name: str) -> Stage:
+def get_stage(name: str) -> Stage:
     return STAGES[NAMES.index(name)]

@@ -9,36 +9,36 @@ from typing import Any
 from expectations.model import Check
 
 from ...checking import audit, plain
-from ...checking.shown import Shown, of
+from ...checking.shown import ReportedTotals, reported_totals_from
 from ...errors import CheckFailed
 from ...state.facts import AuditFacts, TrussFacts
 from ...state.totals import sum_totals
 from ...storage import certificates
-from ..context import Run
-from ..decisions import FULL, Audit
-from ..proving import proved, unprovable
-from ..suites import suites
+from ..context import RunContext
+from ..decisions import FULL, AuditChoice
+from ..proving import unprovable_reason, verify_proof
+from ..suites import run_suites
 
 
-def work(run: Run) -> AuditFacts:
+def audit_run(run: RunContext) -> AuditFacts:
     from expectations.suite import check_differences, check_proof
 
-    decision = run.decide(Audit)
+    decision = run.choose(AuditChoice)
     labels = run.home.schedule.format_label
-    why = None if decision.mode == FULL else unprovable(run)
+    why = None if decision.mode == FULL else unprovable_reason(run)
     in_full = decision.mode == FULL or why is not None
     if why is not None:
         run.say(f"there is no proof ({why}): recomputing")
     # The recomputation is one task per epoch, the others are many short queries: at the same time on two cores.
     with ThreadPoolExecutor(2) as pool:
-        full = pool.submit(_recomputed, run, decision.epochs) if in_full else None
-        proving = pool.submit(proved, run, decision)
-        results = suites(run, whole=in_full)
+        full = pool.submit(_recompute_epochs, run, decision.epochs) if in_full else None
+        proving = pool.submit(verify_proof, run, decision)
+        results = run_suites(run, whole=in_full)
         proof = proving.result()
         if full is None and proof is not None and proof.rows:  # that something is wrong: rows that differ say more
             run.say("the proof fails: recomputing")
             wrong = min(row["epoch"] for row in proof.rows)
-            full = pool.submit(_recomputed, run, sorted({*decision.epochs, wrong}))
+            full = pool.submit(_recompute_epochs, run, sorted({*decision.epochs, wrong}))
         if proof is not None:
             part = f"{proof.part.which + 1} of {proof.part.parts}" if proof.part else None
             names = {epoch: labels(epoch) for epoch in (*proof.epochs, *(row["epoch"] for row in proof.rows))}
@@ -47,8 +47,8 @@ def work(run: Run) -> AuditFacts:
         epochs, found = full.result() if full is not None else ([], None)
         if found is not None:
             results += check_differences(*found)
-    results += _plain(run, epochs)
-    run.wrote.update(run.heads().snapshots)  # publish pins these and no others
+    results += _check_serving_tables(run, epochs)
+    run.new_snapshots.update(run.unpublished_revision().snapshots)  # publish pins these and no others
     run.ledger.put_checks(run.run_id, run.revision, results)
     failed = [result for result in results if not result["passed"] and result["severity"] != "info"]
     critical = [result for result in failed if result["severity"] == "critical"]
@@ -69,7 +69,7 @@ def work(run: Run) -> AuditFacts:
     )
 
 
-def _plain(run: Run, epochs: list[int]) -> list[Check]:
+def _check_serving_tables(run: RunContext, epochs: list[int]) -> list[Check]:
     """The plain tables that the run has written: their sums at every epoch, and all rows at some."""
     from expectations.suite import check_plain
 
@@ -77,20 +77,26 @@ def _plain(run: Run, epochs: list[int]) -> list[Check]:
         return []
     diffs = run.total_diffs()
     points, since = sum_totals(diffs, run.frontier), run.parent.since
-    sources = plain.Sources(run.after, run.home, run.warehouse.plain, points, run.landed(), run.frontier, since)
+    sources = plain.ServingTableInputs(
+        run.read_after, run.home, run.warehouse.plain, points, run.landed_epochs(), run.frontier, since
+    )
     wanted = [epoch for epoch in epochs if since is None or epoch >= since]
-    found = plain.sums(sources) + (plain.rows(sources, wanted) if wanted else [])
-    return check_plain(found, sources.context(wanted or [run.frontier]))
+    found = plain.compare_sums(sources) + (plain.compare_rows(sources, wanted) if wanted else [])
+    return check_plain(found, sources.check_context(wanted or [run.frontier]))
 
 
-def _recomputed(run: Run, epochs: Iterable[int]) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
+def _recompute_epochs(
+    run: RunContext, epochs: Iterable[int]
+) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
     listed = list(epochs)
-    parts = run.warehouse, run.after, listed, run.say
+    parts = run.warehouse, run.read_after, listed, run.say
     placed = certificates.read_labels(run.warehouse, run.ledger.get_facts(run.run_id, TrussFacts).certified)
-    return listed, audit.differences(*parts, revision=run.heads(), shown=staged(run, listed), placed=placed)
+    return listed, audit.find_differences(
+        *parts, revision=run.unpublished_revision(), shown=staged_totals(run, listed), placed=placed
+    )
 
 
-def staged(run: Run, epochs: Iterable[int]) -> Shown:
+def staged_totals(run: RunContext, epochs: Iterable[int]) -> ReportedTotals:
     """As the run would be shown, were it published now."""
     ledger = run.ledger
     diffs = run.total_diffs()
@@ -98,4 +104,4 @@ def staged(run: Run, epochs: Iterable[int]) -> Shown:
         epoch: (batch.rows, batch.bad_rows) for epoch, batch in ledger.published_batches(run.parent.revision).items()
     }
     rows |= {batch.epoch: (batch.rows, batch.bad_rows) for batch in ledger.staged_batches(run.run_id)}
-    return of(diffs, rows, epochs)
+    return reported_totals_from(diffs, rows, epochs)

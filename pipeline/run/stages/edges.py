@@ -9,21 +9,21 @@ from algorithms.plans import WHOLE_ROWS
 
 from ...landing import filters
 from ...state.facts import EdgesFacts
-from ..context import Run
-from ..decision import Way
-from ..decisions import Edges
+from ..context import RunContext
+from ..decision import Strategy
+from ..decisions import EdgesChoice
 
 
-def work(run: Run) -> EdgesFacts:
+def derive_edges(run: RunContext) -> EdgesFacts:
     config = run.home.config
     values = list(config.values)
-    if run.keeps("edges"):
-        base, delta = run.before("upserts") if run.parent.frontier is not None else None, run.delta("upserts")
+    if run.appends_to("edges"):
+        base, delta = run.read_before("upserts") if run.parent.frontier is not None else None, run.read_delta("upserts")
     else:
-        base, delta = None, run.after("upserts")
-    decision = run.decide(Edges)
-    few = decision.way is Way.BROADCAST
-    tiny = run.stored() <= WHOLE_ROWS
+        base, delta = None, run.read_after("upserts")
+    decision = run.choose(EdgesChoice)
+    few = decision.strategy is Strategy.BROADCAST
+    tiny = run.count_stored_rows() <= WHOLE_ROWS
     motif_edges: int | None = None
     relations = patterns.kept(config.motif_patterns())
     if decision.upserts.value:
@@ -33,26 +33,28 @@ def work(run: Run) -> EdgesFacts:
         else:
             new = edges.edge_changes(base, delta, pairs, values, config.edges.live_for, config.edge_condition, few)
         with filters.name_conditions(run.home):
-            rows = run.write("edges", new)
+            rows = run.write_rows("edges", new)
             if relations:
                 how = (values, relations, config.edges.live_for, config.edge_condition)
-                motif_edges = run.write("motif_edges", edges.relation_changes(base, delta, pairs, *how, few))
+                motif_edges = run.write_rows("motif_edges", edges.relation_changes(base, delta, pairs, *how, few))
     else:
-        rows = run.write("edges", None)
+        rows = run.write_rows("edges", None)
     if config.motifs and not motif_edges:
-        run.write("motif_edges", None)
+        run.write_rows("motif_edges", None)
     if not rows:
-        run.write("degrees", None)
+        run.write_rows("degrees", None)
         run.put_totals(["edges", "vertices", "wedges"], [])
         return EdgesFacts(rows=0, broadcast=few, motif_edges=motif_edges)
-    delta_edges = run.delta("edges")
-    run.write("degrees", edges.degree_changes(delta_edges))
+    delta_edges = run.read_delta("edges")
+    run.write_rows("degrees", edges.degree_changes(delta_edges))
     edge_diffs = edges.steps(delta_edges, []).groupBy("epoch").agg(F.sum("diff").alias("diff"))
-    degree_diffs = edges.degree_total_changes(run.before("degrees"), run.delta("degrees"), few, whole=tiny)
-    known = run.ledger.total_diffs(run.parent.revision) if run.keeps("edges") else []
+    degree_diffs = edges.degree_total_changes(run.read_before("degrees"), run.read_delta("degrees"), few, whole=tiny)
+    known = run.ledger.total_diffs(run.parent.revision) if run.appends_to("edges") else []
     if known and not any(measure == "wedges" for measure, *_ in known):
         # no wedge yet, or published before they were counted: from nothing
-        all_diffs = edges.degree_total_changes(run.warehouse.empty_rows("degrees"), run.after("degrees"), broadcast=few)
+        all_diffs = edges.degree_total_changes(
+            run.warehouse.empty_rows("degrees"), run.read_after("degrees"), broadcast=few
+        )
         degree_diffs = degree_diffs.where("measure <> 'wedges'").unionByName(all_diffs.where("measure = 'wedges'"))
     found = edge_diffs.select(F.lit("edges").alias("measure"), "epoch", "diff").unionByName(degree_diffs).collect()
     run.put_totals(["edges", "vertices", "wedges"], [(row.measure, 0, row.epoch, row.diff) for row in found])

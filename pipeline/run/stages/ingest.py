@@ -14,7 +14,7 @@ from ...landing import filters, frames
 from ...state.facts import IngestFacts, QuarantinedRow
 from ...state.records import LANDED, Batch, RunKind, StagedBatch
 from .. import gate
-from ..context import Run
+from ..context import RunContext
 
 SAMPLE = 20  # quarantined rows kept for the report
 
@@ -29,11 +29,11 @@ class Accepted:
     published: dict[int, Batch]
 
 
-def accept_batches(run: Run) -> Accepted:
+def accept_batches(run: RunContext) -> Accepted:
     """Judge the landed batches of the run's epochs. Raises what is wrong with one that the run may not leave out."""
     everything = landing.listing(run.home)
     batches = [everything.get(e) or landing.Landed(e, run.home.schedule.format_label(e), ()) for e in run.epochs]
-    batches = _without(
+    batches = _without_wrong_batches(
         run,
         batches,
         {
@@ -55,11 +55,11 @@ def accept_batches(run: Run) -> Accepted:
 
     judged = count_failures if conditions else None
     counts, wrong = frames.judge(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
-    batches = _without(run, batches, wrong)
-    published = run.ledger.published_batches(run.parent.revision) if run.keeps("upserts") else {}
+    batches = _without_wrong_batches(run, batches, wrong)
+    published = run.ledger.published_batches(run.parent.revision) if run.appends_to("upserts") else {}
     if run.kind is RunKind.RUN and not run.accept:
         good = {batch.epoch: counts[batch.epoch][0] for batch in batches if batch.epoch in counts}
-        batches = _without(run, batches, gate.unusual(run.home, published, good, digests))
+        batches = _without_wrong_batches(run, batches, gate.find_unusual_batches(run.home, published, good, digests))
     return Accepted(
         batches,
         {epoch: found for epoch, found in counts.items() if epoch in run.epochs},
@@ -68,14 +68,14 @@ def accept_batches(run: Run) -> Accepted:
     )
 
 
-def work(run: Run) -> IngestFacts:
+def ingest(run: RunContext) -> IngestFacts:
     filters.require_conditions(run.spark, run.home)
     if run.kind is RunKind.REBUILD and not run.epochs:
         same_filter = run.ledger.get_run(run.parent.run_id).config.get("where") == run.home.config.edges.where
-        stored = run.before("upserts"), run.before("quarantine")
+        stored = run.read_before("upserts"), run.read_before("quarantine")
         filters.require_decided(run.home, *stored, same_filter=same_filter)
         for table in LANDED:
-            run.write(table, None)
+            run.write_rows(table, None)
         run.ledger.put_batches(run.run_id, [])
         return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
     accepted = accept_batches(run)
@@ -91,15 +91,15 @@ def work(run: Run) -> IngestFacts:
     try:
         if run.home.config.vertices.ids == "string":
             always = F.lit(min(run.epochs)).cast("bigint").alias("epoch"), F.lit(1).cast("bigint").alias("diff")
-            run.write("names", frames.new_names(rows, run.before("names")).select("id", "name", *always))
-            rows = frames.numbered(rows, run.after("names"))
+            run.write_rows("names", frames.new_names(rows, run.read_before("names")).select("id", "name", *always))
+            rows = frames.numbered(rows, run.read_after("names"))
         else:
-            run.write("names", None)
-        old_rows = run.before("upserts").where(F.col("epoch").isin(again)) if again else None
-        old_bad = run.before("quarantine").where(F.col("epoch").isin(again)) if again else None
-        changed = run.write("upserts", frames.difference(rows, old_rows))
+            run.write_rows("names", None)
+        old_rows = run.read_before("upserts").where(F.col("epoch").isin(again)) if again else None
+        old_bad = run.read_before("quarantine").where(F.col("epoch").isin(again)) if again else None
+        changed = run.write_rows("upserts", frames.difference(rows, old_rows))
         some = again or quarantined
-        run.write("quarantine", frames.difference(malformed, old_bad) if some else None)
+        run.write_rows("quarantine", frames.difference(malformed, old_bad) if some else None)
     finally:  # what went wrong may be for that very reason
         if not landing.unchanged(run.ledger, batches, digests):
             raise Unavailable(
@@ -112,7 +112,7 @@ def work(run: Run) -> IngestFacts:
             for batch in batches
         ],
     )
-    sample = run.delta("quarantine").where("diff > 0").orderBy("epoch", "file", "line").limit(SAMPLE)
+    sample = run.read_delta("quarantine").where("diff > 0").orderBy("epoch", "file", "line").limit(SAMPLE)
     shown = sample.select("epoch", "file", "line", "reason", "text").collect() if quarantined else []
     return IngestFacts(
         rows=landed,
@@ -124,8 +124,10 @@ def work(run: Run) -> IngestFacts:
     )
 
 
-def _without(run: Run, batches: list[landing.Landed], wrong: Mapping[int, RunFailed]) -> list[landing.Landed]:
+def _without_wrong_batches(
+    run: RunContext, batches: list[landing.Landed], wrong: Mapping[int, RunFailed]
+) -> list[landing.Landed]:
     """The batches that the run goes on with. Raises what is wrong where it may not go on."""
     if wrong:
-        run.leave_out(wrong)
+        run.exclude_epochs(wrong)
     return [batch for batch in batches if batch.epoch not in wrong]

@@ -12,10 +12,10 @@ from ...errors import describe_error
 from ...state.facts import AuditFacts, PublishFacts
 from ...state.records import RunKind, Severity
 from .. import held
-from ..context import Run
+from ..context import RunContext
 
 
-def work(run: Run) -> PublishFacts:
+def publish(run: RunContext) -> PublishFacts:
     warned = run.ledger.get_facts(run.run_id, AuditFacts).failed
     row = run.ledger.published_by(run.run_id)
     if row is None:
@@ -24,7 +24,7 @@ def work(run: Run) -> PublishFacts:
             run.run_id,
             run.parent.revision,
             run.frontier,
-            run.heads().snapshots,
+            run.unpublished_revision().snapshots,
             run.home.config.semantic_digest(),
             Severity.WARNING if warned else None,
             None if run.kind is RunKind.RELOAD else run.parent.since,
@@ -34,7 +34,7 @@ def work(run: Run) -> PublishFacts:
     try:
         run.warehouse.update_refs(run.ledger, run.run_id)
         run.ledger.forget_branches([run.run_id])
-        held.expire(run.home, run.ledger)
+        held.expire_held_runs(run.home, run.ledger)
         return replace(facts, dropped_runs=run.warehouse.discard_leftovers(run.ledger))
     except Exception as error:
         what, _ = describe_error(error)

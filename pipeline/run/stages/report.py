@@ -5,10 +5,10 @@ from __future__ import annotations
 from ...report import write_of_run
 from ...state.facts import ReportFacts
 from ...state.records import RunKind
-from ..context import Run
+from ..context import RunContext
 
 
-def work(run: Run) -> ReportFacts:
+def write_report(run: RunContext) -> ReportFacts:
     epochs = run.epochs if run.kind is RunKind.RUN else list(run.ledger.published_batches())
     pages, why = write_of_run(run.home, run.ledger, epochs)
     return ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why)

@@ -15,18 +15,18 @@ from ...home import memory
 from ...state.facts import EdgesFacts, TrianglesFacts
 from ...storage import kept
 from .. import resuming
-from ..changed import most_changed
-from ..context import Run
-from ..decision import Way
-from ..decisions import Motifs, Triangles
+from ..changed import find_most_changed
+from ..context import RunContext
+from ..decision import Strategy
+from ..decisions import MotifsChoice, TrianglesChoice
 
 
-def work(run: Run) -> TrianglesFacts:
+def count_triangles_and_motifs(run: RunContext) -> TrianglesFacts:
     facts, (rows, plan) = count_triangles(run), count_motifs(run)
     return replace(facts, motif_rows=rows, motif_plan=plan)
 
 
-def count_motifs(run: Run) -> tuple[int | None, str | None]:
+def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
     """Changed edges → changed motifs; how many rows, and the plan in words, where there are some.
 
     By the generic delta query or, as `[triangles] plan` says, one enumeration of all, in one task; beyond its
@@ -34,101 +34,105 @@ def count_motifs(run: Run) -> tuple[int | None, str | None]:
     """
     wanted = run.home.config.motif_patterns()
     if not wanted:
-        if not run.keeps("edges"):
+        if not run.appends_to("edges"):
             run.put_totals(["motif"], [])  # takes back what there may have been
         return None, None
-    decision = run.decide(Motifs)
+    decision = run.choose(MotifsChoice)
     changed, stored = decision.changed.value, decision.stored
-    if decision.way is Way.NOTHING:
-        run.write("motif_counts", None)
+    if decision.strategy is Strategy.NOTHING:
+        run.write_rows("motif_counts", None)
         run.put_totals(["motif"], [])
         return 0, None
 
-    def relations(read: Callable[[str], DataFrame]) -> DataFrame:
+    def read_relation(read: Callable[[str], DataFrame]) -> DataFrame:
         name = {"edges": F.lit(patterns.PLAIN).alias("relation"), "motif_edges": F.col("relation")}
         parts = [read(table).select(name[table], "a", "b", "epoch", "until", "diff") for table in decision.tables]
         return reduce(DataFrame.unionByName, parts)
 
-    before = relations(run.before) if stored else None
-    if decision.way is Way.JOINS:
-        new = motifs.motif_changes_in_joins(wanted, before, relations(run.delta))
-    elif decision.way is Way.DELTA and before is not None:
-        new = motifs.motif_changes(wanted, before, relations(run.delta))
+    before = read_relation(run.read_before) if stored else None
+    if decision.strategy is Strategy.JOINS:
+        new = motifs.motif_changes_in_joins(wanted, before, read_relation(run.read_delta))
+    elif decision.strategy is Strategy.DELTA and before is not None:
+        new = motifs.motif_changes(wanted, before, read_relation(run.read_delta))
     else:
-        new = motifs.motif_counts(wanted, relations(run.after))
+        new = motifs.motif_counts(wanted, read_relation(run.read_after))
         if stored:
-            old = run.before("motif_counts").select("motif", "vertex", "epoch", (-F.col("diff")).alias("diff"))
+            old = run.read_before("motif_counts").select("motif", "vertex", "epoch", (-F.col("diff")).alias("diff"))
             both = new.unionByName(old).groupBy("motif", "vertex", "epoch").agg(F.sum("diff").alias("diff"))
             new = both.where("diff <> 0")
-    plan = decision.words(run.home.schedule.format_label)
+    plan = decision.describe(run.home.schedule.format_label)
     run.say(f"motifs: {plan}, {changed:,} changed edge intervals on {stored:,}")
-    written = run.write("motif_counts", new)
+    written = run.write_rows("motif_counts", new)
     places = {name: (place, len(found[0].vertices)) for place, (name, found) in enumerate(wanted.items())}
-    sums = run.delta("motif_counts").groupBy("motif", "epoch").agg(F.sum("diff").alias("diff")).collect()
+    sums = run.read_delta("motif_counts").groupBy("motif", "epoch").agg(F.sum("diff").alias("diff")).collect()
     rows = [("motif", places[row.motif][0], row.epoch, row.diff // places[row.motif][1]) for row in sums]
     run.put_totals(["motif"], rows)
     return written, plan
 
 
-def count_triangles(run: Run) -> TrianglesFacts:
+def count_triangles(run: RunContext) -> TrianglesFacts:
     """Changed edges → changed triangles, per vertex and in total: from a kept graph, by the delta query, or by one
     enumeration of all."""
-    decision = run.decide(Triangles)
+    decision = run.choose(TrianglesChoice)
     rows, stored = decision.changed.value, decision.stored
-    if decision.way is Way.NOTHING:
-        run.write("triangle_counts", None)
+    if decision.strategy is Strategy.NOTHING:
+        run.write_rows("triangle_counts", None)
         run.put_totals(["triangles"], [])
         return TrianglesFacts(rows=0, proposals=0)
     sent = memory.max_broadcast_rows(run.home.config)
     few = rows <= sent
-    index, delta = run.before("edges"), run.delta("edges")
+    index, delta = run.read_before("edges"), run.read_delta("edges")
     counted: DataFrame | None = None
     resumed = None
-    if decision.way is Way.RESUME and (resumed := _resumed(run)) is None:
+    if decision.strategy is Strategy.RESUME and (resumed := _resume_from_graph(run)) is None:
         decision = replace(decision, kept=False)
     try:
-        if decision.way is Way.DELTA:
+        if decision.strategy is Strategy.DELTA:
             counted = triangles.count(index, delta, broadcast=few).persist()
             row = counted.agg(F.sum("proposals")).first()
             proposals = int(row[0] or 0) if row else 0
-            decision = decision.counted(proposals)
+            decision = decision.with_proposals(proposals)
         if resumed is not None:
             run.say(f"from the kept graph: {rows:,} changed edge intervals")
             new = resumed.drop("note")
-        elif counted is not None and decision.way is Way.DELTA:
+        elif counted is not None and decision.strategy is Strategy.DELTA:
             run.say(f"delta query: {rows:,} changed edge intervals, at most {proposals:,} proposals")
             candidates = triangles.propose(index, delta, counted, broadcast=few)
             found = triangles.validate(index, delta, candidates, broadcast=proposals <= sent)
             new = triangles.vertex_triangle_changes(found)
         else:
             run.say(f"enumeration of all {stored + rows:,} edge intervals, of which {rows:,} are new")
-            before = run.before("triangle_counts") if run.keeps("triangle_counts") and run.parent.snapshots else None
-            new = triangles.recounted_vertex_changes(
-                run.after("edges"), before, stored + rows, memory.max_cell_edges(run.home.config)
+            before = (
+                run.read_before("triangle_counts")
+                if run.appends_to("triangle_counts") and run.parent.snapshots
+                else None
             )
-        written = run.write("triangle_counts", new)
+            new = triangles.recounted_vertex_changes(
+                run.read_after("edges"), before, stored + rows, memory.max_cell_edges(run.home.config)
+            )
+        written = run.write_rows("triangle_counts", new)
     finally:
         for frame in (counted, resumed):
             if frame is not None:
                 frame.unpersist()
-    diffs = run.delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
+    diffs = run.read_delta("triangle_counts").groupBy("epoch").agg((F.sum("diff") / 3).cast("bigint").alias("diff"))
     run.put_totals(["triangles"], [("triangles", 0, row.epoch, row.diff) for row in diffs.collect()])
-    most = most_changed(run, run.after("triangle_counts"), ["vertex"], F.col("diff"), "triangles")
+    most = find_most_changed(run, run.read_after("triangle_counts"), ["vertex"], F.col("diff"), "triangles")
     return TrianglesFacts(
         rows=written,
-        plan=str(decision.way),
-        chosen=decision.choice.words(),
-        proposals=decision.choice.proposals,
-        estimate={name: round(value, 2) for name, value in decision.choice.seconds().items()},
+        plan=str(decision.strategy),
+        chosen=decision.cost_choice.words(),
+        proposals=decision.cost_choice.proposals,
+        estimate={name: round(value, 2) for name, value in decision.cost_choice.seconds().items()},
         top_vertices=most,
     )
 
 
-def _resumed(run: Run) -> DataFrame | None:
+def _resume_from_graph(run: RunContext) -> DataFrame | None:
     """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
-    graph = resuming.graph(run, kept.cache_location(run.home))
+    graph = resuming.find_graph(run, kept.cache_location(run.home))
     first = run.ledger.get_facts(run.run_id, EdgesFacts).first_epoch
     if graph is None or first is None:
         return None
-    edges, stored = resuming.moved(run, graph.at, first), run.before("triangle_counts")
-    return resuming.executed(run, triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier))
+    edges, stored = resuming.changed_edges(run, graph.at, first), run.read_before("triangle_counts")
+    return resuming.execute_plan(run, triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier))

@@ -21,67 +21,71 @@ from ...state.prints import RunningFingerprint
 from ...state.totals import sum_totals, totals_at
 from ...storage import few, kept, rounds
 from .. import plain, resuming, standing
-from ..changed import REPORTED, most_changed
-from ..context import Run
-from ..decision import Way
-from ..decisions import CERTIFIED, Audit, Truss
-from ..proving import asked
+from ..changed import REPORTED, find_most_changed
+from ..context import RunContext
+from ..decision import Strategy
+from ..decisions import CERTIFIED, AuditChoice, TrussChoice
+from ..proving import proof_scope
 
 ENTERED = 50  # newcomers of a core that are named
 
 
-def work(run: Run) -> TrussFacts:
-    facts = maintain(run)
-    plain.maintain(run)
+def maintain_truss(run: RunContext) -> TrussFacts:
+    facts = maintain_trussness(run)
+    plain.maintain_serving_tables(run)
     return facts
 
 
-def maintain(run: Run) -> TrussFacts:
-    decision = run.decide(Truss)
+def maintain_trussness(run: RunContext) -> TrussFacts:
+    decision = run.choose(TrussChoice)
     first = decision.first
-    if decision.way is Way.NOTHING or first is None:
-        run.write("trussness", None)
+    if decision.strategy is Strategy.NOTHING or first is None:
+        run.write_rows("trussness", None)
         run.put_totals(["truss"], [])
         run.ledger.put_proof(run.run_id, None)
-        return TrussFacts(rows=0, epochs=0, graph=resuming.parents(run), certified=standing.parents(run))
+        return TrussFacts(
+            rows=0, epochs=0, graph=resuming.parent_graph_key(run), certified=standing.parent_checkpoint(run)
+        )
     label = run.home.schedule.format_label
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
     files, key = kept.cache_location(run.home), kept.new_key(run.run_id)
     keep = None if files is None else (files, key)
-    ask = asked(run.decide(Audit), run.revision)
+    ask = proof_scope(run.choose(AuditChoice), run.revision)
     with ExitStack() as stack:
         place = (
-            stack.enter_context(rounds.round_tables(run.warehouse, run.ledger, run.run_id)) if decision.counts else None
+            stack.enter_context(rounds.round_tables(run.warehouse, run.ledger, run.run_id))
+            if decision.needs_edge_count
+            else None
         )
         plan, region, new = "replay", None, None
-        if decision.way is Way.RESUME:
-            new = _resumed(run, first, files, key, ask)
-        elif decision.way is Way.STATE:
-            new = _restored(run, first, keep, ask)
+        if decision.strategy is Strategy.RESUME:
+            new = _resume_from_graph(run, first, files, key, ask)
+        elif decision.strategy is Strategy.STATE:
+            new = _restore_from_checkpoint(run, first, keep, ask)
         if new is not None:
-            plan = str(decision.way)
-        elif place is not None and decision.way is Way.REGION:
-            region = _by_region(run, first, decision, stack, place)
+            plan = str(decision.strategy)
+        elif place is not None and decision.strategy is Strategy.REGION:
+            region = _update_region(run, first, decision, stack, place)
         if region is not None:
             plan, new = "region", region.changes.persist()
         elif new is None:
-            new = _replayed(run, decision, first, keep, ask, place)
+            new = _replay_from_tables(run, decision, first, keep, ask, place)
         stack.callback(new.unpersist)
         changes = truss.triples(new)
-        written = run.write("trussness", changes.where(F.col("diff") != 0))
+        written = run.write_rows("trussness", changes.where(F.col("diff") != 0))
         found = changes.groupBy("k", "epoch", "note").agg(F.sum("diff").alias("diff")).collect()
         notes = [row for row in sorted(found, key=lambda row: int(row.epoch)) if row.note is not None]
         log = [row.note for row in notes if row.k not in (truss.PROOF, truss.LEFT)]
         told = {row.k: row.note for row in notes}
         did = truss.summary(log)
-        certified = None if log else standing.parents(run)  # nothing to do: what there was is still true
+        certified = None if log else standing.parent_checkpoint(run)  # nothing to do: what there was is still true
         if region is not None:
-            certified = standing.go_on(run, region.state, region.ends)
+            certified = standing.extend_checkpoint(run, region.state, region.ends)
         elif place is not None and did.rounds:
-            certified = standing.begin(run, place)
+            certified = standing.create_checkpoint(run, place)
         elif truss.LEFT in told:
-            certified = standing.leave(run, truss.left(new, told[truss.LEFT]))
-    parent, name = resuming.parents(run), None
+            certified = standing.save_checkpoint(run, truss.left(new, told[truss.LEFT]))
+    parent, name = resuming.parent_graph_key(run), None
     run.ledger.put_proof(run.run_id, told.get(truss.PROOF))
     if kept.cached_epoch(run.home, key) is not None:
         name = key
@@ -89,8 +93,8 @@ def maintain(run: Run) -> TrussFacts:
         name = parent
     kept.drop_other_graphs(run.home, parent, name)
     run.put_totals(["truss"], [("truss", row.k, row.epoch, row.diff) for row in found if row.note is None])
-    most = most_changed(run, run.after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
-    entered = _entered_core(run)
+    most = find_most_changed(run, run.read_after("trussness"), ["a", "b"], F.col("k") * F.col("diff"), "trussness")
+    entered = _vertices_entering_core(run)
     return TrussFacts(
         rows=written,
         first_epoch=first,
@@ -110,37 +114,39 @@ def maintain(run: Run) -> TrussFacts:
     )
 
 
-def _resumed(run: Run, first: int, files: Files | None, name: str, ask: Ask) -> DataFrame | None:
+def _resume_from_graph(run: RunContext, first: int, files: Files | None, name: str, ask: Ask) -> DataFrame | None:
     """The changes from the graph that the parent's run has kept, EXECUTED; None: it is not there, or does not fit."""
-    graph = resuming.graph(run, files)
+    graph = resuming.find_graph(run, files)
     if graph is None:
         return None
-    edges, stored = resuming.moved(run, graph.at, first), run.before("trussness")
-    return resuming.executed(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
+    edges, stored = resuming.changed_edges(run, graph.at, first), run.read_before("trussness")
+    return resuming.execute_plan(run, truss.resumed_changes(edges, stored, graph, first, run.frontier, name, ask))
 
 
-def _restored(run: Run, first: int, keep: tuple[Files, str] | None, ask: Ask) -> DataFrame | None:
+def _restore_from_checkpoint(run: RunContext, first: int, keep: tuple[Files, str] | None, ask: Ask) -> DataFrame | None:
     """The changes from the state that the parent's run has left in a table, all of it in one task, EXECUTED; None: it
     is not there, or does not fit."""
-    state = standing.of_parent(run)
-    counted = None if state is None else standing.counted(run, state.at)
+    state = standing.read_parent_checkpoint(run)
+    counted = None if state is None else standing.published_graph_counts(run, state.at)
     if state is None or counted is None:
         run.say("the state of the run before is not there any more: from the tables")
         return None
-    edges, stored = resuming.moved(run, state.at, first), run.before("trussness")
+    edges, stored = resuming.changed_edges(run, state.at, first), run.read_before("trussness")
     given = state.rows, state.ends, counted, state.at, first, run.frontier
-    return resuming.executed(run, truss.restored_changes(edges, stored, *given, keep, ask))
+    return resuming.execute_plan(run, truss.restored_changes(edges, stored, *given, keep, ask))
 
 
-def _by_region(run: Run, first: int, decision: Truss, stack: ExitStack, place: Rounds) -> Region | None:
+def _update_region(
+    run: RunContext, first: int, decision: TrussChoice, stack: ExitStack, place: Rounds
+) -> Region | None:
     """The changes from such a state, of which a task gets the part that they reach, EXECUTED, to be read while the
     stack is open; None: it is not there, is wrong, or its region is too large for a task."""
-    state = standing.of_parent(run)
+    state = standing.read_parent_checkpoint(run)
     if state is None:
         run.say("the state of the run before is not there any more: in parts")
         return None
     sizes = decision.edges.value, decision.most
-    parts = resuming.moved(run, state.at, first), run.before("trussness"), first, run.frontier, *sizes
+    parts = resuming.changed_edges(run, state.at, first), run.read_before("trussness"), first, run.frontier, *sizes
     known = RunningFingerprint(run.ledger.fingerprints_of(run.parent.revision).get("trussness", {})).advance_to(
         state.at
     )
@@ -151,25 +157,27 @@ def _by_region(run: Run, first: int, decision: Truss, stack: ExitStack, place: R
         return None
 
 
-def _replayed(
-    run: Run, decision: Truss, first: int, keep: tuple[Files, str] | None, ask: Ask, place: Rounds | None
+def _replay_from_tables(
+    run: RunContext, decision: TrussChoice, first: int, keep: tuple[Files, str] | None, ask: Ask, place: Rounds | None
 ) -> DataFrame:
     """The changes from the tables."""
     label = run.home.schedule.format_label
-    limit = decision.limit if decision.counts else None  # the table's whole history is within it: nothing to count
-    parts = run.after("edges"), run.before("trussness"), first, run.frontier, limit
+    limit = (
+        decision.limit if decision.needs_edge_count else None
+    )  # the table's whole history is within it: nothing to count
+    parts = run.read_after("edges"), run.read_before("trussness"), first, run.frontier, limit
 
-    def say(epoch: int, text: str) -> None:
+    def report_epoch(epoch: int, text: str) -> None:
         run.say(f"epoch {label(epoch)}: {text}")
 
     size, leave = (
         memory.max_partition_edges(run.home.config),
         CERTIFIED if decision.edges.value <= decision.most else None,
     )
-    return truss.trussness_changes(*parts, say, keep, ask, place, size, leave).persist()
+    return truss.trussness_changes(*parts, report_epoch, keep, ask, place, size, leave).persist()
 
 
-def _entered_core(run: Run) -> dict[str, list[int | str]]:
+def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
     """Epoch → vertices that are in the densest truss there and were not in that k-truss before, for the report."""
     diffs = run.total_diffs()
     epochs = sorted(run.epochs)[-REPORTED:]
@@ -179,13 +187,13 @@ def _entered_core(run: Run) -> dict[str, list[int | str]]:
         return {}
     least = min(core for _, core in cores)
     come = (F.col("k") >= least) & F.col("epoch").isin([at for at, _ in cores]) & (F.col("diff") > 0)
-    if run.after("trussness").where(come).isEmpty():  # rows of few epochs: their files are found by their bounds
+    if run.read_after("trussness").where(come).isEmpty():  # rows of few epochs: their files are found by their bounds
         return {}
     # A vertex is in the k-truss as often as it has edges of trussness k or more: one pass for each k that is a core's.
     level = F.broadcast(
         few.local_frame(run.spark, {"core": "bigint"}, [(k,) for k in sorted({core for _, core in cores})])
     )
-    inside = run.after("trussness").where(F.col("k") >= least).join(level, F.col("k") >= F.col("core"))
+    inside = run.read_after("trussness").where(F.col("k") >= least).join(level, F.col("k") >= F.col("core"))
     ends = inside.select("core", "epoch", "diff", F.explode(F.array("a", "b")).alias("vertex"))
     steps = ends.groupBy("core", "vertex", "epoch").agg(F.sum("diff").alias("step"))
     now = F.sum("step").over(Window.partitionBy("core", "vertex").orderBy("epoch"))
@@ -195,6 +203,6 @@ def _entered_core(run: Run) -> dict[str, list[int | str]]:
     order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
     first = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
     found: dict[str, list[int | str]] = {}
-    for row in sorted(named(run.warehouse, run.heads(), first, ["vertex"]).collect()):
+    for row in sorted(named(run.warehouse, run.unpublished_revision(), first, ["vertex"]).collect()):
         found.setdefault(str(row["at"]), []).append(row["vertex"])
     return found
