@@ -200,10 +200,10 @@ def find_differences(
     first = next((row for row in found if row["a"] is not None), None)
     if first is not None and revision is not None:
         other = first["b"] if first["what"] != MOTIF else None
-        first["why"] = explain.difference(warehouse, revision, first["epoch"], first["a"], other)
+        first["why"] = explain.explain_difference(warehouse, revision, first["epoch"], first["a"], other)
         ends = {row["a"] for row in found} | {row["b"] for row in found if row["what"] != MOTIF}
         numbers = list(ends - {None})
-        book = {None: None, **dict(zip(numbers, explain.names(warehouse, revision, numbers), strict=True))}
+        book = {None: None, **dict(zip(numbers, explain.name_vertices(warehouse, revision, numbers), strict=True))}
         for row in found:
             row["a"], row["b"] = book[row["a"]], row["b"] if row["what"] == MOTIF else book[row["b"]]
     names = list(motifs)

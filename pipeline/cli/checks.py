@@ -47,7 +47,7 @@ def audit(
 
     from ..checking import audit
     from ..home import schedule
-    from ..report import refresh
+    from ..report import refresh_pages
     from ..run import lineage
     from ..run.shadow import compare_costs
     from ..storage.session import session_for
@@ -97,7 +97,7 @@ def audit(
     ledger.put_checks(None, row.revision, results)
     lineage.emit_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
-    refresh(home, ledger, {result["epoch"] for result in failed})
+    refresh_pages(home, ledger, {result["epoch"] for result in failed})
     if failed:
         for result in failed[:20]:
             err.print(
@@ -199,7 +199,7 @@ def report(
 
     `altneu report 2004-05-15 --vertex 41`   a vertex: its numbers over epochs, its neighbourhood, its edges.
     """
-    from ..report import document, write, write_former, write_vertex
+    from ..report import epoch_document, write_former, write_pages, write_vertex
 
     home, ledger = opened()
     if vertex is not None:
@@ -222,13 +222,13 @@ def report(
         assert former.frontier is not None
         wanted_epoch = former.frontier if epoch is None else home.schedule.parse_epoch(epoch)
         if wanted_epoch not in ledger.published_batches(revision):
-            from ..reading.answers import unpublished
+            from ..reading.answers import unpublished_error
 
-            raise unpublished(
+            raise unpublished_error(
                 home, wanted_epoch, ledger.published_batches(revision), f"published at revision {revision}"
             )
         if json_:
-            print(json.dumps(document(home, ledger, wanted_epoch, revision), indent=1, default=str))
+            print(json.dumps(epoch_document(home, ledger, wanted_epoch, revision), indent=1, default=str))
         else:
             out.print(write_former(home, ledger, wanted_epoch, revision), markup=False)
         return
@@ -240,12 +240,14 @@ def report(
     if json_:
         if not wanted:
             ledger.require_published()
-        found = [document(home, ledger, each) for each in wanted]
+        found = [epoch_document(home, ledger, each) for each in wanted]
         print(json.dumps(found if all_ else found[0], indent=1, default=str))
         return
     with Progress() as progress:
         progress("report", "")
-        pages = write(home, ledger, wanted, data_docs, None) if all_ else write(home, ledger, wanted, data_docs)
+        pages = (
+            write_pages(home, ledger, wanted, data_docs, None) if all_ else write_pages(home, ledger, wanted, data_docs)
+        )
     for page in pages[:1] if all_ else pages:
         out.print(page, markup=False)
     if all_:
@@ -254,7 +256,7 @@ def report(
 
 def _reported(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list[int]:
     """The epochs whose pages are wanted: those of which something is known."""
-    from ..reading.answers import unpublished
+    from ..reading.answers import unpublished_error
     from ..state.records import RunKind
 
     row = ledger.get_revision()
@@ -266,5 +268,5 @@ def _reported(home: Home, ledger: Ledger, epoch: str | None, all_: bool) -> list
         return [] if row.frontier is None else [row.frontier]
     wanted = home.schedule.parse_epoch(epoch)
     if wanted not in known:
-        raise unpublished(home, wanted, known, "landed and run")
+        raise unpublished_error(home, wanted, known, "landed and run")
     return [wanted]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ..home.directory import Home
-    from ..reading.difference import Difference
+    from ..reading.difference import RevisionDiff
     from ..state.ledger import Ledger
 
 
@@ -73,7 +73,7 @@ def diff(
         progress("diff", "comparing")
         spark = session_for(home, ledger)
         if rows is not None:
-            frame = compared.label_epochs(home, found.rows(spark, rows), rows)
+            frame = compared.label_epochs(home, found.select_rows(spark, rows), rows)
             schema = _schema(frame) if form is Format.parquet else None
             whole = form is not Format.table or output
             shown = frame if whole else frame.persist().limit(SHOWN)
@@ -87,12 +87,12 @@ def diff(
     finally:
         progress.close()
     if page:
-        from ..report import refresh, write_difference
+        from ..report import refresh_pages, write_difference
 
         run = found.after.run
         name = run.run_id if run else f"{found.before.row.revision}-{found.after.row.revision}"
         written = write_difference(home, f"{name}-other" if other else name, document)
-        refresh(home, ledger)  # the index links it
+        refresh_pages(home, ledger)  # the index links it
         out.print(written, markup=False)
     elif form is Format.json:
         print(json.dumps(document, indent=1, default=str))
@@ -100,10 +100,10 @@ def diff(
         _print(document)
 
 
-def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | None) -> Difference:
+def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | None) -> RevisionDiff:
     """What the arguments name. Raises `UsageError`."""
     from ..home.directory import Home
-    from ..reading.difference import Difference, Side
+    from ..reading.difference import DiffSide, RevisionDiff
     from ..run import compared, held
     from ..state import place
 
@@ -112,18 +112,18 @@ def _difference(home: Home, ledger: Ledger, states: list[str], other: Path | Non
             raise UsageError("--other compares what is published: name no run or revision.", "altneu diff --help")
         theirs = Home.open_home(other)
         ledgers = ledger, place.open_ledger(theirs, False)
-        return Difference(
-            *(Side(h, each, each.require_published()) for h, each in zip((home, theirs), ledgers, strict=True))
+        return RevisionDiff(
+            *(DiffSide(h, each, each.require_published()) for h, each in zip((home, theirs), ledgers, strict=True))
         )
     if len(states) == 2:
         if not all(each.isdecimal() for each in states):
             raise UsageError(f"{' '.join(states)}: two revisions are two numbers.", "altneu diff 1 2")
-        return Difference(*(Side(home, ledger, ledger.get_revision(int(each))) for each in states))
+        return RevisionDiff(*(DiffSide(home, ledger, ledger.get_revision(int(each))) for each in states))
     if len(states) > 2 or (states and states[0].isdecimal()):
         raise UsageError(f"{' '.join(states)}: one run, or two revisions.", "altneu diff --help")
     after = ledger.published_by(states[0]) if states else None
     if after is not None:
-        return Difference(Side(home, ledger, ledger.get_revision(after.parent)), Side(home, ledger, after))
+        return RevisionDiff(DiffSide(home, ledger, ledger.get_revision(after.parent)), DiffSide(home, ledger, after))
     return compared.diff_held_run(home, ledger, held.require_held_run(ledger, states[0] if states else None))
 
 

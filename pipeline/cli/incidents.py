@@ -32,13 +32,13 @@ def incidents(
         if all_ or format is not Document.table:
             raise UsageError("--all and --format go with the list alone.", "altneu incidents --help")
         return
-    from ..report import incident
+    from ..report import incident_document
     from ..state import incidents as found_by
     from ..state import lease
 
     home, ledger = opened()
     now = lease.timestamp()
-    shown = [incident(home, one, now) for one in found_by.list_incidents(ledger) if one.is_open or all_]
+    shown = [incident_document(home, one, now) for one in found_by.list_incidents(ledger) if one.is_open or all_]
     if format is Document.json:
         print(json.dumps(shown, indent=1))
         return

@@ -365,7 +365,7 @@ def ranges(numbers: list[int]) -> str:
 def print_totals(home: Home, ledger: Ledger, revision: int | None = None) -> None:
     from ..reading import views
 
-    for row in views.totals(home, ledger, revision=revision):
+    for row in views.select_totals(home, ledger, revision=revision):
         out.print(
             f"at {row['label']}: {row['vertices']:,} vertices, {row['edges']:,} edges, "
             f"{row['triangles']:,} triangles, greatest trussness {row['max_trussness']}"

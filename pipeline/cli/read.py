@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from ..reading.questions import ANY, FLAGS, NAMES, Engine, Question, table
+from ..reading.questions import ANY, FLAGS, NAMES, Engine, Question, view_table
 from ..terminal import escape_controls
 from .base import command, opened
 from .printing import STANDARD_OUTPUT, Document, Format, Progress, destination, emit, err, out, print_rows, tell_written
@@ -30,7 +30,7 @@ EngineOption = Annotated[
 
 def _views() -> str:
     """The table of views and options, for the help."""
-    lines = [f"- **{view}**: {about}" + (f" ({options})" if options else "") for view, about, options in table()]
+    lines = [f"- **{view}**: {about}" + (f" ({options})" if options else "") for view, about, options in view_table()]
     return "\n".join(lines)
 
 
@@ -66,7 +66,7 @@ def _graph(engine: Engine) -> Graph:
 
         return session_for(home, ledger)
 
-    return Graph.over(home, ledger, spark, engine)
+    return Graph.for_home(home, ledger, spark, engine)
 
 
 def show(
@@ -111,7 +111,7 @@ def show(
     ] = None,
     engine: EngineOption = Engine.auto,
 ) -> None:
-    from ..reading.answers import condition
+    from ..reading.answers import translate_condition_errors
 
     question = Question(
         view.value,
@@ -128,24 +128,26 @@ def show(
         top,
         limit,
     )
-    if not question.form.reads and engine is not Engine.auto:  # the first is an error for what does not go together
+    if (
+        not question.view_form.reads and engine is not Engine.auto
+    ):  # the first is an error for what does not go together
         raise UsageError(f"--engine does not go with {view.value}: the database answers.", "leave it out")
     form = destination(format, output)
-    whole = form is not Format.table or output or question.first is not None or question.form.whole
+    whole = form is not Format.table or output or question.row_limit is not None or question.view_form.whole
     cut = None if whole else SHOWN
-    with condition(where), Progress() as progress:
+    with translate_condition_errors(where), Progress() as progress:
         progress(f"show {view.value}", "")
         answer = _graph(engine).ask(question)
         for note in answer.notes:
             err.print(note)
-        schema = answer.schema() if form is Format.parquet else None
+        schema = answer.arrow_schema() if form is Format.parquet else None
         if cut is None:
             if output is None or output == STANDARD_OUTPUT:  # the rows are printed as they come
                 progress.close()
-            number = emit(answer.rows(), answer.columns, form, output, schema, answer.table)
+            number = emit(answer.iterate_rows(), answer.columns, form, output, schema, answer.table)
         else:
-            rows = list(answer.rows(cut + 1))
-            number = answer.count() if len(rows) > cut else len(rows)
+            rows = list(answer.iterate_rows(cut + 1))
+            number = answer.count_rows() if len(rows) > cut else len(rows)
             progress.close()
             emit(rows[:cut], answer.columns, form, None)
     if output:
@@ -242,9 +244,9 @@ def tables(
     if revision is not None and revision < 1:
         raise UsageError(f"--revision {revision}: at least 1.", "altneu status")
     home, ledger = opened()
-    found = outside.of(home, ledger, revision)
+    found = outside.external_access(home, ledger, revision)
     if format is Document.json:
-        print(json.dumps(found.plain(), indent=2))
+        print(json.dumps(found.to_dict(), indent=2))
         return
     for name, value in found.catalog.items():
         out.print(f"{name:<10} {value}", markup=False)

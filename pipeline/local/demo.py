@@ -19,7 +19,7 @@ from ..errors import CheckFailed
 from ..extras import require_extras
 from ..home.directory import Home
 from ..reading import views
-from ..report import write
+from ..report import write_pages
 from ..run import planning, runner
 from ..run.runner import Say
 from ..state.ledger import Ledger
@@ -72,7 +72,7 @@ def demo(home: Home, name: Path, say: Say, out: Console) -> None:
         out.print(f"nothing new: {len(plan.epochs)} epochs are published as landed (revision {plan.parent.revision})")
     _audit(home, ledger, say, out)
     _summary(home, ledger, out)
-    pages = write(home, ledger, list(ledger.published_batches()))
+    pages = write_pages(home, ledger, list(ledger.published_batches()))
     out.print(f"reports: {pages[0]}")
     out.print(f"look around: altneu --home {name} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
 
@@ -106,7 +106,7 @@ def _audit(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
 
 def _summary(home: Home, ledger: Ledger, out: Console) -> None:
     """What changed most, over the whole history."""
-    points = views.totals(home, ledger, all_epochs=True)
+    points = views.select_totals(home, ledger, all_epochs=True)
     peak = max(points, key=lambda point: point["triangles"])
     dense = max(points, key=lambda point: point["max_trussness"])
     before, after = max(pairwise(points), key=lambda pair: abs(pair[1]["triangles"] - pair[0]["triangles"]))

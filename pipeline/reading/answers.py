@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..storage.duck import DuckTables, Query
     from ..storage.warehouse import Warehouse
     from .engines import Engines
-    from .names import Only
+    from .names import RowFilter
     from .tables import R, Tables
 
 Row = Mapping[str, Any]
@@ -47,7 +47,7 @@ class Answer:
     notes: tuple[str, ...] = field(default=())  # what a reader has to know besides the rows
     table: pa.Table | None = None
 
-    def rows(self, first: int | None = None) -> Iterator[Row]:
+    def iterate_rows(self, first: int | None = None) -> Iterator[Row]:
         if self.table is not None:
             for batch in self.table.slice(0, first).to_batches(max_chunksize=10_000):
                 yield from batch.to_pylist()
@@ -58,12 +58,12 @@ class Answer:
             for row in frame.toLocalIterator():
                 yield row.asDict()
 
-    def count(self) -> int:
+    def count_rows(self) -> int:
         if self.table is not None:
             return int(self.table.num_rows)
         return len(self.listed or ()) if self.frame is None else self.frame.count()
 
-    def schema(self) -> pa.Schema | None:
+    def arrow_schema(self) -> pa.Schema | None:
         """The columns' types; None where the rows alone say them."""
         if self.table is not None:
             return self.table.schema
@@ -73,7 +73,7 @@ class Answer:
 
         return to_arrow_schema(self.frame.schema)
 
-    def arrow(self) -> pa.Table:
+    def to_arrow(self) -> pa.Table:
         """All rows in memory."""
         import pyarrow as pa
 
@@ -82,37 +82,37 @@ class Answer:
         if self.frame is not None:
             return self.frame.toArrow()
         kinds = {"double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64()}
-        schema = pa.schema([(name, kinds[type_]) for name, type_ in self.types().items()])
+        schema = pa.schema([(name, kinds[type_]) for name, type_ in self.sql_types().items()])
         return pa.Table.from_pylist([dict(row) for row in self.listed or ()], schema=schema)
 
-    def types(self) -> dict[str, str]:
+    def sql_types(self) -> dict[str, str]:
         """Of rows from the database: column → its type in SQL."""
         return {name: _TYPES.get(name, "bigint") for name in self.columns}
 
 
-def ask(home: Home, ledger: Ledger, question: Question, engines: Engines) -> Answer:
+def run_query(home: Home, ledger: Ledger, question: Question, engines: Engines) -> Answer:
     """The answer at one revision. An engine starts only for what the database does not answer."""
-    form = question.form
+    form = question.view_form
     row = ledger.get_revision(question.revision)
     if not (row.revision and question.since_revision is not None):  # of an empty one: that takes all rows back
         ledger.require_published(question.revision)
-    asker = _Asker(home, ledger, question, row)
-    columns = asker.columns()
-    question.order(columns)
+    asker = _QueryRunner(home, ledger, question, row)
+    columns = asker.list_columns()
+    question.sort_column(columns)
     asker.check_epochs()
-    return asker.from_tables(engines, columns) if form.reads else asker.from_sql(columns, engines)
+    return asker.answer_from_tables(engines, columns) if form.reads else asker.answer_from_database(columns, engines)
 
 
 @dataclass(frozen=True)
-class _Asker:
+class _QueryRunner:
     home: Home
     ledger: Ledger
     question: Question
     row: Revision
 
-    def columns(self) -> tuple[str, ...]:
+    def list_columns(self) -> tuple[str, ...]:
         question = self.question
-        columns = question.form.columns
+        columns = question.view_form.columns
         if question.view in ("totals", "vertices"):
             columns += tuple(self.ledger.list_motifs(self.row))
         if question.view == "changes" and question.k is not None:
@@ -126,7 +126,7 @@ class _Asker:
         return self.row.frontier if self.question.as_of is None else self.home.schedule.parse_epoch(self.question.as_of)
 
     @cached_property
-    def span(self) -> list[int]:
+    def epoch_span(self) -> list[int]:
         return [self.home.schedule.parse_epoch(text) for text in self.question.span]
 
     def check_epochs(self) -> None:
@@ -135,16 +135,16 @@ class _Asker:
 
         view, assert_since = self.question.view, self.question.since_revision
         if view in ("quarantine", "checks", "results"):
-            if len(self.span) == 2 and self.span[0] > self.span[1]:
+            if len(self.epoch_span) == 2 and self.epoch_span[0] > self.epoch_span[1]:
                 first, last = self.question.span
                 raise UsageError(f"from {first} to {last} is backwards.", f"altneu show {view} {last} {first}")
             known = self.ledger.published_batches(self.row.revision)
-            if len(self.span) == 1 and self.span[0] not in known and view != "results":
-                raise unpublished(self.home, self.span[0], known)
-        elif self.span:
-            views.forward(self.home, self.row, self.span[0], self.span[1], view)
+            if len(self.epoch_span) == 1 and self.epoch_span[0] not in known and view != "results":
+                raise unpublished_error(self.home, self.epoch_span[0], known)
+        elif self.epoch_span:
+            views.require_forward(self.home, self.row, self.epoch_span[0], self.epoch_span[1], view)
         elif self.question.as_of is not None and (view not in ("totals", "trusses") or self.epoch > self.frontier):
-            views.answerable(self.home, self.row, self.epoch)
+            views.require_answerable(self.home, self.row, self.epoch)
         if assert_since is not None and assert_since > self.row.revision:
             raise UsageError(
                 f"--since-revision {assert_since} is after revision {self.row.revision}.",
@@ -156,29 +156,31 @@ class _Asker:
         assert self.row.frontier is not None
         return self.row.frontier
 
-    def from_sql(self, columns: tuple[str, ...], engines: Engines) -> Answer:
+    def answer_from_database(self, columns: tuple[str, ...], engines: Engines) -> Answer:
         from . import views
 
         question, home, ledger = self.question, self.home, self.ledger
         epoch = None if question.as_of is None else self.epoch
         if question.view == "totals":
-            points = views.totals(home, ledger, revision=question.revision, as_of=epoch, all_epochs=question.all_epochs)
+            points = views.select_totals(
+                home, ledger, revision=question.revision, as_of=epoch, all_epochs=question.all_epochs
+            )
             rows: list[dict[str, Any]] = [{**point, **point["motifs"]} for point in points]
         elif question.view == "trusses":
-            rows = views.trusses(home, ledger, question.revision, question.all_epochs, epoch)
+            rows = views.list_trusses(home, ledger, question.revision, question.all_epochs, epoch)
         elif question.view == "results":
-            rows = _results(home, ledger, self.span)
+            rows = _list_results(home, ledger, self.epoch_span)
         else:
-            rows = _checks(home, ledger, self.span)
+            rows = _list_checks(home, ledger, self.epoch_span)
         listed: list[Row] = [{name: row[name] for name in columns} for row in rows]
         if question.where is not None:
             listed = _select_matching(Answer(columns, listed), question.where, engines)
-        order = question.order(columns)
+        order = question.sort_column(columns)
         if order:
             listed.sort(key=lambda row: (row[order[0]] is not None, row[order[0]]), reverse=order[1])
-        return Answer(columns, listed[: question.first], notes=self._sparse(rows))
+        return Answer(columns, listed[: question.row_limit], notes=self._sparse_note(rows))
 
-    def _sparse(self, rows: Sequence[Row]) -> tuple[str, ...]:
+    def _sparse_note(self, rows: Sequence[Row]) -> tuple[str, ...]:
         """A note that only the epochs are listed at which something changed: there are too many to list each."""
         from . import views
 
@@ -189,65 +191,74 @@ class _Asker:
             return ()
         return (f"{listed:,} of {span + 1:,} epochs: those that landed or changed something",)
 
-    def from_tables(self, engines: Engines, columns: tuple[str, ...]) -> Answer:
+    def answer_from_tables(self, engines: Engines, columns: tuple[str, ...]) -> Answer:
         notes: tuple[str, ...] = ()
         question, read = self.question, [self.row]
         if question.view == "communities" and question.k is None:
-            notes = (f"the communities of the {self.greatest}-truss, the densest; others with --k",)
+            notes = (f"the communities of the {self.greatest_k}-truss, the densest; others with --k",)
         if question.since_revision is not None:
             read.append(self.ledger.get_revision(question.since_revision))
             notes = (f"from revision {question.since_revision} to revision {self.row.revision}",)
         if question.top is not None and question.sort is None:
-            order = question.order(columns)
+            order = question.sort_column(columns)
             notes += (f"by {order[0] if order else ''}; by another column with --sort",)
 
-        def by_duckdb(tables: DuckTables) -> Answer:
-            return Answer(columns, None, notes=notes, table=_narrowed(tables, self._rows(tables), question, columns))
+        def answer_by_duckdb(tables: DuckTables) -> Answer:
+            return Answer(
+                columns,
+                None,
+                notes=notes,
+                table=_filter_in_duckdb(tables, self._select_view(tables), question, columns),
+            )
 
-        def by_spark(warehouse: Warehouse) -> Answer:
-            return Answer(columns, None, _narrow(self._rows(warehouse), question, columns), notes)
+        def answer_by_spark(warehouse: Warehouse) -> Answer:
+            return Answer(columns, None, _filter_frame(self._select_view(warehouse), question, columns), notes)
 
-        return engines.answer(read, question.form.reads, question.form.works, by_duckdb, by_spark)
+        return engines.choose_and_run(
+            read, question.view_form.reads, question.view_form.works, answer_by_duckdb, answer_by_spark
+        )
 
     @cached_property
-    def greatest(self) -> int:
+    def greatest_k(self) -> int:
         from . import views
 
-        found = views.totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
+        found = views.select_totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
         return max(int(found[0]["max_trussness"]), 2)
 
-    def _rows(self, house: Tables[R]) -> R:
+    def _select_view(self, house: Tables[R]) -> R:
         from . import dense, views
 
-        question, row, span = self.question, self.row, self.span
-        only = self._only()
+        question, row, span = self.question, self.row, self.epoch_span
+        only = self._row_filter()
         match question.view:
             case "quarantine":
-                return views.quarantine(house, row, span[0] if span else None, span[-1] if span else None)
+                return views.select_quarantine(house, row, span[0] if span else None, span[-1] if span else None)
             case "changes" if question.since_revision is not None:
                 old = self.ledger.get_revision(question.since_revision)
-                return views.changes_since(house, old, row, question.all_epochs, only)
+                return views.select_changes_since(house, old, row, question.all_epochs, only)
             case "changes" if question.k is not None:
-                return views.truss_changes(house, row, span[0], span[1], question.k, only)
+                return views.select_truss_changes(house, row, span[0], span[1], question.k, only)
             case "changes":
-                return views.changes(house, row, span[0], span[1], only)
+                return views.select_changes(house, row, span[0], span[1], only)
             case "triangles":
-                return dense.triangles(house, row, span[1] if span else self.epoch, span[0] if span else None, only)
+                return dense.list_triangles(
+                    house, row, span[1] if span else self.epoch, span[0] if span else None, only
+                )
             case "communities":
-                return dense.communities(house, row, self.epoch, question.k or self.greatest, only)
+                return dense.list_communities(house, row, self.epoch, question.k or self.greatest_k, only)
             case "support":
-                return dense.support(house, row, self.epoch, only)
+                return dense.count_support(house, row, self.epoch, only)
             case view:
-                return views.as_of(house, row, view, self.epoch, self.ledger.list_motifs(row), only)
+                return views.select_as_of(house, row, view, self.epoch, self.ledger.list_motifs(row), only)
 
-    def _only(self) -> Only | None:
-        from .names import Only
+    def _row_filter(self) -> RowFilter | None:
+        from .names import RowFilter
 
         names = self.question.edge or self.question.vertices
-        return Only(tuple(names), self.question.edge is not None) if names else None
+        return RowFilter(tuple(names), self.question.edge is not None) if names else None
 
 
-def unpublished(home: Home, epoch: int, known: Iterable[int], what: str = "published") -> UsageError:
+def unpublished_error(home: Home, epoch: int, known: Iterable[int], what: str = "published") -> UsageError:
     """The error for an epoch that was never published, with the nearest ones."""
     label = home.schedule.format_label
     near = sorted(sorted(known, key=lambda each: abs(each - epoch))[:3])
@@ -262,21 +273,21 @@ def _filter(frame: DataFrame, where: str, columns: Sequence[str]) -> DataFrame:
         frame = frame.where(where)
         frame.schema  # noqa: B018  over Spark Connect it is looked at only when asked for
     except AnalysisException as error:
-        raise _bad_where(where, columns, error) from None
+        raise _condition_error(where, columns, error) from None
     return frame
 
 
-def _narrow(frame: DataFrame, question: Question, columns: tuple[str, ...]) -> DataFrame:
+def _filter_frame(frame: DataFrame, question: Question, columns: tuple[str, ...]) -> DataFrame:
     from pyspark.sql import functions as F
 
     if question.where is not None:
         frame = _filter(frame, question.where, columns)
-    by = [(F.col(f"`{name}`"), down) for name, down in question.sorting(columns)]
+    by = [(F.col(f"`{name}`"), down) for name, down in question.sort_order(columns)]
     frame = frame.orderBy(*(column.desc() if down else column.asc() for column, down in by))
-    return frame if question.first is None else frame.limit(question.first)
+    return frame if question.row_limit is None else frame.limit(question.row_limit)
 
 
-def _narrowed(tables: DuckTables, rows: Query, question: Question, columns: tuple[str, ...]) -> pa.Table:
+def _filter_in_duckdb(tables: DuckTables, rows: Query, question: Question, columns: tuple[str, ...]) -> pa.Table:
     """The same, by DuckDB, as Spark sorts: no value comes before all values. Raises `Uncertain`."""
     from ..storage.duck import Refused
 
@@ -285,20 +296,20 @@ def _narrowed(tables: DuckTables, rows: Query, question: Question, columns: tupl
         try:
             where = f"WHERE {tables.translate_condition(question.where, tables.column_types(rows))}"
         except Refused as error:
-            raise _bad_where(question.where, columns, error) from None
+            raise _condition_error(question.where, columns, error) from None
     ways = {True: "DESC NULLS LAST", False: "ASC NULLS FIRST"}
-    order = ", ".join(f"{tables.quote_identifier(name)} {ways[down]}" for name, down in question.sorting(columns))
-    limit = "" if question.first is None else f"LIMIT {question.first}"
+    order = ", ".join(f"{tables.quote_identifier(name)} {ways[down]}" for name, down in question.sort_order(columns))
+    limit = "" if question.row_limit is None else f"LIMIT {question.row_limit}"
     return tables.to_arrow(tables.select_rows(f"SELECT * FROM {{rows}} {where} ORDER BY {order} {limit}", rows=rows))
 
 
-def _bad_where(where: str, columns: Sequence[str], error: Exception) -> UsageError:
+def _condition_error(where: str, columns: Sequence[str], error: Exception) -> UsageError:
     why = _first_line(error)
     return UsageError(f"--where {where!r} cannot be read: {why}. The columns are {', '.join(columns)}.")
 
 
 @contextmanager
-def condition(where: str | None) -> Iterator[None]:
+def translate_condition_errors(where: str | None) -> Iterator[None]:
     """While rows are read: what a condition cannot compute (1/0, '7x' as a number) is an error of the condition."""
     try:
         yield
@@ -317,16 +328,16 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
     """Select the rows of the database for which a condition holds, in their order, as every view understands it."""
     import pyarrow as pa
 
-    rows = list(answer.rows())
-    table = answer.arrow().append_column(_NUMBER, pa.array(range(len(rows)), pa.int64()))
+    rows = list(answer.iterate_rows())
+    table = answer.to_arrow().append_column(_NUMBER, pa.array(range(len(rows)), pa.int64()))
 
     def by_duckdb(tables: DuckTables) -> list[int]:
         from ..storage.duck import Query, Refused
 
         try:
-            holds = tables.translate_condition(where, answer.types())
+            holds = tables.translate_condition(where, answer.sql_types())
         except Refused as error:
-            raise _bad_where(where, answer.columns, error) from None
+            raise _condition_error(where, answer.columns, error) from None
         held = Query("SELECT * FROM rows_of_the_database", {"rows_of_the_database": table})
         matching = tables.select_rows(
             f"SELECT {tables.quote_identifier(_NUMBER)} AS number FROM {{rows}} WHERE {holds}", rows=held
@@ -334,15 +345,15 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
         return [row["number"] for row in tables.collect_rows(matching)]
 
     def by_spark(warehouse: Warehouse) -> list[int]:
-        columns = ", ".join(f"`{name}` {type_}" for name, type_ in (answer.types() | {_NUMBER: "bigint"}).items())
+        columns = ", ".join(f"`{name}` {type_}" for name, type_ in (answer.sql_types() | {_NUMBER: "bigint"}).items())
         frame = warehouse.spark.createDataFrame(table.to_pylist(), columns)
         return [row[0] for row in _filter(frame, where, answer.columns).select(f"`{_NUMBER}`").collect()]
 
-    with condition(where):
-        return [rows[number] for number in sorted(engines.answer((), (), False, by_duckdb, by_spark))]
+    with translate_condition_errors(where):
+        return [rows[number] for number in sorted(engines.choose_and_run((), (), False, by_duckdb, by_spark))]
 
 
-def _results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
+def _list_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
     """Every result that is stored, newest first."""
     import sqlalchemy as sa
 
@@ -370,7 +381,7 @@ def _results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, 
     ]
 
 
-def _checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
+def _list_checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
     """The newest results about what is published, or whose failure nothing has undone; failures first."""
     from ..state.records import CheckRecord, Severity
     from ..state.schema import checks

@@ -26,7 +26,7 @@ from ..state.records import CheckRecord, Revision, RunKind, RunRecord
 from ..state.standing import select_newest_checks
 from ..state.totals import MEASURES, EpochTotals, TotalDiff, sum_totals, totals_at, truss_sizes
 from ..storage.warehouse import Warehouse
-from .names import named as named_of
+from .names import replace_with_names as named_of
 
 Document = dict[str, Any]
 TABLES = {  # view → its keys in the tables, and the values: name, table, what a row adds to it
@@ -41,7 +41,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Side:
+class DiffSide:
     """One of the two states. `run`: it is that of a held run, as it would be published."""
 
     home: Home
@@ -60,15 +60,15 @@ class Side:
         return self.ledger.total_diffs(self.run.parent) + staged
 
     @cached_property
-    def points(self) -> dict[int, EpochTotals]:
+    def epoch_totals(self) -> dict[int, EpochTotals]:
         """Epoch → the totals there, up to the frontier."""
         return {} if self.row.frontier is None else sum_totals(self.total_diffs(), self.row.frontier)
 
-    def motifs(self) -> list[str]:
+    def list_motifs(self) -> list[str]:
         run = self.run or (self.ledger.get_run(self.row.run_id) if self.row.revision else None)
         return list(run.config.get("motifs") or {}) if run else []
 
-    def checks(self) -> dict[tuple[int, str, str], CheckRecord]:
+    def newest_checks(self) -> dict[tuple[int, str, str], CheckRecord]:
         """Epoch, suite, name → the newest result."""
         known = self.row.revision if self.run is None else self.run.parent
         found = [CheckRecord.from_row(row) for row in self.ledger.read_rows(select_newest_checks(known))]
@@ -77,11 +77,11 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Difference:
+class RevisionDiff:
     """What is other in `after` than in `before`."""
 
-    before: Side
-    after: Side
+    before: DiffSide
+    after: DiffSide
 
     def __post_init__(self) -> None:
         one, other = self.before.home.config, self.after.home.config
@@ -92,96 +92,99 @@ class Difference:
             )
 
     @property
-    def first(self) -> int | None:
+    def first_epoch(self) -> int | None:
         """The first epoch that both can answer for; None: from the beginning on."""
         return max((side.row.since for side in (self.before, self.after) if side.row.since is not None), default=None)
 
     @property
-    def last(self) -> int | None:
+    def last_epoch(self) -> int | None:
         """The last epoch that one of them answers for; None: neither has any."""
         ends = [side.row.frontier for side in (self.before, self.after) if side.row.frontier is not None]
         return max(ends, default=None)
 
     # -- from SQL alone ---------------------------------------------------------------------------------------------
 
-    def document(self) -> Document:
+    def to_document(self) -> Document:
         """All but the rows of vertices and edges."""
-        totals = list(self._totals())
+        totals = list(self._total_spans())
         return {
-            "before": _described(self.before),
-            "after": _described(self.after),
-            "first": self._label(self.first),
-            "last": self._label(self.last),
+            "before": _describe_side(self.before),
+            "after": _describe_side(self.after),
+            "first": self._label_of(self.first_epoch),
+            "last": self._label_of(self.last_epoch),
             "totals": totals,
-            "trend": self._trend(),
-            "trusses": self._trusses(),
-            "checks": self._checks(),
+            "trend": self._trend_rows(),
+            "trusses": self._truss_sizes(),
+            "checks": self._changed_checks(),
         }
 
-    def _label(self, epoch: int | None) -> str | None:
+    def _label_of(self, epoch: int | None) -> str | None:
         return None if epoch is None else self.after.home.schedule.format_label(epoch)
 
-    def _totals(self) -> Iterable[Document]:
+    def _total_spans(self) -> Iterable[Document]:
         """Spans of epochs in which a total differs."""
-        old, new = self.before.points, self.after.points
-        names = self.before.motifs(), self.after.motifs()
-        if self.last is None:
+        old, new = self.before.epoch_totals, self.after.epoch_totals
+        names = self.before.list_motifs(), self.after.list_motifs()
+        if self.last_epoch is None:
             return
         epochs = sorted({*old, *new})
         was, now = totals_at(old, epochs), totals_at(new, epochs)
         for place, epoch in enumerate(epochs):
-            pair = _shown(was[epoch], names[0]), _shown(now[epoch], names[1])
+            pair = _shown_totals(was[epoch], names[0]), _shown_totals(now[epoch], names[1])
             if pair[0] == pair[1]:
                 continue
-            last = epochs[place + 1] - 1 if place + 1 < len(epochs) else self.last
+            last = epochs[place + 1] - 1 if place + 1 < len(epochs) else self.last_epoch
             measures: Document = {
                 name: {"before": pair[0].get(name, 0), "after": pair[1].get(name, 0)} for name in {**pair[0], **pair[1]}
             }
             totals: Document = {name: both for name, both in measures.items() if name in MEASURES}
             yield {
-                "first": self._label(epoch),
-                "last": self._label(last),
+                "first": self._label_of(epoch),
+                "last": self._label_of(last),
                 "epochs": last - epoch + 1,
                 **totals,
                 "motifs": {name[6:]: both for name, both in measures.items() if name.startswith("motif ")},
                 "trusses": {name[6:]: both for name, both in measures.items() if name.startswith("truss ")},
             }
 
-    def _trend(self) -> list[Document]:
+    def _trend_rows(self) -> list[Document]:
         """The totals of the last epochs, before and after."""
-        starts = [epoch for side in (self.before, self.after) for epoch in side.points]
-        if self.last is None or not starts:
+        starts = [epoch for side in (self.before, self.after) for epoch in side.epoch_totals]
+        if self.last_epoch is None or not starts:
             return []
-        epochs = range(max(min(starts), self.last - TREND + 1), self.last + 1)
-        was, now = (totals_at(side.points, epochs) for side in (self.before, self.after))
+        epochs = range(max(min(starts), self.last_epoch - TREND + 1), self.last_epoch + 1)
+        was, now = (totals_at(side.epoch_totals, epochs) for side in (self.before, self.after))
         return [
             {
-                "label": self._label(epoch),
+                "label": self._label_of(epoch),
                 "before": {name: was[epoch][name] for name in MEASURES},
                 "after": {name: now[epoch][name] for name in MEASURES},
             }
             for epoch in epochs
         ]
 
-    def _trusses(self) -> list[Document]:
+    def _truss_sizes(self) -> list[Document]:
         """The k-trusses at the end: how many edges they have, before and after."""
-        if self.last is None:
+        if self.last_epoch is None:
             return []
-        ends = [totals_at(side.points, [self.last])[self.last]["trusses"] for side in (self.before, self.after)]
+        ends = [
+            totals_at(side.epoch_totals, [self.last_epoch])[self.last_epoch]["trusses"]
+            for side in (self.before, self.after)
+        ]
         greatest = max(max(end, default=0) for end in ends)
         before, after = (truss_sizes(end, greatest) for end in ends)
         return [{"k": k, "before": size, "after": after[k]} for k, size in before.items()]
 
-    def _checks(self) -> list[Document]:
+    def _changed_checks(self) -> list[Document]:
         """Checks that pass in one of the two and fail in the other, or that fail and were not made before."""
-        before, after = self.before.checks(), self.after.checks()
+        before, after = self.before.newest_checks(), self.after.newest_checks()
         turned = []
         for key, check in sorted(after.items()):
             former = before.get(key)
             if check.severity != "info" and check.passed != (former.passed if former else True):
                 turned.append(
                     {
-                        "epoch": self._label(check.epoch),
+                        "epoch": self._label_of(check.epoch),
                         "suite": check.suite,
                         "name": check.name,
                         "severity": check.severity,
@@ -194,28 +197,30 @@ class Difference:
 
     # -- from the tables --------------------------------------------------------------------------------------------
 
-    def rows(self, spark: SparkSession, view: str) -> DataFrame:
+    def select_rows(self, spark: SparkSession, view: str) -> DataFrame:
         """The spans in which a vertex's or an edge's values differ, those that differ most first; `COLUMNS`, with
         epochs as integers."""
         keys, values = TABLES[view]
         parts = []
         for name, (table, amount) in values.items():
-            old, net = self._sides(spark, table, keys)
+            old, net = self._table_sides(spark, table, keys)
             zero = F.lit(0).cast("bigint")
             others = [zero.alias(f"{kind}{each}") for each in values if each != name for kind in ("old_", "net_")]
             worth = F.expr(amount)
             parts.append(old.select(*keys, "epoch", worth.alias(f"old_{name}"), zero.alias(f"net_{name}"), *others))
             parts.append(net.select(*keys, "epoch", zero.alias(f"old_{name}"), worth.alias(f"net_{name}"), *others))
         sums = [f"{kind}{name}" for name in values for kind in ("old_", "net_")]
-        steps = _union([part.select(*keys, "epoch", *sums) for part in parts])
-        touched = _union([part.where(" OR ".join(f"net_{name} <> 0" for name in values)) for part in parts[1::2]])
+        steps = _union_frames([part.select(*keys, "epoch", *sums) for part in parts])
+        touched = _union_frames(
+            [part.where(" OR ".join(f"net_{name} <> 0" for name in values)) for part in parts[1::2]]
+        )
         steps = steps.join(touched.select(*keys).distinct(), list(keys), "left_semi")
         steps = steps.groupBy(*keys, "epoch").agg(*[F.sum(each).alias(each) for each in sums])
         steps = steps.where(" OR ".join(f"{each} <> 0" for each in sums))
         line = Window.partitionBy(*keys).orderBy("epoch")
         for each in sums:
             steps = steps.withColumn(each, F.sum(each).over(line.rowsBetween(Window.unboundedPreceding, 0)))
-        end = F.coalesce(F.lead("epoch").over(line) - 1, F.lit(self.last).cast("bigint"))
+        end = F.coalesce(F.lead("epoch").over(line) - 1, F.lit(self.last_epoch).cast("bigint"))
         spans = steps.withColumn("last", end).where(" OR ".join(f"net_{name} <> 0" for name in values))
         names = COLUMNS[view][: len(keys)]
         shown = [F.col(key).alias(name) for key, name in zip(keys, names, strict=True)]
@@ -223,12 +228,17 @@ class Difference:
             shown += [F.col(f"old_{name}").alias(f"{name}_before"), (F.expr(f"old_{name} + net_{name}")).alias(name)]
         size = reduce(add, (F.abs(F.col(f"net_{name}")) for name in values))
         found = spans.select(*shown, F.col("epoch").alias("first"), "last", size.alias("size"))
-        found = self._named(spark, found, list(names))
+        found = self._with_names(spark, found, list(names))
         return found.orderBy(F.desc("size"), *names, "first").select(*COLUMNS[view])
 
-    def entered(self, edges: DataFrame) -> list[Document]:
+    def truss_movements(self, edges: DataFrame) -> list[Document]:
         """Of the rows of edges: how many enter and leave each k-truss at the end."""
-        end = edges.where(F.col("last") == F.lit(self.last)).groupBy("trussness_before", "trussness").count().collect()
+        end = (
+            edges.where(F.col("last") == F.lit(self.last_epoch))
+            .groupBy("trussness_before", "trussness")
+            .count()
+            .collect()
+        )
         ks = sorted({k for row in end for k in range(2, max(row[0], row[1]) + 1)})
         found = []
         for k in ks:
@@ -238,35 +248,35 @@ class Difference:
                 found.append({"k": k, "entered": came, "left": went})
         return found
 
-    def _sides(self, spark: SparkSession, table: str, keys: tuple[str, ...]) -> tuple[DataFrame, DataFrame]:
+    def _table_sides(self, spark: SparkSession, table: str, keys: tuple[str, ...]) -> tuple[DataFrame, DataFrame]:
         """A table's rows before, and the difference to those after, as diff triples."""
         before, after = (Warehouse(spark, side.home) for side in (self.before, self.after))
-        old = self._clamped(before.read_table(table, self.before.row), self.before.row)
-        if self._adds:
+        old = self._clamp_epochs(before.read_table(table, self.before.row), self.before.row)
+        if self._is_additive:
             new = after.read_table(table, self.after.row)
             mine, end = F.col("revision") > self.before.row.revision, self.before.row.frontier
             if end is None:
-                return old, self._clamped(new, self.after.row)
+                return old, self._clamp_epochs(new, self.after.row)
             due = (F.col("epoch") > end) & ~mine  # what was known to come, and was after the frontier
-            return old, self._clamped(new.where(mine | due), self.after.row)
-        new = self._clamped(after.read_table(table, self.after.row), self.after.row)
-        if self._by_name:
-            old, new = self._keyed(before, self.before, old, keys), self._keyed(after, self.after, new, keys)
+            return old, self._clamp_epochs(new.where(mine | due), self.after.row)
+        new = self._clamp_epochs(after.read_table(table, self.after.row), self.after.row)
+        if self._compares_by_name:
+            old, new = self._with_keys(before, self.before, old, keys), self._with_keys(after, self.after, new, keys)
         minus = old.withColumn("diff", -F.col("diff"))
         data = [*keys, *(["k"] if table == "trussness" else []), "epoch"]
         both = new.select(*data, "diff").unionByName(minus.select(*data, "diff"))
         return old, both.groupBy(*data).agg(F.sum("diff").alias("diff")).where("diff <> 0")
 
-    def _clamped(self, rows: DataFrame, row: Revision) -> DataFrame:
+    def _clamp_epochs(self, rows: DataFrame, row: Revision) -> DataFrame:
         if row.frontier is None:
             return rows.limit(0)
         rows = rows.where(F.col("epoch") <= row.frontier)
-        if self.first is None:
+        if self.first_epoch is None:
             return rows
-        return rows.withColumn("epoch", F.greatest("epoch", F.lit(self.first).cast("bigint")))
+        return rows.withColumn("epoch", F.greatest("epoch", F.lit(self.first_epoch).cast("bigint")))
 
     @cached_property
-    def _adds(self) -> bool:
+    def _is_additive(self) -> bool:
         """Was the state after made from the one before by adding batches to it?"""
         old, new = self.before, self.after
         if old.home.path != new.home.path or old.row.hidden != new.row.hidden or old.run is not None:
@@ -281,11 +291,11 @@ class Difference:
         return set(between) <= {RunKind.RUN}
 
     @cached_property
-    def _by_name(self) -> bool:
+    def _compares_by_name(self) -> bool:
         """May the two have other numbers for the same names?"""
-        return not self._adds and self.after.home.config.vertices.ids == "string"
+        return not self._is_additive and self.after.home.config.vertices.ids == "string"
 
-    def _keyed(self, warehouse: Warehouse, side: Side, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    def _with_keys(self, warehouse: Warehouse, side: DiffSide, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         if side.row.frontier is None:
             return rows.select(*[F.col(c).cast("string").alias(c) if c in keys else F.col(c) for c in rows.columns])
         named = named_of(warehouse, side.row, rows, list(keys))
@@ -299,26 +309,26 @@ class Difference:
             .withColumnsRenamed({"_low": keys[0], "_high": keys[1]})
         )
 
-    def _named(self, spark: SparkSession, rows: DataFrame, columns: list[str]) -> DataFrame:
-        if self._by_name or self.after.row.frontier is None:
+    def _with_names(self, spark: SparkSession, rows: DataFrame, columns: list[str]) -> DataFrame:
+        if self._compares_by_name or self.after.row.frontier is None:
             return rows
         return named_of(Warehouse(spark, self.after.home), self.after.row, rows, columns)
 
 
-def _union(frames: list[DataFrame]) -> DataFrame:
+def _union_frames(frames: list[DataFrame]) -> DataFrame:
     first, *others = frames
     for each in others:
         first = first.unionByName(each)
     return first
 
 
-def _shown(point: EpochTotals, motifs: list[str]) -> Mapping[str, int]:
+def _shown_totals(point: EpochTotals, motifs: list[str]) -> Mapping[str, int]:
     found: dict[str, int] = {name: point[name] for name in MEASURES}
     found |= {f"truss {k}": n for k, n in point["trusses"].items() if n}
     return found | {f"motif {name}": point["motifs"].get(place, 0) for place, name in enumerate(motifs)}
 
 
-def _described(side: Side) -> Document:
+def _describe_side(side: DiffSide) -> Document:
     frontier = None if side.row.frontier is None else side.home.schedule.format_label(side.row.frontier)
     run = side.run.run_id if side.run else None
     return {

@@ -40,7 +40,7 @@ class Engines:
 
         return DuckTables(self.home)
 
-    def answer(
+    def choose_and_run(
         self,
         read: Sequence[Revision],
         tables: tuple[str, ...],
@@ -55,7 +55,7 @@ class Engines:
         name it is a `UsageError`.
         """
         if read and (
-            self.engine is Engine.spark or not (self.engine is Engine.duckdb or self._little(read, tables, works))
+            self.engine is Engine.spark or not (self.engine is Engine.duckdb or self._is_little(read, tables, works))
         ):
             return by_spark(self.spark())
         import duckdb
@@ -74,7 +74,7 @@ class Engines:
             )
             raise UsageError(f"{why}.", "--engine spark") from None
 
-    def _little(self, read: Sequence[Revision], tables: tuple[str, ...], works: bool) -> bool:
+    def _is_little(self, read: Sequence[Revision], tables: tuple[str, ...], works: bool) -> bool:
         from ..state import files
 
         if files.local_path(self.home.warehouse) is None:

@@ -21,7 +21,7 @@ from ..state.totals import MEASURES, sum_totals, totals_at
 Totals = dict[str, int]
 
 
-class Kind(StrEnum):
+class EpochChangeKind(StrEnum):
     """What has happened to an epoch."""
 
     NEW = "new"  # it had no batch before
@@ -37,7 +37,7 @@ class EpochChange:
 
     epoch: int
     label: str
-    kind: Kind
+    kind: EpochChangeKind
     before: Totals | None
     after: Totals | None
 
@@ -48,11 +48,13 @@ def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChang
     run = ledger.get_run(row.run_id)
     old, new = ledger.published_batches(parent.revision), ledger.published_batches(revision)
     both = sorted({*old, *new})
-    moved = _moved(ledger, parent, row, both, run.epochs)
-    found = {epoch: kind for epoch in both if (kind := _kind(epoch, old, new, moved, run.epochs)) is not None}
+    moved = _epochs_with_changed_graph(ledger, parent, row, both, run.epochs)
+    found = {
+        epoch: kind for epoch in both if (kind := _classify_change(epoch, old, new, moved, run.epochs)) is not None
+    }
     if run.kind is RunKind.ROLLBACK:
-        found = dict.fromkeys(found, Kind.ROLLED_BACK)
-    before, after = _totals(ledger, parent, found, old), _totals(ledger, row, found, new)
+        found = dict.fromkeys(found, EpochChangeKind.ROLLED_BACK)
+    before, after = _epoch_totals(ledger, parent, found, old), _epoch_totals(ledger, row, found, new)
     return [
         EpochChange(epoch, home.schedule.format_label(epoch), kind, before.get(epoch), after.get(epoch))
         for epoch, kind in found.items()
@@ -66,25 +68,27 @@ def changed_since(home: Home, ledger: Ledger, since: int, revision: int) -> list
     for each in range(since + 1, revision + 1):
         for change in changed_epochs(home, ledger, each):
             before = found[change.epoch].before if change.epoch in found else change.before
-            changes = change.kind in (Kind.CORRECTED, Kind.RESTATED)
-            kind = Kind.NEW if changes and before is None else change.kind
+            changes = change.kind in (EpochChangeKind.CORRECTED, EpochChangeKind.RESTATED)
+            kind = EpochChangeKind.NEW if changes and before is None else change.kind
             found[change.epoch] = replace(change, kind=kind, before=before)
     return [found[epoch] for epoch in sorted(found)]
 
 
-def _kind(
+def _classify_change(
     epoch: int, old: Collection[int], new: Collection[int], moved: Collection[int], run: Collection[int]
-) -> Kind | None:
+) -> EpochChangeKind | None:
     if epoch not in old:
-        return Kind.NEW
+        return EpochChangeKind.NEW
     if epoch not in new:
-        return Kind.REMOVED
+        return EpochChangeKind.REMOVED
     if epoch not in moved:
         return None
-    return Kind.CORRECTED if epoch in run else Kind.RESTATED
+    return EpochChangeKind.CORRECTED if epoch in run else EpochChangeKind.RESTATED
 
 
-def _moved(ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], run: Collection[int]) -> set[int]:
+def _epochs_with_changed_graph(
+    ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], run: Collection[int]
+) -> set[int]:
     """The epochs at which the graph of two revisions in a row differs."""
     known = ledger.fingerprints_at([parent.revision, row.revision])
     before, after = known[parent.revision], known[row.revision]
@@ -98,7 +102,9 @@ def _moved(ledger: Ledger, parent: Revision, row: Revision, epochs: list[int], r
     return {epoch for epoch in epochs if any(each.advance_to(epoch) for each in apart)}
 
 
-def _totals(ledger: Ledger, row: Revision, epochs: Collection[int], published: Collection[int]) -> dict[int, Totals]:
+def _epoch_totals(
+    ledger: Ledger, row: Revision, epochs: Collection[int], published: Collection[int]
+) -> dict[int, Totals]:
     if row.frontier is None:
         return {}
     wanted = sorted(epoch for epoch in epochs if epoch in published)

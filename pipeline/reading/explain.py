@@ -14,9 +14,9 @@ from typing import Any
 
 from ..state.records import Revision
 from ..storage.declared import value_columns
-from .names import numbers as numbers_of
+from .names import numbers_of_names as numbers_of
 from .tables import R, Tables
-from .views import answerable
+from .views import require_answerable
 
 SHOWN = 200  # edges of a vertex whose landed rows are listed
 BEHIND = 12  # diffs, edges and landed rows that stand behind one differing row
@@ -25,22 +25,22 @@ Document = dict[str, Any]
 Vertex = int | str
 
 
-def edge(tables: Tables[R], revision: Revision, epoch: int, ends: tuple[str, str]) -> Document:
+def explain_edge(tables: Tables[R], revision: Revision, epoch: int, ends: tuple[str, str]) -> Document:
     """Is the edge there, with which trussness, in which triangles, and which landed rows say so."""
-    answerable(tables.home, revision, epoch)
+    require_answerable(tables.home, revision, epoch)
     a, b = sorted(numbers_of(tables, ends, revision))
-    called, rows = _called(tables, revision, [(a, b)]), _rows(tables, revision, [(a, b)], epoch)
-    return _edge(tables, revision, epoch, a, b, rows, called, triangles=True)
+    called, rows = _vertex_names(tables, revision, [(a, b)]), _landed_rows_with_fate(tables, revision, [(a, b)], epoch)
+    return _edge_document(tables, revision, epoch, a, b, rows, called, triangles=True)
 
 
-def triangle(tables: Tables[R], revision: Revision, epoch: int, corners: tuple[str, str, str]) -> Document:
+def explain_triangle(tables: Tables[R], revision: Revision, epoch: int, corners: tuple[str, str, str]) -> Document:
     """Is the triangle there, and its three edges."""
-    answerable(tables.home, revision, epoch)
+    require_answerable(tables.home, revision, epoch)
     numbers = sorted(numbers_of(tables, corners, revision))
     pairs = list(combinations(numbers, 2))
-    rows = _rows(tables, revision, pairs, epoch)
-    called = _called(tables, revision, pairs)
-    edges = [_edge(tables, revision, epoch, a, b, rows, called) for a, b in pairs]
+    rows = _landed_rows_with_fate(tables, revision, pairs, epoch)
+    called = _vertex_names(tables, revision, pairs)
+    edges = [_edge_document(tables, revision, epoch, a, b, rows, called) for a, b in pairs]
     return {
         "triangle": [called[number] for number in numbers],
         "epoch": tables.home.schedule.format_label(epoch),
@@ -50,24 +50,27 @@ def triangle(tables: Tables[R], revision: Revision, epoch: int, corners: tuple[s
     }
 
 
-def vertex(tables: Tables[R], revision: Revision, epoch: int, name: str) -> Document:
+def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str) -> Document:
     """Degree, triangles and motifs, the diffs that add up to them, and each edge with the landed rows that make it."""
-    answerable(tables.home, revision, epoch)
+    require_answerable(tables.home, revision, epoch)
     (number,) = numbers_of(tables, [name], revision)
 
-    def diffs(table: str) -> list[tuple[Any, Document]]:
+    def stored_diffs(table: str) -> list[tuple[Any, Document]]:
         label = tables.home.schedule.format_label
-        found = _stored(tables, revision, table, epoch, f"vertex = {number}")
+        found = _select_stored_diffs(tables, revision, table, epoch, f"vertex = {number}")
         return [(r, {"epoch": label(r["epoch"]), "revision": r["revision"], "diff": r["diff"]}) for r in found]
 
-    degree, counts = ([diff for _, diff in diffs(table)] for table in ("degrees", "triangle_counts"))
+    degree, counts = ([diff for _, diff in stored_diffs(table)] for table in ("degrees", "triangle_counts"))
     motifs: dict[str, list[Document]] = {}
     if "motif_counts" in revision.snapshots:
         motifs = {name: [] for name in tables.home.config.motifs}
-        for row, diff in diffs("motif_counts"):
+        for row, diff in stored_diffs("motif_counts"):
             motifs.setdefault(row["motif"], []).append(diff)
     found = _edges_at(tables, revision, epoch, number)
-    rows, called = _rows(tables, revision, found[:SHOWN], epoch), _called(tables, revision, found[:SHOWN], number)
+    rows, called = (
+        _landed_rows_with_fate(tables, revision, found[:SHOWN], epoch),
+        _vertex_names(tables, revision, found[:SHOWN], number),
+    )
     return {
         "vertex": called[number],
         "epoch": tables.home.schedule.format_label(epoch),
@@ -78,12 +81,14 @@ def vertex(tables: Tables[R], revision: Revision, epoch: int, name: str) -> Docu
         "degree_diffs": degree,
         "triangle_diffs": counts,
         "motif_diffs": motifs,
-        "edges": [_edge(tables, revision, epoch, a, b, rows, called, trussness=False) for a, b in found[:SHOWN]],
+        "edges": [
+            _edge_document(tables, revision, epoch, a, b, rows, called, trussness=False) for a, b in found[:SHOWN]
+        ],
         "edges_not_listed": max(0, len(found) - SHOWN),
     }
 
 
-def difference(tables: Tables[R], revision: Revision, epoch: int, a: int, b: int | None) -> list[str]:
+def explain_difference(tables: Tables[R], revision: Revision, epoch: int, a: int, b: int | None) -> list[str]:
     """What stands behind a differing row, in lines: the stored diffs of the edge a, b (or the vertex a), and the landed
     rows of the edge (or of the vertex's first edges) with their fate at the epoch."""
     mine = [(a, b)] if b is not None else _edges_at(tables, revision, epoch, a)
@@ -92,18 +97,20 @@ def difference(tables: Tables[R], revision: Revision, epoch: int, a: int, b: int
     for table in ("edges", "trussness") if b is not None else ("degrees", "triangle_counts"):
         of = f"a = {a} AND b = {b}" if b is not None else f"vertex = {a}"
         steps = []
-        for row in _stored(tables, revision, table, epoch, of)[:BEHIND]:
+        for row in _select_stored_diffs(tables, revision, table, epoch, of)[:BEHIND]:
             k = f" of trussness {row['k']}" if table == "trussness" else ""
             steps.append(f"{row['diff']:+}{k} at {label(row['epoch'])} (revision {row['revision']})")
         lines.append(f"diffs stored in {table}: {', '.join(steps) or 'none'}")
-    for landed in _rows(tables, revision, mine[:BEHIND], epoch)[:BEHIND]:
-        src, dst = names(tables, revision, [landed["src"], landed["dst"]])
+    for landed in _landed_rows_with_fate(tables, revision, mine[:BEHIND], epoch)[:BEHIND]:
+        src, dst = name_vertices(tables, revision, [landed["src"], landed["dst"]])
         place = f"{landed['file']} line {landed['line']}"
         lines.append(f"landed at {landed['epoch']}: {landed['op']} {src} → {dst}, {place}: {landed['fate']}")
     return lines
 
 
-def _stored(tables: Tables[R], revision: Revision, table: str, epoch: int, of: str) -> list[dict[str, Any]]:
+def _select_stored_diffs(
+    tables: Tables[R], revision: Revision, table: str, epoch: int, of: str
+) -> list[dict[str, Any]]:
     """The stored diffs at epochs <= `epoch` for which a condition holds, the first ones first."""
     query = f"SELECT * FROM {{stored}} WHERE {of} AND epoch <= {epoch}"
     rows = tables.collect_rows(tables.select_rows(query, stored=tables.read_table(table, revision)))
@@ -123,7 +130,7 @@ def _edges_at(tables: Tables[R], revision: Revision, epoch: int, *vertices: int)
     )
 
 
-def _edge(
+def _edge_document(
     tables: Tables[R],
     revision: Revision,
     epoch: int,
@@ -156,18 +163,20 @@ def _edge(
                     ends[one].add(other)
         third = sorted(ends[a] & ends[b]) if found["there"] else []  # of an absent edge there is no triangle
         found["support"] = len(third)
-        found["triangles_with"] = names(tables, revision, third[:SHOWN])
+        found["triangles_with"] = name_vertices(tables, revision, third[:SHOWN])
         found["triangles_not_listed"] = max(0, len(third) - SHOWN)
     return found
 
 
-def _rows(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int) -> list[Document]:
+def _landed_rows_with_fate(
+    tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int
+) -> list[Document]:
     """All landed rows of some pairs at epochs <= `epoch`, both directions, with their fate there."""
     if not pairs:
         return []
     config, label = tables.home.config, tables.home.schedule.format_label
     values = list(config.values)
-    landed = _landed(tables, revision, pairs, epoch)
+    landed = _select_landed_rows(tables, revision, pairs, epoch)
     order = sorted(landed, key=lambda row: _rank_row(row, values))
     next_: list[Any] = []  # of each row, the one that overwrites it: the next of its key that was not taken back
     following: dict[tuple[int, int], Any] = {}
@@ -214,7 +223,9 @@ def _rank_value(value: Any) -> tuple[Any, ...]:
     return (2,) if value != value else (1, value)
 
 
-def _landed(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int) -> list[dict[str, Any]]:
+def _select_landed_rows(
+    tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]], epoch: int
+) -> list[dict[str, Any]]:
     """The landed rows of some pairs: their columns; `_n`, whether they stand or were taken back; `_revision`, the last
     that said so; `_passes`, whether they pass the filter."""
     config, types = tables.home.config, value_columns(tables.home)
@@ -238,13 +249,15 @@ def _landed(tables: Tables[R], revision: Revision, pairs: list[tuple[int, int]],
     return tables.collect_rows(tables.select_rows(query, upserts=tables.read_table("upserts", revision)))
 
 
-def _called(tables: Tables[R], revision: Revision, pairs: Sequence[tuple[int, int]], *more: int) -> dict[int, Vertex]:
+def _vertex_names(
+    tables: Tables[R], revision: Revision, pairs: Sequence[tuple[int, int]], *more: int
+) -> dict[int, Vertex]:
     """The vertices of some pairs, and what they are called."""
     numbers = sorted({*more, *(number for pair in pairs for number in pair)})
-    return dict(zip(numbers, names(tables, revision, numbers), strict=True))
+    return dict(zip(numbers, name_vertices(tables, revision, numbers), strict=True))
 
 
-def names(tables: Tables[R], revision: Revision, numbers: list[int]) -> list[Vertex]:
+def name_vertices(tables: Tables[R], revision: Revision, numbers: list[int]) -> list[Vertex]:
     """Numbers of vertices → what the landed files call them; a number that no file has a name for stays one."""
     if tables.home.config.vertices.ids == "integer" or not numbers:
         return list(numbers)

@@ -36,7 +36,7 @@ from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.place import open_ledger
 from ..state.records import Revision
-from .answers import Answer, ask, condition
+from .answers import Answer, run_query, translate_condition_errors
 from .arguments import READERS, read_argument, read_epoch, read_number, read_vertex
 from .engines import Engines
 from .questions import Engine, Question
@@ -56,7 +56,7 @@ F = TypeVar("F")  # what a view gives
 CORNERS = {"vertex": 1, "edge": 2, "triangle": 3}  # what can be explained, and how many vertices name it
 
 
-class Narrow(TypedDict, total=False):
+class Narrowing(TypedDict, total=False):
     """What every view takes."""
 
     where: str
@@ -68,7 +68,7 @@ class Narrow(TypedDict, total=False):
 class Views(Generic[F]):
     """Every view of `altneu show`, as one kind of table."""
 
-    def _given(self, question: Question) -> F:
+    def _answer_question(self, question: Question) -> F:
         raise NotImplementedError
 
     def totals(
@@ -76,31 +76,31 @@ class Views(Generic[F]):
         all_epochs: bool = False,
         revision: int | None = None,
         as_of: Epoch | None = None,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """epoch, label, revision, vertices, edges, triangles, max_trussness, transitivity, and the motifs; one epoch or
         all."""
-        return self._ask("totals", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+        return self._ask_view("totals", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
 
     def trusses(
         self,
         all_epochs: bool = False,
         revision: int | None = None,
         as_of: Epoch | None = None,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """epoch, label, k, edges (of trussness >= k), exactly (of just k)."""
-        return self._ask("trusses", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
+        return self._ask_view("trusses", as_of=as_of, revision=revision, all_epochs=all_epochs, **narrow)
 
     def vertices(
         self,
         as_of: Epoch | None = None,
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """vertex, degree, triangles, clustering, and a column for each motif."""
-        return self._ask("vertices", as_of=as_of, revision=revision, vertex=vertex, **narrow)
+        return self._ask_view("vertices", as_of=as_of, revision=revision, vertex=vertex, **narrow)
 
     def edges(
         self,
@@ -108,10 +108,10 @@ class Views(Generic[F]):
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """src, dst, trussness; src < dst (as numbers)."""
-        return self._ask("edges", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        return self._ask_view("edges", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
 
     def support(
         self,
@@ -119,10 +119,10 @@ class Views(Generic[F]):
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """src, dst, support: how many triangles each edge is in, counted on request."""
-        return self._ask("support", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        return self._ask_view("support", as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
 
     def triangles(
         self,
@@ -132,12 +132,12 @@ class Views(Generic[F]):
         last: Epoch | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """a, b, c, diff (1), listed on request: one row per triangle. Between epochs `first` and `last` those that came
         (1) and went (-1)."""
         asked: dict[str, Any] = {"as_of": as_of, "revision": revision, "vertex": vertex, "edge": edge}
-        return self._ask("triangles", span=(first, last), **asked, **narrow)
+        return self._ask_view("triangles", span=(first, last), **asked, **narrow)
 
     def communities(
         self,
@@ -146,11 +146,11 @@ class Views(Generic[F]):
         revision: int | None = None,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """src, dst, community: the k-truss communities (default: the greatest k), the largest first; see
         `views.communities`."""
-        return self._ask("communities", k=k, as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
+        return self._ask_view("communities", k=k, as_of=as_of, revision=revision, vertex=vertex, edge=edge, **narrow)
 
     def changes(
         self,
@@ -162,14 +162,14 @@ class Views(Generic[F]):
         edge: tuple[Vertex, Vertex] | None = None,
         since_revision: int | None = None,
         all_epochs: bool = False,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """src, dst, trussness, diff: what turns the edges of epoch `first` into those of `last`. With `k`: src, dst,
         diff of the edges that entered or left the k-truss. With `since_revision` instead of epochs: what a consumer of
         that revision applies, see `changes_since`."""
         asked: dict[str, Any] = {"revision": revision, "k": k, "vertex": vertex, "edge": edge}
         asked |= {"since_revision": since_revision, "all_epochs": all_epochs}
-        return self._ask("changes", span=(first, last), **asked, **narrow)
+        return self._ask_view("changes", span=(first, last), **asked, **narrow)
 
     def changes_since(
         self,
@@ -178,7 +178,7 @@ class Views(Generic[F]):
         all_epochs: bool = False,
         vertex: Vertex | Sequence[Vertex] = (),
         edge: tuple[Vertex, Vertex] | None = None,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """What a consumer of revision `old` (0: who has nothing) applies to have `new`; see `views.changes_since`."""
         asked: dict[str, Any] = {"since_revision": read_number("old", old), "all_epochs": all_epochs}
@@ -190,20 +190,20 @@ class Views(Generic[F]):
         first: Epoch | None = None,
         last: Epoch | None = None,
         revision: int | None = None,
-        **narrow: Unpack[Narrow],
+        **narrow: Unpack[Narrowing],
     ) -> F:
         """epoch, file, line, reason, text: the malformed rows, of one epoch or of two and all between."""
-        return self._ask("quarantine", span=(first, last), revision=revision, **narrow)
+        return self._ask_view("quarantine", span=(first, last), revision=revision, **narrow)
 
-    def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> F:
+    def checks(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrowing]) -> F:
         """epoch, label, result (passed, warns, fails), suite, check, observed, first: what the checks found."""
-        return self._ask("checks", span=(first, last), **narrow)
+        return self._ask_view("checks", span=(first, last), **narrow)
 
-    def results(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrow]) -> F:
+    def results(self, first: Epoch | None = None, last: Epoch | None = None, **narrow: Unpack[Narrowing]) -> F:
         """epoch, label, revision, at, result, suite, name, observed, run, published: every result, newest first."""
-        return self._ask("results", span=(first, last), **narrow)
+        return self._ask_view("results", span=(first, last), **narrow)
 
-    def _ask(
+    def _ask_view(
         self,
         view: str,
         span: Sequence[Epoch | None] = (),
@@ -213,18 +213,18 @@ class Views(Generic[F]):
         ends = (read_argument(name, epoch) for name, epoch in zip(("first", "last"), span, strict=False))
         given = {name: read_argument(name, value) if name in READERS else value for name, value in rest.items()}
         vertices = read_argument("vertex", vertex) or ()
-        return self._given(Question(view, span=tuple(end for end in ends if end), vertices=vertices, **given))
+        return self._answer_question(Question(view, span=tuple(end for end in ends if end), vertices=vertices, **given))
 
 
-class _InMemory(Views[F]):
+class _InMemoryViews(Views[F]):
     """The views as tables in memory."""
 
     def __init__(self, graph: Graph, made: Callable[[pa.Table], F]) -> None:
         self._graph, self._made = graph, made
 
-    def _given(self, question: Question) -> F:
-        with condition(question.where):
-            return self._made(self._graph.ask(question).arrow())
+    def _answer_question(self, question: Question) -> F:
+        with translate_condition_errors(question.where):
+            return self._made(self._graph.ask(question).to_arrow())
 
 
 class Graph(Views["DataFrame"]):
@@ -236,21 +236,25 @@ class Graph(Views["DataFrame"]):
             raise UsageError(f"home={home!r} is no path.", 'Graph(".altneu")')
         if str(engine) not in set(Engine):
             raise UsageError(f"there is no engine {str(engine)!r}.", f"one of {', '.join(Engine)}")
-        self._open(Home.open_home(home), None, self._session if spark is None else lambda: spark, Engine(engine))
+        self._open_graph(
+            Home.open_home(home), None, self._start_session if spark is None else lambda: spark, Engine(engine)
+        )
 
     @classmethod
-    def over(cls, home: Home, ledger: Ledger, start: Callable[[], SparkSession], engine: Engine = Engine.auto) -> Self:
+    def for_home(
+        cls, home: Home, ledger: Ledger, start: Callable[[], SparkSession], engine: Engine = Engine.auto
+    ) -> Self:
         """Of a home that is open, with a session of the caller's."""
         graph = cls.__new__(cls)
-        graph._open(home, ledger, start, engine)
+        graph._open_graph(home, ledger, start, engine)
         return graph
 
-    def _open(self, home: Home, ledger: Ledger | None, start: Callable[[], SparkSession], engine: Engine) -> None:
+    def _open_graph(self, home: Home, ledger: Ledger | None, start: Callable[[], SparkSession], engine: Engine) -> None:
         self.home, self.ledger = home, ledger or open_ledger(home)
         self._start = start
         self._engines = Engines(home, lambda: self._warehouse, engine)
 
-    def _session(self) -> SparkSession:
+    def _start_session(self) -> SparkSession:
         from ..storage.session import master_of, start_session
 
         return start_session(master_of(self.home), self.home.config.spark.conf)
@@ -267,24 +271,24 @@ class Graph(Views["DataFrame"]):
 
     def ask(self, question: Question) -> Answer:
         """The answer to a question as it is typed: what every view and `altneu show` are made of."""
-        return ask(self.home, self.ledger, question, self._engines)
+        return run_query(self.home, self.ledger, question, self._engines)
 
-    def _given(self, question: Question) -> DataFrame:
-        answer = ask(self.home, self.ledger, question, replace(self._engines, engine=Engine.spark))
+    def _answer_question(self, question: Question) -> DataFrame:
+        answer = run_query(self.home, self.ledger, question, replace(self._engines, engine=Engine.spark))
         if answer.frame is not None:
             return answer.frame
-        columns = ", ".join(f"`{name}` {type_}" for name, type_ in answer.types().items())
-        return self.spark.createDataFrame([dict(row) for row in answer.rows()], columns)
+        columns = ", ".join(f"`{name}` {type_}" for name, type_ in answer.sql_types().items())
+        return self.spark.createDataFrame([dict(row) for row in answer.iterate_rows()], columns)
 
     @property
     def arrow(self) -> Views[pa.Table]:
         """The views as Arrow tables."""
-        return _InMemory(self, lambda table: table)
+        return _InMemoryViews(self, lambda table: table)
 
     @property
     def pandas(self) -> Views[pd.DataFrame]:
         """The views as pandas DataFrames."""
-        return _InMemory(self, lambda table: table.to_pandas())
+        return _InMemoryViews(self, lambda table: table.to_pandas())
 
     @property
     def polars(self) -> Views[pl.DataFrame]:
@@ -293,7 +297,7 @@ class Graph(Views["DataFrame"]):
             import polars
         except ImportError:
             raise UsageError("Polars is not installed.", "pip install polars") from None
-        return _InMemory(self, lambda table: polars.from_arrow(table))
+        return _InMemoryViews(self, lambda table: polars.from_arrow(table))
 
     def explain(
         self, thing: str, *vertices: Vertex, as_of: Epoch | None = None, revision: int | None = None
@@ -311,21 +315,21 @@ class Graph(Views["DataFrame"]):
             count = "one vertex" if CORNERS[thing] == 1 else f"{CORNERS[thing]} different vertices"
             raise UsageError(f"{thing} takes {count}, not {' '.join(names)}.", "altneu explain --help")
         epoch = row.frontier if as_of is None else self.home.schedule.parse_epoch(read_epoch("as_of", as_of))
-        views.answerable(self.home, row, epoch)
+        views.require_answerable(self.home, row, epoch)
 
-        def found(tables: Tables[R]) -> explain.Document:
+        def explain_in(tables: Tables[R]) -> explain.Document:
             document: explain.Document = getattr(explain, thing)(tables, row, epoch, *([names] if names[1:] else names))
             return document
 
-        return self._engines.answer([row], explain.READS, False, found, found)
+        return self._engines.choose_and_run([row], explain.READS, False, explain_in, explain_in)
 
     def __repr__(self) -> str:
         row = self.ledger.get_revision()
         if row.frontier is None:
             return f"Graph({str(self.home.path)!r}): nothing is published"
-        from .views import totals
+        from .views import select_totals
 
-        now = totals(self.home, self.ledger)[0]
+        now = select_totals(self.home, self.ledger)[0]
         return (
             f"Graph({str(self.home.path)!r}): revision {row.revision}, frontier {now['label']}: "
             f"{now['vertices']:,} vertices, {now['edges']:,} edges, {now['triangles']:,} triangles, "

@@ -12,13 +12,13 @@ from .tables import R, Tables
 
 
 @dataclass(frozen=True)
-class Only:
+class RowFilter:
     """The rows that touch one of some vertices, or with `all` every one of them."""
 
     names: tuple[str, ...]  # as typed
     all: bool = False
 
-    def of(self, tables: Tables[R], rows: R, columns: Sequence[str], ids: Iterable[str]) -> R:
+    def for_ids(self, tables: Tables[R], rows: R, columns: Sequence[str], ids: Iterable[str]) -> R:
         """`ids`: the vertices as the rows have them, as they stand in a query."""
         touched = [f"({' OR '.join(f'{column} = {vertex}' for column in columns)})" for vertex in ids]
         return tables.select_rows(
@@ -26,10 +26,12 @@ class Only:
         )
 
 
-def named(tables: Tables[R], revision: Revision, rows: R, columns: list[str], only: Only | None = None) -> R:
+def replace_with_names(
+    tables: Tables[R], revision: Revision, rows: R, columns: list[str], only: RowFilter | None = None
+) -> R:
     """Replace vertex numbers by their names (homes with string ids); of the rows `only` those that it lets pass."""
     if only is not None:
-        rows = only.of(tables, rows, columns, map(str, numbers(tables, only.names, revision)))
+        rows = only.for_ids(tables, rows, columns, map(str, numbers_of_names(tables, only.names, revision)))
     if tables.home.config.vertices.ids == "integer":
         return rows
     chosen = [
@@ -42,7 +44,7 @@ def named(tables: Tables[R], revision: Revision, rows: R, columns: list[str], on
     )
 
 
-def numbers(tables: Tables[R], names: Iterable[str], *revisions: Revision) -> list[int]:
+def numbers_of_names(tables: Tables[R], names: Iterable[str], *revisions: Revision) -> list[int]:
     """Vertices as typed → their numbers in the first of the revisions that knows each."""
     wanted = list(names)
     if tables.home.config.vertices.ids == "integer":

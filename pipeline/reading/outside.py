@@ -20,7 +20,7 @@ from ..storage import catalogs
 
 
 @dataclass(frozen=True)
-class Outside:
+class ExternalAccess:
     """catalog: its name and how Iceberg's clients reach it, without passwords; tag: None for a revision that shares its
     tables with later ones; frontier: the greatest epoch whose state is final; tables: table → metadata file."""
 
@@ -32,11 +32,11 @@ class Outside:
     tags: list[str]
     tables: dict[str, str]
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def of(home: Home, ledger: Ledger, revision: int | None = None) -> Outside:
+def external_access(home: Home, ledger: Ledger, revision: int | None = None) -> ExternalAccess:
     """Raises `AltneuError` where nothing is published."""
     row = ledger.require_published(revision)
     assert row.frontier is not None
@@ -46,8 +46,8 @@ def of(home: Home, ledger: Ledger, revision: int | None = None) -> Outside:
         raise AltneuError(
             f"revision {row.revision} cannot be read any more: a compaction kept only the newest ones.", "altneu status"
         )
-    return Outside(
-        _catalog(home, identity.catalog),
+    return ExternalAccess(
+        _catalog_properties(home, identity.catalog),
         catalogs.catalog_namespace(home),
         row.revision,
         catalogs.tag_name(row.revision) if row.revision in tagged else None,
@@ -61,7 +61,7 @@ def of(home: Home, ledger: Ledger, revision: int | None = None) -> Outside:
     )
 
 
-def _catalog(home: Home, name: str) -> dict[str, str]:
+def _catalog_properties(home: Home, name: str) -> dict[str, str]:
     rest = home.config.storage.catalog
     if rest is not None:
         return {"type": "rest", "name": name, "uri": rest.uri} | (

@@ -199,17 +199,17 @@ class Question:
     top: int | None = None  # so many rows with the greatest values of `sort`
     limit: int | None = None
 
-    def given(self) -> list[str]:
+    def given_options(self) -> list[str]:
         """The options that are given."""
         return [each.name for each in fields(self) if each.name in FLAGS and getattr(self, each.name) != each.default]
 
     @property
-    def first(self) -> int | None:
+    def row_limit(self) -> int | None:
         """How many rows are asked for at most."""
         return self.top if self.top is not None else self.limit
 
     @cached_property
-    def form(self) -> View:
+    def view_form(self) -> View:
         """The row of `VIEWS` that answers. Raises `UsageError` for what does not go together."""
         forms = [view for view in VIEWS if view.name == self.view]
         if not forms:
@@ -221,43 +221,43 @@ class Question:
         if not fitting:
             takes = " or ".join(dict.fromkeys(view.words or "no epochs as words" for view in forms))
             dated = len(self.span) == 1 and any("as_of" in view.options for view in forms)
-            usage = f"altneu show {self.view} --as-of {self.span[0]}" if dated else _usage(self.view)
+            usage = f"altneu show {self.view} --as-of {self.span[0]}" if dated else _usage_of(self.view)
             raise UsageError(f"{self.view} takes {takes}, not {' '.join(self.span)!r}.", usage)
         view = fitting[0]
-        for option in self.given():
+        for option in self.given_options():
             if option not in (*view.options, *ANY):
                 others = [each.title for each in VIEWS if option in each.options]
                 raise UsageError(
                     f"{FLAGS[option]} does not go with {view.title}; it goes with {', '.join(others)}.",
-                    _usage(self.view),
+                    _usage_of(self.view),
                 )
         if "since_revision" in view.options and not since:
-            raise UsageError(f"{self.view} needs two epochs, or --since-revision R.", _usage(self.view))
+            raise UsageError(f"{self.view} needs two epochs, or --since-revision R.", _usage_of(self.view))
         for one, other in (("top", "limit"), ("vertices", "edge")):
-            if {one, other} <= set(self.given()):
-                raise UsageError(f"say either {FLAGS[one]} or {FLAGS[other]}.", _usage(self.view))
+            if {one, other} <= set(self.given_options()):
+                raise UsageError(f"say either {FLAGS[one]} or {FLAGS[other]}.", _usage_of(self.view))
         for option, least in (("top", 1), ("limit", 1), ("k", 2), ("since_revision", 0), ("revision", 1)):
             value = getattr(self, option)
             if value is not None and value < least:
-                raise UsageError(f"{FLAGS[option]} {value}: at least {least}.", _usage(self.view))
+                raise UsageError(f"{FLAGS[option]} {value}: at least {least}.", _usage_of(self.view))
         if self.top is not None and (self.sort or "").startswith("-"):
             raise UsageError(f"--top takes the greatest of --sort {self.sort[1:]} already.", "leave the minus out")  # type: ignore[index]
         if self.edge and self.edge[0] == self.edge[1]:
-            raise UsageError(f"--edge {' '.join(self.edge)}: an edge has two different ends.", _usage(self.view))
+            raise UsageError(f"--edge {' '.join(self.edge)}: an edge has two different ends.", _usage_of(self.view))
         return view
 
-    def sorting(self, columns: Sequence[str]) -> list[tuple[str, bool]]:
+    def sort_order(self, columns: Sequence[str]) -> list[tuple[str, bool]]:
         """By which columns the rows are sorted, one after the other, and which of them downwards."""
-        asked = self.order(columns)
-        own = [*(name for name in self.form.order if name in columns), *columns]
+        asked = self.sort_column(columns)
+        own = [*(name for name in self.view_form.order if name in columns), *columns]
         rest = [(name, False) for name in dict.fromkeys(own) if asked is None or name != asked[0]]
         return [*([asked] if asked else []), *rest]
 
-    def order(self, columns: Sequence[str]) -> tuple[str, bool] | None:
+    def sort_column(self, columns: Sequence[str]) -> tuple[str, bool] | None:
         """The column to sort by, and whether downwards; None: the view's own order. Raises `UsageError`."""
         if self.sort is None and self.top is None:
             return None
-        measure = self.form.measure if self.form.measure in columns else columns[-1]
+        measure = self.view_form.measure if self.view_form.measure in columns else columns[-1]
         name = (self.sort or measure).removeprefix("-")
         if name not in columns:
             raise UsageError(f"--sort {name}: {self.view} has no such column; it has {', '.join(columns)}.")
@@ -267,10 +267,10 @@ class Question:
 _WORDS = {"": (0,), "FROM TO": (2,), "[FROM [TO]]": (0, 1, 2)}
 
 
-def _usage(view: str) -> str:
+def _usage_of(view: str) -> str:
     return "   or   ".join(f"altneu show {each.title}" for each in VIEWS if each.name == view)
 
 
-def table() -> list[tuple[str, str, str]]:
+def view_table() -> list[tuple[str, str, str]]:
     """View, what it shows, its options: for the help and README.md."""
     return [(v.title, v.about, " ".join(FLAGS[o] for o in v.options if o != "since_revision")) for v in VIEWS]

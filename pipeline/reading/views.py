@@ -14,13 +14,13 @@ from ..home.directory import Home
 from ..state.ledger import Ledger
 from ..state.records import Revision
 from ..state.totals import sum_totals, totals_at, truss_sizes
-from .names import Only, named, numbers
+from .names import RowFilter, numbers_of_names, replace_with_names
 from .tables import R, Tables
 
 MOST_EPOCHS = 100_000  # that are listed one by one
 
 
-def totals(
+def select_totals(
     home: Home,
     ledger: Ledger,
     *,
@@ -61,31 +61,31 @@ def totals(
     return out
 
 
-def as_of(
+def select_as_of(
     tables: Tables[R],
     revision: Revision,
     view: str,
     epoch: int,
     motifs: Sequence[str] = (),
-    only: Only | None = None,
+    only: RowFilter | None = None,
 ) -> R:
     """As of an epoch: `vertices` (vertex, degree, triangles, clustering, and a column for each of the motifs) or
     `edges` (src, dst, trussness).
 
     `clustering`: the local clustering coefficient, triangles / pairs of neighbours; 0 below two neighbours.
     """
-    answerable(tables.home, revision, epoch)
+    require_answerable(tables.home, revision, epoch)
     if view == "vertices":
-        return named(tables, revision, _vertices(tables, revision, epoch, motifs), ["vertex"], only)
-    stored = sums(tables, tables.read_table("trussness", revision), epoch, "a", "b", "k")
+        return replace_with_names(tables, revision, _select_vertices(tables, revision, epoch, motifs), ["vertex"], only)
+    stored = sum_at_epoch(tables, tables.read_table("trussness", revision), epoch, "a", "b", "k")
     rows = tables.select_rows("SELECT a AS src, b AS dst, k AS trussness FROM {stored}", stored=stored)
-    return named(tables, revision, rows, ["src", "dst"], only)
+    return replace_with_names(tables, revision, rows, ["src", "dst"], only)
 
 
-def _vertices(tables: Tables[R], revision: Revision, epoch: int, motifs: Sequence[str]) -> R:
+def _select_vertices(tables: Tables[R], revision: Revision, epoch: int, motifs: Sequence[str]) -> R:
     relations = {
-        "degrees": sums(tables, tables.read_table("degrees", revision), epoch, "vertex"),
-        "counts": sums(tables, tables.read_table("triangle_counts", revision), epoch, "vertex"),
+        "degrees": sum_at_epoch(tables, tables.read_table("degrees", revision), epoch, "vertex"),
+        "counts": sum_at_epoch(tables, tables.read_table("triangle_counts", revision), epoch, "vertex"),
     }
     columns, joins = "", ""
     if motifs and "motif_counts" in revision.snapshots:
@@ -108,16 +108,16 @@ def _vertices(tables: Tables[R], revision: Revision, epoch: int, motifs: Sequenc
     return tables.select_rows(query, **relations)
 
 
-def changes(tables: Tables[R], revision: Revision, since: int, until: int, only: Only | None = None) -> R:
+def select_changes(tables: Tables[R], revision: Revision, since: int, until: int, only: RowFilter | None = None) -> R:
     """What a consumer applies to the edges of epoch `since` to have those of `until`: src, dst, trussness, diff."""
-    forward(tables.home, revision, since, until)
+    require_forward(tables.home, revision, since, until)
     query = f"SELECT a, b, k, diff FROM {{stored}} WHERE epoch > {since} AND epoch <= {until}"
     rows = tables.select_rows(query, stored=tables.read_table("trussness", revision))
-    return named(tables, revision, _net(tables, rows), ["src", "dst"], only)
+    return replace_with_names(tables, revision, _sum_diffs(tables, rows), ["src", "dst"], only)
 
 
-def changes_since(
-    tables: Tables[R], old: Revision, new: Revision, all_epochs: bool = False, only: Only | None = None
+def select_changes_since(
+    tables: Tables[R], old: Revision, new: Revision, all_epochs: bool = False, only: RowFilter | None = None
 ) -> R:
     """What a consumer who has revision `old` applies to have `new`: exactly once, also after corrections.
 
@@ -127,7 +127,7 @@ def changes_since(
     """
     since = max((row.since for row in (old, new) if row.since is not None), default=None)
 
-    def rows(revision: Revision, sign: int) -> R:
+    def signed_edges(revision: Revision, sign: int) -> R:
         if revision.frontier is None:
             return tables.select_rows("SELECT a, b, k, epoch, diff FROM {none}", none=tables.empty_rows("trussness"))
         at = "t.epoch" if since is None else f"greatest(t.epoch, CAST({since} AS BIGINT))"
@@ -135,28 +135,30 @@ def changes_since(
         query += f" WHERE t.epoch <= {revision.frontier}"
         return tables.select_rows(query, stored=tables.read_table("trussness", revision))
 
-    def union(came: R, went: R) -> R:
+    def union_changes(came: R, went: R) -> R:
         return tables.select_rows("SELECT * FROM {came} UNION ALL SELECT * FROM {went}", came=came, went=went)
 
-    came, went, by = rows(new, 1), rows(old, -1), ["epoch"] if all_epochs else []
-    naming = _naming(tables, old, new)
+    came, went, by = signed_edges(new, 1), signed_edges(old, -1), ["epoch"] if all_epochs else []
+    naming = _revision_with_names(tables, old, new)
     if naming is not None:
-        return named(tables, naming, _net(tables, union(came, went), by), ["src", "dst"], only)
+        return replace_with_names(
+            tables, naming, _sum_diffs(tables, union_changes(came, went), by), ["src", "dst"], only
+        )
     ends = ["a", "b"]
-    both = union(named(tables, new, came, ends), named(tables, old, went, ends))
+    both = union_changes(replace_with_names(tables, new, came, ends), replace_with_names(tables, old, went, ends))
     if only is not None:
-        numbers(tables, only.names, old, new)
-        both = only.of(tables, both, ends, map(tables.text_literal, only.names))
-    return _net(tables, both, by)
+        numbers_of_names(tables, only.names, old, new)
+        both = only.for_ids(tables, both, ends, map(tables.text_literal, only.names))
+    return _sum_diffs(tables, both, by)
 
 
-def _naming(tables: Tables[R], old: Revision, new: Revision) -> Revision | None:
+def _revision_with_names(tables: Tables[R], old: Revision, new: Revision) -> Revision | None:
     """Which of two revisions has the names of both; None when neither has: a rebuild from the landing makes them again,
     and after a rollback their numbers go to others."""
     if tables.home.config.vertices.ids == "integer":
         return new
 
-    def more(one: Revision, other: Revision) -> bool:
+    def has_more_names(one: Revision, other: Revision) -> bool:
         """Has it names that the other has not?"""
         same = "SELECT 1 FROM {other} o WHERE o.id = m.id AND o.name = m.name"
         query = f"SELECT count(*) AS n FROM {{one}} m WHERE NOT EXISTS ({same})"
@@ -166,12 +168,12 @@ def _naming(tables: Tables[R], old: Revision, new: Revision) -> Revision | None:
             )[0]["n"]
         )
 
-    if not more(old, new):
+    if not has_more_names(old, new):
         return new
-    return None if more(new, old) else old
+    return None if has_more_names(new, old) else old
 
 
-def _net(tables: Tables[R], rows: R, by: Sequence[str] = ()) -> R:
+def _sum_diffs(tables: Tables[R], rows: R, by: Sequence[str] = ()) -> R:
     data = ", ".join(["a", "b", "k", *by])
     query = f"SELECT {data}, CAST(sum(diff) AS BIGINT) AS n FROM {{rows}} GROUP BY {data}"
     also = "".join(f"{name}, " for name in by)
@@ -179,7 +181,7 @@ def _net(tables: Tables[R], rows: R, by: Sequence[str] = ()) -> R:
     return tables.select_rows(f"{head} FROM ({query}) net WHERE n <> 0", rows=rows)
 
 
-def answerable(home: Home, revision: Revision, epoch: int) -> None:
+def require_answerable(home: Home, revision: Revision, epoch: int) -> None:
     """Raises `UsageError` when the tables cannot say what was there at an epoch: after the frontier, before `since`."""
     label = home.schedule.format_label
     if revision.frontier is not None and epoch > revision.frontier:
@@ -195,10 +197,10 @@ def answerable(home: Home, revision: Revision, epoch: int) -> None:
         )
 
 
-def forward(home: Home, revision: Revision, since: int, until: int, view: str = "changes") -> None:
+def require_forward(home: Home, revision: Revision, since: int, until: int, view: str = "changes") -> None:
     """Raises `UsageError` unless both epochs can be answered for, and the first comes first."""
     for epoch in (since, until):
-        answerable(home, revision, epoch)
+        require_answerable(home, revision, epoch)
     if since > until:
         first, last = home.schedule.format_label(until), home.schedule.format_label(since)
         raise UsageError(
@@ -207,38 +209,40 @@ def forward(home: Home, revision: Revision, since: int, until: int, view: str = 
         )
 
 
-def trusses(
+def list_trusses(
     home: Home, ledger: Ledger, revision: int | None = None, all_epochs: bool = False, as_of: int | None = None
 ) -> list[dict[str, Any]]:
     """The sizes of every k-truss, from SQL alone, of each epoch the greatest k first and 2 last: epoch, label, k, edges
     (of trussness >= k), exactly (of just k)."""
     out = []
-    for point in totals(home, ledger, revision=revision, as_of=as_of, all_epochs=all_epochs):
+    for point in select_totals(home, ledger, revision=revision, as_of=as_of, all_epochs=all_epochs):
         head = {"epoch": point["epoch"], "label": point["label"]}
         for k, edges in reversed(truss_sizes(point["trusses"]).items()):
             out.append({**head, "k": k, "edges": edges, "exactly": point["trusses"].get(k, 0)})
     return out
 
 
-def truss_changes(tables: Tables[R], revision: Revision, since: int, until: int, k: int, only: Only | None = None) -> R:
+def select_truss_changes(
+    tables: Tables[R], revision: Revision, since: int, until: int, k: int, only: RowFilter | None = None
+) -> R:
     """Edges that entered (1) or left (-1) the k-truss between two epochs: src, dst, diff."""
-    forward(tables.home, revision, since, until)
+    require_forward(tables.home, revision, since, until)
     query = (
         "SELECT a AS src, b AS dst, n AS diff FROM (SELECT a, b, CAST(sum(diff) AS BIGINT) AS n FROM {stored} "
         f"WHERE k >= {k} AND epoch > {since} AND epoch <= {until} GROUP BY a, b) net WHERE n <> 0"
     )
     rows = tables.select_rows(query, stored=tables.read_table("trussness", revision))
-    return named(tables, revision, rows, ["src", "dst"], only)
+    return replace_with_names(tables, revision, rows, ["src", "dst"], only)
 
 
-def sums(tables: Tables[R], rows: R, epoch: int, *data: str) -> R:
+def sum_at_epoch(tables: Tables[R], rows: R, epoch: int, *data: str) -> R:
     """The data that are there at an epoch, each with the sum of its diffs, `n`."""
     columns = ", ".join(data)
     query = f"SELECT {columns}, CAST(sum(diff) AS BIGINT) AS n FROM {{rows}} WHERE epoch <= {epoch} GROUP BY {columns}"
     return tables.select_rows(f"SELECT * FROM ({query}) sums WHERE n <> 0", rows=rows)
 
 
-def quarantine(tables: Tables[R], revision: Revision, first: int | None, last: int | None) -> R:
+def select_quarantine(tables: Tables[R], revision: Revision, first: int | None, last: int | None) -> R:
     """The malformed rows of the published batches of some epochs, both included (default: all): epoch, file, line,
     reason, text."""
     bounds = [f"epoch {sign} {epoch}" for sign, epoch in ((">=", first), ("<=", last)) if epoch is not None]

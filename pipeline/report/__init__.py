@@ -8,38 +8,38 @@ index also says what the landing holds beyond the database, and when that was lo
 
 from __future__ import annotations
 
-from .checks import incident
-from .html import error_page
+from .checks import incident_document
+from .html import render_error_page
 from .pages import (
-    check,
-    document,
-    index,
-    page,
+    epoch_document,
     page_name,
-    refresh,
-    write,
+    read_written_page,
+    refresh_pages,
+    render_check,
+    render_index,
+    render_page,
     write_difference,
     write_former,
-    write_of_run,
+    write_pages,
+    write_run_pages,
     write_vertex,
-    written,
 )
-from .state import totals
+from .state import totals_by_epoch
 
 __all__ = [
-    "check",
-    "document",
-    "error_page",
-    "incident",
-    "index",
-    "page",
+    "epoch_document",
+    "incident_document",
     "page_name",
-    "refresh",
-    "totals",
-    "write",
+    "read_written_page",
+    "refresh_pages",
+    "render_check",
+    "render_error_page",
+    "render_index",
+    "render_page",
+    "totals_by_epoch",
     "write_difference",
     "write_former",
-    "write_of_run",
+    "write_pages",
+    "write_run_pages",
     "write_vertex",
-    "written",
 ]

@@ -24,7 +24,7 @@ from ..state.records import CheckRecord, Severity
 from ..state.schema import checks, ledger
 from ..state.standing import EpochStatuses, select_landings
 from .document import Document
-from .html.words import observed
+from .html.words import format_observed
 
 NEWEST = 60  # results of a check that its page shows
 POINTS = 60  # epochs, and revisions, in its pictures
@@ -41,23 +41,25 @@ def page_name(key: Key) -> str:
     return f"check={key[0]}.{re.sub(r'[^a-z0-9]+', '-', key[1].lower()).strip('-')}.html"
 
 
-def known(found: Ledger) -> dict[Key, str]:
+def known_checks(found: Ledger) -> dict[Key, str]:
     """Every check that has a result → the name of its page; in order."""
     rows = found.read_rows(sa.select(checks.c.suite, checks.c.name).distinct().order_by(checks.c.suite, checks.c.name))
     return {(suite, name): page_name((suite, name)) for suite, name in map(tuple, rows)}
 
 
-def moving(found: Ledger, keys: Iterable[Key]) -> set[Key]:
+def checks_to_refresh(found: Ledger, keys: Iterable[Key]) -> set[Key]:
     """Those of some checks whose pages have something new to show after a run: a failure, at some time, or a number
     that has bounds. A page of another one says that it has never failed, as of the revision that it names."""
     failed = sa.select(checks.c.suite, checks.c.name).distinct().where(checks.c.passed == sa.false())
     once = {(suite, name) for suite, name in map(tuple, found.read_rows(failed))}
-    return {key for key in keys if key in once or _of(key) != "wrong"}
+    return {key for key in keys if key in once or _measure_of(key) != "wrong"}
 
 
-def history(home: Home, found: Ledger, stand: EpochStatuses, every: Iterable[Incident], key: Key, at: str) -> Document:
+def check_history(
+    home: Home, found: Ledger, stand: EpochStatuses, every: Iterable[Incident], key: Key, at: str
+) -> Document:
     """The facts of one check. Raises `LookupError` where it has no result."""
-    results = _results(found, key)
+    results = _newest_results(found, key)
     if not results:
         raise LookupError(key)
     newest, label = results[-1][0], home.schedule.format_label
@@ -74,21 +76,23 @@ def history(home: Home, found: Ledger, stand: EpochStatuses, every: Iterable[Inc
         "severity": newest.severity,
         "meaning": newest.meaning,
         "remedy": newest.remedy,
-        "of": _of(key),
-        "points": _points(home, stand, key, [by_epoch[epoch] for epoch in shown], standing),
+        "of": _measure_of(key),
+        "points": _chart_points(home, stand, key, [by_epoch[epoch] for epoch in shown], standing),
         "revisions": [
             {"revision": revision, "passed": found[True], "failed": found[False]}
             for revision, found in sorted(by_revision.items())[-POINTS:]
         ],
-        "results": [_result(record, published, label(record.epoch)) for record, published in reversed(results)],
+        "results": [
+            _result_document(record, published, label(record.epoch)) for record, published in reversed(results)
+        ],
         "more": len(results) == NEWEST,
-        "incidents": [incident(home, one, at) for one in mine],
-        "began": began(home, found, mine[0], results) if mine and mine[0].is_open else None,
+        "incidents": [incident_document(home, one, at) for one in mine],
+        "began": incident_origin(home, found, mine[0], results) if mine and mine[0].is_open else None,
         "written": {"revision": stand.newest.revision, "at": at},
     }
 
 
-def incident(home: Home, one: Incident, at: str) -> Document:
+def incident_document(home: Home, one: Incident, at: str) -> Document:
     """An incident as pages and commands show it."""
     first, note, mute, label = one.first, one.acknowledgement, one.mute_at(at), home.schedule.format_label
     epochs = [label(epoch) for epoch in one.epochs]
@@ -104,7 +108,7 @@ def incident(home: Home, one: Incident, at: str) -> Document:
         "run": first.run_id,
         "epochs": epochs,
         "failures": len(one.failures),
-        "observed": observed(newest.observed),
+        "observed": format_observed(newest.observed),
         "meaning": newest.meaning,
         "remedy": newest.remedy,
         "acknowledged": {"by": note.by, "because": note.because, "at": note.at} if note else None,
@@ -116,7 +120,7 @@ def incident(home: Home, one: Incident, at: str) -> Document:
     }
 
 
-def began(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
+def incident_origin(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
     """When an incident's check began to fail, and what that run had changed: kind, settings, batches."""
     first, label = one.first, home.schedule.format_label
     before = [record for record, _ in results if record.id < int(first.ident) and record.passed]
@@ -126,7 +130,7 @@ def began(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[Chec
     old = found.get_run(parent.run_id).config if parent.revision else {}
     names = sorted({*old, *run.config}) if parent.revision else []
     settings = [
-        {"setting": name, "before": _text(old.get(name)), "after": _text(run.config.get(name))}
+        {"setting": name, "before": _format_value(old.get(name)), "after": _format_value(run.config.get(name))}
         for name in names
         if old.get(name) != run.config.get(name)
     ]
@@ -156,11 +160,11 @@ def began(home: Home, found: Ledger, one: Incident, results: Sequence[tuple[Chec
     }  # fmt: skip
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "none" if value in (None, {}, []) else str(value)
 
 
-def _results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
+def _newest_results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
     """The newest results, oldest first, and whether each is of what was published."""
     published = (checks.c.run_id.is_(None) | ledger.c.revision.is_not(None)).label("published")
     joined = checks.outerjoin(ledger, ledger.c.run_id == checks.c.run_id)
@@ -170,14 +174,14 @@ def _results(found: Ledger, key: Key) -> list[tuple[CheckRecord, bool]]:
     return [(CheckRecord.from_row(row), bool(row.published)) for row in reversed(rows)]
 
 
-def _result(record: CheckRecord, published: bool, label: str) -> Document:
+def _result_document(record: CheckRecord, published: bool, label: str) -> Document:
     return {
         "label": label,
         "revision": record.revision,
         "at": record.at,
         "passed": record.passed,
         "severity": record.severity,
-        "observed": observed(record.observed),
+        "observed": format_observed(record.observed),
         "published": published,
         "audit": record.run_id is None,
     }
@@ -186,22 +190,24 @@ def _result(record: CheckRecord, published: bool, label: str) -> Document:
 # -- the picture over epochs --------------------------------------------------------------------------------------
 
 
-def _of(key: Key) -> str:
+def _measure_of(key: Key) -> str:
     """What is drawn: rows, growth, or wrong (how many rows, or differences, a result has found)."""
     if key == (volumes.SUITE, volumes.ROWS):
         return "rows"
     return "growth" if key[0] == volumes.SUITE and key[1] in volumes.GROWTH.values() else "wrong"
 
 
-def wrong(record: CheckRecord) -> int:
+def count_wrong(record: CheckRecord) -> int:
     """How many rows, or differences, a result has found: `3 of 10 rows`, `1 difference`; 1 where it does not say."""
     told = re.match(r"([\d,]+) (of [\d,]+ row|difference)", record.observed)
     return 0 if record.passed else int(told[1].replace(",", "")) if told else 1
 
 
-def _points(home: Home, stand: EpochStatuses, key: Key, shown: list[CheckRecord], standing: set[int]) -> list[Document]:
+def _chart_points(
+    home: Home, stand: EpochStatuses, key: Key, shown: list[CheckRecord], standing: set[int]
+) -> list[Document]:
     """A point an epoch: its value now, what is usual there, and what its newest result says."""
-    of = _of(key)
+    of = _measure_of(key)
     landed = [(epoch, row) for epoch, row in stand.rows.items() if row.batch]
     place = {epoch: number for number, (epoch, _) in enumerate(landed)}
     numbers = [(epoch, row.batch.rows) for epoch, row in landed if row.batch]
@@ -212,7 +218,7 @@ def _points(home: Home, stand: EpochStatuses, key: Key, shown: list[CheckRecord]
     points = []
     for record in shown:
         epoch = record.epoch
-        value: float | None = wrong(record)
+        value: float | None = count_wrong(record)
         low: float | None = 0
         high: float | None = 0
         if of != "wrong":

@@ -16,48 +16,48 @@ from ..home.whole_files import open_whole_file
 from ..state import files
 
 
-class Folder:
+class PageStore:
     """The files that were there when it was made, and since; by their paths from the folder."""
 
     def __init__(self, home: Home) -> None:
         self.home, self._local = home, None if home.reports_remotely else home.reports
-        self._stamps = self._listed()
+        self._stamps = self._list_files()
         self._due: dict[str, str] = {}
 
-    def _listed(self) -> dict[str, int]:
+    def _list_files(self) -> dict[str, int]:
         if self._local is not None:  # Arrow is slow to import
             every = self._local.rglob("*") if self._local.exists() else ()
             return {
                 path.relative_to(self._local).as_posix(): path.stat().st_mtime_ns for path in every if path.is_file()
             }
-        with self._answering():
+        with self._translate_store_errors():
             return {name: round(found.changed * 1e9) for name, found in files.list_files(self.home.reports_at).items()}
 
-    def names(self) -> Iterable[str]:
+    def list_names(self) -> Iterable[str]:
         return list(self._stamps)
 
     def __contains__(self, name: str) -> bool:
         return name in self._stamps
 
-    def stamp(self, name: str) -> int:
+    def written_at(self, name: str) -> int:
         """When it was written, in nanoseconds since 1970; of one that has not been sent yet 0."""
         return self._stamps[name]
 
-    def location(self, name: str) -> str:
+    def page_location(self, name: str) -> str:
         """Its path, or its URI."""
         return f"{self.home.reports_at}/{name}"
 
-    def read(self, name: str) -> str | None:
+    def read_page(self, name: str) -> str | None:
         """Its text; None where it is not there."""
         if name not in self._stamps:
             return None
-        with self._answering():
+        with self._translate_store_errors():
             try:
-                return files.read_file(self.location(name)).decode("utf-8")
+                return files.read_file(self.page_location(name)).decode("utf-8")
             except FileNotFoundError:
                 return None
 
-    def put(self, name: str, text: str) -> None:
+    def put_page(self, name: str, text: str) -> None:
         """Write a whole file or nothing."""
         if self._local is None:
             self._due[name], self._stamps[name] = text, 0
@@ -68,22 +68,24 @@ class Folder:
             stream.write(text.encode("utf-8"))
         self._stamps[name] = path.stat().st_mtime_ns
 
-    def delete(self, name: str) -> None:
-        with self._answering():
-            files.delete_file(self.location(name))
+    def delete_page(self, name: str) -> None:
+        with self._translate_store_errors():
+            files.delete_file(self.page_location(name))
         self._stamps.pop(name, None)
 
-    def settle(self) -> None:
+    def flush_pages(self) -> None:
         """Send what was put, and look when it was written."""
         if not self._due:
             return
-        with self._answering():
-            files.map_parallel(lambda name: files.write_file(self.location(name), self._due[name].encode()), self._due)
+        with self._translate_store_errors():
+            files.map_parallel(
+                lambda name: files.write_file(self.page_location(name), self._due[name].encode()), self._due
+            )
         self._due.clear()
-        self._stamps = self._listed()
+        self._stamps = self._list_files()
 
     @contextlib.contextmanager
-    def _answering(self) -> Iterator[None]:
+    def _translate_store_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

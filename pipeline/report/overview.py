@@ -29,9 +29,9 @@ from ..state.standing import (
     select_total_diffs,
 )
 from ..state.totals import MEASURES
-from .checks import incident, known
-from .document import SEVERITIES, Document, run_summary, start
-from .html.words import STATES, listed, number, observed, plural
+from .checks import incident_document, known_checks
+from .document import SEVERITIES, Document, epoch_start, run_summary
+from .html.words import STATES, format_number, format_observed, join_words, pluralize
 
 GRID = 3_000  # the newest epochs; older ones by name
 RUNS = 10
@@ -41,7 +41,7 @@ ORDER = {"open": 0, "acknowledged": 1, "muted": 2}  # of those that are not clos
 LANDED = ("missing", "changed", "gone")  # states of a survey of the landing that the database does not know
 
 
-def overview(
+def index_document(
     home: Home,
     found: Ledger,
     stand: EpochStatuses,
@@ -53,14 +53,17 @@ def overview(
     """The facts of the index. `page`: of an epoch's page `new`, `old` (what it shows has changed since) or None."""
     newest, label = stand.newest, home.schedule.format_label
     axis = stand.shown_epochs[-GRID:]
-    failed, core = list_failures(found, newest.revision), cores(found, newest, axis[0] if axis else 0)
+    failed, core = (
+        list_failures(found, newest.revision),
+        greatest_trussness_by_epoch(found, newest, axis[0] if axis else 0),
+    )
     epochs: list[Document] = []
     reasons: dict[int, str | None] = {}
     for epoch in axis:
         row, tried = stand.status_of(epoch), stand.newest_unresolved(epoch)
         wrong = [check for check in failed.get(epoch, ()) if is_relevant(check, row.batch, stand.marks)]
         judged = judge_epoch(row.batch, tried, row.audit, [check.severity for check in wrong])
-        reasons[epoch] = tried.error if judged is EpochState.FAILED and tried else _worst(wrong)
+        reasons[epoch] = tried.error if judged is EpochState.FAILED and tried else _worst_check(wrong)
         final = newest.frontier is not None and epoch <= newest.frontier
         point: Document = {**row.sums, "max_trussness": core(epoch)} if final else {name: None for name in MEASURES}
         epochs.append(
@@ -75,7 +78,7 @@ def overview(
                 **point,
             }
         )
-    differing = _differing(found, newest, [e["epoch"] for e in epochs if e["audit"] == "differs"])
+    differing = _audit_findings(found, newest, [e["epoch"] for e in epochs if e["audit"] == "differs"])
     for entry in epochs:
         why = differing.get(entry["epoch"]) if entry["state"] == "wrong" else None
         why = why or reasons[entry["epoch"]] or "it stopped without saying why"
@@ -94,23 +97,23 @@ def overview(
         "published_at": newest.published_at or None,
         "frontier": None if newest.frontier is None else label(newest.frontier),
         "seconds": home.schedule.seconds,
-        "starts": {epoch: begin for epoch in axis if (begin := start(home, epoch)) is not None},
-        "headline": _headline(published, count, said, older, bool(axis or newest.revision)),
+        "starts": {epoch: begin for epoch in axis if (begin := epoch_start(home, epoch)) is not None},
+        "headline": _index_headline(published, count, said, older, bool(axis or newest.revision)),
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
         "runs": [run_summary(*one) for one in _newest_runs(found)],
-        "revisions": _revisions(found),
-        "held_back": _held_back(home, found, newest),
+        "revisions": _newest_revisions(found),
+        "held_back": _deciding_rollbacks(home, found, newest),
         "landing": landing,
         "incidents": sorted(
-            (incident(home, one, at) for one in every if one.is_open), key=lambda one: ORDER[one["state"]]
+            (incident_document(home, one, at) for one in every if one.is_open), key=lambda one: ORDER[one["state"]]
         ),
-        "closed": [incident(home, one, at) for one in every if not one.is_open][:CLOSED],
-        "checks": _checks(found, every),
+        "closed": [incident_document(home, one, at) for one in every if not one.is_open][:CLOSED],
+        "checks": _check_links(found, every),
         "written": {"revision": newest.revision, "at": at},
     }
 
 
-def cores(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
+def greatest_trussness_by_epoch(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
     """The greatest trussness at every epoch from `low` on: read where some k comes or goes."""
     moved = select_total_diffs(newest).subquery()
     at = (
@@ -136,11 +139,11 @@ def cores(found: Ledger, newest: Revision, low: int) -> Callable[[int], int]:
         epochs.append(epoch)
         values.append(max(alive, default=0))
 
-    def core(epoch: int) -> int:
+    def greatest_at(epoch: int) -> int:
         place = bisect_right(epochs, epoch)
         return values[place - 1] if place else 0
 
-    return core
+    return greatest_at
 
 
 def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
@@ -149,7 +152,7 @@ def _newest_runs(found: Ledger) -> list[tuple[Attempt, int | None]]:
     return [(describe_attempt(RunRecord.from_row(row)), row.revision) for row in rows]
 
 
-def _revisions(found: Ledger) -> list[Document]:
+def _newest_revisions(found: Ledger) -> list[Document]:
     """The newest revisions: which run made each, over how many epochs, and when."""
     joined = ledger.join(runs, runs.c.run_id == ledger.c.run_id)
     columns = (ledger.c.revision, ledger.c.published_at, runs.c.kind, runs.c.epochs)
@@ -160,14 +163,14 @@ def _revisions(found: Ledger) -> list[Document]:
     ]
 
 
-def _checks(found: Ledger, every: Sequence[Incident]) -> list[Document]:
+def _check_links(found: Ledger, every: Sequence[Incident]) -> list[Document]:
     """Every check with its page, and whether it has an open incident."""
     failing = {(one.first.suite, one.first.name) for one in every if one.is_open}
-    pages = known(found).items()
+    pages = known_checks(found).items()
     return [{"suite": key[0], "name": key[1], "page": page, "fails": key in failing} for key, page in pages]
 
 
-def _held_back(home: Home, found: Ledger, newest: Revision) -> list[Document]:
+def _deciding_rollbacks(home: Home, found: Ledger, newest: Revision) -> list[Document]:
     """The rollbacks that decide about some epochs' batches, and how many and which."""
     every = select_landings(newest.revision).subquery()
     mine = (every.c.place == 1) & (runs.c.kind == RunKind.ROLLBACK)
@@ -181,40 +184,42 @@ def _held_back(home: Home, found: Ledger, newest: Revision) -> list[Document]:
     ]
 
 
-def _worst(failed: list[CheckRecord]) -> str | None:
+def _worst_check(failed: list[CheckRecord]) -> str | None:
     """The worst of some failed checks, in a line."""
     worst = min(failed, key=lambda row: SEVERITIES.index(row.severity), default=None)
-    return None if worst is None else f"{worst.name}: {observed(worst.observed)}"
+    return None if worst is None else f"{worst.name}: {format_observed(worst.observed)}"
 
 
-def _differing(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
+def _audit_findings(found: Ledger, newest: Revision, epochs: list[int]) -> dict[int, str]:
     """Epoch → what its newest audit found, in a line."""
     mine = select_newest_checks(newest.revision, checks.c.suite == FULL, checks.c.epoch.in_(epochs))
     rows = [row for row in found.read_rows(mine) if not row.passed] if epochs else []
     return {row.epoch: f"{row.name}: {row.observed}" for row in reversed(rows)}
 
 
-def _headline(published: int, counts: dict[str, int], audits: Mapping[str, int], older: int, known: bool) -> str:
+def _index_headline(published: int, counts: dict[str, int], audits: Mapping[str, int], older: int, known: bool) -> str:
     if not known:
         return "Nothing has been run yet."
     if not published:
         return "Nothing is published."
-    parts = [f"{number(counts[name])} {STATES[name].short}" for name in ("failed", "wrong", "warning") if counts[name]]
-    done = f"{plural(published, 'epoch')} published"
+    parts = [
+        f"{format_number(counts[name])} {STATES[name].short}" for name in ("failed", "wrong", "warning") if counts[name]
+    ]
+    done = f"{pluralize(published, 'epoch')} published"
     if older:
-        done += f", the newest {number(GRID)} of all shown here"
+        done += f", the newest {format_number(GRID)} of all shown here"
     if parts:
-        return f"{done}; {listed(parts)}."
+        return f"{done}; {join_words(parts)}."
     if counts["unaudited"]:
-        return f"{done}; {number(counts['unaudited'])} neither proved nor recomputed as they are now."
+        return f"{done}; {format_number(counts['unaudited'])} neither proved nor recomputed as they are now."
     these = "of these " if older else ""
     if not audits["proved"]:
         return f"{done}, each {these}equal to a full recomputation."
-    more = f"; {number(audits['equal'])} equal to a full recomputation" if audits["equal"] else ""
+    more = f"; {format_number(audits['equal'])} equal to a full recomputation" if audits["equal"] else ""
     return f"{done}, each {these}proved{more}."
 
 
-def look(home: Home, found: Ledger, at: str) -> Document | None:
+def inspect_landing(home: Home, found: Ledger, at: str) -> Document | None:
     """What the landing holds beyond the database, and when that was looked at; None: it cannot be read from here."""
     try:
         _, there = survey(home, found)

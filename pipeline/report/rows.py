@@ -20,7 +20,7 @@ from ..state import files
 from ..state.ledger import Ledger
 from ..state.records import Revision
 from .document import Document
-from .state import totals
+from .state import totals_by_epoch
 
 if TYPE_CHECKING:
     from ..storage.duck import DuckTables
@@ -46,17 +46,17 @@ def page_name(label: str, revision: int) -> str:
     return f"rows={label}.revision={revision}.html"
 
 
-def prepare() -> None:
+def import_in_background() -> None:
     """Import what reads the tables while Spark is at work: it takes 0.3 s."""
 
-    def load() -> None:
+    def load_modules() -> None:
         with suppress(ImportError):  # whoever needs it says so
             from ..storage import duck  # noqa: F401
 
-    threading.Thread(target=load, daemon=True).start()
+    threading.Thread(target=load_modules, daemon=True).start()
 
 
-def describe(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: Sequence[int], at: str) -> Document:
+def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: Sequence[int], at: str) -> Document:
     """The facts of the page; `axis`: the epochs to show, in order. `why`: what keeps the rows from being shown here.
     Raises what DuckDB and pyiceberg raise of tables that cannot be read."""
     label = home.schedule.format_label
@@ -79,27 +79,27 @@ def describe(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: Sequen
     stored = tables.count_stored_rows(row, READ)
     if stored > MOST:
         return {**found, "why": f"{stored:,} rows are stored, and a page reads {MOST:,} at most"}
-    points = totals(ledger, row, window[0] - 1, epoch)
+    points = totals_by_epoch(ledger, row, window[0] - 1, epoch)
     return {
         **found,
-        "tables": list(_tables(home, ledger, row, epoch, window, points(epoch))),
-        "trusses": _trusses(tables, row, window, [points(each)["trusses"] for each in window]),
+        "tables": list(_row_tables(home, ledger, row, epoch, window, points(epoch))),
+        "trusses": _truss_flows(tables, row, window, [points(each)["trusses"] for each in window]),
     }
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _tables(
+def _row_tables(
     home: Home, ledger: Ledger, row: Revision, epoch: int, window: Sequence[int], point: Mapping[str, Any]
 ) -> Iterable[Document]:
     from ..reading.graph import Graph
     from ..reading.questions import Engine, Question
 
-    def no_spark() -> Any:
+    def refuse_spark() -> Any:
         raise AltneuError("a page starts no Spark.")
 
-    graph, label = Graph.over(home, ledger, no_spark, Engine.duckdb), home.schedule.format_label
+    graph, label = Graph.for_home(home, ledger, refuse_spark, Engine.duckdb), home.schedule.format_label
     at: dict[str, Any] = {"as_of": label(epoch), "revision": row.revision}
     asked = [
         ("vertices", "Vertices", Question("vertices", top=ROWS, **at), point["vertices"], "those with the most edges"),
@@ -111,7 +111,7 @@ def _tables(
         asked.append(("changes", f"Edges that came (1) and went (−1) since {span[0]}", question, None, "the first"))
     for view, title, question, count, which in asked:
         answer = graph.ask(question)
-        rows = [list(each.values()) for each in answer.rows()]
+        rows = [list(each.values()) for each in answer.iterate_rows()]
         words = [view, *question.span, *([f"--as-of {label(epoch)}"] if question.as_of else [])]
         yield {
             "view": view,
@@ -127,17 +127,17 @@ def _tables(
 # -- trusses ----------------------------------------------------------------------------------------------------------
 
 
-def _trusses(
+def _truss_flows(
     tables: DuckTables, row: Revision, window: Sequence[int], sizes: Sequence[Mapping[int, int]]
 ) -> Document | None:
     """How the communities of the k-truss moved over some epochs, and those of the last one to draw. `sizes`: k → edges
     of trussness k at each epoch. None: there is no triangle."""
     label, most = tables.home.schedule.format_label, max(sizes[-1], default=0)
-    ks = [k for k in range(3, most + 1) if all(_inside(size, k) <= FOLLOWED for size in sizes)]
+    ks = [k for k in range(3, most + 1) if all(_edges_inside(size, k) <= FOLLOWED for size in sizes)]
     if most < 3:
         return None
     if not ks:
-        return {"k": most, "edges": _inside(sizes[-1], most), "epochs": [], "drawn": []}
+        return {"k": most, "edges": _edges_inside(sizes[-1], most), "epochs": [], "drawn": []}
     k = ks[0]
     query = (
         f"SELECT a, b, k, greatest(epoch, {window[0]}) AS epoch, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} "
@@ -145,8 +145,8 @@ def _trusses(
     )
     diffs = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", row)))
     if len(diffs) > MOVED:
-        return {"k": k, "edges": _inside(sizes[-1], k), "epochs": [], "drawn": []}
-    states = _states(diffs, window)
+        return {"k": k, "edges": _edges_inside(sizes[-1], k), "epochs": [], "drawn": []}
+    states = _trussness_by_epoch(diffs, window)
     ends = sorted({end for state in states for edge in state for end in edge})
     called: dict[int, Any] = {end: end for end in ends}
     if tables.home.config.vertices.ids != "integer" and ends:
@@ -155,8 +155,8 @@ def _trusses(
             each["id"]: each["name"]
             for each in tables.collect_rows(tables.select_rows(mine, book=tables.read_table("names", row)))
         }
-    groups = [communities(state) for state in states]
-    numbers = numbered(groups)
+    groups = [edge_communities(state) for state in states]
+    numbers = number_communities(groups)
     steps = []
     for place, epoch in enumerate(window):
         inside = {vertex for group in groups[place] for vertex in group}
@@ -168,24 +168,24 @@ def _trusses(
                     {"number": number, "vertices": len(group), "edges": len(edges)}
                     for number, (group, edges) in zip(numbers[place], groups[place].items(), strict=True)
                 ],
-                "flows": _flows(groups[place - 1], groups[place]) if place else [],
-                "entered": _listed(inside - before, called),
-                "left": _listed(before - inside, called),
-                "said": list(_said(groups, numbers, place)),
+                "flows": _community_flows(groups[place - 1], groups[place]) if place else [],
+                "entered": _list_members(inside - before, called),
+                "left": _list_members(before - inside, called),
+                "said": list(_community_events(groups, numbers, place)),
             }
         )
     drawn = [
-        _drawn(number, edges, states[-1], called)
+        _drawn_community(number, edges, states[-1], called)
         for number, edges in zip(numbers[-1], groups[-1].values(), strict=True)
     ]
     return {"k": k, "edges": len(states[-1]), "epochs": steps, "drawn": drawn[:DRAWN], "more": len(drawn[DRAWN:])}
 
 
-def _inside(sizes: Mapping[int, int], k: int) -> int:
+def _edges_inside(sizes: Mapping[int, int], k: int) -> int:
     return sum(edges for each, edges in sizes.items() if each >= k)
 
 
-def _states(diffs: Iterable[Mapping[str, Any]], window: Sequence[int]) -> list[dict[Edge, int]]:
+def _trussness_by_epoch(diffs: Iterable[Mapping[str, Any]], window: Sequence[int]) -> list[dict[Edge, int]]:
     """Edge → its trussness at each epoch of the window."""
     by_epoch: dict[int, Counter[tuple[int, int, int]]] = defaultdict(Counter)
     for diff in diffs:
@@ -199,7 +199,7 @@ def _states(diffs: Iterable[Mapping[str, Any]], window: Sequence[int]) -> list[d
     return states
 
 
-def communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
+def edge_communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
     """The classes of edges that chains of triangles join, by their vertices; those with the most edges first.
 
     Of the few edges of a picture, in plain Python: `algorithms.kernels.communities` does the same for millions, and
@@ -215,7 +215,7 @@ def communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
         beside[a].add(b)
         beside[b].add(a)
 
-    def root(edge: Edge) -> Edge:
+    def find_root(edge: Edge) -> Edge:
         while parent[edge] != edge:
             parent[edge] = parent[parent[edge]]
             edge = parent[edge]
@@ -224,24 +224,24 @@ def communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
     for a, b in listed:
         for c in beside[a] & beside[b]:
             for other in ((min(a, c), max(a, c)), (min(b, c), max(b, c))):
-                one, two = sorted((root((a, b)), root(other)))
+                one, two = sorted((find_root((a, b)), find_root(other)))
                 parent[two] = one
     classes: dict[Edge, list[Edge]] = defaultdict(list)
     for edge in listed:
-        classes[root(edge)].append(edge)
+        classes[find_root(edge)].append(edge)
     out: dict[Group, list[Edge]] = {}
     for mine in sorted(classes.values(), key=lambda mine: (-len(mine), mine)):
         out.setdefault(frozenset(end for edge in mine for end in edge), []).extend(mine)
     return out
 
 
-def _flows(before: Iterable[Group], after: Iterable[Group]) -> list[tuple[int, int, int]]:
+def _community_flows(before: Iterable[Group], after: Iterable[Group]) -> list[tuple[int, int, int]]:
     """Place before, place after, how many vertices both have: two at least, since one may be in many communities."""
     pairs = ((i, j, len(one & other)) for i, one in enumerate(before) for j, other in enumerate(after))
     return [pair for pair in pairs if pair[2] > 1]
 
 
-def numbered(groups: Sequence[Iterable[Group]]) -> list[list[int]]:
+def number_communities(groups: Sequence[Iterable[Group]]) -> list[list[int]]:
     """A number for each community of each epoch: it keeps that of the one before with which it shares the most
     vertices, unless another has more of that one; else it gets the next number."""
     numbers: list[list[int]] = []
@@ -250,7 +250,7 @@ def numbered(groups: Sequence[Iterable[Group]]) -> list[list[int]]:
         mine: dict[int, int] = {}
         if place:
             taken: set[int] = set()
-            flows = sorted(_flows(groups[place - 1], now), key=lambda flow: (-flow[2], flow[0], flow[1]))
+            flows = sorted(_community_flows(groups[place - 1], now), key=lambda flow: (-flow[2], flow[0], flow[1]))
             for i, j, _ in flows:
                 if i not in taken and j not in mine:
                     taken.add(i)
@@ -265,12 +265,12 @@ def numbered(groups: Sequence[Iterable[Group]]) -> list[list[int]]:
     return numbers
 
 
-def _said(groups: Sequence[Iterable[Group]], numbers: Sequence[Sequence[int]], place: int) -> Iterable[str]:
+def _community_events(groups: Sequence[Iterable[Group]], numbers: Sequence[Sequence[int]], place: int) -> Iterable[str]:
     """What happened to communities since the epoch before: those whose number goes or comes."""
     if not place:
         return
     old, new = numbers[place - 1], numbers[place]
-    flows = sorted(_flows(groups[place - 1], groups[place]), key=lambda flow: (-flow[2], flow[0], flow[1]))
+    flows = sorted(_community_flows(groups[place - 1], groups[place]), key=lambda flow: (-flow[2], flow[0], flow[1]))
     for i, number in enumerate(old):
         if number not in new:
             into = next((new[j] for at, j, _ in flows if at == i), None)
@@ -281,12 +281,14 @@ def _said(groups: Sequence[Iterable[Group]], numbers: Sequence[Sequence[int]], p
             yield f"{number} is new" if of is None else f"{number} split from {of}"
 
 
-def _listed(vertices: Iterable[int], called: Mapping[int, Any]) -> Document:
+def _list_members(vertices: Iterable[int], called: Mapping[int, Any]) -> Document:
     every = sorted(vertices)
     return {"count": len(every), "first": [called[vertex] for vertex in every[:NAMED]]}
 
 
-def _drawn(number: int, edges: Sequence[Edge], k_of: Mapping[Edge, int], called: Mapping[int, Any]) -> Document:
+def _drawn_community(
+    number: int, edges: Sequence[Edge], k_of: Mapping[Edge, int], called: Mapping[int, Any]
+) -> Document:
     """A community to draw: of a large one the vertices with the most edges in it."""
     degree = Counter(end for edge in edges for end in edge)
     kept = sorted(degree, key=lambda vertex: (-degree[vertex], vertex))[:VERTICES]

@@ -48,7 +48,7 @@ WINDOW = 30  # epochs of history on an epoch's page
 LISTED = 100  # failed checks of a run
 
 
-class State:
+class ReportState:
     """The database as the pages of these epochs, which lie close together, see it. `former`: `newest` is not the newest
     revision, and what came after it is left out."""
 
@@ -70,11 +70,11 @@ class State:
         self._effects: dict[str, list[tuple[int, dict[str, int]]]] = {}
         self._read_batches()
         self._read_axis()
-        self.at = totals(found, self.newest, min([self.low - 1, *self.axis]), self.high)
+        self.at = totals_by_epoch(found, self.newest, min([self.low - 1, *self.axis]), self.high)
         self.marks: InvalidationMarks = load_marks(found, self.newest, self.low, self.high)
         self._read_checks()
 
-    def read(self, statement: sa.Select[*tuple[Any, ...]]) -> list[Row]:
+    def read_rows(self, statement: sa.Select[*tuple[Any, ...]]) -> list[Row]:
         return list(self.found.read_rows(statement))
 
     # -- batches and runs ---------------------------------------------------------------------------------------
@@ -87,9 +87,9 @@ class State:
         own = own.join(runs, runs.c.run_id == published.c.run_id)
         mine = (published.c.epoch >= self.low) & (published.c.epoch <= self.high)
         within = own.where(mine).order_by(published.c.epoch, published.c.revision)
-        rows = [LandedBatch.from_row(row) for row in self.read(within)]
+        rows = [LandedBatch.from_row(row) for row in self.read_rows(within)]
         some = sizes.c.run_id.in_(sorted({row.run_id for row in rows}))
-        epochs = {row.run_id: row.epochs for row in self.read(sa.select(sizes).where(some))}
+        epochs = {row.run_id: row.epochs for row in self.read_rows(sa.select(sizes).where(some))}
         self.landings: dict[int, list[LandedBatch]] = defaultdict(list)  # epoch -> its batches, oldest first
         self.batches: dict[int, Batch] = {}
         self.attempts: dict[int, list[tuple[Attempt, int | None]]] = defaultdict(list)  # with the revision, if any
@@ -110,7 +110,7 @@ class State:
         now = select_current_batches(self.newest.revision).subquery()
         before = sa.select(now).where(now.c.epoch < self.low).order_by(now.c.epoch.desc()).limit(LEARNED)
         last = [group[-1] for group in self.landings.values() if group[-1].digest]
-        for batch in (*map(Batch.from_row, self.read(before)), *last):
+        for batch in (*map(Batch.from_row, self.read_rows(before)), *last):
             self.batches[batch.epoch] = batch
         for epoch, group in self.tried.items():
             if self.low <= epoch <= self.high:
@@ -118,12 +118,12 @@ class State:
                 self.attempts[epoch].sort(key=lambda pair: pair[0].last)
         self.landed = sorted(self.batches)
 
-    def pending(self, epoch: int) -> Attempt | None:
+    def newest_unresolved(self, epoch: int) -> Attempt | None:
         """The run of an epoch that did not publish and still says something."""
         group = self.landings.get(epoch)
         return newest_unresolved(self.tried.get(epoch, []), group[-1].revision if group else 0)
 
-    def former(self, epoch: int) -> LandedBatch | None:
+    def former_batch(self, epoch: int) -> LandedBatch | None:
         """The batch that the published one replaced; None when it is the first, or the same."""
         group = self.landings.get(epoch, [])
         if len(group) < 2 or not group[-1].digest or group[-1].digest == group[-2].digest:
@@ -134,52 +134,54 @@ class State:
     def frontiers(self) -> dict[int, int]:
         """Revision → its frontier, of those on which the published batches were built."""
         parents = {batch.revision - 1 for epoch, batch in self.batches.items() if epoch >= self.low}
-        rows = self.read(sa.select(ledger.c.revision, ledger.c.frontier).where(ledger.c.revision.in_(sorted(parents))))
+        rows = self.read_rows(
+            sa.select(ledger.c.revision, ledger.c.frontier).where(ledger.c.revision.in_(sorted(parents)))
+        )
         return {row.revision: row.frontier for row in rows}
 
     @cached_property
-    def motifs(self) -> list[str]:
+    def list_motifs(self) -> list[str]:
         """The motifs that the newest revision was published with."""
         return self.found.list_motifs(self.newest)
 
-    def stages(self, run_id: str) -> list[StageRecord]:
+    def list_stages(self, run_id: str) -> list[StageRecord]:
         """The stages of a run, except the one that writes the report."""
         if run_id not in self._stages:
             self._stages[run_id] = [row for row in self.found.list_stages(run_id) if row.stage != "report"]
         return self._stages[run_id]
 
-    def facts(self, run_id: str, kind: type[F]) -> F | None:
+    def get_facts(self, run_id: str, kind: type[F]) -> F | None:
         """What a stage of the run recorded, named by the class of its facts; None when it has not finished."""
-        said = (row.facts for row in self.stages(run_id))
+        said = (row.facts for row in self.list_stages(run_id))
         return next((facts for facts in said if isinstance(facts, kind)), None)
 
     @cached_property
     def runs_of(self) -> dict[int, tuple[str, str]]:
         """Revision → its run and when it was published, of those that the pages name."""
         named = {self.marks.contributing_revision(epoch) for epoch in self.epochs} | {
-            revision for revision, _ in self.history
+            revision for revision, _ in self.sums_history
         }
         named |= {batch.revision for epoch, batch in self.batches.items() if epoch >= self.low}
-        rows = self.read(
+        rows = self.read_rows(
             sa.select(ledger.c.revision, ledger.c.run_id, ledger.c.published_at).where(
                 ledger.c.revision.in_(sorted(named))
             )
         )
         return {row.revision: (row.run_id, row.published_at) for row in rows}
 
-    def attempt(self, run_id: str) -> tuple[Attempt, int | None]:
+    def get_attempt(self, run_id: str) -> tuple[Attempt, int | None]:
         """A run, and the revision that it published."""
         row = self.found.get_run(run_id)
-        known = self.read(sa.select(ledger.c.revision).where(ledger.c.run_id == run_id))
+        known = self.read_rows(sa.select(ledger.c.revision).where(ledger.c.run_id == run_id))
         return describe_attempt(row), known[0].revision if known else None
 
     @cached_property
-    def _approvals(self) -> dict[str, Approval]:
+    def _approvals_by_run(self) -> dict[str, Approval]:
         return self.found.list_approvals()
 
-    def approval(self, run_id: str) -> dict[str, str | None] | None:
+    def approval_document(self, run_id: str) -> dict[str, str | None] | None:
         """What a person has decided of a run: verdict, person, because, at; None: nothing."""
-        said = self._approvals.get(run_id)
+        said = self._approvals_by_run.get(run_id)
         if said is None or said.verdict is Verdict.WANTED:
             return None
         return {"verdict": said.verdict, "person": said.person, "because": said.because, "at": said.at}
@@ -190,7 +192,7 @@ class State:
         """`axis`: the epochs to show up to the one after `high`: every one of them when that is feasible."""
         now = select_current_batches(self.newest.revision).subquery()
         ends_of = sa.select(sa.func.count(now.c.epoch), sa.func.min(now.c.epoch), sa.func.max(now.c.epoch))
-        many, first, last = tuple(self.read(ends_of)[0])
+        many, first, last = tuple(self.read_rows(ends_of)[0])
         ends = [epoch for epoch in (first, last, self.frontier) if epoch is not None]
         known = [*ends, *self.tried]
         if not known:
@@ -204,41 +206,43 @@ class State:
         moved = select_total_diffs(self.newest).subquery()
         every = sa.union(sa.select(now.c.epoch), sa.select(moved.c.epoch).where(moved.c.epoch >= first)).subquery()
 
-        def some(where: sa.ColumnElement[bool], order: sa.ColumnElement[Any], limit: int | None) -> list[int]:
-            return [row.epoch for row in self.read(sa.select(every.c.epoch).where(where).order_by(order).limit(limit))]
+        def select_epochs(where: sa.ColumnElement[bool], order: sa.ColumnElement[Any], limit: int | None) -> list[int]:
+            return [
+                row.epoch for row in self.read_rows(sa.select(every.c.epoch).where(where).order_by(order).limit(limit))
+            ]
 
-        before = some(every.c.epoch < self.low, every.c.epoch.desc(), WINDOW)
-        inside = some((every.c.epoch >= self.low) & (every.c.epoch <= self.high), every.c.epoch, None)
-        after = some(every.c.epoch > self.high, every.c.epoch, 1)
+        before = select_epochs(every.c.epoch < self.low, every.c.epoch.desc(), WINDOW)
+        inside = select_epochs((every.c.epoch >= self.low) & (every.c.epoch <= self.high), every.c.epoch, None)
+        after = select_epochs(every.c.epoch > self.high, every.c.epoch, 1)
         found = sorted({*before, *inside, *after, *known})
         low, high = bisect_right(found, self.low - 1), bisect_right(found, self.high)
         self.axis = found[max(0, low - WINDOW) : high + 1]
 
-    def window(self, epoch: int) -> list[int]:
+    def epoch_window(self, epoch: int) -> list[int]:
         place = bisect_right(self.axis, epoch)
         return self.axis[max(0, place - WINDOW) : place]
 
-    def neighbours(self, epoch: int) -> tuple[int | None, int | None]:
+    def neighbouring_epochs(self, epoch: int) -> tuple[int | None, int | None]:
         """The epochs to show before and after one."""
         place, there = bisect_right(self.axis, epoch), epoch in self.axis
         before = place - 1 - there
         return self.axis[before] if before >= 0 else None, self.axis[place] if place < len(self.axis) else None
 
-    def sentence(self, epoch: int) -> str:
+    def describe_epoch(self, epoch: int) -> str:
         """The epoch in a sentence."""
         return self.label(epoch) if self.home.schedule.seconds else f"epoch {epoch}"
 
     # -- totals -------------------------------------------------------------------------------------------------
 
     @cached_property
-    def history(self) -> list[tuple[int, list[tuple[int, dict[str, int]]]]]:
+    def sums_history(self) -> list[tuple[int, list[tuple[int, dict[str, int]]]]]:
         """Per revision what it did to the sums, epoch by epoch, oldest first: those that are the newest ones anywhere
         from `low` to `high`."""
         moved = select_total_diffs(self.newest).subquery()
         upto = sa.select(moved.c.revision).where(moved.c.epoch <= self.low).distinct()
         upto = upto.order_by(moved.c.revision.desc()).limit(WINDOW)
         inside = sa.select(moved.c.revision).where((moved.c.epoch > self.low) & (moved.c.epoch <= self.high)).distinct()
-        some = {row.revision for statement in (upto, inside) for row in self.read(statement)}
+        some = {row.revision for statement in (upto, inside) for row in self.read_rows(statement)}
         diffs = sa.select(moved.c.revision, moved.c.measure, fold_epochs(moved.c.epoch, self.low), moved.c["diff"])
         diffs = diffs.where(moved.c.revision.in_(sorted(some)) & (moved.c.epoch <= self.high))
         found = diffs.subquery()
@@ -246,7 +250,7 @@ class State:
         grouped = sa.select(found.c.revision, found.c.measure, found.c.epoch, total).group_by(
             found.c.revision, found.c.measure, found.c.epoch
         )
-        rows = self.read(grouped.order_by(found.c.revision, found.c.epoch))
+        rows = self.read_rows(grouped.order_by(found.c.revision, found.c.epoch))
         out: dict[int, list[tuple[int, dict[str, int]]]] = {}
         for revision, measure, epoch, diff in map(tuple, rows):
             effects = out.setdefault(revision, [])
@@ -256,7 +260,7 @@ class State:
                 effects[-1][1][measure] += diff
         return sorted(out.items())
 
-    def effects(self, run_id: str) -> list[tuple[int, dict[str, int]]]:
+    def run_effects(self, run_id: str) -> list[tuple[int, dict[str, int]]]:
         """What a published run did to the sums, at every epoch at which that changes."""
         if run_id not in self._effects:
             moved = select_total_diffs(self.newest).subquery()
@@ -267,7 +271,7 @@ class State:
             mine = sa.select(moved.c.epoch, *sums).where(moved.c.run_id == run_id)
             now = dict.fromkeys(SUMS, 0)
             found: list[tuple[int, dict[str, int]]] = []
-            for epoch, *diffs in map(tuple, self.read(mine.group_by(moved.c.epoch).order_by(moved.c.epoch))):
+            for epoch, *diffs in map(tuple, self.read_rows(mine.group_by(moved.c.epoch).order_by(moved.c.epoch))):
                 now = {name: now[name] + diff for name, diff in zip(SUMS, diffs, strict=True)}
                 found.append((epoch, now))
             self._effects[run_id] = found
@@ -281,55 +285,55 @@ class State:
         self.audits: dict[int, list[CheckRecord]] = defaultdict(list)
         self.proofs: dict[int, list[CheckRecord]] = defaultdict(list)
         kinds = {FULL: self.audits, PROOF: self.proofs}
-        for row in map(CheckRecord.from_row, self.read(select_newest_checks(self.newest.revision, mine))):
+        for row in map(CheckRecord.from_row, self.read_rows(select_newest_checks(self.newest.revision, mine))):
             kinds.get(row.suite, self.checks)[row.epoch].append(row)
 
-    def audit(self, epoch: int) -> AuditStatus | None:
+    def newest_audit(self, epoch: int) -> AuditStatus | None:
         """What says whether the numbers are right: a comparison with a full recomputation, or a proof."""
-        return choose_audit(self.comparison(epoch), self.proof(epoch))
+        return choose_audit(self.newest_comparison(epoch), self.newest_proof(epoch))
 
-    def comparison(self, epoch: int) -> AuditStatus | None:
+    def newest_comparison(self, epoch: int) -> AuditStatus | None:
         """The newest one with a full recomputation."""
-        return self._found(epoch, self.audits.get(epoch))
+        return self._find_audit(epoch, self.audits.get(epoch))
 
-    def proof(self, epoch: int) -> AuditStatus | None:
+    def newest_proof(self, epoch: int) -> AuditStatus | None:
         """The newest one."""
-        return self._found(epoch, self.proofs.get(epoch), proof=True)
+        return self._find_audit(epoch, self.proofs.get(epoch), proof=True)
 
-    def _found(self, epoch: int, rows: list[CheckRecord] | None, proof: bool = False) -> AuditStatus | None:
+    def _find_audit(self, epoch: int, rows: list[CheckRecord] | None, proof: bool = False) -> AuditStatus | None:
         if not rows:
             return None
         return self.marks.find_audit(epoch, rows[0].revision, all(row.passed for row in rows), rows[0].at, proof)
 
-    def fresh(self, row: CheckRecord) -> bool:
+    def is_fresh(self, row: CheckRecord) -> bool:
         return is_fresh(row, self.batches.get(row.epoch), self.marks)
 
-    def counts(self, row: CheckRecord) -> bool:
+    def is_relevant(self, row: CheckRecord) -> bool:
         return is_relevant(row, self.batches.get(row.epoch), self.marks)
 
-    def failed(self, epoch: int) -> list[CheckRecord]:
+    def failed_checks(self, epoch: int) -> list[CheckRecord]:
         """The failed checks that count, other than the audit."""
-        return [row for row in self.checks.get(epoch, ()) if not row.passed and self.counts(row)]
+        return [row for row in self.checks.get(epoch, ()) if not row.passed and self.is_relevant(row)]
 
-    def judge(self, epoch: int) -> EpochState:
+    def judge_epoch(self, epoch: int) -> EpochState:
         """The state of an epoch, one of `STATES`."""
-        failed = [row.severity for row in self.failed(epoch)]
-        return judge_epoch(self.batches.get(epoch), self.pending(epoch), self.audit(epoch), failed)
+        failed = [row.severity for row in self.failed_checks(epoch)]
+        return judge_epoch(self.batches.get(epoch), self.newest_unresolved(epoch), self.newest_audit(epoch), failed)
 
     def failures_of(self, run_id: str) -> list[CheckRecord]:
         """Failed checks of a run, published or not."""
         mine = (checks.c.run_id == run_id) & sa.not_(checks.c.passed)
         statement = sa.select(checks).where(mine).order_by(checks.c.id).limit(LISTED)
-        return [CheckRecord.from_row(row) for row in self.read(statement)]
+        return [CheckRecord.from_row(row) for row in self.read_rows(statement)]
 
     def checked_epochs(self, run_id: str) -> list[int]:
         """The last epochs at which a run has run its suites."""
         mine = (checks.c.run_id == run_id) & (checks.c.suite.not_in((FULL, PROOF)))
         statement = sa.select(checks.c.epoch).where(mine).distinct().order_by(checks.c.epoch.desc()).limit(3)
-        return sorted(row.epoch for row in self.read(statement))
+        return sorted(row.epoch for row in self.read_rows(statement))
 
 
-def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Callable[[int], DisplayedTotals]:
+def totals_by_epoch(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Callable[[int], DisplayedTotals]:
     """The graph's totals at each epoch from `low` to `high`."""
     moved = select_total_diffs(newest).subquery()
     at = sa.select(moved.c.measure, moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
@@ -340,7 +344,7 @@ def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Ca
     points = sum_totals((row.measure, row.k, row.epoch, 0, row.diff) for row in rows)
     changed = sorted(points)
 
-    def point(epoch: int) -> DisplayedTotals:
+    def totals_at(epoch: int) -> DisplayedTotals:
         place = bisect_right(changed, epoch)
         found = points[changed[place - 1]] if place else NOTHING
         return {
@@ -352,4 +356,4 @@ def totals(found: Ledger, newest: Revision, low: int, high: int = FOREVER) -> Ca
             "motifs": found["motifs"],
         }
 
-    return point
+    return totals_at

@@ -27,24 +27,24 @@ READ = ("degrees", "triangle_counts", "trussness")
 MEASURES = ("degree", "triangles", "trussness")
 
 
-def describe(home: Home, row: Revision, epoch: int, vertex: str, axis: Sequence[int], at: str) -> Document:
+def describe_vertex(home: Home, row: Revision, epoch: int, vertex: str, axis: Sequence[int], at: str) -> Document:
     """The facts of the page; `axis`: the epochs of the charts, in order. Raises `UsageError` where there is no such
     vertex, and `AltneuError` where the tables are no business of one process."""
-    from ..reading.names import numbers
-    from ..reading.views import answerable
+    from ..reading.names import numbers_of_names
+    from ..reading.views import require_answerable
     from ..storage.duck import DuckTables
 
-    answerable(home, row, epoch)
+    require_answerable(home, row, epoch)
     if files.local_path(home.warehouse) is None:
-        raise _elsewhere(home, row, epoch, vertex, "the tables are not on a disk of this machine")
+        raise _no_page_error(home, row, epoch, vertex, "the tables are not on a disk of this machine")
     tables, label = DuckTables(home), home.schedule.format_label
     stored = tables.count_stored_rows(row, READ)
     if stored > MOST:
-        raise _elsewhere(home, row, epoch, vertex, f"{stored:,} rows are stored, and a page reads {MOST:,} at most")
-    (number,) = numbers(tables, [vertex], row)
+        raise _no_page_error(home, row, epoch, vertex, f"{stored:,} rows are stored, and a page reads {MOST:,} at most")
+    (number,) = numbers_of_names(tables, [vertex], row)
     window = [each for each in axis if each <= epoch and (row.since is None or each >= row.since)][-EPOCHS:]
-    series = _series(tables, row, number, window)
-    edges = _edges(tables, row, epoch, f"a = {number} OR b = {number}")
+    series = _vertex_series(tables, row, number, window)
+    edges = _neighbourhood_edges(tables, row, epoch, f"a = {number} OR b = {number}")
     if not any(any(values) for values in series.values()):
         raise UsageError(
             f"vertex {vertex} has no edge at any epoch up to {label(epoch)} at revision {row.revision}.",
@@ -54,8 +54,8 @@ def describe(home: Home, row: Revision, epoch: int, vertex: str, axis: Sequence[
     near = sorted(beside, key=lambda other: (-beside[other], other))
     drawn = sorted([number, *near[:DRAWN]])
     among = ", ".join(map(str, drawn))
-    k_of = _edges(tables, row, epoch, f"a IN ({among}) AND b IN ({among})")
-    called = _called(tables, row, [number, *near[:EDGES]])
+    k_of = _neighbourhood_edges(tables, row, epoch, f"a IN ({among}) AND b IN ({among})")
+    called = _vertex_names(tables, row, [number, *near[:EDGES]])
     place = {each: at for at, each in enumerate(drawn)}
     return {
         "vertex": vertex,
@@ -71,24 +71,24 @@ def describe(home: Home, row: Revision, epoch: int, vertex: str, axis: Sequence[
         "names": [str(called[each]) for each in drawn],
         "self": place[number],
         "lines": [(place[a], place[b], k_of[a, b]) for a, b in combinations(drawn, 2) if (a, b) in k_of],
-        "command": f"{_command(home, row, epoch, vertex)} --format csv",
+        "command": f"{_report_command(home, row, epoch, vertex)} --format csv",
     }
 
 
-def _elsewhere(home: Home, row: Revision, epoch: int, vertex: str, why: str) -> AltneuError:
-    return AltneuError(f"there is no page of a vertex: {why}.", _command(home, row, epoch, vertex))
+def _no_page_error(home: Home, row: Revision, epoch: int, vertex: str, why: str) -> AltneuError:
+    return AltneuError(f"there is no page of a vertex: {why}.", _report_command(home, row, epoch, vertex))
 
 
-def _command(home: Home, row: Revision, epoch: int, vertex: str) -> str:
+def _report_command(home: Home, row: Revision, epoch: int, vertex: str) -> str:
     label = home.schedule.format_label(epoch)
     return f"altneu show edges --vertex {quote(vertex)} --as-of {label} --revision {row.revision}"
 
 
-def _series(tables: DuckTables, row: Revision, number: int, window: Sequence[int]) -> dict[str, list[int]]:
+def _vertex_series(tables: DuckTables, row: Revision, number: int, window: Sequence[int]) -> dict[str, list[int]]:
     """Degree, triangles and greatest trussness of a vertex at each epoch of the window."""
     last = window[-1] if window else 0
 
-    def summed(table: str, where: str, k: str) -> dict[int, Counter[int]]:
+    def sum_by_epoch(table: str, where: str, k: str) -> dict[int, Counter[int]]:
         query = (
             f"SELECT epoch, {k} AS k, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} WHERE ({where}) AND epoch <= "
             f"{last} GROUP BY ALL"
@@ -100,9 +100,9 @@ def _series(tables: DuckTables, row: Revision, number: int, window: Sequence[int
 
     own = f"vertex = {number}"
     read = {
-        "degree": summed("degrees", own, "0"),
-        "triangles": summed("triangle_counts", own, "0"),
-        "trussness": summed("trussness", f"a = {number} OR b = {number}", "k"),
+        "degree": sum_by_epoch("degrees", own, "0"),
+        "triangles": sum_by_epoch("triangle_counts", own, "0"),
+        "trussness": sum_by_epoch("trussness", f"a = {number} OR b = {number}", "k"),
     }
     out: dict[str, list[int]] = {}
     for name, diffs in read.items():
@@ -115,14 +115,14 @@ def _series(tables: DuckTables, row: Revision, number: int, window: Sequence[int
     return out
 
 
-def _edges(tables: DuckTables, row: Revision, epoch: int, where: str) -> Mapping[tuple[int, int], int]:
+def _neighbourhood_edges(tables: DuckTables, row: Revision, epoch: int, where: str) -> Mapping[tuple[int, int], int]:
     """(a, b) → the trussness of an edge at an epoch."""
     query = f"SELECT a, b, k FROM {{stored}} WHERE ({where}) AND epoch <= {epoch} GROUP BY a, b, k HAVING sum(diff) > 0"
     found = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", row)))
     return {(each["a"], each["b"]): each["k"] for each in found}
 
 
-def _called(tables: DuckTables, row: Revision, numbers: Sequence[int]) -> Mapping[int, Any]:
+def _vertex_names(tables: DuckTables, row: Revision, numbers: Sequence[int]) -> Mapping[int, Any]:
     """Number → what the landed files say."""
     if tables.home.config.vertices.ids == "integer":
         return {number: number for number in numbers}

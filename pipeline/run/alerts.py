@@ -22,7 +22,7 @@ from ..errors import AltneuError, UsageError
 from ..events import log
 from ..extras import require_extras
 from ..home.directory import Home
-from ..report import incident
+from ..report import incident_document
 from ..secret import read_secret
 from ..state import alerts, lease
 from ..state.alerts import AlertKey, AlertKind
@@ -207,7 +207,7 @@ def _is_due(home: Home, one: Incident, patience: float) -> bool:
 
 
 def _opened_problem(home: Home, one: Incident, pages: Pages) -> Problem:
-    shown = incident(home, one, lease.timestamp())
+    shown = incident_document(home, one, lease.timestamp())
     page = shown["page"] or shown["report"]
     report = f"altneu report {shown['epochs'][-1]}; " if shown["epochs"] else ""
     lines = (

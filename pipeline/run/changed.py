@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from ..reading.names import named
+from ..reading.names import replace_with_names
 from ..state.facts import Top
 from .context import RunContext
 
@@ -22,7 +22,7 @@ def find_most_changed(run: RunContext, table: DataFrame, data: list[str], amount
         sums = rows.groupBy("epoch", *data).agg(F.sum(amount).alias(name))
     order = Window.partitionBy("epoch").orderBy(F.abs(name).desc(), *data)
     top = sums.where(F.col(name) != 0).withColumn("place", F.row_number().over(order)).where(F.col("place") <= TOP)
-    readable = named(run.warehouse, run.unpublished_revision(), top, data)
+    readable = replace_with_names(run.warehouse, run.unpublished_revision(), top, data)
     found: dict[str, list[dict[str, int | str]]] = {}
     for row in sorted(readable.collect(), key=lambda row: (row.epoch, row.place)):
         found.setdefault(str(row.epoch), []).append({**{c: row[c] for c in data}, name: row[name]})

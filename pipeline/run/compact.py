@@ -27,7 +27,7 @@ from ..errors import LeaseLost, UsageError, describe_error
 from ..home.directory import Home
 from ..interrupt import interruption_of
 from ..landing.folded import record_folded
-from ..report import refresh
+from ..report import refresh_pages
 from ..state import lease
 from ..state.facts import CompactFacts, Size
 from ..state.ledger import Ledger
@@ -154,7 +154,7 @@ def compact(
     )  # what killed runs have left goes
     rounds.drop_abandoned_rounds(warehouse, ledger)
     record_folded(home, ledger)
-    refresh(home, ledger)
+    refresh_pages(home, ledger)
     return replace(facts, before=sizes)
 
 

@@ -12,29 +12,29 @@ from . import held
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ..reading.difference import Difference
+    from ..reading.difference import RevisionDiff
 
 VIEWS = ("vertices", "edges")
 FIRST = 10  # rows that are shown
 
 
-def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> Difference:
+def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
     """What a held run would change."""
-    from ..reading.difference import Difference, Side
+    from ..reading.difference import DiffSide, RevisionDiff
 
-    after = Side(home, ledger, held.unpublished_revision(ledger, run), run)
-    return Difference(Side(home, ledger, ledger.get_parent(run)), after)
+    after = DiffSide(home, ledger, held.unpublished_revision(ledger, run), run)
+    return RevisionDiff(DiffSide(home, ledger, ledger.get_parent(run)), after)
 
 
-def diff_document(home: Home, found: Difference, spark: SparkSession) -> dict[str, Any]:
+def diff_document(home: Home, found: RevisionDiff, spark: SparkSession) -> dict[str, Any]:
     """The facts of a difference with the first rows of vertices and edges; EXECUTES."""
-    said = found.document()
+    said = found.to_document()
     for view in VIEWS:
-        frame = found.rows(spark, view).persist()
+        frame = found.select_rows(spark, view).persist()
         first = [row.asDict() for row in label_epochs(home, frame, view).take(FIRST)]
         said[view] = {"count": frame.count(), "rows": first}
         if view == "edges":
-            moved = {each["k"]: each for each in found.entered(frame)}
+            moved = {each["k"]: each for each in found.truss_movements(frame)}
             none = {"entered": 0, "left": 0}
             said["trusses"] = [{**each, **none, **moved.get(each["k"], {})} for each in said["trusses"]]
         frame.unpersist()
@@ -58,9 +58,9 @@ def label_epochs(home: Home, rows: DataFrame, view: str) -> DataFrame:
     return rows.withColumn("first", label("first")).withColumn("last", label("last")).select(*COLUMNS[view])
 
 
-def diff_summary(found: Difference) -> str:
+def diff_summary(found: RevisionDiff) -> str:
     """Totals and checks in Markdown, from SQL alone."""
-    said = found.document()
+    said = found.to_document()
     lines = [f"From {said['before']['name']} to {said['after']['name']}."]
     for each in said["totals"][:FIRST]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} to {each['last']}"

@@ -192,6 +192,6 @@ def require_decision(home: Home, ledger: Ledger, run_id: str) -> None:
 
 
 def _renew_pages(home: Home, ledger: Ledger, run: RunRecord) -> None:
-    from ..report import refresh  # its templates are slow to import, and this module is part of every command
+    from ..report import refresh_pages  # its templates are slow to import, and this module is part of every command
 
-    refresh(home, ledger, run.epochs)
+    refresh_pages(home, ledger, run.epochs)

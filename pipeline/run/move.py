@@ -83,9 +83,9 @@ def move_home(home: Home, to: MoveTarget, say: copying.Say, prove: Prove | None 
         _write_settings(home, new, settings)
         _release_prefix(to)
     say("reports")
-    from ..report import refresh
+    from ..report import refresh_pages
 
-    refresh(new, books)
+    refresh_pages(new, books)
     return MoveResult(new, len(made.located), found, copied, rows, proved, [run.run_id for run in books.list_held()])
 
 

@@ -15,7 +15,7 @@ from algorithms.fingerprint import Fingerprint
 from ..errors import LeaseLost, UsageError, describe_error
 from ..home.directory import Home
 from ..interrupt import interruption_of
-from ..report import refresh
+from ..report import refresh_pages
 from ..state import prints
 from ..state.lease import hold_lease
 from ..state.ledger import Ledger
@@ -74,7 +74,7 @@ def roll_back(
         except Exception as error:  # it is published; the next writer lets them follow
             say(f"the names in the tables are left to the next run, or to altneu doctor ({describe_error(error)[0]})")
     lineage.emit_run(home, ledger, run_id)
-    refresh(home, ledger, [epoch for epoch in epochs if epoch in after])
+    refresh_pages(home, ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
 
 

@@ -103,7 +103,7 @@ def execute_stage(
     if this.suites:
         prepare()
     if name in LAST:
-        rows.prepare()
+        rows.import_in_background()
     with lease.hold_lease(ledger, run_id, again=this.before_publish):
         watch = telemetry.StageTelemetry(home, ledger, row, name)
         ledger.record_stage(run_id, name, StageState.RUNNING, watch.started)
@@ -162,9 +162,9 @@ def _record_stage_failure(
         if get_stage(name).decides:
             ledger.finish_run(run.run_id, RunState(state), said)
     if stop is None and get_stage(name).decides:
-        from ..report import refresh
+        from ..report import refresh_pages
 
-        refresh(home, ledger, run.epochs)
+        refresh_pages(home, ledger, run.epochs)
     watch.report_failed(what)
     if stop is not None:
         return stop

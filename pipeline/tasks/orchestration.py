@@ -336,11 +336,11 @@ def report(path: str, planned: Planned, published: Published | None, say: Say = 
     their paths. Needs no Spark."""
     import time
 
-    from ..report import write_of_run
+    from ..report import write_run_pages
 
     home, ledger = opened(path)
     started = time.time()
-    pages, why = write_of_run(home, ledger, list(ledger.get_run(planned["run_id"]).epochs))
+    pages, why = write_run_pages(home, ledger, list(ledger.get_run(planned["run_id"]).epochs))
     facts = ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why)
     ledger.record_stage((published or planned)["run_id"], "report", StageState.DONE, started, facts)
     say(f"report: {why or (pages[-1] if pages else 'nothing to write')}")

@@ -44,7 +44,7 @@ def full_audit(
     was published. The epochs that are named, or else so many drawn (0: all). Raises `CheckFailed` with the differing
     rows or tables."""
     from ..checking import audit, stored
-    from ..report import refresh
+    from ..report import refresh_pages
     from ..run import lineage
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
@@ -63,7 +63,7 @@ def full_audit(
     ledger.put_checks(None, revision.revision, results)
     lineage.emit_audit(home, ledger, results)
     failed = [result for result in results if not result["passed"]]
-    refresh(home, ledger, {result["epoch"] for result in failed})
+    refresh_pages(home, ledger, {result["epoch"] for result in failed})
     if failed:
         raise CheckFailed(
             f"{len({result['epoch'] for result in failed})} of {len(epochs)} audited epochs differ from "

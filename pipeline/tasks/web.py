@@ -30,10 +30,10 @@ def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
 
     home, ledger = opened(path, writes=False)
     from ..landing import survey
-    from ..report.html.words import plural
+    from ..report.html.words import pluralize
 
     revision, rows = survey.grid(home, ledger)
-    totals = report.totals(ledger, revision, min((row["epoch"] for row in rows), default=0))
+    totals = report.totals_by_epoch(ledger, revision, min((row["epoch"] for row in rows), default=0))
     names = ledger.list_motifs(revision)
     for row in rows:
         point = totals(row["epoch"]) if row["revision"] else None
@@ -44,7 +44,7 @@ def grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
     says = "nothing is published yet"
     if revision.frontier is not None:
         frontier = home.schedule.format_label(revision.frontier)
-        says = f"revision {revision.revision}, frontier {frontier}, {plural(len(rows), 'epoch')}"
+        says = f"revision {revision.revision}, frontier {frontier}, {pluralize(len(rows), 'epoch')}"
         again = [row["label"] for row in rows if row["revision"] and row["state"] == "changed"]
         if again:
             says += (
@@ -99,7 +99,7 @@ def overview_page(
         ],
         "open": {"first": open_[0], "last": open_[-1], "many": len(open_)} if open_ else None,
     }
-    return report.index(home, ledger, inside, "reports/")
+    return report.render_index(home, ledger, inside, "reports/")
 
 
 def gaps(epochs: Collection[int]) -> list[tuple[int, int]]:
@@ -131,7 +131,7 @@ def error_page(error: AltneuError) -> str:
     """In place of a page of a home that cannot be read."""
     from .. import report
 
-    return report.error_page(error.what, error.next)
+    return report.render_error_page(error.what, error.next)
 
 
 def report_page(path: str, name: str) -> str | None:
@@ -141,11 +141,11 @@ def report_page(path: str, name: str) -> str | None:
 
     home, ledger = opened(path, writes=False)
     if name == "index.html":
-        return report.index(home, ledger)
-    if (text := report.written(home, name)) is not None:
+        return report.render_index(home, ledger)
+    if (text := report.read_written_page(home, name)) is not None:
         return text
     if name.startswith("check="):
-        return report.check(home, ledger, name)
+        return report.render_check(home, ledger, name)
     label, _, of = name.removeprefix("epoch=").removesuffix(".html").partition(".revision=")
     try:
         epoch, revision = home.schedule.parse_epoch(label), int(of) if of.isdecimal() else None
@@ -155,4 +155,4 @@ def report_page(path: str, name: str) -> str | None:
             return None
     except AltneuError:
         return None
-    return report.page(home, ledger, epoch, revision)
+    return report.render_page(home, ledger, epoch, revision)

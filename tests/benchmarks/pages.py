@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, Seed, audit, long_history, write
 
@@ -41,7 +41,7 @@ def steps(seed: Seed, days: int) -> dict[str, tuple[int, int, float]]:
     last = DAY + days
     write(seed.home, seed.ledger, list(range(last - 60, last)))
     seed.run({last: (9, 0)}, {last: {"edges": 1}}, audit(last))
-    found = {"the facts of one epoch": measured(lambda: document(seed.home, seed.ledger, last))}
+    found = {"the facts of one epoch": measured(lambda: epoch_document(seed.home, seed.ledger, last))}
     found["after a run of one epoch: two pages and the index"] = measured(lambda: write(seed.home, seed.ledger, [last]))
     seed.run({last - 30: (8, 0)}, {last - 30: {"edges": 1}}, audit(last))
     found["after a correction: 31 pages and the index"] = measured(lambda: write(seed.home, seed.ledger, [last - 30]))

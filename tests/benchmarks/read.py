@@ -55,7 +55,7 @@ def cold(home: Path, words: list[str], engine: Engine) -> tuple[float, float]:
 
 def warm(graph: Graph, question: Question) -> float:
     begin = time.time()
-    graph.ask(question).arrow()
+    graph.ask(question).to_arrow()
     return time.time() - begin
 
 

@@ -47,7 +47,7 @@ def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
         assert "edges 0 → 5" in question["body"] and "/altneu/reports/" in question["body"], question
         assert ledger.get_revision().frontier is None and [each.state for each in ledger.list_held()] == [RunState.HELD]
         answer(run, "Approve", "a first load")
-        assert views.totals(home, ledger)[0]["triangles"] == 2
+        assert views.select_totals(home, ledger)[0]["triangles"] == 2
         (mine,) = ledger.list_approvals().values()
         assert (mine.verdict, mine.person, mine.because) == ("approved", "admin", "a first load")
         events = airflow.call("/api/v2/assets/events?limit=100")["asset_events"]
@@ -63,7 +63,7 @@ def test_a_person_approves_and_rejects(tmp_path: Path) -> None:
         assert "triangles 1 → 0" in question["body"], question
         answer(run, "Reject", "half of the file is missing")
         assert airflow.tasks(dag, run)["publish"]["state"] == "skipped"
-        assert ledger.get_revision().revision == 1 and views.totals(home, ledger)[0]["triangles"] == 2
+        assert ledger.get_revision().revision == 1 and views.select_totals(home, ledger)[0]["triangles"] == 2
         assert [each.because for each in ledger.list_approvals().values()] == [
             "a first load",
             "half of the file is missing",

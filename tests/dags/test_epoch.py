@@ -76,7 +76,7 @@ def test_a_real_day_is_published_once_its_poisoned_file_is_gone_and_its_rerun_sk
     assert run.state == "success"
     assert set(states(run).values()) == {"success"}
     assert ledger.get_revision().frontier == first
-    assert [row["triangles"] for row in views.totals(home, ledger, all_epochs=True)] == [1]
+    assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1]
     audit = list_epoch_statuses(ledger, ledger.get_revision()).status_of(first).audit
     assert audit and (audit.verdict, audit.revision) == ("equal", 1)
 
@@ -325,7 +325,7 @@ def test_a_critical_failure_stops_before_publish(
 def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, _ = tiny
     interleave(tiny)
-    assert [row["triangles"] for row in views.totals(home, ledger, all_epochs=True)] == [1, 2]
+    assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1, 2]
     assert upkeep.full_audit(str(home.path), 0, "")["epochs"] == 2
     assert upkeep.full_audit(str(home.path), 0, "", named=["2004-04-16"])["epochs"] == 1
     facts = upkeep.compaction(str(home.path), 0)

@@ -116,7 +116,7 @@ def test_motifs_have_pictures(tmp_path: Path) -> None:
     motif = {"name": "square <i>", "labels": ["2004-07-01", "2004-07-02"], "points": [3, 1_234]}
     empty = {name: [] for name in ("epochs", "sites", "held", "awaited", "absent")}
     inside = empty | {"says": "", "motifs": [motif], "open": None, "may_run": False, "prefix": "altneu", "root": "../"}
-    html = report.index(seed.home, seed.ledger, inside, "reports/")
+    html = report.render_index(seed.home, seed.ledger, inside, "reports/")
     assert "Motif square &lt;i&gt;" in html and "<i>" not in html and "1,234" in html
 
 

@@ -48,7 +48,9 @@ def equal_to_one_pass(spark: SparkSession, home: Home, ledger: Ledger, folder: P
     homes.run(once, once_ledger, epochs)
 
     def totals(of: Home, at: Ledger) -> list[dict[str, Any]]:
-        return [{k: v for k, v in row.items() if k != "revision"} for row in views.totals(of, at, all_epochs=True)]
+        return [
+            {k: v for k, v in row.items() if k != "revision"} for row in views.select_totals(of, at, all_epochs=True)
+        ]
 
     assert totals(home, ledger) == totals(once, once_ledger)
     results = audit.audit_published(Warehouse(spark, home), ledger.get_revision(), epochs, lambda text: None)

@@ -126,7 +126,7 @@ def test_an_event_lists_the_epochs_that_its_run_has_published(
         "new",
         None,
     )
-    (point,) = views.totals(home, ledger)
+    (point,) = views.select_totals(home, ledger)
     assert change["after"] == {name: point[name] for name in MEASURES}
     # cleared once more: nothing to do, nothing told
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)

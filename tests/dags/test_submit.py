@@ -223,6 +223,6 @@ def test_a_real_day(
     assert {ti.task_id: str(ti.state) for ti in run.get_task_instances()}.items() >= dict.fromkeys(
         SUBMITTED, "success"
     ).items()
-    assert [row["triangles"] for row in views.totals(home, ledger, all_epochs=True)] == [1]
+    assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1]
     audit = list_epoch_statuses(ledger, ledger.get_revision()).status_of(first).audit
     assert audit and (audit.verdict, audit.revision) == ("equal", 1)

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.home.directory import Home
 from pipeline.home.settings import SETTINGS
-from pipeline.reading.questions import table
+from pipeline.reading.questions import view_table
 from pipeline.run.meaning import changed_meaning
 from pipeline.state.ledger import Ledger
 from tests.docs.pages import REPO, read
@@ -72,6 +72,6 @@ def test_a_setting_that_decides_what_history_means_needs_what_a_run_asks_for(tmp
 
 def test_the_documented_views_are_those_of_the_table() -> None:
     page = read("docs/reference.md")
-    for title, about, options in table():
+    for title, about, options in view_table():
         line = f"| `{title}` | {about} | {' '.join(f'`{option}`' for option in options.split())} |"
         assert line.replace("|  |", "| |") in page, f"docs/reference.md has to have the line\n{line}"

@@ -50,7 +50,7 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
     strange = [(check.name, check.epoch, check.observed) for check in checks if not check.passed]
     assert {name for name, *_ in strange} <= {ROWS} and len(strange) <= 1, strange
 
-    points = {point["epoch"]: point for point in views.totals(home, ledger, all_epochs=True)}
+    points = {point["epoch"]: point for point in views.select_totals(home, ledger, all_epochs=True)}
     history: list[dict[str, Any]] = []
     alarms = []
     for epoch, batch in sorted(ledger.published_batches().items()):

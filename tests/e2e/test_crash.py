@@ -80,7 +80,9 @@ def state(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) ->
 
 
 def totals(home: Home, ledger: Ledger) -> list[dict[str, Any]]:
-    return [{k: v for k, v in row.items() if k != "revision"} for row in views.totals(home, ledger, all_epochs=True)]
+    return [
+        {k: v for k, v in row.items() if k != "revision"} for row in views.select_totals(home, ledger, all_epochs=True)
+    ]
 
 
 def crash(spark: SparkSession, folder: Path, kills: int) -> None:

@@ -74,19 +74,19 @@ HEAD = "src,dst,w,my col,x,ok,op\n"
 
 
 def told(home: Home, ledger: Ledger, spark: SparkSession, engine: Engine, question: Question) -> Any:
-    graph = Graph.over(home, ledger, lambda: spark, engine)
+    graph = Graph.for_home(home, ledger, lambda: spark, engine)
     try:
         answer = graph.ask(question)
-        table = answer.arrow()
+        table = answer.to_arrow()
     except AltneuError as error:
         return type(error), error.what, error.next
-    assert tuple(table.column_names) == answer.columns == tuple(answer.types())
+    assert tuple(table.column_names) == answer.columns == tuple(answer.sql_types())
     return answer.columns, answer.notes, [str(field.type) for field in table.schema], table.to_pylist()
 
 
 def explained(home: Home, ledger: Ledger, spark: SparkSession, engine: Engine, *asked: Any, **at: Any) -> Any:
     try:
-        return Graph.over(home, ledger, lambda: spark, engine).explain(*asked, **at)
+        return Graph.for_home(home, ledger, lambda: spark, engine).explain(*asked, **at)
     except AltneuError as error:
         return type(error), error.what, error.next
 
@@ -165,7 +165,7 @@ def compare_over_values(spark: SparkSession, folder: Path, choose: Choose, expla
     rollback.roll_back(home, ledger, 1)
     asked = [question for question in questions(("1", "3"), "2", "3", choose, text=False)]
     found = compare(home, ledger, spark, iter(asked))
-    assert {option for question in asked for option in question.given()} == set(FLAGS) - {"revision"}
+    assert {option for question in asked for option in question.given_options()} == set(FLAGS) - {"revision"}
     filled = [len(answer[3]) for answer in found if len(answer) == 4]
     assert len(filled) == len(asked) and sum(map(bool, filled)) > len(filled) * 0.8
     compare(home, ledger, spark, (Question("edges", revision=r) for r in (1, 2, 3)))
@@ -217,12 +217,12 @@ def compare_over_names(spark: SparkSession, folder: Path, choose: Choose, option
     land(home, 1, 'src,dst\nzed,bob\nbob,cy\ncy,zed\n"o\'neil",{dee}\n')
     homes.run(home, ledger, [1])
     asked = questions(("bob", "cy"), "1", "2", choose, text=True)
-    compare(home, ledger, spark, (each for each in asked if set(each.given()) <= options))
+    compare(home, ledger, spark, (each for each in asked if set(each.given_options()) <= options))
     odd = [("o'neil", "{dee}"), ("{dee}", "o'neil"), ("back\\slash", "ada"), ("nobody", "ada"), ("zoë", "ada")]
     found = compare(home, ledger, spark, (Question("edges", as_of="1", revision=1, edge=edge) for edge in odd))
     assert [len(each) for each in found] == [4, 4, 4, 3, 4] and len(found[0][3]) == 1
     wheres = ("src = 'o''neil' or dst = '{dee}'", "dst < 'c'", "src IS NOT NULL AND trussness BETWEEN 2 AND 3")
-    graph = Graph.over(home, ledger, lambda: spark)
+    graph = Graph.for_home(home, ledger, lambda: spark)
     for where in wheres:
         mine, sparks = graph.arrow.edges(where=where), graph.edges(where=where).toArrow()
         assert mine.to_pylist() == sparks.to_pylist(), where

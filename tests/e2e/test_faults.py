@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from pipeline.errors import CheckFailed, RunFailed
 from pipeline.home.directory import Home
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.run import planning, runner
 from pipeline.state import schema as books
 from pipeline.state.ledger import Ledger
@@ -290,7 +290,7 @@ def found_and_blocked(scene: Scene, check: tuple[str, str], row: dict[str, Any])
     assert failed[check]["severity"] == "critical"
     assert any(row.items() <= found.items() for found in failed[check]["rows"]), failed[check]["rows"]
     assert scene.ledger.get_revision().revision == 1
-    page = document(scene.home, scene.ledger, LAST)
+    page = epoch_document(scene.home, scene.ledger, LAST)
     (shown,) = [c for c in page["failed_run"]["checks"] if (c["suite"], c["name"]) == check]
     assert shown["rows"] == failed[check]["rows"]
 
@@ -360,6 +360,6 @@ def test_a_wrong_landing_is_found(spark: SparkSession, tmp_path: Path, fault: st
         return
     homes.run(home, ledger, [LAST])
     assert (ledger.get_revision().revision, ledger.get_revision().mark) == (2, "warning")
-    page = document(home, ledger, LAST)
+    page = epoch_document(home, ledger, LAST)
     failed = {(c["suite"], c["name"]): c for c in page["checks"] if not c["passed"] and c["severity"] == "warning"}
     assert wanted in failed and failed[wanted]["rows"], sorted(failed)

@@ -17,7 +17,7 @@ from pipeline.home.directory import Home
 from pipeline.interrupt import Interrupted
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.run import held, planning, rollback, runner
 from pipeline.run.compact import compact
 from pipeline.run.stages import publish as publish_stage
@@ -49,7 +49,7 @@ def seen(home: Home, ledger: Ledger) -> dict[str, Any]:
     }
     return {
         "row": newest,
-        "totals": views.totals(home, ledger, all_epochs=True),
+        "totals": views.select_totals(home, ledger, all_epochs=True),
         "prints": ledger.fingerprints_of(newest.revision),
         "batches": ledger.published_batches(),
         **{name: sorted(map(repr, frame.to_pylist())) for name, frame in frames.items()},
@@ -98,7 +98,7 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(spark: SparkSession, 
         theirs[name] for name in ("edges", "vertices", "changes")
     ]
     assert branches(tables) == set() and ledger.list_held() == []
-    assert document(home, ledger, 1)["approval"]["because"] == "as expected"
+    assert epoch_document(home, ledger, 1)["approval"]["because"] == "as expected"
 
 
 @pytest.mark.usefixtures("tiny", "unaudited")
@@ -116,7 +116,7 @@ def test_a_home_that_has_moved_publishes_what_was_held(
     assert said.code == 0 and "landed again since they were computed" in said.err, said
     assert [
         row["edges"]
-        for row in views.totals(Home.open_home(moved), Ledger(Home.open_home(moved).database), all_epochs=True)
+        for row in views.select_totals(Home.open_home(moved), Ledger(Home.open_home(moved).database), all_epochs=True)
     ]
 
 
@@ -180,7 +180,7 @@ def test_rollback_expiry_and_settings(
     shown = json.loads(typed("status", "--format", "json").out)
     assert (shown["held"], shown["epochs"][1]["state"]) == ([], "rejected")
     assert "nobody has decided within 7 day(s)" in shown["epochs"][1]["error"]
-    found = document(home, ledger, 1)
+    found = epoch_document(home, ledger, 1)
     assert (found["state"], found["held"]["state"]) == ("empty", "rejected")
 
 

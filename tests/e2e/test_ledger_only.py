@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.home.directory import Home
 from pipeline.reading.graph import Graph
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.run import rollback
 from pipeline.run.compact import compact
 from pipeline.run.context import RunContext
@@ -120,7 +120,7 @@ def books(path: Path) -> Iterator[tuple[str, Any]]:
     changes = Graph(home.path).arrow.changes_since(0, all_epochs=True).to_pylist()
     yield "changes since 0", sorted(map(repr, changes))
     for epoch in (0, 1, 2, 5):
-        found = document(home, ledger, epoch)
+        found = epoch_document(home, ledger, epoch)
         graph, says = found["graph"], (found["audit"] or {}).get("says")
         shown = graph and {name: graph["measures"][name]["value"] for name in ("vertices", "edges", "triangles")}
         yield f"page of {epoch}", (found["state"], shown, says, page_says(home, epoch))

@@ -13,10 +13,10 @@ import pytest
 from pipeline.errors import CheckFailed, RunFailed, UsageError
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
-from pipeline.report import document, write_vertex
+from pipeline.report import epoch_document, write_vertex
 from pipeline.report.html.words import vertex_page
-from pipeline.report.rows import describe, page_name
-from pipeline.report.vertex import describe as vertex_of
+from pipeline.report.rows import describe_rows, page_name
+from pipeline.report.vertex import describe_vertex as vertex_of
 from pipeline.state.ledger import Ledger
 from tests import homes
 from tests.ledger_only import LedgerOnly
@@ -39,13 +39,18 @@ def test_pages_of_later_epochs_follow_a_correction(tmp_path: Path) -> None:
     assert "Equal to a full recomputation" in (home.reports / "epoch=3.html").read_text()
     land(home, 1, TRIANGLE[:2])
     homes.run(home, ledger, [1])
-    for row in views.totals(home, ledger, all_epochs=True):
-        found, text = document(home, ledger, row["epoch"]), (home.reports / f"epoch={row['label']}.html").read_text()
+    for row in views.select_totals(home, ledger, all_epochs=True):
+        found, text = (
+            epoch_document(home, ledger, row["epoch"]),
+            (home.reports / f"epoch={row['label']}.html").read_text(),
+        )
         for name in ("vertices", "edges", "triangles", "max_trussness"):
             assert found["graph"]["measures"][name]["value"] == row[name]
         assert ("Equal to a full recomputation" in text) == (found["audit"]["says"] == "equal")
         assert "at revision 2, from the database" in text
-    assert document(home, ledger, 2)["audit"]["says"] != "equal"  # the run has compared its own epoch and the frontier
+    assert (
+        epoch_document(home, ledger, 2)["audit"]["says"] != "equal"
+    )  # the run has compared its own epoch and the frontier
     assert "Corrected: 3 rows became 2." in (home.reports / "epoch=1.html").read_text()
     (home.landing / "epoch=4").mkdir()
     (home.landing / "epoch=4" / "rows.csv").write_text("src,dst\n" + "x,y\n" * 50)
@@ -119,7 +124,7 @@ def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_p
 
 
 def rows_of(home: homes.Home, ledger: Ledger, revision: int) -> dict[str, Any]:
-    return describe(home, ledger, ledger.get_revision(revision), 3, [1, 2, 3], "")
+    return describe_rows(home, ledger, ledger.get_revision(revision), 3, [1, 2, 3], "")
 
 
 def same_as_read(home: homes.Home, found: dict[str, Any], revision: int) -> None:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from pipeline.errors import UsageError
 from pipeline.home.directory import Home
-from pipeline.reading.views import totals
+from pipeline.reading.views import select_totals
 from pipeline.state import place
 from pipeline.state.ledger import Ledger
 from pipeline.storage.relocate import relocate_home
@@ -113,5 +113,5 @@ def test_runs_go_on_when_credentials_change(tmp_path: Path, postgres: str) -> No
         home = on(tmp_path / "home", url)
         homes.put(home, epoch, [(a + epoch, b + epoch, *rest) for a, b, *rest in triangle])
         homes.run(home, Ledger(home.database), [epoch])
-    found = totals(home, Ledger(home.database), all_epochs=True)
+    found = select_totals(home, Ledger(home.database), all_epochs=True)
     assert [row["triangles"] for row in found] == [1, 2, 3, 4, 5]

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("tiny")
 
 def read_tables(home: Home, ledger: Ledger, ref: str = "main") -> dict[str, list[dict[str, Any]]]:
     """The plain tables as pyiceberg reads a branch or tag."""
-    where = outside.of(home, ledger).catalog
+    where = outside.external_access(home, ledger).catalog
     catalog = load_catalog(where["name"], type="sql", uri=where["uri"], warehouse=where["warehouse"])
     found = {}
     for name in home.config.publish.tables:
@@ -167,7 +167,7 @@ def test_the_recipes_of_the_page_of_other_programs(
     published: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they stand there."""
-    said = outside.of(published.home, published.ledger).plain()
+    said = outside.external_access(published.home, published.ledger).to_dict()
     monkeypatch.setattr("subprocess.check_output", lambda command: json.dumps(said))
     page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
     first, second = re.findall(

@@ -72,7 +72,7 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
         assert [entry.state for entry in survey(home, ledger)[1].values()] == ["published"] * 3
         ingests = [ledger.get_facts(row.run_id, IngestFacts) for row in (first, second)]
         facts = [(each.rows, each.quarantined, each.changed_rows, each.rows_before) for each in ingests]
-        totals = views.totals(home, ledger, all_epochs=True)
+        totals = views.select_totals(home, ledger, all_epochs=True)
         digests = {epoch: batch.digest for epoch, batch in ledger.published_batches().items()}
         seen.append((facts, totals, digests, ledger.fingerprints_of(second.revision)))
     assert seen[0] == seen[1]

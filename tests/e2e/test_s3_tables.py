@@ -50,7 +50,12 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
     )
     prints = published_fingerprints(warehouse, row)
     assert {table: ledger.fingerprints_of(row.revision)[table] for table in prints} == prints
-    return [views.totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints, row.revision]
+    return [
+        views.select_totals(home, ledger, all_epochs=True),
+        sorted(map(tuple, truss.collect())),
+        prints,
+        row.revision,
+    ]
 
 
 @pytest.mark.usefixtures("unaudited", "tiny")

@@ -76,21 +76,23 @@ def test_value_columns_of_unusual_names(
     folder.mkdir(parents=True)
     (folder / "rows.csv").write_text(rows(ROWS), encoding="utf-8")
     homes.run(home, ledger, [1])
-    (point,) = views.totals(home, ledger)
+    (point,) = views.select_totals(home, ledger)
     assert (point["edges"], point["triangles"], point["motifs"]["both"]) == (3, 1, 1)
     assert point["motifs"]["path"] > 0
     (folder / "rows.csv").write_text(rows(ROWS.replace("3,4,7,", "3,4,8,")), encoding="utf-8")  # replaced
     homes.run(home, ledger, [1])
-    assert views.totals(home, ledger)[0]["edges"] == 4
+    assert views.select_totals(home, ledger)[0]["edges"] == 4
     toml = home.path / "altneu.toml"
     toml.write_text(NAMES.replace("[edges]", '"né à" = "boolean"\n[edges]'), encoding="utf-8")
     home = Home.open_home(home.path)
     homes.put(home, 2, [])
     homes.run(home, ledger, [2])  # another column was declared
     assert published(home, ledger, spark) == []
-    before = views.totals(home, ledger)
+    before = views.select_totals(home, ledger)
     runner.execute_run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
-    assert [{**row, "revision": 0} for row in views.totals(home, ledger)] == [{**row, "revision": 0} for row in before]
+    assert [{**row, "revision": 0} for row in views.select_totals(home, ledger)] == [
+        {**row, "revision": 0} for row in before
+    ]
 
     def said(*command: str) -> str:
         capsys.readouterr()

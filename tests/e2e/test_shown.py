@@ -53,7 +53,7 @@ class Scene:
         self.warehouse = Warehouse(spark, self.home)
 
     def totals(self) -> list[dict[str, Any]]:
-        rows = views.totals(self.home, self.ledger, all_epochs=True)
+        rows = views.select_totals(self.home, self.ledger, all_epochs=True)
         return [{key: value for key, value in row.items() if key != "revision"} for row in rows]
 
     def batches(self) -> list[tuple[int, int, int]]:

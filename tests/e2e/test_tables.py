@@ -61,7 +61,7 @@ class Others:
     """A reader that knows the catalog and nothing of the ledger: pyiceberg and DuckDB."""
 
     def __init__(self, home: Home, ledger: Ledger) -> None:
-        said = outside.of(home, ledger)
+        said = outside.external_access(home, ledger)
         where = said.catalog
         self.catalog = load_catalog(where["name"], type="sql", uri=where["uri"], warehouse=where["warehouse"])
         self.frontier = said.frontier
@@ -102,7 +102,7 @@ def check(home: Home, ledger: Ledger, *tagged: int) -> None:
         for revision in tagged:
             if ledger.get_revision(revision).frontier == newest.frontier:
                 assert others.rows(table, f"r{revision}") == published(home, revision)[table], (table, revision)
-    assert outside.of(home, ledger).tags == [f"r{revision}" for revision in tagged]
+    assert outside.external_access(home, ledger).tags == [f"r{revision}" for revision in tagged]
 
 
 @pytest.mark.dear("a revision for each kind of publication")
@@ -111,7 +111,7 @@ def test_main_and_tags_are_what_is_published(
 ) -> None:
     home, ledger = homes.make(tmp_path / "home", TOML)
     with pytest.raises(AltneuError, match="nothing is published"):
-        outside.of(home, ledger)
+        outside.external_access(home, ledger)
     homes.put(home, 1, make_clique(1, 2, 3, 4))
     homes.put(home, 3, make_clique(4, 5, 6))
     homes.run(home, ledger, [1, 3])

@@ -84,7 +84,7 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
         shown = altneu("show", "support", "--as-of", str(epoch), "--format", "json")
         assert {(row["src"], row["dst"]): row["support"] for row in json.loads(shown.out)} == supports
         small = replace(home, config=home.config.model_copy(update={"triangles": Triangles(limit_edges=1)}))  # in cells
-        in_cells = dense.support(Warehouse(spark, small), ledger.get_revision(), epoch).collect()
+        in_cells = dense.count_support(Warehouse(spark, small), ledger.get_revision(), epoch).collect()
         assert {(row.src, row.dst): row.support for row in in_cells} == supports
     densest = altneu("show", "communities", "--format", "json")
     assert {(row["src"], row["dst"]) for row in json.loads(densest.out)} == clique(8, 9, 10, 11, 12, 13)

@@ -56,13 +56,13 @@ BEFORE_PUBLISH = ("ingest", "edges", "edges", "triangles", "truss", "audit")  # 
 
 def interleave(home: Home, ledger: Ledger, one: int, two: int) -> None:
     """Both epochs go through their stages on the same revision, interleaved; then the first is published."""
-    before = views.totals(home, ledger, all_epochs=True)
+    before = views.select_totals(home, ledger, all_epochs=True)
     begun = (runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch])) for epoch in (one, two))
     ids = [run_id for run_id in begun if run_id is not None]
     for stage in BEFORE_PUBLISH:
         for run_id in ids:
             runner.execute_stage(home, ledger, run_id, stage)
-    assert views.totals(home, ledger, all_epochs=True) == before, "nothing is visible yet"
+    assert views.select_totals(home, ledger, all_epochs=True) == before, "nothing is visible yet"
     parent = ledger.get_revision().revision
     runner.execute_stage(home, ledger, ids[0], "publish")
     with pytest.raises(RevisionConflict, match=f"revision {parent + 1} was published|revision {parent}, but run"):
@@ -81,10 +81,11 @@ def test_one_wins_and_the_other_runs_again(
         homes.put(home, epoch, rows)
     homes.run(home, ledger, [0])
     interleave(home, ledger, 1, 2)
-    assert [row["edges"] for row in views.totals(home, ledger, all_epochs=True)] == [6, 8]
+    assert [row["edges"] for row in views.select_totals(home, ledger, all_epochs=True)] == [6, 8]
     homes.run(home, ledger, [2])
     found = [
-        (row["edges"], row["triangles"], row["max_trussness"]) for row in views.totals(home, ledger, all_epochs=True)
+        (row["edges"], row["triangles"], row["max_trussness"])
+        for row in views.select_totals(home, ledger, all_epochs=True)
     ]
     assert found == [(6, 4, 4), (8, 5, 4), (7, 2, 3)]
     # the published past is still what it was: a reader of revision 1 sees revision 1
@@ -98,7 +99,7 @@ def test_of_two_real_runs_one_wins(spark: SparkSession, tmp_path: Path) -> None:
     homes.put(home, 0, K4)
     homes.put(home, 1, MORE)
     interleave(home, ledger, 0, 1)
-    assert [row["edges"] for row in views.totals(home, ledger, all_epochs=True)] == [6]
+    assert [row["edges"] for row in views.select_totals(home, ledger, all_epochs=True)] == [6]
     row, warehouse = ledger.get_revision(), Warehouse(spark, home)
     results = audit.audit_published(warehouse, row, [0], lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []

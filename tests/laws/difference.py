@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pipeline.reading.difference import Difference, Side
+from pipeline.reading.difference import DiffSide, RevisionDiff
 from pipeline.run import held
 from pipeline.state.records import RunRecord
 from tests import reference
@@ -15,18 +15,18 @@ Landed = dict[int, list[Any]]
 NAMES = ("edges", "vertices", "max_trussness")
 
 
-def side_of(world: World, revision: int) -> Side:
-    return Side(world.home, world.ledger, world.ledger.get_revision(revision))
+def side_of(world: World, revision: int) -> DiffSide:
+    return DiffSide(world.home, world.ledger, world.ledger.get_revision(revision))
 
 
-def side_of_base(world: World, run: RunRecord) -> Side:
+def side_of_base(world: World, run: RunRecord) -> DiffSide:
     """What a run builds on."""
-    return Side(world.home, world.ledger, world.ledger.get_parent(run))
+    return DiffSide(world.home, world.ledger, world.ledger.get_parent(run))
 
 
-def side_of_run(world: World, run: RunRecord) -> Side:
+def side_of_run(world: World, run: RunRecord) -> DiffSide:
     """What a run that is not published would show."""
-    return Side(world.home, world.ledger, held.unpublished_revision(world.ledger, run), run)
+    return DiffSide(world.home, world.ledger, held.unpublished_revision(world.ledger, run), run)
 
 
 def recompute(landed: Landed, frontier: int | None, epoch: int, live_for: int | None) -> dict[str, dict[Any, Any]]:
@@ -49,13 +49,15 @@ def differing(one: dict[Any, Any], two: dict[Any, Any], none: Any) -> dict[Any, 
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def assert_difference(world: World, before: Side, after: Side, landed: tuple[Landed, Landed]) -> None:
+def assert_difference(world: World, before: DiffSide, after: DiffSide, landed: tuple[Landed, Landed]) -> None:
     """`landed`: the batches of either side."""
-    found = Difference(before, after)
-    rows = {view: [row.asDict() for row in found.rows(world.spark, view).collect()] for view in ("edges", "vertices")}
-    totals, last = found.document()["totals"], found.last
+    found = RevisionDiff(before, after)
+    rows = {
+        view: [row.asDict() for row in found.select_rows(world.spark, view).collect()] for view in ("edges", "vertices")
+    }
+    totals, last = found.to_document()["totals"], found.last_epoch
     assert last is not None
-    for epoch in range(found.first or 0, last + 1):
+    for epoch in range(found.first_epoch or 0, last + 1):
         where = (world.seed, epoch, before.name, after.name)
         was, now = (
             recompute(batches, side.row.frontier, epoch, world.live_for)
@@ -78,7 +80,7 @@ def assert_difference(world: World, before: Side, after: Side, landed: tuple[Lan
             assert pair == wanted if spans else wanted[0] == wanted[1], (*where, name)
     assert all(row["first"] <= row["last"] <= last for row in rows["edges"])
     ends = [row for row in rows["edges"] if row["last"] == last]
-    for each in found.entered(found.rows(world.spark, "edges")):
+    for each in found.truss_movements(found.select_rows(world.spark, "edges")):
         k = each["k"]
         assert each["entered"] == sum(row["trussness_before"] < k <= row["trussness"] for row in ends)
         assert each["left"] == sum(row["trussness"] < k <= row["trussness_before"] for row in ends)

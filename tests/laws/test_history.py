@@ -172,7 +172,7 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
     homes.put(home, 0, [(a, b, None, "upsert", 0) for a, b in [(0, 1), (1, 2), (0, 2)]])
     homes.put(home, 1, [(2, 3, 5, "upsert", 0), (0, 3, -5, "upsert", 0)])
     homes.run(home, ledger, [0, 1])
-    assert views.totals(home, ledger)[0]["triangles"] == 2
+    assert views.select_totals(home, ledger)[0]["triangles"] == 2
     pins = ledger.get_revision().snapshots
 
     def reopen(toml: str) -> Home:
@@ -188,7 +188,7 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
     with pytest.raises(UsageError, match="where: none → w IS NULL"):
         homes.run(home, ledger, [2])
     homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
-    assert (views.totals(home, ledger)[0]["triangles"], views.totals(home, ledger)[0]["edges"]) == (1, 4)
+    assert (views.select_totals(home, ledger)[0]["triangles"], views.select_totals(home, ledger)[0]["edges"]) == (1, 4)
     home = reopen('[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
     with pytest.raises(UsageError, match="w: long → double") as refused:
         homes.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
@@ -197,8 +197,10 @@ def test_a_filter_and_other_types_of_columns_need_a_rebuild(spark: SparkSession,
     assert ledger.get_revision().frontier == 2  # the landed epoch is taken along
     warehouse = Warehouse(spark, home)
     assert dict(warehouse.read_table("upserts", ledger.get_revision()).dtypes)["w"] == "double"
-    assert views.totals(home, ledger)[0]["edges"] == 4
-    old = views.as_of(warehouse, ledger.get_revision(1), "edges", 1)  # as published before the column had that type
+    assert views.select_totals(home, ledger)[0]["edges"] == 4
+    old = views.select_as_of(
+        warehouse, ledger.get_revision(1), "edges", 1
+    )  # as published before the column had that type
     assert old.count() == 5
 
 

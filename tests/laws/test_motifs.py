@@ -119,7 +119,7 @@ def test_any_order_equals_recomputation(
             landed[epoch] = batch(rng) if wrong else final[epoch]
             homes.put(home, epoch, landed[epoch])
         homes.run(home, ledger, epochs)
-        for point in views.totals(home, ledger, all_epochs=True):
+        for point in views.select_totals(home, ledger, all_epochs=True):
             found = {each: total for each, (total, _) in expected(point["epoch"]).items()}
             assert point["motifs"] == found, (seed, point["epoch"])
 
@@ -140,7 +140,7 @@ def test_any_order_equals_recomputation(
         for each, (_, counts) in expected(epoch).items():
             for vertex, count in counts.items():
                 wanted[vertex][each] = count
-        rows = [item.asDict() for item in views.as_of(warehouse, row, "vertices", epoch, names).collect()]
+        rows = [item.asDict() for item in views.select_as_of(warehouse, row, "vertices", epoch, names).collect()]
         found = {item["vertex"]: {each: item[each] for each in names if item[each]} for item in rows}
         assert {vertex: counts for vertex, counts in found.items() if counts} == wanted, (seed, epoch)
     results = audit.audit_published(warehouse, row, list(range(row.frontier + 1)), lambda text: None)
@@ -191,7 +191,7 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
             homes.run(now, ledger, [1])
         assert (refused.value.next or "").startswith("altneu rebuild ")
         homes.run_as_planned(now, ledger, planning.plan_rebuild(now, ledger, from_landing=False))
-        found: dict[str, int] = views.totals(now, ledger)[0]["motifs"]
+        found: dict[str, int] = views.select_totals(now, ledger)[0]["motifs"]
         return found
 
     assert restated(declare('[motifs]\nsquare = "a-b, b-c, c-d, d-a"\ntriangle = "a-b, b-c, a-c"\n')) == {

@@ -87,7 +87,7 @@ def test_any_order_equals_recomputation(
             landed[epoch] = batches[epoch]
             homes.put(home, epoch, landed[epoch])
         homes.run(home, ledger, epochs)
-        for point in views.totals(home, ledger, all_epochs=True):
+        for point in views.select_totals(home, ledger, all_epochs=True):
             expected = reference.totals(reference.edges(landed, point["epoch"], live_for, where))
             assert {key: point[key] for key in expected} == expected, (seed, point["epoch"])
             counted = {each: count_motif(each, landed, point["epoch"], live_for, where)[0] for each in motifs}
@@ -129,7 +129,7 @@ def assert_motif_counts(spark, home, ledger, landed, live_for, where, seed) -> N
         counted = {name: count_motif(name, landed, epoch, live_for, where)[1] for name in names}
         wanted = {(name, vertex): n for name, each in counted.items() for vertex, n in each.items()}
         assert {key: n for key, n in found.items() if n} == wanted, (seed, epoch)
-    shown = views.as_of(warehouse, row, "vertices", row.frontier, names).collect()
+    shown = views.select_as_of(warehouse, row, "vertices", row.frontier, names).collect()
     assert {(name, r.vertex): r[name] for r in shown for name in names if r[name]} == wanted, seed
 
 
@@ -203,5 +203,5 @@ def test_a_home_from_before_wedges_were_counted_counts_them_all(spark: SparkSess
     with ledger.engine.begin() as connection:
         assert connection.execute(sa.delete(books.totals).where(books.totals.c.measure == "wedges")).rowcount
     homes.run(home, ledger, [1])
-    points = views.totals(home, ledger, all_epochs=True)
+    points = views.select_totals(home, ledger, all_epochs=True)
     assert [point["wedges"] for point in points] == [1, 5] and points[1]["transitivity"] == 3 / 5

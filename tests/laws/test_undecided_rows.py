@@ -325,10 +325,10 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     assert bad.reason == """[edges] where = 'tag > 5' cannot be evaluated on {"tag":"abc"}"""
     assert bad.text == '{"src":0,"dst":4,"tag":"abc","op":"upsert","seq":0}'
     assert (ledger.published_batches()[0].rows, ledger.published_batches()[0].bad_rows) == (7, 1)
-    assert [point["edges"] for point in views.totals(home, ledger, all_epochs=True)] == [6, 7]
+    assert [point["edges"] for point in views.select_totals(home, ledger, all_epochs=True)] == [6, 7]
     checks = audit.audit_published(warehouse, ledger.get_revision(), [0, 1], lambda text: None)
     assert [check["name"] for check in checks if not check["passed"]] == []
-    told = explain.edge(
+    told = explain.explain_edge(
         warehouse, ledger.get_revision(), 1, ("1", "4")
     )  # its delete has a tag on which the condition fails
     assert [row["fate"] for row in told["rows"]] == ["a deletion"] and not told["there"]
@@ -357,7 +357,7 @@ def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
 
     def describe_batch() -> tuple[int, int, int]:
         batch = ledger.published_batches()[0]
-        return views.totals(home, ledger)[0]["edges"], batch.rows, batch.bad_rows
+        return views.select_totals(home, ledger)[0]["edges"], batch.rows, batch.bad_rows
 
     assert describe_batch() == (6, 6, 1)
     with pytest.raises(RunFailed, match=r"epoch=0/rows\.csv line 8: \[edges\] where = 'tag > 5'") as refused:

@@ -39,8 +39,8 @@ def seed(tmp_path: Path) -> Seed:
 @pytest.fixture(scope="package")
 def states(tmp_path_factory: pytest.TempPathFactory, clock: None) -> Seed:
     """A home with an epoch in every state; its pages are written. Tests only read it."""
-    from pipeline.report import write
+    from pipeline.report import write_pages
 
     seed = every_state(tmp_path_factory.mktemp("states"))
-    write(seed.home, seed.ledger, [epoch for epoch in range(12_600, 12_646)])
+    write_pages(seed.home, seed.ledger, [epoch for epoch in range(12_600, 12_646)])
     return seed

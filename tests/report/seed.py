@@ -54,7 +54,7 @@ def proof(epoch: int) -> list[dict[str, Any]]:
 
 def write(*arguments: Any, **options: Any) -> list[Path]:
     """As the pages' own, in a folder of this machine."""
-    return [Path(page) for page in report.write(*arguments, **options)]
+    return [Path(page) for page in report.write_pages(*arguments, **options)]
 
 
 def write_former(*arguments: Any) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.report import document
+from pipeline.report import epoch_document
 from tests.browser import Visit
 from tests.report.seed import DAY, HOSTILE, Seed, check, write
 
@@ -130,7 +130,9 @@ def test_two_epochs_are_compared_and_the_address_names_them(seed: Seed, browser:
     assert page.locator("#compared").inner_text() == "Not among the epochs of this page: 2004-07-99"
     page.get_by_role("textbox", name="To", exact=True).fill("2004-07-10")
     edges = page.locator("#difference tbody tr", has_text="Edges").inner_text().split()
-    then, now = (document(seed.home, seed.ledger, DAY + day)["graph"]["measures"]["edges"]["value"] for day in (2, 9))
+    then, now = (
+        epoch_document(seed.home, seed.ledger, DAY + day)["graph"]["measures"]["edges"]["value"] for day in (2, 9)
+    )
     assert now > then and edges == ["Edges", str(then), str(now), f"+{now - then}"]
     assert page.url.endswith("#compare=2004-07-03,2004-07-10")
     again = browser.new_page()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import AltneuError
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.report.rows import page_name
 from pipeline.tasks import web
 from tests.report.seed import DAY, Seed, audit, check, write, write_former
@@ -28,7 +28,7 @@ def test_a_former_revision_is_as_it_was(seed: Seed) -> None:
     def remember() -> None:
         revision = seed.ledger.get_revision().revision
         for epoch in seed.ledger.published_batches():
-            then[revision, epoch] = said(document(seed.home, seed.ledger, epoch))
+            then[revision, epoch] = said(epoch_document(seed.home, seed.ledger, epoch))
 
     seed.good_days(6)
     remember()
@@ -38,13 +38,13 @@ def test_a_former_revision_is_as_it_was(seed: Seed) -> None:
     seed.run({DAY + 6: (9, 0)}, {DAY + 6: {"edges": 4, "truss2": 4}}, audit(DAY + 6))
     remember()
     seed.audit(audit(DAY + 2, "edge totals", observed="1 difference"))
-    then.update({(3, DAY + 2): said(document(seed.home, seed.ledger, DAY + 2))})
+    then.update({(3, DAY + 2): said(epoch_document(seed.home, seed.ledger, DAY + 2))})
     seed.run({}, {}, audit(DAY + 2), kind="rebuild")
     remember()
     seed.rollback(2)
     assert len(then) == 6 + 6 + 7 + 7
     for (revision, epoch), before in then.items():
-        assert said(document(seed.home, seed.ledger, epoch, revision)) == before, (revision, epoch)
+        assert said(epoch_document(seed.home, seed.ledger, epoch, revision)) == before, (revision, epoch)
 
 
 def test_its_page_names_the_revision_and_leads_to_the_newest(seed: Seed) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline import report
 from pipeline.landing.survey import grid
-from pipeline.report import document, pages
+from pipeline.report import epoch_document, pages
 from pipeline.run import rollback
 from tests.report.seed import DAY, Seed, Totals, audit, check, write
 from tests.report.test_pages import Reader
@@ -40,7 +40,7 @@ def test_a_correction_of_the_first_epoch_rewrites_the_later_ones(seed: Seed) -> 
     seed.run({DAY: (7, 0)}, {DAY: {"edges": -1}}, audit(DAY))
     write(seed.home, seed.ledger, [DAY])
     for day, edges in zip(ALL, (2, 4, 6), strict=True):
-        found = document(seed.home, seed.ledger, day)
+        found = epoch_document(seed.home, seed.ledger, day)
         assert found["graph"]["measures"]["edges"]["value"] == edges
         assert found["state"] == ("good" if day == DAY else "unaudited")
         assert ("Equal to a full" in text(seed, day)) == (day == DAY)
@@ -49,7 +49,7 @@ def test_a_correction_of_the_first_epoch_rewrites_the_later_ones(seed: Seed) -> 
         seed, DAY + 1
     )
     seed.audit([*audit(DAY + 1), *audit(DAY + 2, "edge totals equal")])
-    report.refresh(seed.home, seed.ledger)
+    report.refresh_pages(seed.home, seed.ledger)
     assert "Equal to a full recomputation" in text(seed, DAY + 1)
 
 
@@ -59,24 +59,24 @@ def test_a_rollback_rewrites_what_it_takes_back_and_what_comes_after(seed: Seed)
     write(seed.home, seed.ledger, [DAY])
     seed.rollback(3)
     for day, edges in zip(ALL, (3, 5, 7), strict=True):
-        assert document(seed.home, seed.ledger, day)["graph"]["measures"]["edges"]["value"] == edges
+        assert epoch_document(seed.home, seed.ledger, day)["graph"]["measures"]["edges"]["value"] == edges
         assert "at revision 5, from the database" in text(seed, day) and "Equal to a full" not in text(seed, day)
     assert "Rolled back: 7 rows became 10." in text(seed, DAY)
     index = Reader((seed.home.reports / "index.html").read_text()).text
     assert "Revision 5, a rollback, holds back what was published of 1 epoch (2004-07-01)" in index
     seed.rollback(1)
-    assert document(seed.home, seed.ledger, DAY + 1)["state"] == "empty"
+    assert epoch_document(seed.home, seed.ledger, DAY + 1)["state"] == "empty"
     assert "Nothing is published for this epoch." in text(seed, DAY + 1)
 
 
 def test_a_rebuild_makes_every_comparison_stale_and_a_difference_too(seed: Seed) -> None:
     three(seed)
     seed.audit(audit(DAY + 1, "edge totals"))
-    report.refresh(seed.home, seed.ledger)
+    report.refresh_pages(seed.home, seed.ledger)
     assert "Do not use this epoch yet" in text(seed, DAY + 1) and "Equal to a full" in text(seed, DAY)
     seed.run({}, {}, audit(DAY + 2), kind="rebuild")
     write(seed.home, seed.ledger, ALL)
-    assert [document(seed.home, seed.ledger, day)["state"] for day in ALL] == ["unaudited", "unaudited", "good"]
+    assert [epoch_document(seed.home, seed.ledger, day)["state"] for day in ALL] == ["unaudited", "unaudited", "good"]
     assert "It was compared at revision 3 and differed then; revision 4 has computed it again since." in text(
         seed, DAY + 1
     )
@@ -86,11 +86,11 @@ def test_a_difference_counts_until_it_is_compared_again(seed: Seed) -> None:
     three(seed)
     seed.audit(audit(DAY + 1, "edge totals"))
     seed.run({DAY: (7, 0)}, {DAY: {"edges": -1}})
-    found = document(seed.home, seed.ledger, DAY + 1)
+    found = epoch_document(seed.home, seed.ledger, DAY + 1)
     assert found["state"] == "wrong" and not found["audit"]["fresh"]
     assert "at revision 3, and was not repeated since: edge totals equal" in found["verdict"]["headline"]
     seed.audit(audit(DAY + 1))
-    assert document(seed.home, seed.ledger, DAY + 1)["state"] == "good"
+    assert epoch_document(seed.home, seed.ledger, DAY + 1)["state"] == "good"
 
 
 def test_only_pages_that_changed_are_written(seed: Seed) -> None:
@@ -105,7 +105,7 @@ def test_only_pages_that_changed_are_written(seed: Seed) -> None:
     later = {f"epoch={seed.home.schedule.format_label(DAY + n)}.html" for n in (37, 38, 39)}
     assert {name for name in after if after[name] != before[name]} == later
     seed.audit(audit(DAY + 3))
-    report.refresh(seed.home, seed.ledger)
+    report.refresh_pages(seed.home, seed.ledger)
     assert {name for name, at in touched(seed).items() if at != after[name]} == {"epoch=2004-07-04.html"}
 
 
@@ -130,7 +130,7 @@ def test_a_page_of_another_writer_or_version_is_written_anew(seed: Seed) -> None
     good = stale.read_text()
     stale.write_text("<p>Yes: equal")
     os.utime(stale, ns=(1, 1))
-    report.refresh(seed.home, seed.ledger)
+    report.refresh_pages(seed.home, seed.ledger)
     assert Reader(stale.read_text()).text.split("Written")[0] == Reader(good).text.split("Written")[0]
     (seed.home.reports / pages.MANIFEST).write_text("[no json")
     write(seed.home, seed.ledger, [])
@@ -140,7 +140,7 @@ def test_a_page_of_another_writer_or_version_is_written_anew(seed: Seed) -> None
 def test_a_page_that_cannot_be_written_stops_nothing(seed: Seed) -> None:
     seed.good_days(2)
     seed.home.reports.write_text("a file in its place")
-    assert "FileExistsError" in (report.refresh(seed.home, seed.ledger, [DAY]) or "")
+    assert "FileExistsError" in (report.refresh_pages(seed.home, seed.ledger, [DAY]) or "")
 
 
 def test_a_warning_does_not_vanish_with_a_correction_of_an_earlier_epoch(seed: Seed) -> None:
@@ -150,18 +150,18 @@ def test_a_warning_does_not_vanish_with_a_correction_of_an_earlier_epoch(seed: S
     seed.run({day: (10, 0) for day in ALL}, ONE, [rows, *audit(DAY + 2)])
     again = check(DAY + 2, "the triangles grow as usual", suite="volumes", severity="warning")
     seed.run({DAY: (7, 0)}, {DAY: {"edges": -1}}, [again])
-    found = document(seed.home, seed.ledger, DAY + 2)
+    found = epoch_document(seed.home, seed.ledger, DAY + 2)
     kept = {one["name"]: one for one in found["checks"]}["as many rows as usual"]
     assert found["state"] == "warning" and kept["fresh"] and kept["counts"]
     index = Reader(write(seed.home, seed.ledger, ALL)[0].read_text()).text
     assert "as many rows as usual: 3 of 10 rows" in index[: index.index("The graph over time")]
 
     seed.run({DAY + 2: (11, 0)}, {}, [grown])
-    found = document(seed.home, seed.ledger, DAY + 2)
+    found = epoch_document(seed.home, seed.ledger, DAY + 2)
     states = {one["name"]: (one["passed"], one["fresh"], one["counts"]) for one in found["checks"]}
     assert states["as many rows as usual"] == (False, False, False)  # of a batch that is not there any more
     seed.run({DAY: (8, 0)}, {DAY: {"edges": 1}})
-    found = document(seed.home, seed.ledger, DAY + 2)
+    found = epoch_document(seed.home, seed.ledger, DAY + 2)
     states = {one["name"]: (one["passed"], one["fresh"], one["counts"]) for one in found["checks"]}
     assert states["the edges grow as usual"] == (False, False, True) and found["state"] == "warning"
     write(seed.home, seed.ledger, [])
@@ -179,32 +179,32 @@ def test_status_page_and_index_say_the_same(seed: Seed) -> None:
         (None, "equal at revision 3, may have changed since"),
     ]
     for row in rows:
-        says = document(seed.home, seed.ledger, row["epoch"])["audit"]["says"]
+        says = epoch_document(seed.home, seed.ledger, row["epoch"])["audit"]["says"]
         assert {"equal": True, "differs": False, "stale": None}[says] == row["audited"]
 
 
 def test_a_run_that_others_overtook_makes_nothing_red(seed: Seed) -> None:
     three(seed)
     seed.run({DAY: (9, 0)}, {}, error="superseded by revision 4", state="superseded")
-    assert document(seed.home, seed.ledger, DAY)["state"] == "good"
+    assert epoch_document(seed.home, seed.ledger, DAY)["state"] == "good"
     run_id = "late"  # it began on revision 3, another one published the epoch, and then it failed
     seed.ledger.create_run(run_id, 3, [DAY], {})
     seed.run({DAY: (9, 0)}, {}, audit(DAY))
     seed.ledger.finish_run(run_id, "failed", "it lost")
-    assert document(seed.home, seed.ledger, DAY)["state"] == "good"
+    assert epoch_document(seed.home, seed.ledger, DAY)["state"] == "good"
     seed.run({DAY: (5, 0)}, {}, error="interrupted during truss", state="interrupted")
-    assert document(seed.home, seed.ledger, DAY)["state"] == "good"
+    assert epoch_document(seed.home, seed.ledger, DAY)["state"] == "good"
     seed.run({DAY + 3: (5, 0)}, {}, error="interrupted during truss", state="interrupted")
-    found = document(seed.home, seed.ledger, DAY + 3)
+    found = epoch_document(seed.home, seed.ledger, DAY + 3)
     assert found["state"] == "running" and "was interrupted" in found["verdict"]["headline"]
     seed.run({DAY: (5, 0)}, {}, error="ingest: no space")
-    assert document(seed.home, seed.ledger, DAY)["state"] == "failed"
+    assert epoch_document(seed.home, seed.ledger, DAY)["state"] == "failed"
 
 
 def test_a_correction_is_looked_at_as_one(seed: Seed) -> None:
     seed.good_days(10)
     seed.run({DAY + 4: (7, 2)}, {DAY + 4: {"edges": -6, "triangles": -1}, DAY + 7: {"edges": 6}}, audit(DAY + 4))
-    found = document(seed.home, seed.ledger, DAY + 4)
+    found = epoch_document(seed.home, seed.ledger, DAY + 4)
     was = 20 + (DAY + 4) % 5
     assert found["verdict"]["headline"].startswith(f"Corrected: {was} rows became 7. Loaded well.")
     assert f"in place of {was} rows of revision 1" in found["verdict"]["answers"]["loaded"]
@@ -250,6 +250,6 @@ def test_a_rollback_to_the_empty_state_leaves_pages_that_say_so(seed: Seed) -> N
     three(seed)
     rollback.roll_back(seed.home, seed.ledger, 0)
     for day in ALL:
-        assert document(seed.home, seed.ledger, day)["state"] == "empty"
+        assert epoch_document(seed.home, seed.ledger, day)["state"] == "empty"
         assert "Nothing is published for this epoch." in text(seed, day)
     assert "Nothing is published." in Reader((seed.home.reports / "index.html").read_text()).text

@@ -11,7 +11,7 @@ import pytest
 
 import pipeline.report.pages
 from pipeline.home.directory import Home
-from pipeline.report.html.charts import ticks
+from pipeline.report.html.charts import axis_ticks
 from pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, HOSTILE, Seed, audit, check, write
 
@@ -196,9 +196,9 @@ def test_schedules_of_hours_weeks_and_integers(tmp_path: Path) -> None:
 
 
 def test_the_ticks_of_a_picture_are_few_whole_and_cover_it() -> None:
-    assert (ticks(7), ticks(8231), ticks(0)) == ([0, 3, 6, 9], [0, 3000, 6000, 9000], [0, 1])
+    assert (axis_ticks(7), axis_ticks(8231), axis_ticks(0)) == ([0, 3, 6, 9], [0, 3000, 6000, 9000], [0, 1])
     for top in [*range(1, 3_000), 10**9, 123_456_789_012]:
-        found = ticks(top)
+        found = axis_ticks(top)
         assert len(found) <= 4 and found[-1] >= top and all(tick == int(tick) for tick in found), (top, found)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.report import overview as whole
 from pipeline.state.ledger import Ledger
 from tests.report.seed import DAY, audit, long_history, write
@@ -44,7 +44,7 @@ def test_a_page_reads_as_much_of_a_long_history_as_of_a_short_one(
         seed = long_history(tmp_path / str(days), days)
         for epoch in (DAY + 130, DAY + days - 1):
             reads.taken()
-            assert document(seed.home, seed.ledger, epoch)["state"] == "good"
+            assert epoch_document(seed.home, seed.ledger, epoch)["state"] == "good"
             found[days, epoch] = reads.taken()
     assert len(set(found.values())) == 1, found
     statements, rows = found[SHORT, DAY + 130]

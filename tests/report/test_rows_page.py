@@ -10,8 +10,17 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from pipeline.report.html import rows_page
-from pipeline.report.rows import Edge, Group, _drawn, _flows, _listed, _said, communities, numbered
+from pipeline.report.html import render_rows_page
+from pipeline.report.rows import (
+    Edge,
+    Group,
+    _community_events,
+    _community_flows,
+    _drawn_community,
+    _list_members,
+    edge_communities,
+    number_communities,
+)
 from tests.browser import Visit as Visited
 from tests.report.seed import HOSTILE
 from tests.report.test_pages import Reader
@@ -32,7 +41,7 @@ def test_communities_are_the_components_of_the_graph_of_triangles(seed: int) -> 
         if all(side in edges for side in sides):
             joined.add_edges_from(combinations(sides, 2))
     expected = sorted(sorted(part) for part in nx.connected_components(joined))
-    found = communities(edges)
+    found = edge_communities(edges)
     by_vertices: dict[Group, list[Edge]] = {}
     for part in expected:  # those of the same vertices are shown as one
         by_vertices.setdefault(frozenset(end for edge in part for end in edge), []).extend(part)
@@ -50,18 +59,18 @@ STORY = [
 
 
 def test_what_becomes_of_them() -> None:
-    groups = [communities(edges) for edges in STORY]
-    numbers = numbered(groups)
+    groups = [edge_communities(edges) for edges in STORY]
+    numbers = number_communities(groups)
     assert numbers == [[1, 2], [1, 2, 3], [1, 3], [1, 4], []]
-    said = [sorted(_said(groups, numbers, place)) for place in range(len(STORY))]
+    said = [sorted(_community_events(groups, numbers, place)) for place in range(len(STORY))]
     assert said == [[], ["3 is new"], ["2 merged into 1"], ["3 is gone", "4 split from 1"], ["1 is gone", "4 is gone"]]
 
 
 def page(folder: Path, story: list[set[Edge]], name: str, rows: int) -> Path:
     """The page of a made-up history, with rows and names as they may be."""
     called = {vertex: f"{name}{vertex}" for edges in story for edge in edges for vertex in edge}
-    groups = [communities(edges) for edges in story]
-    numbers = numbered(groups)
+    groups = [edge_communities(edges) for edges in story]
+    numbers = number_communities(groups)
     steps: list[dict[str, Any]] = []
     for place, mine in enumerate(groups):
         now = {vertex for group in mine for vertex in group}
@@ -73,14 +82,14 @@ def page(folder: Path, story: list[set[Edge]], name: str, rows: int) -> Path:
                     {"number": number, "vertices": len(group), "edges": len(edges)}
                     for number, (group, edges) in zip(numbers[place], mine.items(), strict=True)
                 ],
-                "flows": _flows(groups[place - 1], mine) if place else [],
-                "entered": _listed(now - then, called),
-                "left": _listed(then - now, called),
-                "said": list(_said(groups, numbers, place)),
+                "flows": _community_flows(groups[place - 1], mine) if place else [],
+                "entered": _list_members(now - then, called),
+                "left": _list_members(then - now, called),
+                "said": list(_community_events(groups, numbers, place)),
             }
         )
     k_of = {edge: 3 + edge[0] % 3 for edges in story for edge in edges}
-    drawn = [_drawn(n, mine, k_of, called) for n, mine in zip(numbers[-1], groups[-1].values(), strict=True)]
+    drawn = [_drawn_community(n, mine, k_of, called) for n, mine in zip(numbers[-1], groups[-1].values(), strict=True)]
     table = {
         "view": "edges",
         "title": "Edges",
@@ -102,7 +111,7 @@ def page(folder: Path, story: list[set[Edge]], name: str, rows: int) -> Path:
         "trusses": {"k": 3, "edges": len(story[-1]), "epochs": steps, "drawn": drawn, "more": 0},
     }
     path = folder / "rows=2004-05-05.revision=7.html"
-    path.write_text(rows_page(found, lambda name: False), encoding="utf-8")
+    path.write_text(render_rows_page(found, lambda name: False), encoding="utf-8")
     return path
 
 

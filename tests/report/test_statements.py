@@ -14,13 +14,13 @@ import pytest
 from expectations import volumes
 from pipeline import report
 from pipeline.landing.survey import grid
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.report import pages as files
-from pipeline.report.checks import known
-from pipeline.report.document import describe
-from pipeline.report.html import epoch_page
-from pipeline.report.html.words import STATES, number, signed
-from pipeline.report.state import State
+from pipeline.report.checks import known_checks
+from pipeline.report.document import describe_epoch
+from pipeline.report.html import render_epoch_page
+from pipeline.report.html.words import STATES, format_number, format_signed
+from pipeline.report.state import ReportState
 from pipeline.state import lease
 from pipeline.state.facts import from_json, to_json, without_version
 from pipeline.state.incidents import STAGES as STAGES_FAIL
@@ -232,7 +232,7 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
         told = "" if not former else "Published again" if former["taken_back"] else "Corrected: "
         told = "Rolled back: " if former and former["by"] == "rollback" and not former["taken_back"] else told
         if former and not former["taken_back"] and former["rows"] != here["rows"]:
-            told += f"{number(former['rows'])} row"
+            told += f"{format_number(former['rows'])} row"
         assert said.startswith(told) and (
             bool(told) == any(w in said for w in ("Corrected:", "Rolled back:", "again af"))
         )
@@ -253,7 +253,7 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
         start["stale"] = "It was compared at" if audit["checks"] else "It was proved at"
         passed = sum(1 for c in checks if c["passed"] and c["fresh"])
         counting = sum(1 for c in checks if c["counts"])
-        others = f"{number(passed)} other check" in said or not passed + counting
+        others = f"{format_number(passed)} other check" in said or not passed + counting
         return said.startswith(start[audit["says"]]) and others and (not counting or f"{counting} failed" in said)
 
     def changed(said: str) -> bool:
@@ -263,7 +263,7 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
         top = seen["measures"]["max_trussness"]
         words = {name: {1: one, -1: one} for name, one in zip(SUMS, ("vertex", "edge", "triangle"), strict=True)}
         told = all(
-            bool(re.search(rf"{re.escape(signed(n))} {words[name].get(n, name)}\b", said)) == bool(n)
+            bool(re.search(rf"{re.escape(format_signed(n))} {words[name].get(n, name)}\b", said)) == bool(n)
             for name, n in steps
         )
         return told and (f"{top['before']} → {top['value']}" in said) == bool(top["change"])
@@ -272,12 +272,14 @@ def expected(world: World, epoch: int) -> dict[str, Any]:
         if here is None:
             return said.startswith("No: the run failed") if state == "failed" else said == "Nothing is published of it."
         if here["former"] and not here["former"]["taken_back"]:
-            assert f"in place of {number(here['former']['rows'])} row" in said
+            assert f"in place of {format_number(here['former']['rows'])} row" in said
         past = here["history"]
         if past["low"] is not None:
             how = "More" if here["rows"] > past["high"] else "Fewer" if here["rows"] < past["low"] else "As many"
             assert f"{how} rows {'as' if how == 'As many' else 'than'} usual" in said
-        return f"{number(here['rows'])} row" in said and ("none in quarantine" in said) == (not here["quarantined"])
+        return f"{format_number(here['rows'])} row" in said and ("none in quarantine" in said) == (
+            not here["quarantined"]
+        )
 
     command = COMMANDS.get(state, lambda said: said and said.startswith(("altneu repair", "altneu audit")))
     return {
@@ -316,9 +318,9 @@ def judge(world: World) -> None:
     """Every document, the index, `status` and every page that lies in the reports."""
     home, ledger = world.seed.home, world.seed.ledger
     epochs = list(range(DAY - 1, DAY + DAYS + 1))
-    state = State(home, ledger, epochs)  # all at once, as the files are written; and one alone, as on request
-    documents = {epoch: describe(state, epoch, lease.timestamp()) for epoch in epochs}
-    alone = document(home, ledger, world.dice.choice(epochs))
+    state = ReportState(home, ledger, epochs)  # all at once, as the files are written; and one alone, as on request
+    documents = {epoch: describe_epoch(state, epoch, lease.timestamp()) for epoch in epochs}
+    alone = epoch_document(home, ledger, world.dice.choice(epochs))
     assert alone | {"written": None} == documents[alone["epoch"]] | {"written": None}
     for epoch, found in documents.items():
         match(expected(world, epoch), found, world.label(epoch))
@@ -329,7 +331,9 @@ def judge(world: World) -> None:
     for epoch, found in documents.items():
         path = home.reports / report.page_name(home, epoch)
         if path.exists():
-            path.with_suffix(".now").write_text(epoch_page(found, names.__contains__, known(world.seed.ledger)))
+            path.with_suffix(".now").write_text(
+                render_epoch_page(found, names.__contains__, known_checks(world.seed.ledger))
+            )
             assert unwritten(path) == unwritten(path.with_suffix(".now")), f"{path.name} is out of date"
 
 
@@ -343,7 +347,7 @@ def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
             world.said[newest, epoch] = {**documents[epoch], "written": None}
     before = [key for key in world.said if key[0] < newest]
     for revision, epoch in world.dice.sample(before, min(len(before), 2)):
-        found = document(world.seed.home, world.seed.ledger, epoch, revision)
+        found = epoch_document(world.seed.home, world.seed.ledger, epoch, revision)
         assert found.pop("former") == {"revision": revision, "newest": newest}
         assert {**found, "written": None} == world.said[revision, epoch], f"{world.label(epoch)} at {revision}"
 
@@ -351,9 +355,9 @@ def former(world: World, documents: dict[int, dict[str, Any]]) -> None:
 def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     stand = list_epoch_statuses(ledger, ledger.get_revision())
-    there = files.Files(home, stand, files.Folder(home))
+    there = files.ReportIndex(home, stand, files.PageStore(home))
     every = list_incidents(ledger)
-    found = files.overview(home, ledger, stand, "now", there.shows, {"at": "then", "missing": []}, every)
+    found = files.index_document(home, ledger, stand, "now", there.shown_state, {"at": "then", "missing": []}, every)
     by_check = {
         (one.first.suite, one.first.name): one for one in every if one.is_open and one.first.suite != STAGES_FAIL
     }
@@ -375,7 +379,7 @@ def index(world: World, documents: dict[int, dict[str, Any]]) -> None:
                 "why": bool if needs else None,
                 "rows": one["landed"]["rows"] if one["landed"] else None,
                 "bad_rows": one["landed"]["quarantined"] if one["landed"] else None,
-                "page": "new" if (home.reports / there.name(epoch)).exists() else None,
+                "page": "new" if (home.reports / there.page_name(epoch)).exists() else None,
                 **{name: measures[name]["value"] if measures else None for name in (*SUMS, "max_trussness")},
             }
         )

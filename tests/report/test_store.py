@@ -39,15 +39,15 @@ def test_the_same_pages_as_in_a_folder(both: list[Seed], store: Store) -> None:
     """Links lead to neighbours by their names, so that a bucket is read as a folder is; only what changed is sent."""
     disk, other = both
     disk.run({DAY: (10, 0)}, {DAY: {"edges": 3}}, audit(DAY))
-    report.write(disk.home, disk.ledger, [DAY])
+    report.write_pages(disk.home, disk.ledger, [DAY])
     toml = other.home.path / "altneu.toml"
     toml.write_text(f'{toml.read_text()}[storage]\ndatabase = "{disk.home.database}"\n')
     remote = Home.open_home(other.home.path)
-    report.write(remote, disk.ledger, [DAY])
+    report.write_pages(remote, disk.ledger, [DAY])
     for day in DAYS[1:]:
         disk.run({day: (10, 0)}, {day: {"edges": 3}}, audit(day))
         for home in (disk.home, remote):
-            report.write(home, disk.ledger, [day])
+            report.write_pages(home, disk.ledger, [day])
     assert not remote.reports.exists() and not (remote.path / "reports").exists()
     found = texts(remote)
     assert found.keys() == texts(disk.home).keys() and len(found) > 5
@@ -56,12 +56,12 @@ def test_the_same_pages_as_in_a_folder(both: list[Seed], store: Store) -> None:
         for link in re.findall(r'href="([^"#:]+)(?:#[^"]*)?"', text):
             assert "/" not in link or link.startswith("data-docs/"), (name, link)
     store.seen.clear()
-    report.refresh(remote, disk.ledger)
+    report.refresh_pages(remote, disk.ledger)
     again = puts(store)
     assert "index.html" in again and not [name for name in again if name.startswith("epoch")]
     disk.run({DAY: (7, 0)}, {DAY: {"edges": -1}}, audit(DAY))
     store.seen.clear()
-    report.write(remote, disk.ledger, [DAY])
+    report.write_pages(remote, disk.ledger, [DAY])
     assert len([name for name in puts(store) if name.startswith("epoch")]) == 3
 
 
@@ -89,17 +89,17 @@ def test_a_otherthat_fails(fault: str, both: list[Seed], store: Store, monkeypat
     for method in ("GET", "PUT"):
         store.faults = lambda verb, path, method=method: fault if verb == method else None  # type: ignore[misc]
         with pytest.raises(Unavailable, match=r"\[reports\] uri = s3://.*/pages: ") as error:
-            report.write(seed.home, seed.ledger, [DAY])
+            report.write_pages(seed.home, seed.ledger, [DAY])
         assert "altneu doctor" in str(error.value.next) and "altneu report" in str(error.value.next)
-        written, why = report.write_of_run(seed.home, seed.ledger, [DAY])
+        written, why = report.write_run_pages(seed.home, seed.ledger, [DAY])
         assert written == [] and why and "[reports] uri = s3://" in why and "Next: altneu doctor" in why
-        assert "Unavailable" in str(report.refresh(seed.home, seed.ledger))
+        assert "Unavailable" in str(report.refresh_pages(seed.home, seed.ledger))
     store.faults = lambda method, path: fault if method == "GET" else None
     assert "2004-07-01" in str(web.report_page(str(seed.home.path), "epoch=2004-07-01.html"))  # made without it
     with pytest.raises(Unavailable):
         web.report_page(str(seed.home.path), "diff-1-2.html")
     store.faults = lambda method, path: None
-    report.refresh(seed.home, seed.ledger, [DAY])
+    report.refresh_pages(seed.home, seed.ledger, [DAY])
     assert "epoch=2004-07-01.html" in files.list_files(seed.home.reports_at)
     files._s3_filesystem.cache_clear()
 
@@ -107,6 +107,6 @@ def test_a_otherthat_fails(fault: str, both: list[Seed], store: Store, monkeypat
 def test_a_folder_elsewhere(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home", f'{DAILY}[reports]\nuri = "{tmp_path}/pages/"\n')
     seed.run({DAY: (10, 0)}, {DAY: {"edges": 3}}, audit(DAY))
-    written = report.write(seed.home, seed.ledger, [DAY])
+    written = report.write_pages(seed.home, seed.ledger, [DAY])
     assert written == [f"{tmp_path}/pages/index.html", f"{tmp_path}/pages/epoch=2004-07-01.html"]
     assert all(Path(page).is_file() for page in written) and not (tmp_path / "home" / "reports").exists()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.report.html import vertex_page, words
+from pipeline.report.html import render_vertex_page, words
 from tests.browser import Visit
 from tests.report.seed import HOSTILE
 from tests.report.test_pages import Reader
@@ -37,7 +37,7 @@ def page(folder: Path, name: str, neighbours: int, epochs: int = 40) -> Path:
     }
     path = folder / words.vertex_page(found["vertex"], found["label"], 7)
     near = words.vertex_page(f"{name}1", found["label"], 7)
-    path.write_text(vertex_page(found, {near, found["rows_page"]}.__contains__), encoding="utf-8")
+    path.write_text(render_vertex_page(found, {near, found["rows_page"]}.__contains__), encoding="utf-8")
     return path
 
 

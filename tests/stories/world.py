@@ -19,7 +19,7 @@ from pipeline.checking import audit
 from pipeline.landing.survey import grid
 from pipeline.reading import views
 from pipeline.reading.graph import Graph
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.state.records import Revision
 from pipeline.state.schema import totals
 from pipeline.storage.warehouse import Warehouse
@@ -220,7 +220,7 @@ class World:
 
     def _totals(self, row: Revision) -> None:
         truth = self.truths[row.revision]
-        found = views.totals(self.home, self.ledger, revision=row.revision, all_epochs=True)
+        found = views.select_totals(self.home, self.ledger, revision=row.revision, all_epochs=True)
         assert row.frontier == max(truth.batches), (row.revision, row.frontier, truth.batches.keys())
         assert [point["epoch"] for point in found] == list(range(min(truth.batches), row.frontier + 1))
         for point in found:
@@ -230,7 +230,7 @@ class World:
     def _pages(self, row: Revision) -> None:
         truth = self.newest
         for epoch, batch in truth.batches.items():
-            page = document(self.home, self.ledger, epoch)
+            page = epoch_document(self.home, self.ledger, epoch)
             wanted = truth.totals(epoch)
             graph = page["graph"]
             values = {name: graph["measures"][name]["value"] for name in SINGLE}

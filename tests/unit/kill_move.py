@@ -49,7 +49,7 @@ def main(home: str, folder: str, to: list[str], at: int) -> dict[str, int]:
     os.fsync = noted(os.fsync)
     sa.event.listen(sa.Engine, "commit", lambda connection: step())
     os.sync = lambda: None
-    report.refresh = lambda *home: None  # type: ignore[assignment]  # after the end
+    report.refresh_pages = lambda *home: None  # type: ignore[assignment]  # after the end
     move.write_text = noted(move.write_text)  # type: ignore[attr-defined]
     move.move_home(
         Home.open_home(home), destination.parse_target(folder, to), lambda text: None, lambda *homes: {1: ["edges"]}

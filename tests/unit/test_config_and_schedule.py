@@ -13,7 +13,7 @@ from pipeline.home.directory import Home, parse_settings
 from pipeline.home.schedule import Schedule
 from pipeline.landing.survey import grid
 from pipeline.reading import views
-from pipeline.reading.answers import ask
+from pipeline.reading.answers import run_query
 from pipeline.reading.engines import Engines
 from pipeline.reading.questions import Question
 from pipeline.run.decision import Scope
@@ -299,12 +299,14 @@ def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     ledger.put_batches("r", [StagedBatch(e, "d", 1, 1, 0) for e in (10, beyond)])
     ledger.put_totals("r", ["edges"], [("edges", 0, 10, 5), ("edges", 0, beyond, 1)])
     ledger.publish_revision("r", 0, beyond, {}, home.config.semantic_digest(), None)
-    rows = views.totals(home, ledger, all_epochs=True)
+    rows = views.select_totals(home, ledger, all_epochs=True)
     assert [(row["epoch"], row["label"], row["edges"]) for row in rows] == [
         (10, "1970-01-11", 5), (beyond, str(beyond), 6)
     ]  # fmt: skip
-    listed = ask(home, ledger, Question("totals", all_epochs=True), Engines(home, lambda: pytest.fail("no Spark")))
+    listed = run_query(
+        home, ledger, Question("totals", all_epochs=True), Engines(home, lambda: pytest.fail("no Spark"))
+    )
     assert listed.notes == ("2 of 12,523,611 epochs: those that landed or changed something",)
-    assert ask(home, ledger, Question("totals"), Engines(home, lambda: pytest.fail("no Spark"))).notes == ()
+    assert run_query(home, ledger, Question("totals"), Engines(home, lambda: pytest.fail("no Spark"))).notes == ()
     assert any(page.name == "index.html" for page in write(home, ledger, [10, beyond]))
     assert {row["epoch"] for row in grid(home, ledger)[1]} == {10, beyond}

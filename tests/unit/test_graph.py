@@ -18,7 +18,7 @@ from pipeline.cli.base import app
 from pipeline.errors import UsageError
 from pipeline.reading.answers import Answer
 from pipeline.reading.arguments import READERS
-from pipeline.reading.graph import Graph, Narrow, Views
+from pipeline.reading.graph import Graph, Narrowing, Views
 from pipeline.reading.questions import ANY, FLAGS, NAMES, VIEWS, Question
 from tests.report.seed import DAY, Seed
 
@@ -35,7 +35,7 @@ def test_every_view_is_a_method_and_every_option_an_argument_and_nothing_else() 
         takes = set(inspect.signature(getattr(Graph, name)).parameters) - {"self", "narrow"}
         assert takes == options | words, name
         assert "narrow" in inspect.signature(getattr(Graph, name)).parameters
-    assert set(Narrow.__annotations__) == set(ANY)
+    assert set(Narrowing.__annotations__) == set(ANY)
     assert {name for name in vars(Views) if not name.startswith("_")} == {*NAMES, "changes_since"}
     assert {name for name in vars(Graph) if not name.startswith("_")} == {*BESIDES, *FORMS}
 
@@ -55,7 +55,7 @@ class Asked(Views[Question]):
 
 def test_every_argument_has_a_reader() -> None:
     takes = {name for view in NAMES for name in inspect.signature(getattr(Graph, view)).parameters}
-    assert takes - {"self", "narrow"} | set(Narrow.__annotations__) == set(READERS)
+    assert takes - {"self", "narrow"} | set(Narrowing.__annotations__) == set(READERS)
 
 
 def test_dates_are_epochs() -> None:

@@ -183,8 +183,8 @@ def test_a_mute_ends(tmp_path: Path) -> None:
     by.record_note(seed.ledger, by.list_incidents(seed.ledger)[0], None, None, "2100-01-01T00:00:00.000+00:00")
     (one,) = by.list_incidents(seed.ledger)
     assert one.mute_at(lease.timestamp()) and not one.mute_at("2100-01-01T00:00:00.000+00:00")
-    assert report.incident(seed.home, one, lease.timestamp())["state"] == "muted"
-    assert report.incident(seed.home, one, "2101")["state"] == "open"
+    assert report.incident_document(seed.home, one, lease.timestamp())["state"] == "muted"
+    assert report.incident_document(seed.home, one, "2101")["state"] == "open"
     by.record_note(seed.ledger, one, None, None, "2000-01-01T00:00:00.000+00:00")  # the newest word counts
     assert by.list_incidents(seed.ledger)[0].mute_at(lease.timestamp()) is None
 
@@ -279,9 +279,9 @@ def test_on_postgresql(postgres: str, tmp_path: Path) -> None:
     by.record_note(
         seed.ledger, by.find_incident(seed.ledger, by.list_incidents(seed.ledger)[0].identifier), "Ada", "looking"
     )
-    text = report.index(seed.home, seed.ledger)
+    text = report.render_index(seed.home, seed.ledger)
     assert "4 open incidents" in text and "Ada: looking" in text
-    page = report.check(seed.home, seed.ledger, "check=volumes.as-many-rows-as-usual.html")
+    page = report.render_check(seed.home, seed.ledger, "check=volumes.as-many-rows-as-usual.html")
     assert page is not None and "It fails since" in page
     lands(0, rows(0, True))(seed)
     assert ("as many rows as usual", False, [0]) in shown(seed.ledger)

@@ -16,7 +16,7 @@ import pipeline.storage.session
 from pipeline.errors import LeaseLost, RevisionConflict, RunFailed
 from pipeline.home.directory import Home
 from pipeline.landing.survey import grid, survey
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.run import runner
 from pipeline.state import lease
 from pipeline.state.facts import EdgesFacts
@@ -197,7 +197,7 @@ def publish(home: Home, ledger: Ledger, run_id: str) -> None:
 def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:
     """What `status` and the pages say of epoch 1: state and error, and the page's state."""
     (row,) = grid(home, ledger)[1]
-    return row["state"], row["error"], document(home, ledger, 1)["state"]
+    return row["state"], row["error"], epoch_document(home, ledger, 1)["state"]
 
 
 def test_who_loses_at_publish_is_superseded(tmp_path: Path) -> None:

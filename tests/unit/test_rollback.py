@@ -9,7 +9,7 @@ import pytest
 from pipeline.errors import RevisionConflict, UsageError
 from pipeline.landing.survey import grid
 from pipeline.reading import views
-from pipeline.report import document
+from pipeline.report import epoch_document
 from pipeline.run import meaning, rollback
 from pipeline.state.ledger import Ledger
 from pipeline.state.records import EMPTY
@@ -29,13 +29,13 @@ def test_the_first_publication_can_be_taken_back(seed: Seed) -> None:
     row, epochs = rollback.roll_back(home, ledger, 0)
     assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [DAY, DAY + 1])
     assert ledger.get_revision() == row
-    assert ledger.published_batches() == {} and views.totals(home, ledger, all_epochs=True) == []
-    assert views.totals(home, ledger, revision=1)[0]["edges"] == 10
+    assert ledger.published_batches() == {} and views.select_totals(home, ledger, all_epochs=True) == []
+    assert views.select_totals(home, ledger, revision=1)[0]["edges"] == 10
     assert (grid(home, ledger), page_in_airflow(str(home.path))["epochs"]) == ((row, []), [])
     assert meaning.changed_meaning(home, ledger) == ([], "run")
     for epoch in (DAY, DAY + 1):
-        assert document(home, ledger, epoch)["state"] == "empty"
-        assert document(home, ledger, epoch)["graph"] is None
+        assert epoch_document(home, ledger, epoch)["state"] == "empty"
+        assert epoch_document(home, ledger, epoch)["graph"] is None
     write(home, ledger, epochs)
     # nothing to take back any more; forward again is a rollback too
     with pytest.raises(UsageError, match="what is published is empty, as of revision 0 already"):
@@ -48,7 +48,7 @@ def test_forward_again(seed: Seed) -> None:
     """After nothing, anything may be published, under other settings, too."""
     rollback.roll_back(seed.home, seed.ledger, 0)
     seed.run({DAY: (3, 0)}, {DAY: {"edges": 3, "vertices": 4}})
-    found = views.totals(seed.home, seed.ledger, all_epochs=True)
+    found = views.select_totals(seed.home, seed.ledger, all_epochs=True)
     assert [(point["epoch"], point["edges"], point["vertices"]) for point in found] == [(DAY, 3, 4)]
 
 

@@ -109,8 +109,8 @@ def test_pyiceberg_opens_the_tables_by_what_the_command_prints(name: str) -> Non
     with tempfile.TemporaryDirectory() as folder:
         seed = Seed(Path(folder, name))
         with pytest.raises(AltneuError):
-            outside.of(seed.home, seed.ledger)  # nothing is published
-        where = outside._catalog(seed.home, "mine")
+            outside.external_access(seed.home, seed.ledger)  # nothing is published
+        where = outside._catalog_properties(seed.home, "mine")
         catalog = SqlCatalog("mine", uri=where["uri"], warehouse=where["warehouse"])
         catalog.create_namespace("graph")
         table = catalog.create_table(

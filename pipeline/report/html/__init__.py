@@ -33,7 +33,7 @@ LEVELS = 6  # areas in the picture of the k-trusses
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _template_environment() -> jinja2.Environment:
     import jinja2  # where a page is made: commands that print what is on one need not wait for it
 
     folder = Path(__file__).parent
@@ -46,17 +46,17 @@ def _environment() -> jinja2.Environment:
     )
     for name in ("number", "signed", "duration", "share", "words", "plan", "cost", "listed", "vertex_page"):
         environment.filters[name] = getattr(words, name)
-    environment.filters["whole"] = _whole
-    environment.filters["moment"] = _moment
+    environment.filters["whole"] = _unbroken_markup
+    environment.filters["moment"] = _moment_markup
     environment.filters["quoted"] = quote
     environment.globals.update(
         STATES=words.STATES,
         KINDS=words.KINDS,
-        plural=words.plural,
-        line=charts.line,
-        bars=charts.bars,
-        flows=charts.flows,
-        graph=charts.graph,
+        plural=words.pluralize,
+        line=charts.line_chart,
+        bars=charts.bar_chart,
+        flows=charts.flow_chart,
+        graph=charts.graph_picture,
         style=Markup((folder / "style.css").read_text(encoding="utf-8")),
         script=Markup((folder / "index.js").read_text(encoding="utf-8")),
         times=Markup(_TIMES),
@@ -66,18 +66,18 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _moment(iso: str | None) -> Markup:
+def _moment_markup(iso: str | None) -> Markup:
     """An instant in UTC; a script puts it into the reader's zone, with UTC beside it."""
-    said = words.moment(iso)
+    said = words.format_moment(iso)
     return Markup('<time datetime="{}">{}</time>').format(iso, said) if iso else Markup(said)
 
 
-def _whole(text: str) -> Markup:
+def _unbroken_markup(text: str) -> Markup:
     """Text in which dates and runs of digits with hyphens do not break over lines."""
     return Markup(re.sub(r"\d{4}-\d\d-\d\d(T[\d-]+)?", r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
-def epoch_page(
+def render_epoch_page(
     found: Document,
     has: Callable[[str], bool],
     checks: Mapping[tuple[str, str], str],
@@ -91,9 +91,9 @@ def epoch_page(
     for name, meaning in _SEVERITIES.items():
         mine = [check for check in found["checks"] if check["severity"] == name]
         severities.append({"name": name, "meaning": meaning, "checks": mine})
-    return _environment().get_template("epoch.html").render(
+    return _template_environment().get_template("epoch.html").render(
         d={"former": None, **found}, title=title, has=has, checks=checks, docs=docs, rows=rows, severities=severities,
-        truss_picture=_trusses(found),
+        truss_picture=_truss_chart(found),
     )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ _SEVERITIES = {
 }
 
 
-def _trusses(found: Document) -> Document | None:
+def _truss_chart(found: Document) -> Document | None:
     """The picture of the k-trusses over the window, and its levels with their colours."""
     trend = found["trend"]
     ks = sorted({k for point in trend for k in point["trusses"]})
@@ -115,25 +115,27 @@ def _trusses(found: Document) -> Document | None:
         ks = sorted({ks[round(i * (len(ks) - 1) / (LEVELS - 1))] for i in range(LEVELS)})
     sizes = [(f"{k}-truss", [sum(n for at, n in point["trusses"].items() if at >= k) for point in trend]) for k in ks]
     labels = [point["label"] for point in trend]
-    svg = charts.nested("trusses", "Edges in the k-truss", labels, sizes)
-    levels = [{"name": name, "shade": charts.shade(place, len(sizes))} for place, (name, _) in enumerate(sizes)]
+    svg = charts.nested_area_chart("trusses", "Edges in the k-truss", labels, sizes)
+    levels = [
+        {"name": name, "shade": charts.shade_of_level(place, len(sizes))} for place, (name, _) in enumerate(sizes)
+    ]
     return {"svg": svg, "levels": levels}
 
 
-def difference_page(found: Document) -> str:
+def render_difference_page(found: Document) -> str:
     """What readers would see change, from the `document` of a difference with its first rows."""
-    return _environment().get_template("difference.html").render(d=found)
+    return _template_environment().get_template("difference.html").render(d=found)
 
 
-def check_page(found: Document, has: Callable[[str], bool], sensitivity: volumes.Sensitivity) -> str:
+def render_check_page(found: Document, has: Callable[[str], bool], sensitivity: volumes.Sensitivity) -> str:
     """The page of one check from its history (`checks.history`); links point to pages that it `has`."""
     points = [point for point in found["points"] if point["value"] is not None]
     labels = [point["label"] for point in points]
     drawn = [(point["value"], point["low"], point["high"], point["failed"]) for point in points]
     said = {"rows": "Rows", "growth": "Growth, as a factor,", "wrong": "What was wrong"}[found["of"]]
-    picture = charts.banded("epochs", said, labels, drawn) if points else ""
+    picture = charts.band_chart("epochs", said, labels, drawn) if points else ""
     named = [f"revision {each['revision']}" for each in found["revisions"]]
-    revisions = charts.bars("revisions", "Failures", named, [each["failed"] for each in found["revisions"]])
+    revisions = charts.bar_chart("revisions", "Failures", named, [each["failed"] for each in found["revisions"]])
     learned = {
         "window": volumes.WINDOW,
         "level": volumes.LEVEL,
@@ -145,33 +147,35 @@ def check_page(found: Document, has: Callable[[str], bool], sensitivity: volumes
         "sensitivity": sensitivity,
     }
     return (
-        _environment()
+        _template_environment()
         .get_template("check.html")
         .render(d=found, has=has, picture=picture, learned=learned, revisions=revisions)
     )
 
 
-def rows_page(found: Document, has: Callable[[str], bool]) -> str:
+def render_rows_page(found: Document, has: Callable[[str], bool]) -> str:
     """The rows behind an epoch's numbers, and its trusses drawn (`rows.describe`)."""
-    return _environment().get_template("rows.html").render(d=found, has=has)
+    return _template_environment().get_template("rows.html").render(d=found, has=has)
 
 
-def vertex_page(found: Document, has: Callable[[str], bool]) -> str:
+def render_vertex_page(found: Document, has: Callable[[str], bool]) -> str:
     """The page of a vertex (`vertex.describe`); links point to pages that it `has`."""
-    return _environment().get_template("vertex.html").render(d=found, has=has)
+    return _template_environment().get_template("vertex.html").render(d=found, has=has)
 
 
-def outdated_page(label: str, revision: int, at: str) -> str:
+def render_outdated_page(label: str, revision: int, at: str) -> str:
     """In place of a page that shows what has changed since: the command that writes it again."""
-    return _environment().get_template("outdated.html").render(label=label, revision=revision, at=at)
+    return _template_environment().get_template("outdated.html").render(label=label, revision=revision, at=at)
 
 
-def error_page(what: str, then: str | None) -> str:
+def render_error_page(what: str, then: str | None) -> str:
     """In place of a page that cannot be made: what happened, and what to type."""
-    return _environment().get_template("error.html").render(what=what, next=then)
+    return _template_environment().get_template("error.html").render(what=what, next=then)
 
 
-def index_page(found: Document, has: Callable[[str], bool], inside: Document | None = None, base: str = "") -> str:
+def render_index_page(
+    found: Document, has: Callable[[str], bool], inside: Document | None = None, base: str = ""
+) -> str:
     """The index over all epochs; an epoch without a page says the command that writes it.
 
     `inside`: what the page in Airflow shows besides, see `airflow.html`; `base`: where the pages are.
@@ -183,18 +187,18 @@ def index_page(found: Document, has: Callable[[str], bool], inside: Document | N
         for e in reversed(found["epochs"])
     ]  # fmt: skip
     states = [[state.mark, state.symbol, state.short] for state in words.STATES.values()]
-    groups = _groups(found["epochs"], found["seconds"], found["starts"])
-    shown, folds = groups[:SHOWN], _folds(groups[SHOWN:])
-    older = [[_packed(group) for group in fold["groups"]] for fold in folds]
+    groups = _group_epochs(found["epochs"], found["seconds"], found["starts"])
+    shown, folds = groups[:SHOWN], _fold_groups(groups[SHOWN:])
+    older = [[_pack_group(group) for group in fold["groups"]] for fold in folds]
     data = {"rows": rows, "states": states, "base": base, "folds": older, "differences": found["differences"]}
     names = [group["name"] for group in groups]
-    template = _environment().get_template("index.html" if inside is None else "airflow.html")
+    template = _template_environment().get_template("index.html" if inside is None else "airflow.html")
     return template.render(
         d=found, has=has, groups=shown, folds=folds, names=names, data=data, base=base, inside=inside
     )
 
 
-def _packed(group: Document) -> Document:
+def _pack_group(group: Document) -> Document:
     """A part of the grid for the script, which makes its cells from the rows: the place of the first, how many, and
     what is in them where it is neither a day nor the epoch's label."""
     cells = group["cells"]
@@ -203,14 +207,14 @@ def _packed(group: Document) -> Document:
     return packed if plain else packed | {"cells": [cell["cell"] for cell in cells]}
 
 
-def _folds(groups: list[Document]) -> list[Document]:
+def _fold_groups(groups: list[Document]) -> list[Document]:
     """Older parts of the grid, so many at a time, each with how its epochs stand."""
     folds = []
     for begin in range(0, len(groups), SHOWN):
         part = groups[begin : begin + SHOWN]
         states = [cell["state"] for group in part for cell in group["cells"]]
         said = [
-            f"{words.number(states.count(name))} {state.short}"
+            f"{words.format_number(states.count(name))} {state.short}"
             for name, state in words.STATES.items()
             if name in states
         ]
@@ -219,7 +223,7 @@ def _folds(groups: list[Document]) -> list[Document]:
     return folds
 
 
-def _groups(epochs: list[Document], seconds: int | None, starts: dict[int, datetime]) -> list[Document]:
+def _group_epochs(epochs: list[Document], seconds: int | None, starts: dict[int, datetime]) -> list[Document]:
     """The grid in parts, newest first: months of days, days of hours, years of weeks, hundreds of integers."""
     groups: dict[str, Document] = {}
     for place, entry in enumerate(epochs):

@@ -13,14 +13,14 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from .words import number
+from .words import format_number
 
 WIDTH, HEIGHT = 360, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 24
 MOST = 400  # points of a line: the picture has fewer pixels than that across
 
 
-def ticks(top: float) -> list[float]:
+def axis_ticks(top: float) -> list[float]:
     """0 and at most three round steps, the last one covering `top`; all of them whole."""
     if top <= 0:
         return [0, 1]
@@ -30,18 +30,18 @@ def ticks(top: float) -> list[float]:
     return [step * place for place in range(math.ceil(top / step) + 1)]
 
 
-def _short(value: float) -> str:
+def _short_number(value: float) -> str:
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{unit}"
-    return number(value)
+    return format_number(value)
 
 
 class _Frame:
     """The scales of one picture."""
 
     def __init__(self, labels: Sequence[str], top: float, bars: bool = False) -> None:
-        self.labels, self.ticks, self.bars = labels, ticks(top), bars
+        self.labels, self.ticks, self.bars = labels, axis_ticks(top), bars
         self.span = WIDTH - LEFT - RIGHT
         self.step = self.span / max(len(labels) if bars else len(labels) - 1, 1)
 
@@ -52,9 +52,9 @@ class _Frame:
         return TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / self.ticks[-1])
 
     def path(self, values: Sequence[float], stepped: bool = False) -> str:
-        parts = [f"M{_at(self.x(0))} {_at(self.y(values[0]))}"]
-        for place in _drawn(values)[1:]:
-            x, y = _at(self.x(place)), _at(self.y(values[place]))
+        parts = [f"M{_coordinate(self.x(0))} {_coordinate(self.y(values[0]))}"]
+        for place in _drawn_points(values)[1:]:
+            x, y = _coordinate(self.x(place)), _coordinate(self.y(values[place]))
             parts.append(f"H{x}V{y}" if stepped else f"L{x} {y}")
         return "".join(parts)
 
@@ -63,17 +63,19 @@ class _Frame:
         of the ticks, where they are not their numbers."""
         grid = ""
         for place, tick in enumerate(self.ticks):
-            y, said = self.y(tick), ticks[place] if ticks else _short(tick)
-            grid += f'<path class="grid" d="M{LEFT} {_at(y)}H{WIDTH - RIGHT}"/>' + _label(LEFT - 6, y + 4, said, True)
-        ends = _label(LEFT, HEIGHT - 6, self.labels[0])
+            y, said = self.y(tick), ticks[place] if ticks else _short_number(tick)
+            grid += f'<path class="grid" d="M{LEFT} {_coordinate(y)}H{WIDTH - RIGHT}"/>' + _text_label(
+                LEFT - 6, y + 4, said, True
+            )
+        ends = _text_label(LEFT, HEIGHT - 6, self.labels[0])
         if len(self.labels) > 1:
-            ends += _label(WIDTH - RIGHT, HEIGHT - 6, self.labels[-1], True)
+            ends += _text_label(WIDTH - RIGHT, HEIGHT - 6, self.labels[-1], True)
         said = f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(text)}</desc>'
         named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
         return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" {named}>{said}{grid}{body}{ends}</svg>')
 
 
-def _drawn(values: Sequence[float]) -> list[int]:
+def _drawn_points(values: Sequence[float]) -> list[int]:
     """The places of a line that are drawn: all, or of more than `MOST` the least and the greatest of each stretch."""
     if len(values) <= MOST:
         return list(range(len(values)))
@@ -85,73 +87,81 @@ def _drawn(values: Sequence[float]) -> list[int]:
     return sorted(places)
 
 
-def _at(value: float) -> str:
+def _coordinate(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _label(x: float, y: float, text: str, end: bool = False) -> str:
+def _text_label(x: float, y: float, text: str, end: bool = False) -> str:
     anchor = ' text-anchor="end"' if end else ""
-    return f'<text x="{_at(x)}" y="{_at(y)}"{anchor}>{escape(text)}</text>'
+    return f'<text x="{_coordinate(x)}" y="{_coordinate(y)}"{anchor}>{escape(text)}</text>'
 
 
-def _said(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
+def _chart_description(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
     low, high = min(values), max(values)
     return (
-        f"{name} from {labels[0]} to {labels[-1]}: {number(values[0])} at first, {number(values[-1])} at last, least "
-        f"{number(low)} ({labels[values.index(low)]}), most {number(high)} ({labels[values.index(high)]})."
+        f"{name} from {labels[0]} to {labels[-1]}: {format_number(values[0])} at first, {format_number(values[-1])} at last, least "
+        f"{format_number(low)} ({labels[values.index(low)]}), most {format_number(high)} ({labels[values.index(high)]})."
     )
 
 
-def line(
+def line_chart(
     ident: str, name: str, labels: Sequence[str], values: Sequence[float], stepped: bool = False, top: float = 0
 ) -> Markup:
     """A line over epochs with a dot at the last one. `top`: what the scale reaches at least."""
     if not values:
         return Markup("")
     frame = _Frame(labels, max(*values, top))
-    path, floor = frame.path(values, stepped), _at(frame.y(0))
-    x, y = _at(frame.x(len(values) - 1)), _at(frame.y(values[-1]))
+    path, floor = frame.path(values, stepped), _coordinate(frame.y(0))
+    x, y = _coordinate(frame.x(len(values) - 1)), _coordinate(frame.y(values[-1]))
     drawn = f'<path class="fill" d="{path}V{floor}H{LEFT}Z"/><path class="line" d="{path}"/>'
     drawn += f'<circle class="dot" cx="{x}" cy="{y}" r="3.5"/>'
-    return frame.wrap(ident, f"{name} over epochs", _said(name, labels, values), drawn)
+    return frame.wrap(ident, f"{name} over epochs", _chart_description(name, labels, values), drawn)
 
 
-def bars(ident: str, name: str, labels: Sequence[str], values: Sequence[float], middle: float | None = None) -> Markup:
+def bar_chart(
+    ident: str, name: str, labels: Sequence[str], values: Sequence[float], middle: float | None = None
+) -> Markup:
     """A bar per epoch, the last one marked; `middle` is drawn as a dashed line (what is usual)."""
     if not values:
         return Markup("")
     frame = _Frame(labels, max([*values, middle or 0]), bars=True)
-    width, floor, drawn = max(frame.step * 0.76, 0.4), _at(frame.y(0)), ""
+    width, floor, drawn = max(frame.step * 0.76, 0.4), _coordinate(frame.y(0)), ""
     for place, value in enumerate(values):
         left, right = frame.x(place) - width / 2, frame.x(place) + width / 2
         kind = "bar now" if place == len(values) - 1 else "bar"
-        shape = f"M{_at(left)} {floor}V{_at(frame.y(value))}H{_at(right)}V{floor}Z"
-        drawn += f'<path class="{kind}" d="{shape}"><title>{escape(labels[place])}: {number(value)}</title></path>'
-    text = _said(name, labels, values)
+        shape = f"M{_coordinate(left)} {floor}V{_coordinate(frame.y(value))}H{_coordinate(right)}V{floor}Z"
+        drawn += (
+            f'<path class="{kind}" d="{shape}"><title>{escape(labels[place])}: {format_number(value)}</title></path>'
+        )
+    text = _chart_description(name, labels, values)
     if middle is not None:
-        drawn += f'<path class="middle" d="M{LEFT} {_at(frame.y(middle))}H{WIDTH - RIGHT}"/>'
-        text += f" The dashed line is what is usual, {number(middle)}."
+        drawn += f'<path class="middle" d="M{LEFT} {_coordinate(frame.y(middle))}H{WIDTH - RIGHT}"/>'
+        text += f" The dashed line is what is usual, {format_number(middle)}."
     return frame.wrap(ident, f"{name} over epochs", text, drawn)
 
 
-def shade(place: int, levels: int) -> int:
+def shade_of_level(place: int, levels: int) -> int:
     """The colour of one of at most six levels, from 0 (light) to 5 (dark): fewer levels are further apart."""
     return 6 * (place + 1) // levels - 1
 
 
-def nested(ident: str, name: str, labels: Sequence[str], levels: Sequence[tuple[str, Sequence[float]]]) -> Markup:
+def nested_area_chart(
+    ident: str, name: str, labels: Sequence[str], levels: Sequence[tuple[str, Sequence[float]]]
+) -> Markup:
     """Areas that hold each other (each level at most the one before it), from light to dark."""
     if not levels or not labels:
         return Markup("")
     frame = _Frame(labels, max(max(values) for _, values in levels))
-    floor, drawn, text = _at(frame.y(0)), "", ""
+    floor, drawn, text = _coordinate(frame.y(0)), "", ""
     for place, (title, values) in enumerate(levels):
-        drawn += f'<path class="level level-{shade(place, len(levels))}" d="{frame.path(values)}V{floor}H{LEFT}Z"/>'
-        text += f"{title}: {number(values[-1])} at last, most {number(max(values))}. "
+        drawn += (
+            f'<path class="level level-{shade_of_level(place, len(levels))}" d="{frame.path(values)}V{floor}H{LEFT}Z"/>'
+        )
+        text += f"{title}: {format_number(values[-1])} at last, most {format_number(max(values))}. "
     return frame.wrap(ident, f"{name} over epochs", text.strip(), drawn)
 
 
-def banded(
+def band_chart(
     ident: str, name: str, labels: Sequence[str], points: Sequence[tuple[float, float | None, float | None, bool]]
 ) -> Markup:
     """A line over what is usual: a point is its value, the low and the high end of the band (None: not known), and
@@ -159,41 +169,45 @@ def banded(
     tops = [max(value, high or 0) for value, _, high, _ in points]
     most = min(max(tops, default=0), 20 * max((value for value, *_ in points), default=0) + 1)
     frame = _Frame(labels, math.log1p(most))
-    frame.ticks = [math.log1p(tick) for tick in _decades(most)]
+    frame.ticks = [math.log1p(tick) for tick in _decade_ticks(most)]
     y = [frame.y(min(math.log1p(value), frame.ticks[-1])) for value, *_ in points]
 
-    def edge(value: float | None) -> str:
-        return _at(frame.y(min(math.log1p(max(value or 0, 0)), frame.ticks[-1])))
+    def band_edge(value: float | None) -> str:
+        return _coordinate(frame.y(min(math.log1p(max(value or 0, 0)), frame.ticks[-1])))
 
     drawn = ""
     for place, (_, low, high, _) in enumerate(points):
         if low is not None and high is not None:
-            left = _at(max(frame.x(place) - frame.step / 2, LEFT))
-            right = _at(min(frame.x(place) + frame.step / 2, WIDTH - RIGHT))
-            drawn += f'<path class="band" d="M{left} {edge(low)}V{edge(high)}H{right}V{edge(low)}Z"/>'
-    path = "".join(f"{'L' if place else 'M'}{_at(frame.x(place))} {_at(y[place])}" for place in range(len(points)))
+            left = _coordinate(max(frame.x(place) - frame.step / 2, LEFT))
+            right = _coordinate(min(frame.x(place) + frame.step / 2, WIDTH - RIGHT))
+            drawn += f'<path class="band" d="M{left} {band_edge(low)}V{band_edge(high)}H{right}V{band_edge(low)}Z"/>'
+    path = "".join(
+        f"{'L' if place else 'M'}{_coordinate(frame.x(place))} {_coordinate(y[place])}" for place in range(len(points))
+    )
     drawn += f'<path class="line" d="{path}"/>'
     for place, (value, _, _, failed) in enumerate(points):
         if failed:
             x, at = frame.x(place), y[place]
-            cross = f"M{_at(x - 3)} {_at(at - 3)}l6 6M{_at(x - 3)} {_at(at + 3)}l6 -6"
-            drawn += f'<path class="cross" d="{cross}"><title>{escape(labels[place])}: {number(value)}</title></path>'
+            cross = f"M{_coordinate(x - 3)} {_coordinate(at - 3)}l6 6M{_coordinate(x - 3)} {_coordinate(at + 3)}l6 -6"
+            drawn += (
+                f'<path class="cross" d="{cross}"><title>{escape(labels[place])}: {format_number(value)}</title></path>'
+            )
     failures = [label for label, point in zip(labels, points, strict=True) if point[3]]
-    text = _said(name, labels, [value for value, *_ in points])
+    text = _chart_description(name, labels, [value for value, *_ in points])
     text += f" It failed at {', '.join(failures[-5:])}." if failures else " It failed nowhere."
     return frame.wrap(
-        ident, f"{name} over epochs", text, drawn, [_short(round(math.expm1(tick))) for tick in frame.ticks]
+        ident, f"{name} over epochs", text, drawn, [_short_number(round(math.expm1(tick))) for tick in frame.ticks]
     )
 
 
-def _decades(most: float) -> list[float]:
+def _decade_ticks(most: float) -> list[float]:
     """0, and powers of ten up to what covers `most`; at most five."""
     top = max(math.ceil(math.log10(max(most, 1))), 1)
     every = range(top, -1, -1 - top // 5)
     return [0, *sorted(10**power for power in every if power or top < 3)]
 
 
-def flows(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Markup:
+def flow_chart(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Markup:
     """Groups over epochs: a block each, as high as it has vertices, and between two epochs a ribbon for the vertices
     that both of two groups have."""
     width, height, gap, block = 2 * WIDTH, 230, 4, 16
@@ -223,20 +237,22 @@ def flows(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Markup:
             used[0, i], used[1, j] = used.get((0, i), 0.0) + thick, used.get((1, j), 0.0) + thick
             one, other, middle = x - across + block, x, x - (across - block) / 2
             ribbons += (
-                f'<path class="ribbon" d="M{_at(one)} {_at(left)}C{_at(middle)} {_at(left)} {_at(middle)} {_at(right)} '
-                f"{_at(other)} {_at(right)}V{_at(right + thick)}C{_at(middle)} {_at(right + thick)} {_at(middle)} "
-                f'{_at(left + thick)} {_at(one)} {_at(left + thick)}Z"/>'
+                f'<path class="ribbon" d="M{_coordinate(one)} {_coordinate(left)}C{_coordinate(middle)} {_coordinate(left)} {_coordinate(middle)} {_coordinate(right)} '
+                f"{_coordinate(other)} {_coordinate(right)}V{_coordinate(right + thick)}C{_coordinate(middle)} {_coordinate(right + thick)} {_coordinate(middle)} "
+                f'{_coordinate(left + thick)} {_coordinate(one)} {_coordinate(left + thick)}Z"/>'
             )
         for y, group in zip(tops[place], step["communities"], strict=True):
             tall, number = group["vertices"] * unit, group["number"]
             said = f"{step['label']}: {number}, {group['vertices']} vertices, {group['edges']} edges"
             blocks += (
-                f'<rect class="block" x="{_at(x)}" y="{_at(y)}" width="{block}" height="{_at(tall)}">'
+                f'<rect class="block" x="{_coordinate(x)}" y="{_coordinate(y)}" width="{block}" height="{_coordinate(tall)}">'
                 f"<title>{escape(said)}</title></rect>"
             )
             if tall >= 10:
-                blocks += f'<text class="in" x="{_at(x + block / 2)}" y="{_at(y + tall / 2 + 4)}">{number}</text>'
-    ends = _label(LEFT, height - 6, steps[0]["label"]) + _label(width - LEFT, height - 6, steps[-1]["label"], True)
+                blocks += f'<text class="in" x="{_coordinate(x + block / 2)}" y="{_coordinate(y + tall / 2 + 4)}">{number}</text>'
+    ends = _text_label(LEFT, height - 6, steps[0]["label"]) + _text_label(
+        width - LEFT, height - 6, steps[-1]["label"], True
+    )
     counts = [len(step["communities"]) for step in steps]
     text = f"{counts[0]} at {steps[0]['label']}, {counts[-1]} at {steps[-1]['label']}. The table below says the same."
     said = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
@@ -244,33 +260,36 @@ def flows(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Markup:
     return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{said}{ribbons}{blocks}{ends}</svg>')
 
 
-def graph(
+def graph_picture(
     ident: str, name: str, names: Sequence[str], lines: Sequence[tuple[int, int, int]], middle: int | None = None
 ) -> Markup:
     """A graph of up to some 60 vertices: their names, and its edges as two places and a weight; `middle`: the place of
     the vertex that it is about. The same graph is drawn in the same way, always."""
     width, height, edge = 560, 400, 28
-    where = _laid_out(len(names), [(a, b) for a, b, _ in lines])
+    where = _spring_layout(len(names), [(a, b) for a, b, _ in lines])
     x = [edge + 14 + (width - 2 * edge - 28) * place[0] for place in where]
     y = [edge + (height - 2 * edge) * place[1] for place in where]
     most = max((weight for *_, weight in lines), default=0)
     drawn = ""
     for a, b, weight in sorted(lines, key=lambda line: line[2]):
-        kind, shape = "tie strong" if weight == most else "tie", f"M{_at(x[a])} {_at(y[a])}L{_at(x[b])} {_at(y[b])}"
+        kind, shape = (
+            "tie strong" if weight == most else "tie",
+            f"M{_coordinate(x[a])} {_coordinate(y[a])}L{_coordinate(x[b])} {_coordinate(y[b])}",
+        )
         drawn += f'<path class="{kind}" d="{shape}"/>'
     for place, called in enumerate(names):
         short = called if len(called) <= 14 else f"{called[:13]}…"
         kind, radius = ("node it", 8) if place == middle else ("node", 4)
-        dot = f'<circle class="{kind}" cx="{_at(x[place])}" cy="{_at(y[place])}" r="{radius}">'
+        dot = f'<circle class="{kind}" cx="{_coordinate(x[place])}" cy="{_coordinate(y[place])}" r="{radius}">'
         drawn += f"{dot}<title>{escape(called)}</title></circle>"
-        drawn += f'<text class="name" x="{_at(x[place])}" y="{_at(y[place] - radius - 3)}">{escape(short)}</text>'
+        drawn += f'<text class="name" x="{_coordinate(x[place])}" y="{_coordinate(y[place] - radius - 3)}">{escape(short)}</text>'
     text = f"{len(names)} vertices and {len(lines)} edges; the thick ones have trussness {most}."
     said = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
     named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
     return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{said}{drawn}</svg>')
 
 
-def _laid_out(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
+def _spring_layout(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:
     """Places within the unit square: springs along the edges, and all vertices push each other away.
 
     Source: Fruchterman, Reingold 1991, from a circle; so many vertices apart need no more than 300 steps.

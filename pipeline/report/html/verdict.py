@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from .words import listed, noun, number, plural, share, signed
+from .words import count_noun, format_number, format_share, format_signed, join_words, pluralize
 
 Document = dict[str, Any]
 
 
-def verdict(found: Document) -> Document:
+def epoch_verdict(found: Document) -> Document:
     """`headline` in plain words, the next `command` (or None), and the `answers` to the four questions."""
-    headline, todo, command = _judged(found)
+    headline, todo, command = _headline_parts(found)
     return {
-        "headline": _corrected(found) + headline,
+        "headline": _corrected_sentence(found) + headline,
         "command": command,
         "answers": {
-            "loaded": _loaded(found),
-            "changed": _changed(found),
-            "trust": _trust(found),
+            "loaded": _load_answer(found),
+            "changed": _change_answer(found),
+            "trust": _trust_answer(found),
             "todo": todo,
         },
     }
 
 
-def _corrected(found: Document) -> str:
+def _corrected_sentence(found: Document) -> str:
     """What became of the epoch's own former batch, where another one took its place."""
     landed = found["landed"]
     former = landed["former"] if landed else None
@@ -33,21 +33,21 @@ def _corrected(found: Document) -> str:
     if former["taken_back"]:
         return "Published again after a rollback. "
     kind = "Rolled back" if former["by"] == "rollback" else "Corrected"
-    became = f"{plural(former['rows'], 'row')} became {number(landed['rows'])}"
+    became = f"{pluralize(former['rows'], 'row')} became {format_number(landed['rows'])}"
     if former["rows"] == landed["rows"]:
-        became = f"{plural(landed['rows'], 'row')} as before, other ones"
+        became = f"{pluralize(landed['rows'], 'row')} as before, other ones"
     return f"{kind}: {became}. "
 
 
 _RIGHT = {"equal": "equal to a full recomputation", "proved": "proved at this epoch"}
 
 
-def _judged(found: Document) -> tuple[str, str, str | None]:
+def _headline_parts(found: Document) -> tuple[str, str, str | None]:
     label, state = found["label"], found["state"]
     failed = [check for check in found["checks"] if check["counts"]]
     says = found["audit"]["says"]
     if state == "failed":
-        return _failed(found)
+        return _failure_parts(found)
     if state == "wrong":
         audited = found["audit"]["checks"] if says == "differs" else []
         wrong = [c for c in [*audited, *failed] if not c["passed"]]
@@ -55,15 +55,15 @@ def _judged(found: Document) -> tuple[str, str, str | None]:
         when = "" if wrong[0]["fresh"] else f" at revision {wrong[0]['revision']}, and was not repeated since"
         said = f"Do not use this epoch yet. A check failed{when}: {wrong[0]['name']} ({wrong[0]['observed']})."
         if wrong[0] not in audited:
-            return said, _remedy(wrong), f"altneu audit {label}"
+            return said, _remedy_sentence(wrong), f"altneu audit {label}"
         todo = "Do not use its numbers. A repair computes them again from the landed rows and publishes what differs."
         return said, todo, f"altneu repair {label}"
     if state == "warning":
         first = next(check for check in failed if check["severity"] == "warning")
         many = sum(1 for check in failed if check["severity"] == "warning")
-        said = f"{plural(many, 'check')} warned: {first['name']} ({first['observed']})."
+        said = f"{pluralize(many, 'check')} warned: {first['name']} ({first['observed']})."
         equal = f" The numbers are {_RIGHT[says]}." if says in _RIGHT else ""
-        return f"Loaded, but look at it. {_upper(said)}{equal}", _remedy([first]), None
+        return f"Loaded, but look at it. {_capitalize_first(said)}{equal}", _remedy_sentence([first]), None
     held = found["held"]
     if state == "empty":
         said = "Nothing is published for this epoch."
@@ -89,13 +89,13 @@ def _judged(found: Document) -> tuple[str, str, str | None]:
         return said, "Compare it with a full recomputation when the numbers matter.", f"altneu audit {label}"
     bad = found["landed"]["quarantined"]
     if bad:
-        put = plural(bad, "malformed row was put", "malformed rows were put")
+        put = pluralize(bad, "malformed row was put", "malformed rows were put")
         return (
-            f"Loaded well. {_upper(_RIGHT[says])}. {put} in quarantine.",
+            f"Loaded well. {_capitalize_first(_RIGHT[says])}. {put} in quarantine.",
             "Nothing for the numbers. To have the quarantined rows counted, correct the file and land it again.",
             None,
         )
-    good = f"Loaded well. {_upper(_RIGHT[says])}."
+    good = f"Loaded well. {_capitalize_first(_RIGHT[says])}."
     if held and held["state"] == "held":
         todo = "Look at what readers would see change, then publish or discard it."
         return f"{good} A newer run waits for a decision.", todo, f"altneu diff {held['run_id']}"
@@ -105,7 +105,7 @@ def _judged(found: Document) -> tuple[str, str, str | None]:
     return f"{good} Nothing to do.", "Nothing.", None
 
 
-def _failed(found: Document) -> tuple[str, str, str | None]:
+def _failure_parts(found: Document) -> tuple[str, str, str | None]:
     run = found["failed_run"]
     error = (run["error"] or "it stopped without saying why").rstrip(".")
     if found["revision"] is None:
@@ -113,32 +113,32 @@ def _failed(found: Document) -> tuple[str, str, str | None]:
     else:
         head = f"The newest run failed: {error}. What was published before (revision {found['revision']}) is untouched."
     critical = [check for check in run["checks"] if check["severity"] == "critical"]
-    todo = _remedy(critical) if critical else "Correct the cause, then run the epoch again."
+    todo = _remedy_sentence(critical) if critical else "Correct the cause, then run the epoch again."
     return head, todo, f"altneu run {found['label']}"
 
 
-def _remedy(checks: list[Document]) -> str:
-    return _upper((checks[0]["remedy"] if checks else "compare with a full recomputation").rstrip(".")) + "."
+def _remedy_sentence(checks: list[Document]) -> str:
+    return _capitalize_first((checks[0]["remedy"] if checks else "compare with a full recomputation").rstrip(".")) + "."
 
 
-def _upper(text: str) -> str:
+def _capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _loaded(found: Document) -> str:
+def _load_answer(found: Document) -> str:
     landed = found["landed"]
     if landed is None:
         failed = found["state"] == "failed"
         return "No: the run failed before it published." if failed else "Nothing is published of it."
-    said = f"{plural(landed['rows'], 'row')} from {plural(landed['files'], 'file')}"
+    said = f"{pluralize(landed['rows'], 'row')} from {pluralize(landed['files'], 'file')}"
     if landed["quarantined"]:
-        said += f"; {number(landed['quarantined'])} more in quarantine ({share(landed['share'])})"
+        said += f"; {format_number(landed['quarantined'])} more in quarantine ({format_share(landed['share'])})"
     else:
         said += ", none in quarantine"
     former = landed["former"]
     if former and not former["taken_back"]:
-        said += f", in place of {plural(former['rows'], 'row')} of revision {former['revision']}"
-    return f"{_LOADED.get(found['state'], 'Yes')}: {said}. {usual(landed)}".strip()
+        said += f", in place of {pluralize(former['rows'], 'row')} of revision {former['revision']}"
+    return f"{_LOADED.get(found['state'], 'Yes')}: {said}. {usual_sentence(landed)}".strip()
 
 
 _LOADED = {
@@ -148,17 +148,17 @@ _LOADED = {
 }
 
 
-def usual(landed: Document) -> str:
+def usual_sentence(landed: Document) -> str:
     """The number of rows against the history."""
     rows, past = landed["rows"], landed["history"]
     if past["low"] is None:
         return ""
     learned = f"the last {past['epochs']} landed epochs"
-    span = f"{number(past['low'])} to {number(past['high'])}, learned from {learned}"
+    span = f"{format_number(past['low'])} to {format_number(past['high'])}, learned from {learned}"
     if past["uneven"]:
         unlike = f"{learned} are too few, or too unlike each other, to say what is usual"
         if past["low"] <= rows <= past["high"]:
-            return f"{unlike[0].upper()}{unlike[1:]} (their middle is {number(past['middle'])} rows)."
+            return f"{unlike[0].upper()}{unlike[1:]} (their middle is {format_number(past['middle'])} rows)."
         return f"Far {'more' if rows > past['high'] else 'fewer'} rows than before, even though {unlike}."
     if rows > past["high"]:
         return f"More rows than usual ({span})."
@@ -170,31 +170,31 @@ def usual(landed: Document) -> str:
 COUNTED = [("vertex", "vertices"), ("edge", "edges"), ("triangle", "triangles")]
 
 
-def _changed(found: Document) -> str:
+def _change_answer(found: Document) -> str:
     if found["graph"] is None and found["state"] == "failed":
         return "Nothing: no part of it was published."
     if found["graph"] is None:
         return "Nothing is visible yet: the epoch is after the frontier."
     measures = found["graph"]["measures"]
     changes = [(measures[many]["change"], one, many) for one, many in COUNTED]
-    moved = [f"{signed(change)} {noun(change, one, many)}" for change, one, many in changes if change]
+    moved = [f"{format_signed(change)} {count_noun(change, one, many)}" for change, one, many in changes if change]
     top = measures["max_trussness"]
     if top["change"]:
         moved.append(f"greatest trussness {top['before']} → {top['value']}")
     if not moved:
         return "No total of the graph changed."
     since = f" since {found['before']}" if found["before"] else ""
-    return f"{_upper(listed(moved))}{since}."
+    return f"{_capitalize_first(join_words(moved))}{since}."
 
 
-def _trust(found: Document) -> str:
+def _trust_answer(found: Document) -> str:
     audit = found["audit"]
     # what informs neither passes nor fails
     judged = [check for check in found["checks"] if check["severity"] != "info"]
     warned = sum(1 for check in judged if check["counts"])
     passed = sum(1 for check in judged if check["passed"] and check["fresh"])
     failed = f", {warned} failed" if warned else ""
-    others = f" {plural(passed, 'other check')} passed{failed}." if passed + warned else ""
+    others = f" {pluralize(passed, 'other check')} passed{failed}." if passed + warned else ""
     if found["state"] == "failed" and found["landed"] is None:
         return "There is nothing to trust: nothing was published."
     if audit["says"] == "proved":
@@ -206,7 +206,7 @@ def _trust(found: Document) -> str:
         return f"Yes: proved by {run}.{before}{others}"
     if not audit["checks"] and not audit["proof"]["checks"]:
         return f"Not compared with a full recomputation yet.{others}"
-    wrong = plural(sum(1 for check in audit["checks"] if not check["passed"]), "comparison")
+    wrong = pluralize(sum(1 for check in audit["checks"] if not check["passed"]), "comparison")
     decides = audit if audit["checks"] else audit["proof"]
     since = (
         f"revision {audit['since']} {'has computed it again' if decides['recomputed'] else 'may have changed it'} since"

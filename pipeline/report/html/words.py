@@ -35,7 +35,7 @@ STATES = {
 }
 
 
-def number(value: float | int | None) -> str:
+def format_number(value: float | int | None) -> str:
     """`12,345`; `1.5` for what is not whole; a dash for nothing."""
     if value is None:
         return "–"
@@ -44,28 +44,28 @@ def number(value: float | int | None) -> str:
     return f"{int(value):,}"
 
 
-def signed(value: int | None) -> str:
+def format_signed(value: int | None) -> str:
     """`+12`, `−3` (a real minus), `±0`."""
     if value is None:
         return "–"
     return f"+{value:,}" if value > 0 else f"−{-value:,}" if value < 0 else "±0"
 
 
-def noun(count: int, one: str, many: str | None = None) -> str:
+def count_noun(count: int, one: str, many: str | None = None) -> str:
     return one if abs(count) == 1 else many or one + "s"
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{number(count)} {noun(count, one, many)}"
+def pluralize(count: int, one: str, many: str | None = None) -> str:
+    return f"{format_number(count)} {count_noun(count, one, many)}"
 
 
-def listed(parts: Iterable[str]) -> str:
+def join_words(parts: Iterable[str]) -> str:
     """`a, b and c`."""
     *head, last = list(parts) or [""]
     return f"{', '.join(head)} and {last}" if head else last
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     if seconds is None:
         return "–"
     if seconds < 1:
@@ -76,7 +76,7 @@ def duration(seconds: float | None) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def moment(iso: str | None) -> str:
+def format_moment(iso: str | None) -> str:
     """An instant of the database, to the minute."""
     return f"{iso[:10]} {iso[11:16]} UTC" if iso else "–"
 
@@ -90,7 +90,7 @@ KINDS = {
 }
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """`512 B`, `1.5 kB`, `230 MB`: units of a thousand."""
     units = ["TB", "GB", "MB", "kB", "B"]
     while count >= 999.5 and units[1:]:
@@ -99,11 +99,11 @@ def size(count: float) -> str:
     return f"{count:.1f} {units[-1]}" if count < 9.95 and units[-1] != "B" else f"{count:.0f} {units[-1]}"
 
 
-def share(value: float) -> str:
+def format_share(value: float) -> str:
     return "less than 0.1 %" if 0 < value < 0.001 else f"{100 * value:.1f} %"
 
 
-def observed(text: str) -> str:
+def format_observed(text: str) -> str:
     """What a check has found, as it is shown. What earlier versions have stored of volumes ends in the distance from
     the middle of the band, a number that tells a reader nothing.
 
@@ -132,7 +132,7 @@ def vertex_page(vertex: Any, label: str, revision: int) -> str:
     return f"vertex={name}.epoch={label}.revision={revision}.html"
 
 
-def words(name: str) -> str:
+def spell_out(name: str) -> str:
     """`max_trussness` → `max trussness`."""
     return str(name).replace("_", " ")
 
@@ -148,33 +148,33 @@ _METHODS = {
 }
 
 
-def plan(stage: dict[str, Any]) -> list[str]:
+def plan_sentences(stage: dict[str, Any]) -> list[str]:
     """What a stage recorded, as short sentences: its choices first, then its numbers."""
     facts, said = from_json(stage["stage"], stage["facts"]), []
     match facts:
         case FailedFacts(error=error):
             said.append(f"failed: {error}")
         case TrussFacts(methods=methods) if methods:
-            said += [f"{_METHODS.get(name, words(name))}: {plural(n, 'epoch')}" for name, n in methods.items()]
+            said += [f"{_METHODS.get(name, spell_out(name))}: {pluralize(n, 'epoch')}" for name, n in methods.items()]
         case TrianglesFacts(chosen=str(chosen)):
             said.append(chosen)
         case EdgesFacts(broadcast=bool(broadcast)):
             sent = "changes sent to every task, the index stays where it is"
             said.append(sent if broadcast else "changes shuffled to the index")
     for field, _, value in display_fields(facts, "page"):
-        said.append(f"{words(field)} {number(value) if isinstance(value, int) else value}")
+        said.append(f"{spell_out(field)} {format_number(value) if isinstance(value, int) else value}")
     return said
 
 
-def cost(stage: dict[str, Any]) -> list[str]:
+def cost_sentences(stage: dict[str, Any]) -> list[str]:
     """What a stage has written and the memory that it took, as short sentences; empty where nothing was measured."""
     found, said = from_json(stage["stage"], stage["facts"]).cost or Cost(), []
     if found.rows:
         said.append(
-            f"wrote {plural(found.rows, 'row')}, {size(found.bytes or 0)} in {plural(found.files or 0, 'file')}"
+            f"wrote {pluralize(found.rows, 'row')}, {format_size(found.bytes or 0)} in {pluralize(found.files or 0, 'file')}"
         )
     peaks = [("Java", found.jvm), ("Python workers", found.workers), ("Python", found.python)]
-    memory = [f"{name} {size(peak)}" for name, peak in peaks if peak]
+    memory = [f"{name} {format_size(peak)}" for name, peak in peaks if peak]
     if memory:
         said.append(f"memory at most: {', '.join(memory)}")
     return said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...report import write_of_run
+from ...report import write_run_pages
 from ...state.facts import ReportFacts
 from ...state.records import RunKind
 from ..context import RunContext
@@ -10,5 +10,5 @@ from ..context import RunContext
 
 def write_report(run: RunContext) -> ReportFacts:
     epochs = run.epochs if run.kind is RunKind.RUN else list(run.ledger.published_batches())
-    pages, why = write_of_run(run.home, run.ledger, epochs)
+    pages, why = write_run_pages(run.home, run.ledger, epochs)
     return ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why)

@@ -15,7 +15,7 @@ from algorithms.proof import Ask
 from algorithms.truss_region import Region
 
 from ...home import memory
-from ...reading.names import named
+from ...reading.names import replace_with_names
 from ...state.facts import TrussFacts
 from ...state.prints import RunningFingerprint
 from ...state.totals import sum_totals, totals_at
@@ -203,6 +203,6 @@ def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
     order = F.row_number().over(Window.partitionBy("at").orderBy("vertex"))
     first = new.withColumn("place", order).where(F.col("place") <= ENTERED).select("at", "vertex")
     found: dict[str, list[int | str]] = {}
-    for row in sorted(named(run.warehouse, run.unpublished_revision(), first, ["vertex"]).collect()):
+    for row in sorted(replace_with_names(run.warehouse, run.unpublished_revision(), first, ["vertex"]).collect()):
         found.setdefault(str(row["at"]), []).append(row["vertex"])
     return found
